@@ -1,0 +1,1 @@
+"""The drawn world: scenes, questions and answers made from a seed."""
