@@ -1,0 +1,52 @@
+"""Errors meant for the person at the keyboard: one line each, naming what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class MmspecError(Exception):
+    """What went wrong in one line, fit to print without a traceback."""
+
+    exit_code = 2
+
+
+class UsageError(MmspecError):
+    """A choice that cannot be had: an unknown name, or a pair that does not fit together."""
+
+
+class ImageError(MmspecError):
+    """A file that cannot be used as an image; the message names it."""
+
+
+class CheckpointError(MmspecError):
+    """A model directory whose files are missing, malformed or unsafe; the message names the file."""
+
+
+class HubError(MmspecError):
+    """A repository that is neither cached nor reachable; the message says how to get it."""
+
+
+class ContextError(MmspecError):
+    """A prompt, its images and the answer's budget do not fit the model's positions."""
+
+
+class BackendError(MmspecError):
+    """A backend or device that is not installed or not present; the message says how to get it."""
+
+
+def choice(kind: str, got: str, allowed: Iterable[str]) -> UsageError:
+    """Return the error for a name outside a known set, with the nearest allowed name.
+
+    >>> str(choice("backend", "toch", ["torch", "mlx"]))
+    "unknown backend 'toch': use torch or mlx (nearest: torch)"
+    """
+    names = list(allowed)
+    nearest = difflib.get_close_matches(got, names, n=1)
+    hint = f" (nearest: {nearest[0]})" if nearest else ""
+    return UsageError(f"unknown {kind} {got!r}: use {_either(names)}{hint}")
+
+
+def _either(names: list[str]) -> str:
+    if len(names) < 2:
+        return "".join(names) or "none: nothing is available"
+    return f"{', '.join(names[:-1])} or {names[-1]}"
