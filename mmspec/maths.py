@@ -1,0 +1,110 @@
+"""The vocabulary-sized formulas, written once for every backend.
+
+Each function takes `xp`, a namespace that follows the Python array API standard (`numpy`,
+`mlx.core`, `array_api_compat.torch`), float32 arrays on the backend's device, and no randomness:
+uniforms come in as `draws`.  Greedy decoding needs only an argmax and calls none of these.
+
+Axis names: R draft branches, k drafted tokens, V vocabulary.
+"""
+
+from typing import Any
+
+from mmspec.sampling import Sampling
+
+Array = Any  # whatever `xp` calls an array
+
+BLOCK = 256
+
+
+def softmax(xp: Any, logits: Array) -> Array:
+    """Probabilities [..., V] of logits [..., V]."""
+    exp = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    return exp / xp.sum(exp, axis=-1, keepdims=True)
+
+
+def mix(xp: Any, weights: Array, logits: Array) -> Array:
+    """Average the branches' probabilities: weights [R], logits [R, V] give [V].
+
+    IbED, section 3.1: the mixture is of probabilities at temperature 1, not of logits.
+    """
+    return xp.sum(xp.expand_dims(weights, axis=-1) * softmax(xp, logits), axis=0)
+
+
+def warp(xp: Any, p: Array, sampling: Sampling) -> Array:
+    """Apply temperature (> 0), top-k and top-p to probabilities p [..., V]."""
+    p = (p / xp.max(p, axis=-1, keepdims=True)) ** (1.0 / sampling.temperature)
+    p = p / xp.sum(p, axis=-1, keepdims=True)
+    if 0 < sampling.top_k < p.shape[-1]:
+        p = _keep(xp, p, _descending(xp, p)[..., sampling.top_k - 1 : sampling.top_k])
+    if sampling.top_p < 1.0:
+        p = _keep(xp, p, _nucleus_floor(xp, p, sampling.top_p))
+    return p
+
+
+def _descending(xp: Any, p: Array) -> Array:
+    return -xp.sort(-p, axis=-1)
+
+
+def _keep(xp: Any, p: Array, floor: Array) -> Array:
+    """Zero what is below `floor` [..., 1] and renormalise; ties at the floor stay."""
+    kept = xp.where(p >= floor, p, xp.zeros_like(p))
+    return kept / xp.sum(kept, axis=-1, keepdims=True)
+
+
+def _nucleus_floor(xp: Any, p: Array, top_p: float) -> Array:
+    """The least probability [..., 1] in the smallest set of top tokens that reaches top_p."""
+    ordered = _descending(xp, p)
+    before = xp.cumulative_sum(ordered, axis=-1) - ordered
+    inside = xp.where(before < top_p, ordered, xp.ones_like(ordered))
+    return xp.min(inside, axis=-1, keepdims=True)
+
+
+def draw(xp: Any, p: Array, draws: Array) -> Array:
+    """Sample one token per row of p [n, V] by inverting its CDF at draws [n].
+
+    Sums in two levels: one float32 running sum over a whole vocabulary drifts by 1e-4, enough
+    for two frameworks to pick different tokens.  Never returns a token of probability zero;
+    p need not be normalised.
+    """
+    n, vocabulary = p.shape
+    padding = xp.broadcast_to(xp.zeros_like(p[:, :1]), (n, -vocabulary % BLOCK))
+    blocks = xp.reshape(xp.concat([p, padding], axis=1), (n, -1, BLOCK))
+    masses = xp.sum(blocks, axis=-1)
+    reached = xp.cumulative_sum(masses, axis=-1)
+    aim = xp.expand_dims(draws, axis=-1) * reached[:, -1:]
+    block = xp.expand_dims(_first(xp, reached > aim, masses), axis=-1)
+    below = xp.take_along_axis(reached - masses, block, axis=1)
+    inside = xp.take_along_axis(blocks, xp.expand_dims(block, axis=-1), axis=1)[:, 0, :]
+    token = _first(xp, xp.cumulative_sum(inside, axis=-1) > aim - below, inside)
+    return block[:, 0] * BLOCK + token
+
+
+def _first(xp: Any, reached: Array, mass: Array) -> Array:
+    """Index of the first entry reached that has mass; rounding past the end gives the last."""
+    position = xp.cumulative_sum(xp.ones_like(mass), axis=-1)
+    score = xp.where(reached, 3 * mass.shape[-1] - position, position)
+    return xp.argmax(xp.where(mass > 0, score, xp.zeros_like(mass)), axis=-1)
+
+
+def point_mass(xp: Any, tokens: Array, like: Array) -> Array:
+    """The distributions [k, V] that hold `tokens` [k] and nothing else, shaped as `like`."""
+    position = xp.cumulative_sum(xp.ones_like(like), axis=-1) - 1
+    hit = position == xp.expand_dims(tokens, axis=-1)
+    return xp.where(hit, xp.ones_like(like), xp.zeros_like(like))
+
+
+def judge(xp: Any, p: Array, q: Array, drafted: Array, draws: Array) -> tuple[Array, Array]:
+    """Score a drafted chain against the target (Leviathan et al. 2023, algorithm 1).
+
+    p: [k+1, V] target; q: [k, V] the distribution the chain was drawn from (a point mass if it
+    was not drawn); drafted: [k]; draws: [k+1].
+    Returns accept [k], the probability of keeping each drafted token, and fallback [k+1]: the
+    token to emit if position i is the first rejection, or, at k, if none is.
+    """
+    at = xp.expand_dims(drafted, axis=-1)
+    p_at = xp.take_along_axis(p[:-1, :], at, axis=-1)[..., 0]
+    q_at = xp.take_along_axis(q, at, axis=-1)[..., 0]
+    accept = xp.minimum(p_at / q_at, xp.ones_like(p_at))
+    residual = xp.maximum(p[:-1, :] - q, xp.zeros_like(q))
+    # p == q leaves an empty residual; accept is then 1 and the fallback is never read.
+    return accept, draw(xp, xp.concat([residual, p[-1:, :]], axis=0), draws)

@@ -1,0 +1,246 @@
+"""The whole of what the core knows about a backend.
+
+A backend turns a checkpoint directory into a `Model`; a model opens `Target`s and `Drafter`s,
+each over one sequence.  Only token ids and short lists of numbers cross while decoding; pixels
+go in once per image and come back as an opaque `Features` that stays on the device.
+
+One round is four calls, and only the second waits for the device:
+
+    draft = drafter.draft(k, weights, draws)    # enqueue up to k drafted tokens
+    verdict = target.verify(draft, draws)       # the one device-to-host copy of the round
+    target.commit(path, token)                  # keep the accepted nodes, then one more token
+    drafter.commit(path, tokens)                # the same, told in tokens
+
+`target.verify(None, draws)` is plain decoding: the same loop with nothing drafted.
+
+Invariant: the last token of every sequence has been fed to no model yet.  Prefill leaves it so,
+every commit restores it, and no first-token special case is needed.
+
+Atomicity: a method that raises, KeyboardInterrupt included, leaves the sequence as it was.
+Validity is host integers, moved last; whatever a cache holds beyond them is never read.
+
+Shape letters: R branches (rows of one batched draft forward), k drafted tokens, V vocabulary,
+N visual positions of one image, D width of the vision tower, H width of the language model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmspec.config import ModelConfig
+from mmspec.sampling import Sampling
+
+Float32 = NDArray[np.float32]
+
+
+class Features(Protocol):
+    """Vision features [N, D] of one image on the device, before any projector."""
+
+    @property
+    def positions(self) -> int:
+        """N, a square."""
+        ...
+
+    def pooled(self, positions: int) -> "Features":
+        """Average-pool the square grid to `positions`, a square whose side divides the grid's.
+
+        The pooled features are computed once and kept (IbED, section 3.2).
+        """
+        ...
+
+    def numpy(self) -> Float32:
+        """The features [N, D] on the host.  Blocks; for parity reports."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Tokens to append to one sequence."""
+
+    tokens: Sequence[int]
+    """One image token id for every visual position, N in a row for an image."""
+    features: Sequence[Features] = ()
+    """The images whose positions stand in `tokens`, in order, each whole."""
+
+
+class Draft(Protocol):
+    """Tokens a drafter has proposed and nobody has read yet; only its own backend looks inside."""
+
+    @property
+    def size(self) -> int:
+        """The number of drafted nodes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the target said about n drafted tokens, read back to the host.
+
+    The tokens form a tree rooted in the sequence, parents before children; a chain is the tree
+    in which every node has one child.
+    """
+
+    drafted: list[int]
+    """[n] the tokens."""
+    parents: list[int]
+    """[n] the node each token follows, -1 for the root."""
+    accept: list[float]
+    """[n] probability of keeping each token once its earlier siblings have been rejected."""
+    fallback: list[int]
+    """[n + 1] the target's own token if no child of the root (0) or of node i (i + 1) is kept."""
+
+
+class Target(Protocol):
+    """One sequence as the target sees it, with its cache."""
+
+    @property
+    def length(self) -> int:
+        """Tokens in the sequence, the one not yet fed included."""
+        ...
+
+    def extend(self, segment: Segment) -> None:
+        """Append a segment and feed everything but its last token."""
+        ...
+
+    def rewind(self, length: int) -> None:
+        """Forget all tokens from `length` on (0 <= length <= self.length)."""
+        ...
+
+    def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
+        """Run the target once over its last token and the draft, and read the outcome.  Blocks.
+
+        draws: [k + 1] uniforms for the fallback tokens, unread (may be empty) when greedy.
+        """
+        ...
+
+    def commit(self, path: Sequence[int], token: int) -> None:
+        """Append the nodes on `path` of the draft verified last, then `token`."""
+        ...
+
+    def logits(self) -> Float32:
+        """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
+        ...
+
+
+class Drafter(Protocol):
+    """The same sequence as R draft branches see it: own prompts, shared generated tokens.
+
+    Branches are rows of one batched forward.  Rows of a prompt differ in length and are padded
+    to shared columns; `length` counts columns, so rewinding is one number for all rows.
+    """
+
+    @property
+    def length(self) -> int:
+        """Columns in the sequence, those not yet fed included."""
+        ...
+
+    @property
+    def row_lengths(self) -> list[int]:
+        """[R] tokens each branch sees, padding left out."""
+        ...
+
+    def extend(self, segments: Sequence[Segment]) -> None:
+        """Append one segment per branch, all ending in the same token, which is not fed."""
+        ...
+
+    def rewind(self, length: int) -> None:
+        """Forget all columns from `length` on.  Only lengths seen before a call are given."""
+        ...
+
+    def draft(self, k: int, weights: Sequence[float], draws: Sequence[float]) -> Draft:
+        """Enqueue k tokens (k >= 1) from the mixture of the branches.  Never blocks.
+
+        weights: [R], summing to one.  draws: [k] uniforms, unread (may be empty) where drafted
+        tokens are the mixture's argmax.  A draft that was never committed is void.
+        """
+        ...
+
+    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
+        """Append what the target kept: `path` nodes of the last draft, ending `tokens`' others.
+
+        tokens: all tokens appended this round, of which the first len(path) are the drafted
+        ones.  `path` is empty after a round this drafter did not draft.
+        """
+        ...
+
+
+class Model(Protocol):
+    """A loaded checkpoint on a device: LLaVA, or a bare Llama (no images)."""
+
+    @property
+    def config(self) -> ModelConfig:
+        """Sizes and special ids."""
+        ...
+
+    @property
+    def tower(self) -> str:
+        """Digest of the vision tower's tensors, dtype and feature layer; '' without a tower.
+
+        Two models whose digests are equal may share features (pixels being equal too).
+        """
+        ...
+
+    @property
+    def device(self) -> str:
+        """Where it runs, as the framework names it."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """'float32', 'bfloat16' or 'float16': the type activations are computed in."""
+        ...
+
+    def encode(self, pixels: Float32) -> Features:
+        """Run the vision tower on preprocessed pixels [3, height, width]."""
+        ...
+
+    def project(self, features: Features) -> Float32:
+        """The projector's output [N, H] on the host.  Blocks; for parity reports."""
+        ...
+
+    def open_target(self, sampling: Sampling) -> Target:
+        """Start an empty sequence."""
+        ...
+
+    def open_drafter(self, branches: int, vocabulary: int, sampling: Sampling) -> Drafter:
+        """Start an empty sequence of `branches` rows.
+
+        vocabulary: V of the target; draft logits beyond the shared ids are cut, missing ones
+        have probability zero.  sampling: how drafted tokens are drawn from the mixture; greedy
+        makes every drafted token a point mass.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """A place to run models."""
+
+    name: str
+
+    def load(self, directory: Path, *, device: str = "auto", dtype: str = "auto") -> Model:
+        """Load a checkpoint strictly.
+
+        device: 'auto' or a framework's name.  dtype: 'auto' takes float32 on a CPU and the
+        checkpoint's own type elsewhere.  Raises CheckpointError or UsageError.
+        """
+        ...
+
+    def quantize(self, source: Path, destination: Path, *, bits: int, group_size: int) -> None:
+        """Write an MLX-format quantized copy.  Raises BackendError where it cannot."""
+        ...
+
+    def peak_memory(self) -> int:
+        """Peak bytes since `reset_peak_memory`; process peak where the device has no counter."""
+        ...
+
+    def reset_peak_memory(self) -> None:
+        """Start a new peak, where the device has a counter."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Versions, devices and threads, for reports.  JSON-serializable."""
+        ...
