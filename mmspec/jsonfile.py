@@ -1,0 +1,76 @@
+"""JSON files of a checkpoint, read with errors that name file, key, value and what is allowed."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmspec.errors import CheckpointError
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Return the JSON object in `file`; raises CheckpointError where there is none."""
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file} is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{file} must hold a JSON object, not {type(value).__name__}")
+    return value
+
+
+@dataclass(frozen=True)
+class Block:
+    """A JSON object of `file`; `path` names it in errors. Readers raise CheckpointError."""
+
+    values: dict[str, Any]
+    file: Path
+    path: str = ""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value, or `default` where the key is absent or null."""
+        value = self.values.get(key)
+        return default if value is None else value
+
+    def error(self, key: str, allowed: str) -> CheckpointError:
+        """Return the error for `key`'s value; `allowed` ends the sentence "must be …"."""
+        got = json.dumps(self.values.get(key))
+        return CheckpointError(f"{self.file}: {self.path}{key} is {got}, but must be {allowed}")
+
+    def block(self, key: str) -> "Block":
+        """Return the object at `key`, empty where it is absent."""
+        value = self.get(key, {})
+        if not isinstance(value, dict):
+            raise self.error(key, "an object")
+        return Block(value, self.file, f"{self.path}{key}.")
+
+    def only(self, key: str, allowed: Sequence[Any], default: Any) -> Any:
+        """Return the value if it is one of `allowed`."""
+        value = self.get(key, default)
+        if value not in allowed or isinstance(value, bool) != isinstance(allowed[0], bool):
+            raise self.error(key, " or ".join(json.dumps(each) for each in allowed))
+        return value
+
+    def count(self, key: str, default: int) -> int:
+        """Return the value if it is a positive integer."""
+        value = self.get(key, default)
+        if type(value) is not int or value < 1:
+            raise self.error(key, "a positive integer")
+        return value
+
+    def index(self, key: str, default: int) -> int:
+        """Return the value if it is an integer of either sign."""
+        value = self.get(key, default)
+        if type(value) is not int:
+            raise self.error(key, "one integer")
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        """Return the value if it is a positive number."""
+        value = self.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise self.error(key, "a positive number")
+        return float(value)
