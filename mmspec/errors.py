@@ -19,7 +19,7 @@ class ImageError(MmspecError):
 
 
 class CheckpointError(MmspecError):
-    """A model directory whose files are missing, malformed or unsafe; the message names the file."""
+    """A model directory with missing, malformed or unsafe files; the message names the file."""
 
 
 class HubError(MmspecError):
