@@ -233,6 +233,10 @@ class Backend(Protocol):
         """Write an MLX-format quantized copy.  Raises BackendError where it cannot."""
         ...
 
+    def synchronize(self) -> None:
+        """Block until everything enqueued so far is done, so that stages can be timed."""
+        ...
+
     def peak_memory(self) -> int:
         """Peak bytes since `reset_peak_memory`; process peak where the device has no counter."""
         ...

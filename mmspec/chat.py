@@ -1,0 +1,238 @@
+"""A conversation with an engine: questions in, text out as it is decoded."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeVar
+
+from mmspec.conversation import Chunk, Conversation, Message, render
+from mmspec.drafting import PLAIN, Branch, Drafting, fit, parse_drafting
+from mmspec.errors import ContextError, UsageError
+from mmspec.images import Picture
+from mmspec.options import Options
+from mmspec.session import DraftSide, Prefilled, Session
+from mmspec.statistics import Round, Statistics
+from mmspec.tokenizer import TextStream
+
+if TYPE_CHECKING:
+    from mmspec.engine import Engine
+
+TYPICAL_ANSWER = 128
+"""Positions a branch must have left after its prompt to be worth starting."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that one round added: first what was drafted and accepted, then the target's own."""
+
+    accepted: str
+    own: str
+
+    @property
+    def text(self) -> str:
+        """Both."""
+        return self.accepted + self.own
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came of one question."""
+
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    """Everything generated, the stop token included."""
+    finish_reason: str = "interrupted"
+    """'stop', 'length', or 'interrupted' while it is not finished."""
+    drafting: Drafting = PLAIN
+    notes: list[str] = field(default_factory=list)
+    """One line for every decision the user did not make."""
+    statistics: Statistics = field(default_factory=Statistics)
+
+
+class Chat:
+    """One conversation: its turns, the caches behind them and the last answer."""
+
+    def __init__(self, engine: "Engine", options: Options, conversation: Conversation) -> None:
+        """Open with `Engine.chat`."""
+        self.engine = engine
+        self.options = options
+        self.conversation = conversation
+        self.speculate = True
+        self.answer = Answer()
+        target = engine.target
+        opened = target.model.open_target(options.sampling)
+        self._session = Session(opened, target.views(engine.caption), target.view)
+        self._side: DraftSide | None = None
+
+    def ask(self, text: str, images: Sequence[Picture] = ()) -> Iterator[Prefilled | Piece]:
+        """Add a question with its images and stream the answer.
+
+        Yields progress of the prefill, then text.  Dropping the iterator interrupts the answer,
+        which stays in the conversation as far as it got.  Raises ContextError before any work
+        where prompt, images and budget exceed the target's positions; the question is then gone.
+        """
+        return self.send(Message("user", (*images, text)))
+
+    def send(self, message: Message) -> Iterator[Prefilled | Piece]:
+        """`ask` with images anywhere among the text."""
+        if self.engine.target.features is None and any(
+            isinstance(part, Picture) for part in message.parts
+        ):
+            raise UsageError(f"{self.engine.target.name} is text-only and cannot see images")
+        self.conversation.add(message)
+        try:
+            yield from self._answered()
+        except ContextError:
+            self.conversation.undo()
+            raise
+
+    def reply(self, text: str, images: Sequence[Picture] = ()) -> Answer:
+        """Ask and wait for the whole answer."""
+        for _ in self.ask(text, images):
+            pass
+        return self.answer
+
+    def retry(self) -> Iterator[Prefilled | Piece]:
+        """Answer the last question again."""
+        self.conversation.reopen()
+        return self._answered()
+
+    def _answered(self) -> Iterator[Prefilled | Piece]:
+        started = perf_counter()
+        engine = self.engine
+        answer = self.answer = Answer()
+        chunks = render(self.conversation, engine.target.template, engine.target.tokenizer)
+        answer.statistics.prompt_tokens = self._check_context(chunks)
+        answer.statistics.cached_tokens = self._session.cached(chunks)
+        engine.backend.reset_peak_memory()
+        try:
+            self._look(chunks)
+            self._session.draft_side = self._plan(chunks)
+            yield from self._prefilled(chunks)
+            yield from self._decoded()
+        finally:
+            stop = engine.stop
+            ids = tuple(token for token in answer.token_ids if token not in stop)
+            self.conversation.answer(ids, answer.text)
+            answer.statistics.peak_memory_bytes = engine.backend.peak_memory()
+            answer.statistics.seconds["load"] = engine.load_seconds
+            answer.statistics.seconds["total"] = perf_counter() - started
+
+    def _check_context(self, chunks: Sequence[Chunk]) -> int:
+        """Prompt positions; raises ContextError where the budget does not fit after them."""
+        target = self.engine.target
+        length = target.views(self.engine.caption).length(chunks, target.view)
+        room = target.model.config.text.max_position_embeddings
+        if length + self.options.max_new_tokens > room:
+            raise ContextError(
+                f"prompt and images take {length} positions and the answer may take "
+                f"{self.options.max_new_tokens}: {target.name} has {room}; use fewer images, "
+                "a smaller --max-new-tokens, or start again with /reset"
+            )
+        return length
+
+    def _look(self, chunks: Sequence[Chunk]) -> None:
+        """Compute vision features and captions of new images, each timed as its own stage."""
+        statistics = self.answer.statistics
+        drafts = self.engine.draft
+        wanted = self._drafting(chunks)
+        for picture in pictures(self._session.fresh(chunks)):
+            with statistics.timing("vision"):
+                for loaded in filter(None, (self.engine.target, drafts)):
+                    if loaded.features:
+                        loaded.features(picture)
+                self.engine.backend.synchronize()
+            if "C" in wanted.word:
+                with statistics.timing("caption"):
+                    self.engine.caption(picture)
+
+    def _drafting(self, chunks: Sequence[Chunk]) -> Drafting:
+        """What the options ask for, M and T by default where there are images, else T."""
+        draft = self.engine.draft
+        if draft is None or not self.speculate:
+            return PLAIN
+        word = self.options.drafting
+        if word is None:
+            sees = draft.model.config.vision is not None
+            word = "MT" if sees and any(pictures(chunks)) else "T"
+        config = draft.model.config
+        weights = self.options.weights if self.options.drafting else ()
+        return parse_drafting(word, config, weights, self.options.pool)
+
+    def _plan(self, chunks: Sequence[Chunk]) -> DraftSide | None:
+        """The draft side for this prompt: the last one while its branches stay the same."""
+        drafting = self._drafting(chunks)
+        draft = self.engine.draft
+        if draft is None or not drafting.branches:
+            return None
+        views = draft.views(self.engine.caption)
+
+        def length(branch: Branch) -> int:
+            return views.length(chunks, branch)
+
+        text = draft.model.config.text
+        room = text.max_position_embeddings - min(self.options.max_new_tokens, TYPICAL_ANSWER)
+        drafting, notes = fit(drafting, room, length, draft.model.config, self.options.overflow)
+        self.answer.notes += notes
+        self.answer.drafting = drafting
+        if not drafting.branches:
+            return None
+        if self._side is None or self._side.drafting != drafting:
+            vocabulary = self.engine.target.model.config.text.vocab_size
+            sampling = self.options.draft_sampling
+            drafter = draft.model.open_drafter(len(drafting.branches), vocabulary, sampling)
+            run = self.options.overflow == "run"
+            limit = None if run else text.max_position_embeddings
+            self._side = DraftSide(drafting, views, drafter, limit)
+        return self._side
+
+    def _prefilled(self, chunks: Sequence[Chunk]) -> Iterator[Prefilled]:
+        yield from self._timed("prefill", self._session.prefill(chunks))
+        with self.answer.statistics.timing("prefill"):
+            self.engine.backend.synchronize()
+
+    def _decoded(self) -> Iterator[Piece]:
+        options, answer = self.options, self.answer
+        stream = self.engine.target.tokenizer.stream()
+        rounds = self._session.decode(
+            gamma=options.gamma,
+            max_tokens=options.max_new_tokens,
+            stop=self.engine.stop,
+            seed=None if options.sampling.greedy else options.seed,
+        )
+        for round_ in self._timed("decode", rounds):
+            answer.statistics.count(round_)
+            answer.token_ids += round_.tokens
+            yield self._said(round_, stream)
+        answer.finish_reason = "stop" if answer.token_ids[-1] in self.engine.stop else "length"
+        rest = stream.finish()
+        answer.text += rest
+        if rest:
+            yield Piece("", rest)
+
+    def _said(self, round_: Round, stream: TextStream) -> Piece:
+        accepted = stream.push(round_.tokens[: round_.accepted])
+        piece = Piece(accepted, stream.push(round_.tokens[round_.accepted :]))
+        self.answer.text += piece.text
+        return piece
+
+    def _timed(self, stage: str, items: Iterator[T]) -> Iterator[T]:
+        """Pass `items` on, adding to `stage` the time each took to make but not to consume."""
+        statistics = self.answer.statistics
+        done = object()
+        try:
+            while True:
+                with statistics.timing(stage):
+                    item = next(items, done)
+                if item is done:
+                    return
+                yield item  # type: ignore[misc]  # the sentinel has been taken out above
+        finally:
+            items.close()  # type: ignore[attr-defined]  # generators, so that theirs end here too
+
+
+def pictures(chunks: Sequence[Chunk]) -> Iterator[Picture]:
+    """The images of a prompt, in order."""
+    return (part for chunk in chunks for part in chunk.parts if isinstance(part, Picture))

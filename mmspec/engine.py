@@ -1,0 +1,149 @@
+"""Target, draft and captioner loaded together: where the Python API starts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from mmspec.captions import Captioner, CaptionTokens, ModelCaptioner
+from mmspec.cards import Card, load_cards, present
+from mmspec.chat import Chat
+from mmspec.conversation import Conversation
+from mmspec.config import model_type
+from mmspec.errors import HubError, UsageError
+from mmspec.hub import resolve
+from mmspec.images import Picture
+from mmspec.loaded import LoadedModel, load_model
+from mmspec.options import Options
+from mmspec.registry import load_backend, load_captioner
+from mmspec.seam import Backend
+from mmspec.tokenizer import shared_vocabulary
+
+PREFERRED = "llava-1.5-7b"
+BUNDLED = "mini"
+
+
+@dataclass(slots=True)
+class Engine:
+    """A loaded target and, perhaps, a draft; opens conversations."""
+
+    backend: Backend
+    target: LoadedModel
+    draft: LoadedModel | None
+    captioner: Captioner | None
+    notes: list[str] = field(default_factory=list)
+    """One line for every choice made by 'auto'."""
+    load_seconds: float = 0.0
+    _captions: CaptionTokens | None = None
+
+    @property
+    def stop(self) -> frozenset[int]:
+        """Tokens that end an answer."""
+        return self.target.tokenizer.eos_ids | frozenset(self.target.model.config.eos_token_ids)
+
+    def chat(
+        self, options: Options | None = None, conversation: Conversation | None = None
+    ) -> Chat:
+        """Open a conversation, or go on with a saved one."""
+        return Chat(self, options or Options(), conversation or Conversation())
+
+    def caption(self, picture: Picture) -> Sequence[int]:
+        """Token ids that stand for the image in the C view, computed once per image."""
+        if self.captioner is None:
+            raise UsageError("drafting C needs a captioner: load with a draft or a --captioner")
+        if self._captions is None:
+            self._captions = CaptionTokens(self.captioner, self.target.tokenizer)
+        return self._captions(picture)
+
+
+def load(
+    model: str = "auto",
+    draft: str = "auto",
+    *,
+    backend: str = "auto",
+    device: str = "auto",
+    dtype: str = "auto",
+    captioner: str = "auto",
+) -> Engine:
+    """Load a target and its draft from cards, hub repositories or directories.
+
+    'auto' takes LLaVA-1.5-7B where it is on this machine, else the bundled pair, and the draft
+    of the model's card; it degrades with a note.  What is named must be had, or an MmspecError
+    says why not.
+    """
+    started = perf_counter()
+    chosen = load_backend(backend)
+    notes: list[str] = []
+    name = _auto_model(chosen, notes) if model == "auto" else model
+    target = load_model(chosen, name, resolve(name, chosen.name), device=device, dtype=dtype)
+    drafted = _load_draft(chosen, target, draft, notes, device=device, dtype=dtype)
+    seeing = next((each for each in (drafted, target) if each and each.features), None)
+    describer = _captioner(chosen, captioner, seeing, device=device, dtype=dtype)
+    seconds = perf_counter() - started
+    return Engine(chosen, target, drafted, describer, notes, seconds)
+
+
+def _auto_model(backend: Backend, notes: list[str]) -> str:
+    here = present(load_cards()[PREFERRED], backend.name)
+    name = PREFERRED if here else BUNDLED
+    notes.append(f"model: {name}" + ("" if here else " (bundled)"))
+    return name
+
+
+def _load_draft(
+    backend: Backend,
+    target: LoadedModel,
+    draft: str,
+    notes: list[str],
+    *,
+    device: str,
+    dtype: str,
+) -> LoadedModel | None:
+    if draft == "none":
+        return None
+    name = _pair(target.name) if draft == "auto" else draft
+    if name is None:
+        notes.append(f"draft: none (no card names one for {target.name}); decoding plainly")
+        return None
+    try:
+        directory = resolve(name, backend.name)
+        loaded = load_model(
+            backend, name, directory, device=device, dtype=dtype, sharing=target.features
+        )
+        shared_vocabulary(target.tokenizer, loaded.tokenizer)
+    except HubError as error:
+        if draft != "auto":
+            raise
+        notes.append(f"draft: none ({error}); decoding plainly")
+        return None
+    return loaded
+
+
+def _pair(name: str) -> str | None:
+    card = _card_of(name)
+    return card.pair if card else None
+
+
+def _card_of(name: str) -> Card | None:
+    """The card of that name, or the one whose repository it is."""
+    cards = load_cards()
+    return cards.get(name) or next(
+        (card for card in cards.values() if name in card.sources.values()), None
+    )
+
+
+def _captioner(
+    backend: Backend,
+    name: str,
+    seeing: LoadedModel | None,
+    *,
+    device: str,
+    dtype: str,
+) -> Captioner | None:
+    """The named captioner, or the draft (else the target) asked for captions."""
+    if name == "auto":
+        return ModelCaptioner(seeing) if seeing else None
+    directory = resolve(name, backend.name)
+    kind = model_type(directory)
+    if kind == "llava":
+        return ModelCaptioner(load_model(backend, name, directory, device=device, dtype=dtype))
+    return load_captioner(kind, directory)

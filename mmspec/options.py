@@ -1,0 +1,51 @@
+"""How to draft and how to draw: the choices a person makes for one conversation."""
+
+from dataclasses import dataclass
+
+from mmspec.drafting import OVERFLOWS
+from mmspec.errors import UsageError, choice
+from mmspec.sampling import GREEDY, Sampling
+
+PROPOSALS = ("auto", "draw", "argmax")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Drafting and sampling options; raises UsageError naming the one that is out of range."""
+
+    drafting: str | None = None
+    """Letters of M, T, C, P, or 'none'; None chooses MT with images and T without."""
+    weights: tuple[float, ...] = ()
+    pool: int | None = None
+    overflow: str = "pool"
+    gamma: int = 5
+    sampling: Sampling = GREEDY
+    seed: int = 0
+    max_new_tokens: int = 512
+    proposal: str = "auto"
+    """Whether drafted tokens are drawn from the mixture or are its argmax; auto draws when the
+    target samples."""
+
+    def __post_init__(self) -> None:
+        if self.overflow not in OVERFLOWS:
+            raise choice("overflow rule", self.overflow, OVERFLOWS)
+        if self.proposal not in PROPOSALS:
+            raise choice("proposal", self.proposal, PROPOSALS)
+        _at_least("--gamma", self.gamma, 1)
+        _at_least("--max-new-tokens", self.max_new_tokens, 1)
+        _at_least("--temperature", self.sampling.temperature, 0)
+        _at_least("--top-k", self.sampling.top_k, 0)
+        if not 0 < self.sampling.top_p <= 1:
+            raise UsageError(f"--top-p {self.sampling.top_p}: give a number above 0 and at most 1")
+        if self.weights and self.drafting is None:
+            raise UsageError("--weights needs --drafting, one weight per letter")
+
+    @property
+    def draft_sampling(self) -> Sampling:
+        """How drafted tokens are drawn; greedy where they are the mixture's argmax."""
+        return GREEDY if self.proposal == "argmax" else self.sampling
+
+
+def _at_least(name: str, value: float, least: float) -> None:
+    if not least <= value < float("inf"):
+        raise UsageError(f"{name} {value}: give a number of at least {least}")
