@@ -1,0 +1,118 @@
+"""Harder questions about a scene: things that may not be there, and small puzzles."""
+
+import random
+
+from mmspec.bench.world.asks import Ask, describe, thing_colour, thing_shape
+from mmspec.bench.world.facts import Fact
+from mmspec.bench.world.palette import COLOURS, NUMBERS, SHAPES
+from mmspec.bench.world.phrasing import an, say
+from mmspec.bench.world.scene import Scene, Thing
+
+ENDS = {
+    "furthest to the left": lambda thing: thing.place % 3,
+    "furthest to the right": lambda thing: -(thing.place % 3),
+    "nearest to the top": lambda thing: thing.place // 3,
+    "nearest to the bottom": lambda thing: -(thing.place // 3),
+}
+
+
+def doubt(rng: random.Random, scene: Scene) -> Ask | None:
+    """Ask whether a thing is there; mostly one of its colour or shape is, but not both."""
+    singles = [thing for thing in scene.shape_singles() if thing in scene.colour_singles()]
+    if not singles:
+        return None
+    thing = rng.choice(singles)
+    if rng.random() < 0.25:
+        return _confirmed(rng, scene, thing)
+    if rng.random() < 0.5:
+        return _wrong_colour(rng, scene, thing)
+    return _wrong_shape(rng, scene, thing)
+
+
+def puzzle(rng: random.Random, scene: Scene) -> Ask | None:
+    """Ask for the thing at one end, or how many are left when one shape is taken away."""
+    return rng.choice((_outermost, _outermost, _left_over))(rng, scene)
+
+
+def _confirmed(rng: random.Random, scene: Scene, thing: Thing) -> Ask:
+    question = say(rng, DOUBTS, name=an(thing.name))
+    if rng.random() < 0.5:
+        clause = say(rng, "the {s} is {c}", s=thing.shape, c=thing.colour)
+        return Ask(question, clause, describe(rng, scene), thing_colour(thing), verdict="yes")
+    clause = say(rng, "the {c} [shape|object] is {s}", c=thing.colour, s=an(thing.shape))
+    return Ask(question, clause, describe(rng, scene), thing_shape(thing), verdict="yes")
+
+
+def _wrong_colour(rng: random.Random, scene: Scene, thing: Thing) -> Ask:
+    other = rng.choice([colour for colour in COLOURS if colour not in scene.colours])
+    question = say(rng, DOUBTS, name=f"{an(other)} {thing.shape}")
+    clause = say(rng, "the {s} is {c}[, not {o}|]", s=thing.shape, c=thing.colour, o=other)
+    return Ask(question, clause, describe(rng, scene), thing_colour(thing), verdict="no")
+
+
+def _wrong_shape(rng: random.Random, scene: Scene, thing: Thing) -> Ask:
+    other = rng.choice([shape for shape in SHAPES if not scene.count(shape)])
+    question = say(rng, DOUBTS, name=f"{an(thing.colour)} {other}")
+    clause = say(
+        rng,
+        "the {c} [shape|object] is {s}[, not {o}|]",
+        c=thing.colour,
+        s=an(thing.shape),
+        o=an(other),
+    )
+    return Ask(question, clause, describe(rng, scene), thing_shape(thing), verdict="no")
+
+
+def _outermost(rng: random.Random, scene: Scene) -> Ask | None:
+    end = rng.choice(tuple(ENDS))
+    ranked = sorted(scene.things, key=ENDS[end])
+    if len(ranked) < 2 or ENDS[end](ranked[0]) == ENDS[end](ranked[1]):
+        return None
+    first = ranked[0]
+    clause = say(rng, "the [shape|object] {end} is {s}", end=end, s=an(first.shape))
+    fact = Fact("relation", first.shape, SHAPES, (rf"(?:shape|object) {end} is an? {{}}",))
+    evidence = describe(rng, scene)
+    return Ask(say(rng, ENDMOST, end=end), clause, evidence, fact)
+
+
+def _left_over(rng: random.Random, scene: Scene) -> Ask | None:
+    shape = rng.choice(scene.things).shape
+    gone, left = scene.count(shape), len(scene.things) - scene.count(shape)
+    if not left:
+        return None
+    clause = say(
+        rng,
+        "{n} [{thing} would be left|{thing} would remain]",
+        n=NUMBERS[left - 1],
+        thing="object" if left == 1 else "objects",
+    )
+    fact = Fact("count", NUMBERS[left - 1], NUMBERS, (r"{} objects? would",))
+    total = NUMBERS[len(scene.things) - 1]
+    work = say(
+        rng,
+        "[in all, there {be} {total}|that makes {total} in all], and {gone} of them "
+        "[would go|{verb} taken away]",
+        be="are",
+        total=total,
+        gone=NUMBERS[gone - 1],
+        verb="is" if gone == 1 else "are",
+    )
+    evidence = f"{describe(rng, scene)} {work[0].upper()}{work[1:]}."
+    return Ask(say(rng, TAKEN, shape=shape), clause, evidence, fact)
+
+
+DOUBTS = (
+    "Is there {name} in the picture?",
+    "Can you see {name}?",
+    "Does the [picture|image] [show|contain] {name}?",
+)
+ENDMOST = (
+    "Which shape is {end}?",
+    "Which of the shapes is {end}?",
+    "If you had to pick the shape {end}, which one would it be?",
+)
+TAKEN = (
+    "If every {shape} were taken away, how many objects would be left?",
+    "How many objects would remain without any {shape}?",
+    "Suppose someone removes every {shape}. How many objects would be left?",
+)
