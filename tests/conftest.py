@@ -1,0 +1,47 @@
+"""Tiny checkpoints made once per session; one thread, for tiny tensors run fastest on one."""
+
+import os
+from pathlib import Path
+
+import factory
+import pytest
+
+
+def pytest_configure() -> None:
+    """Set what the libraries read when they are first imported."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the session's checkpoints."""
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+@pytest.fixture(scope="session")
+def llava_path(checkpoints: Path) -> Path:
+    """A LLaVA in the hub's layout, float32."""
+    return factory.tiny_llava(checkpoints / "llava")
+
+
+@pytest.fixture(scope="session")
+def llama_path(checkpoints: Path) -> Path:
+    """A Llama without eyes over the same tokenizer, float32."""
+    return factory.tiny_llama(checkpoints / "llama", seed=1)
+
+
+@pytest.fixture(scope="session")
+def pair_paths(checkpoints: Path) -> tuple[Path, Path]:
+    """A target and a draft that agrees with about half of its tokens, float32."""
+    return factory.tiny_pair(checkpoints / "pair")
+
+
+@pytest.fixture(scope="session")
+def mlx_path(llava_path: Path, checkpoints: Path) -> Path:
+    """The LLaVA of `llava_path` as a 4-bit MLX conversion, tower and projector quantized too."""
+    return factory.quantized(llava_path, checkpoints / "mlx4", 4, 64)

@@ -1,0 +1,331 @@
+"""Planning real files in every layout, and refusing broken ones by name."""
+
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import factory
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from mmspec.checkpoint import Source, plan, read_tensors
+from mmspec.config import read_config
+from mmspec.errors import CheckpointError
+from mmspec.manifest import LM_HEAD, PATCHES, canonical, hub_name, manifest, optional
+
+DTYPES = {"F32": np.float32, "U32": np.uint32}
+
+
+def planned(path: Path) -> dict[str, Source]:
+    return plan(path, read_config(path))
+
+
+def values(source: Source) -> np.ndarray:
+    """Read the bytes that the plan points at."""
+    stored = source.stored
+    with stored.file.open("rb") as stream:
+        stream.seek(stored.start)
+        data = stream.read(stored.end - stored.start)
+    return np.frombuffer(data, DTYPES[stored.dtype]).reshape(stored.shape)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sharded": True},
+        {"layout": "transformers"},
+        {"layout": "transformers", "sharded": True},
+        {"dtype": "bfloat16"},
+        {"layout": "transformers", "dtype": "float16"},
+        {"key_value_heads": 2, "tied": True},
+        {"layout": "transformers", "tied": True},
+        {"image_size": 42, "patch_size": 14, "vocab_size": 512, "feature_layer": 1},
+        {"patch_size": 3, "image_size": 12, "select_strategy": "full", "feature_layer": -1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("make", [factory.tiny_llava, factory.tiny_llama])
+def test_every_layout_is_planned(
+    tmp_path: Path, make: Callable[..., Path], options: dict[str, Any]
+) -> None:
+    path = make(tmp_path / "model", **options)
+    config = read_config(path)
+    sources = plan(path, config)
+    assert {name: source.shape for name, source in sources.items()} == manifest(config)
+    assert all(source.stored.shape == source.shape for source in sources.values())
+    assert {source.layout for source in sources.values()} == {"torch"}
+
+
+def test_layouts_agree_with_transformers(tmp_path: Path) -> None:
+    from transformers import LlavaForConditionalGeneration
+
+    hub = factory.tiny_llava(tmp_path / "hub", sharded=True)
+    today = factory.tiny_llava(tmp_path / "today", layout="transformers")
+    model = LlavaForConditionalGeneration.from_pretrained(hub)
+    weights = {name.removeprefix("model."): value for name, value in model.named_parameters()}
+    for path in (hub, today):
+        for name, source in planned(path).items():
+            np.testing.assert_array_equal(values(source), weights[name].detach().numpy())
+
+
+def test_offsets_are_those_of_the_safetensors_library(llava_path: Path) -> None:
+    expected = load_file(llava_path / "model.safetensors")
+    for source in planned(llava_path).values():
+        np.testing.assert_array_equal(values(source), expected[source.stored.name])
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("group_size", [32, 64])
+@pytest.mark.parametrize("vision", [True, False])
+def test_mlx_conversions(
+    tmp_path: Path, llava_path: Path, bits: int, group_size: int, vision: bool
+) -> None:
+    path = factory.quantized(llava_path, tmp_path / "mlx", bits, group_size, vision=vision)
+    sources = planned(path)
+    packed = {name for name, source in sources.items() if source.packing}
+    matrices = {name for name, shape in manifest(read_config(path)).items() if len(shape) == 2}
+    seeing = ("vision_tower.", "multi_modal_projector.")
+    assert packed == {name for name in matrices if vision or not name.startswith(seeing)}
+    assert sources[PATCHES].layout == "mlx"
+    packing = sources[LM_HEAD].packing
+    assert packing is not None
+    assert (packing.bits, packing.group_size) == (bits, group_size)
+    assert packing.scales.name == "language_model.lm_head.scales"
+
+
+def test_mlx_conversion_without_quantization(tmp_path: Path, llava_path: Path) -> None:
+    sources = planned(factory.quantized(llava_path, tmp_path / "mlx", bits=0))
+    assert sources[PATCHES].layout == "mlx"
+    assert not any(source.packing for source in sources.values())
+
+
+def test_patches_as_wide_as_deep_are_told_apart_by_the_writer(tmp_path: Path) -> None:
+    torch_path = factory.tiny_llava(tmp_path / "torch", image_size=12, patch_size=3)
+    mlx_path = factory.quantized(torch_path, tmp_path / "mlx", bits=0)
+    assert planned(torch_path)[PATCHES].layout == "torch"
+    assert planned(mlx_path)[PATCHES].layout == "mlx"
+
+
+def test_text_conversion_for_mlx_lm(tmp_path: Path, llama_path: Path) -> None:
+    sources = planned(factory.quantized(llama_path, tmp_path / "mlx"))
+    assert sources["language_model.embed_tokens.weight"].packing
+
+
+def test_names_turn_back(llava_path: Path, llama_path: Path) -> None:
+    for path in (llava_path, llama_path):
+        config = read_config(path)
+        for name in manifest(config) | optional(config):
+            assert canonical(hub_name(name, config)) == name
+            assert hub_name(name, config) in read_tensors(path)
+
+
+def edited(source: Path, path: Path, edit: Callable[[dict[str, np.ndarray]], object]) -> Path:
+    """Copy a checkpoint with its tensors changed by `edit`."""
+    copytree(source, path)
+    tensors = load_file(path / "model.safetensors")
+    edit(tensors)
+    save_file(tensors, path / "model.safetensors")
+    return path
+
+
+UP = "language_model.model.layers.1.mlp.up_proj.weight"
+LAST_NORM = "vision_tower.vision_model.post_layernorm.weight"
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda t: t.pop(UP), r"layers\.1\.mlp\.up_proj\.weight \[128, 64\] is missing$"),
+        (lambda t: t.update({UP: t[UP].T.copy()}), r"up_proj.* is \[64, 128\], expected \[128, 64"),
+        (lambda t: t.update({"extra.weight": t[UP]}), "extra.weight is unexpected$"),
+        (lambda t: t.update({UP: t[UP].astype(np.float64)}), "up_proj.weight is F64, not F32"),
+        (lambda t: t.update({LAST_NORM: t[LAST_NORM][:3]}), r"post_layernorm.*\[3\], expected"),
+        (lambda t: t.update({UP.replace("weight", "scales"): t[UP]}), "has no quantization"),
+        (lambda t: t.update({UP.replace("weight", "biases"): t[UP]}), "biases is unexpected"),
+        (
+            lambda t: [t.pop(name) for name in list(t) if "self_attn.q" in name],
+            r"is missing \(and 5 more\)$",
+        ),
+        (lambda t: t.update({"model." + UP: t[UP]}), "unexpected"),
+        (lambda t: t.update({"lm_head.weight": t[UP]}), "lm_head.weight .*the same tensor twice"),
+    ],
+)
+def test_misfits_are_named(
+    tmp_path: Path, llava_path: Path, edit: Callable[..., object], message: str
+) -> None:
+    path = edited(llava_path, tmp_path / "broken", edit)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        planned(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        (
+            "weight",
+            np.zeros((320, 9), np.uint32),
+            r"lm_head.weight is \[320, 9\], expected \[320, 8",
+        ),
+        ("scales", np.zeros((320, 2), np.float32), r"lm_head.scales is \[320, 2\], expected"),
+        ("biases", np.zeros((320, 1), np.uint32), "lm_head.biases is U32"),
+        ("weight", np.zeros((320, 8), np.float32), "lm_head.weight is F32 with scales"),
+        ("biases", None, "lm_head.weight has scales but no biases"),
+    ],
+)
+def test_packed_misfits_are_named(
+    tmp_path: Path, mlx_path: Path, part: str, value: np.ndarray | None, message: str
+) -> None:
+    def edit(tensors: dict[str, np.ndarray]) -> None:
+        name = f"language_model.lm_head.{part}"
+        del tensors[name]
+        if value is not None:
+            tensors[name] = value
+
+    with pytest.raises(CheckpointError, match=message):
+        planned(edited(mlx_path, tmp_path / "broken", edit))
+
+
+def test_unused_tensors_may_be_absent(tmp_path: Path, llava_path: Path) -> None:
+    config = read_config(llava_path)
+    spare = {hub_name(name, config) for name in optional(config)}
+    assert len(spare) == 2 + 16
+
+    def edit(tensors: dict[str, np.ndarray]) -> None:
+        for name in spare:
+            del tensors[name]
+
+    smaller = edited(llava_path, tmp_path / "smaller", edit)
+    assert planned(smaller).keys() == planned(llava_path).keys()
+
+
+def test_a_stored_copy_of_a_tied_head_is_not_loaded(tmp_path: Path) -> None:
+    path = factory.tiny_llama(tmp_path / "tied", tied=True)
+
+    def edit(tensors: dict[str, np.ndarray]) -> None:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+
+    assert LM_HEAD not in planned(edited(path, tmp_path / "both", edit))
+
+
+def test_only_the_indexed_shards_are_read(tmp_path: Path) -> None:
+    path = factory.tiny_llama(tmp_path / "model", sharded=True)
+    (path / "consolidated.safetensors").write_bytes(b"not read")
+    planned(path)
+    (path / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(
+        CheckpointError, match=r"shard model-00002-of-00002\.safetensors is missing"
+    ):
+        planned(path)
+
+
+@pytest.mark.parametrize("shard", ["../model.safetensors", "/etc/passwd", "..", "", 3])
+def test_an_index_cannot_point_elsewhere(tmp_path: Path, shard: object) -> None:
+    path = factory.tiny_llama(tmp_path / "model", sharded=True)
+    index = path / "model.safetensors.index.json"
+    content = json.loads(index.read_text())
+    content["weight_map"]["lm_head.weight"] = shard
+    index.write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight must lie in a file beside it"):
+        planned(path)
+
+
+def test_an_index_must_tell_the_truth(tmp_path: Path) -> None:
+    path = factory.tiny_llama(tmp_path / "model", sharded=True)
+    index = path / "model.safetensors.index.json"
+    content = json.loads(index.read_text())
+    content["weight_map"]["ghost"] = "model-00001-of-00002.safetensors"
+    index.write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match="ghost is missing from model-00001"):
+        planned(path)
+
+
+def test_one_tensor_in_two_files(tmp_path: Path, llama_path: Path) -> None:
+    path = tmp_path / "twice"
+    copytree(llama_path, path)
+    (path / "model.safetensors").rename(path / "weights.00.safetensors")
+    planned(path)
+    (path / "weights.01.safetensors").write_bytes((path / "weights.00.safetensors").read_bytes())
+    with pytest.raises(CheckpointError, match="is both in"):
+        planned(path)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.ckpt"])
+def test_pickles_are_never_opened(tmp_path: Path, llama_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_bytes((llama_path / "config.json").read_bytes())
+    with pytest.raises(CheckpointError, match=r"has no weights: expected model\.safetensors"):
+        planned(tmp_path)
+    (tmp_path / name).write_bytes(b"cos\nsystem\n(S'false'\ntR.")
+    with pytest.raises(CheckpointError, match=f"{name}.*nothing was executed.*safetensors"):
+        planned(tmp_path)
+
+
+def raw(header: object, data: bytes = b"") -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def entry(start: int = 0, end: int = 8, dtype: str = "F32", shape: object = (2,)) -> object:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "truncated or not a safetensors file: 0 bytes"),
+        (b"\x01\x02", "truncated"),
+        (struct.pack("<Q", 2**63) + b"{}", "header of 9223372036854775808 bytes"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "not a safetensors file"),
+        (raw(b"{nonsense"), "header is not JSON"),
+        (raw(b"\xff\xfe{}"), "header is not JSON"),
+        (raw(b"[" * 100_000), "header is not JSON"),
+        (raw([1]), "not a JSON object"),
+        (raw({"a": 3}), "entry for a is malformed"),
+        (raw({"a": entry(shape=[-2])}, bytes(8)), "entry for a is malformed"),
+        (raw({"a": entry(shape="2")}, bytes(8)), "entry for a is malformed"),
+        (raw({"a": entry(dtype="Q7")}, bytes(8)), "a has dtype Q7"),
+        (raw({"a": entry(shape=[3])}, bytes(8)), "a takes 8 bytes, but F32 .* needs 12"),
+        (raw({"a": entry()}, bytes(5)), "truncated or overlong"),
+        (raw({"a": entry()}, bytes(9)), "truncated or overlong"),
+        (raw({"a": entry(4, 12)}, bytes(12)), "overlaps another tensor or leaves a gap"),
+        (raw({"a": entry(), "b": entry(4, 12)}, bytes(12)), "b overlaps another"),
+        (raw({"a": entry(-8, 0)}, bytes(8)), "overlaps another tensor or leaves a gap"),
+    ],
+)
+def test_broken_files_are_named(
+    tmp_path: Path, llama_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / "config.json").write_bytes((llama_path / "config.json").read_bytes())
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        planned(tmp_path)
+    assert "model.safetensors" in str(caught.value)
+
+
+@pytest.mark.parametrize("kept", [100, 5_000, -1])
+def test_truncation_is_found_where_the_library_finds_it(
+    tmp_path: Path, llava_path: Path, kept: int
+) -> None:
+    path = tmp_path / "cut"
+    copytree(llava_path, path)
+    file = path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(Exception, match=r"."), safe_open(file, "np"):
+        pass
+    with pytest.raises(CheckpointError, match="truncated"):
+        planned(path)
+
+
+def test_a_config_of_another_size_does_not_fit(llava_path: Path) -> None:
+    config = read_config(llava_path)
+    wider = replace(config, text=replace(config.text, num_hidden_layers=3))
+    with pytest.raises(CheckpointError, match=r"layers\.2.* is missing \(and 8 more\)"):
+        plan(llava_path, wider)
