@@ -1,0 +1,236 @@
+"""Configs read as transformers reads them, and refusals that name file, key and value."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import factory
+import pytest
+from transformers import AutoConfig
+
+from mmspec.config import ModelConfig, Quantization, read_config
+from mmspec.errors import CheckpointError
+
+LLAVA = {"model_type": "llava"}
+HUB_7B = {
+    "architectures": ["LlavaForConditionalGeneration"],
+    "image_token_index": 32000,
+    "model_type": "llava",
+    "pad_token_id": 32001,
+    "projector_hidden_act": "gelu",
+    "text_config": {
+        "_name_or_path": "lmsys/vicuna-7b-v1.5",
+        "max_position_embeddings": 4096,
+        "model_type": "llama",
+        "rms_norm_eps": 1e-05,
+        "torch_dtype": "float16",
+        "vocab_size": 32064,
+    },
+    "torch_dtype": "float16",
+    "vision_config": {
+        "hidden_size": 1024,
+        "image_size": 336,
+        "intermediate_size": 4096,
+        "model_type": "clip_vision_model",
+        "num_attention_heads": 16,
+        "num_hidden_layers": 24,
+        "patch_size": 14,
+        "projection_dim": 768,
+        "vocab_size": 32000,
+    },
+    "vision_feature_layer": -2,
+    "vision_feature_select_strategy": "default",
+    "vocab_size": 32064,
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "hub 7b": HUB_7B,
+    "nothing but the type": LLAVA,
+    "empty blocks": LLAVA | {"text_config": {}, "vision_config": {}},
+    "rope theta beside": LLAVA | {"text_config": {"rope_theta": 500000.0}},
+    "rope parameters": LLAVA
+    | {"text_config": {"rope_parameters": {"rope_type": "default", "rope_theta": 77.0}}},
+    "tied in the text": LLAVA | {"text_config": {"tie_word_embeddings": True}},
+    "tied on top": LLAVA | {"tie_word_embeddings": True},
+    "class token kept": LLAVA | {"vision_feature_select_strategy": "full"},
+    "nulls": LLAVA | {"text_config": {"rope_scaling": None, "num_key_value_heads": None}},
+    "head dimension": LLAVA | {"text_config": {"head_dim": 64, "num_key_value_heads": 8}},
+    "part of a tower": LLAVA | {"vision_config": {"image_size": 336, "patch_size": 14}},
+    "llama": {"model_type": "llama", "hidden_size": 768, "num_attention_heads": 12},
+    "llama of today": {"model_type": "llama", "rope_parameters": {"rope_theta": 5.0}},
+    "bfloat16": LLAVA | {"dtype": "bfloat16"},
+}
+
+
+def written(path: Path, config: object) -> Path:
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def assert_reads_like_transformers(path: Path) -> None:
+    ours, theirs = read_config(path), AutoConfig.from_pretrained(path)
+    text = theirs.get_text_config()
+    for key in (
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "vocab_size",
+        "max_position_embeddings",
+        "rms_norm_eps",
+    ):
+        assert getattr(ours.text, key) == getattr(text, key), key
+    assert ours.text.rope_theta == text.rope_parameters["rope_theta"]
+    assert ours.text.tie_word_embeddings == theirs.tie_word_embeddings
+    named = theirs.dtype or text.dtype
+    assert ours.dtype == (str(named).removeprefix("torch.") if named else None)
+    assert ours.eos_token_ids == (text.eos_token_id,)
+    if ours.kind == "llava":
+        assert_sees_like_transformers(ours, theirs)
+
+
+def assert_sees_like_transformers(ours: ModelConfig, theirs: Any) -> None:
+    assert ours.vision is not None
+    for key in (
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "image_size",
+        "patch_size",
+        "num_channels",
+        "layer_norm_eps",
+        "hidden_act",
+    ):
+        assert getattr(ours.vision, key) == getattr(theirs.vision_config, key), key
+    assert ours.image_token_id == theirs.image_token_index
+    assert ours.vision_feature_layer == theirs.vision_feature_layer
+    assert ours.drops_class_token == (theirs.vision_feature_select_strategy == "default")
+    assert ours.projector_act == theirs.projector_hidden_act
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_hand_written_configs(tmp_path: Path, name: str) -> None:
+    assert_reads_like_transformers(written(tmp_path, CONFIGS[name]))
+
+
+@pytest.mark.parametrize("layout", ["hub", "transformers"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_written_checkpoints(tmp_path: Path, layout: factory.Layout, tied: bool) -> None:
+    options: dict[str, Any] = {"layout": layout, "tied": tied, "key_value_heads": 2}
+    assert_reads_like_transformers(factory.tiny_llava(tmp_path / "llava", **options))
+    assert_reads_like_transformers(factory.tiny_llama(tmp_path / "llama", **options))
+
+
+def test_positions_of_an_image(tmp_path: Path) -> None:
+    config = read_config(written(tmp_path, HUB_7B))
+    assert config.image_tokens == 576
+    assert config.vision_layers == 23
+    kept = HUB_7B | {"vision_feature_select_strategy": "full", "vision_feature_layer": 0}
+    config = read_config(written(tmp_path, kept))
+    assert config.image_tokens == 577
+    assert config.vision_layers == 0
+
+
+def test_a_llama_sees_nothing(tmp_path: Path) -> None:
+    config = read_config(written(tmp_path, {"model_type": "llama"}))
+    assert (config.vision, config.image_token_id, config.image_tokens) == (None, None, 0)
+
+
+@pytest.mark.parametrize("layer", [-3, -2, -1, 0, 1, 2])
+def test_feature_layer_counts_the_layers_it_needs(tmp_path: Path, layer: int) -> None:
+    vision = {"num_hidden_layers": 2}
+    changes = {"vision_config": vision, "vision_feature_layer": layer}
+    config = read_config(written(tmp_path, LLAVA | changes))
+    assert config.vision_layers == range(3)[layer]
+
+
+def test_mlx_quantization(tmp_path: Path) -> None:
+    for block in (
+        {"group_size": 32, "bits": 8},
+        {"group_size": 32, "bits": 8, "mode": "affine", "vision_tower": False},
+    ):
+        for key in ("quantization", "quantization_config"):
+            config = read_config(written(tmp_path, HUB_7B | {key: block}))
+            assert config.quantization == Quantization(bits=8, group_size=32)
+    assert read_config(written(tmp_path, HUB_7B)).quantization is None
+
+
+def test_stop_tokens_are_those_of_generation(tmp_path: Path) -> None:
+    path = written(tmp_path, HUB_7B | {"text_config": {"eos_token_id": 7}})
+    assert read_config(path).eos_token_ids == (7,)
+    for value, expected in (([2, 32007], (2, 32007)), (5, (5,)), (None, (7,))):
+        (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": value}))
+        assert read_config(path).eos_token_ids == expected
+
+
+def inside(block: str, **values: object) -> dict[str, Any]:
+    return LLAVA | {block: values}
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, 'model_type is null, but must be "llava" or "llama"'),
+        ({"model_type": "qwen2_vl"}, 'model_type is "qwen2_vl"'),
+        (inside("text_config", model_type="mistral"), 'text_config.model_type is "mistral"'),
+        (inside("vision_config", model_type="siglip_vision_model"), "siglip_vision_model"),
+        (inside("text_config", hidden_act="gelu"), 'hidden_act is "gelu", but must be "silu"'),
+        (inside("vision_config", hidden_act="gelu"), 'vision_config.hidden_act is "gelu"'),
+        (LLAVA | {"projector_hidden_act": "relu"}, 'projector_hidden_act is "relu"'),
+        (LLAVA | {"multimodal_projector_bias": False}, "multimodal_projector_bias is false"),
+        (LLAVA | {"vision_feature_layer": [-2, -5]}, r"vision_feature_layer is \[-2, -5\]"),
+        (LLAVA | {"vision_feature_layer": -26}, "vision_feature_layer is -26.* from -25 to 24"),
+        (LLAVA | {"vision_feature_select_strategy": "cls"}, 'strategy is "cls"'),
+        (LLAVA | {"mm_vision_tower": "openai/clip"}, "mm_vision_tower.*llava-hf"),
+        (inside("text_config", attention_bias=True), "attention_bias is true"),
+        (inside("text_config", mlp_bias=True), "mlp_bias is true"),
+        (
+            inside("text_config", rope_scaling={"type": "linear", "factor": 2.0}),
+            'text_config.rope_scaling.type is "linear", but must be "default"',
+        ),
+        (
+            inside("text_config", rope_parameters={"rope_type": "llama3", "rope_theta": 1.0}),
+            'rope_parameters.rope_type is "llama3"',
+        ),
+        (inside("text_config", hidden_size=0), "hidden_size is 0, .* a positive integer"),
+        (inside("text_config", hidden_size="big"), 'hidden_size is "big"'),
+        (inside("text_config", hidden_size=True), "hidden_size is true"),
+        (inside("text_config", hidden_size=100), "a multiple of num_attention_heads .32"),
+        (inside("text_config", num_key_value_heads=5), "a divisor of num_attention_heads"),
+        (inside("text_config", rms_norm_eps=-1.0), "rms_norm_eps is -1.0"),
+        (inside("text_config", tie_word_embeddings=1), "tie_word_embeddings is 1"),
+        (inside("text_config", eos_token_id="</s>"), "eos_token_id is"),
+        (inside("vision_config", patch_size=500), "patch_size is 500, .* at most image_size"),
+        (inside("vision_config", num_channels=1), "num_channels is 1"),
+        (LLAVA | {"text_config": 3}, "text_config is 3, but must be an object"),
+        (LLAVA | {"dtype": "float64"}, 'dtype is "float64"'),
+        (LLAVA | {"quantization": {"bits": 3}}, "quantization.bits is 3, but must be 2 or 4 or 8"),
+        (LLAVA | {"quantization": {"group_size": 16}}, "group_size is 16"),
+        (LLAVA | {"quantization": {"mode": "mxfp4"}}, 'mode is "mxfp4"'),
+        (LLAVA | {"quantization": {"lm_head": {"bits": 8}}}, "quantization.lm_head is"),
+        (
+            LLAVA | {"quantization_config": {"quant_method": "bitsandbytes"}},
+            'quantization_config.quant_method is "bitsandbytes"',
+        ),
+        ([1], "must hold a JSON object, not list"),
+    ],
+)
+def test_refusals_name_the_key(tmp_path: Path, config: object, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message) as caught:
+        read_config(written(tmp_path, config))
+    assert str(tmp_path / "config.json") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"model_type": "llava"', b"\xff\xfe", b"[" * 99999])
+def test_bad_json_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"config\.json is not valid JSON"):
+        read_config(tmp_path)
+
+
+def test_no_config(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"cannot read .*config\.json: No such file"):
+        read_config(tmp_path)
