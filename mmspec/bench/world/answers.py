@@ -3,23 +3,21 @@
 import random
 from collections.abc import Sequence
 
-from mmspec.bench.world.asks import (
-    Ask,
-    Picture,
+from mmspec.bench.world.asks import Ask
+from mmspec.bench.world.charts import Chart
+from mmspec.bench.world.describing import Picture, backdrop, bar_in_words, describe
+from mmspec.bench.world.facts import Fact
+from mmspec.bench.world.palette import NUMBERS
+from mmspec.bench.world.phrasing import listed, placed, say, sentence
+from mmspec.bench.world.scene import Scene
+from mmspec.bench.world.statements import (
     background_fact,
     bar_fact,
-    bar_in_words,
-    describe,
     ink_fact,
     thing_colour,
     thing_place,
     word_fact,
 )
-from mmspec.bench.world.charts import Chart
-from mmspec.bench.world.facts import Fact
-from mmspec.bench.world.palette import NUMBERS
-from mmspec.bench.world.phrasing import backdrop, listed, placed, say, sentence
-from mmspec.bench.world.scene import Scene
 from mmspec.bench.world.words import Word
 
 OPENINGS = (

@@ -1,30 +1,58 @@
-"""Questions about one picture, each with its fact, its conclusion and what supports it."""
+"""Questions about a scene, each with its fact, its conclusion and what supports it."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mmspec.bench.world.charts import Bar, Chart
+from mmspec.bench.world.describing import Picture, describe
 from mmspec.bench.world.facts import Fact
-from mmspec.bench.world.palette import BACKGROUNDS, COLOURS, NUMBERS, PLACES, SHAPES
-from mmspec.bench.world.phrasing import (
-    an,
-    at,
-    inventory,
-    listed,
-    place_pattern,
-    plural,
-    say,
-    sentence,
-    tour,
-)
+from mmspec.bench.world.palette import NUMBERS, SHAPES
+from mmspec.bench.world.phrasing import an, at, listed, place_pattern, plural, say, sentence
 from mmspec.bench.world.scene import Scene, Thing
-from mmspec.bench.world.words import Word, written_word
+from mmspec.bench.world.statements import background_fact, thing_colour, thing_place, thing_shape
 
-Picture = Scene | Chart | Word
-SEEN = "(?: is| sits| stands| is drawn| appears| can be seen| can be found)?"
-FOUND = "(?: corner| side)?,? (?:there is|I can see|I find) an?"
-REACHES = "[reaches|has a value of|stands at]"
+LOOK = (
+    "{there} [there is|I can see|I find] {thing}",
+    "[looking at the picture|looking closely], I find {thing} {there}",
+    "the picture [shows|has] {thing} {there}",
+)
+COUNTING = (
+    "[there is|I find|I see] {places}",
+    "[counting them one by one|counting from top to bottom], [I find|there is] {places}",
+)
+QUESTIONS: dict[str, Sequence[str]] = {
+    "colour": (
+        "What colour is the {shape}?",
+        "What is the colour of the {shape}?",
+        "Which colour does the {shape} have?",
+    ),
+    "shape": (
+        "What shape is the {colour} object?",
+        "What is the {colour} object?",
+        "Which shape is {colour}?",
+    ),
+    "count": (
+        "How many {shapes} are there?",
+        "How many {shapes} [can you see|are in the picture]?",
+        "What is the number of {shapes}?",
+    ),
+    "place": (
+        "Where is the {shape}?",
+        "Where in the picture is the {shape}?",
+        "In which part of the picture is the {shape}?",
+    ),
+    "what is at": ("What is {there}?", "Which shape is {there}?", "What can you see {there}?"),
+    "relation": (
+        "Where is the {a} relative to the {b}?",
+        "Is the {a} left of, right of, above or below the {b}?",
+        "On which side of the {b} is the {a}?",
+    ),
+    "background": (
+        "What colour is the background?",
+        "Which colour does the background have?",
+        "What is the background of the picture?",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,36 +69,6 @@ class Ask:
     fact: Fact
     about: str = ""
     verdict: str = ""
-
-
-def thing_colour(thing: Thing) -> Fact:
-    """State the colour of a thing known by its shape."""
-    shape = thing.shape
-    forms = (
-        rf"{shape}(?: in the picture)? is {{}}",
-        rf"colour of the {shape} is {{}}",
-        rf"{{}} {shape}",
-    )
-    return Fact("colour", thing.colour, tuple(COLOURS), forms)
-
-
-def thing_shape(thing: Thing) -> Fact:
-    """State the shape of a thing known by its colour."""
-    forms = (rf"{thing.colour} (?:object|shape|thing) is an? {{}}", rf"{thing.colour} {{}}")
-    return Fact("shape", thing.shape, SHAPES, forms)
-
-
-def thing_place(thing: Thing) -> Fact:
-    """State the place of a thing known by its shape."""
-    place = place_pattern()
-    forms = (rf"{thing.shape}{SEEN} {place}", rf"{place}{FOUND} \w+ {thing.shape}")
-    return Fact("position", PLACES[thing.place], PLACES, forms)
-
-
-def background_fact(background: str) -> Fact:
-    """State the background."""
-    forms = (r"background(?: of the picture)? is {}", r"{} background")
-    return Fact("background", background, tuple(BACKGROUNDS), forms)
 
 
 def ask_colour(rng: random.Random, scene: Scene) -> Ask | None:
@@ -187,58 +185,6 @@ def ask_background(rng: random.Random, picture: Picture) -> Ask | None:
     )
 
 
-def ask_extreme_bar(rng: random.Random, chart: Chart) -> Ask | None:
-    """Ask which bar is the tallest or the shortest."""
-    word, pick = rng.choice((("tallest", max), ("shortest", min)))
-    bar = pick(chart.bars, key=lambda bar: bar.value)
-    clause = say(rng, "[the {w} bar is {c}|the {c} bar is the {w}]", w=word, c=bar.colour)
-    forms = (rf"{word} bar is {{}}", rf"{{}} bar is the {word}")
-    fact = Fact("chart", bar.colour, tuple(COLOURS), forms)
-    question = say(rng, QUESTIONS["extreme bar"], word=word)
-    return Ask(question, clause, bars_in_words(rng, chart), fact)
-
-
-def ask_bar_value(rng: random.Random, chart: Chart) -> Ask | None:
-    """Ask for the value of a bar."""
-    bar = rng.choice(chart.bars)
-    question = say(rng, QUESTIONS["bar value"], colour=bar.colour)
-    clause = "the " + bar_in_words(rng, bar)
-    return Ask(question, clause, bars_in_words(rng, chart), bar_fact(bar))
-
-
-def ask_word(rng: random.Random, word: Word) -> Ask | None:
-    """Ask what is written."""
-    clause = say(
-        rng, "[the word is {w}|the picture says {w}|it reads {w}|the text says {w}]", w=word.text
-    )
-    return Ask(say(rng, QUESTIONS["word"]), clause, spelling(rng, word), word_fact(rng, word))
-
-
-def ask_ink(rng: random.Random, word: Word) -> Ask | None:
-    """Ask for the colour of the letters."""
-    clause = say(rng, "[the letters are {c}|the word is written in {c}]", c=word.colour)
-    question = say(rng, QUESTIONS["ink"])
-    return Ask(question, clause, spelling(rng, word), ink_fact(word))
-
-
-def bar_fact(bar: Bar) -> Fact:
-    """State the value of a bar."""
-    form = rf"{bar.colour} bar (?:reaches|has a value of|stands at) {{}}"
-    return Fact("chart", bar.number, NUMBERS, (form,))
-
-
-def word_fact(rng: random.Random, word: Word) -> Fact:
-    """State what is written."""
-    others = {written_word(rng).text for _ in range(7)} - {word.text}
-    return Fact("word", word.text, (word.text, *sorted(others)), (r"(?:word is|says|reads) {}",))
-
-
-def ink_fact(word: Word) -> Fact:
-    """State the colour of the letters."""
-    forms = (r"letters are {}", r"written in {}", r"{} letters")
-    return Fact("colour", word.colour, tuple(COLOURS), forms)
-
-
 def relation(first: Thing, second: Thing) -> str:
     """Say where the first thing lies from the second, or nothing where that is not clear."""
     right = first.place % 3 - second.place % 3
@@ -248,35 +194,6 @@ def relation(first: Thing, second: Thing) -> str:
     if abs(right) > abs(down):
         return "right of" if right > 0 else "left of"
     return "below" if down > 0 else "above"
-
-
-def describe(rng: random.Random, picture: Picture) -> str:
-    """Describe a picture, short of its background."""
-    match picture:
-        case Scene():
-            return inventory(rng, picture) if rng.random() < 0.7 else tour(rng, picture)
-        case Chart():
-            return bars_in_words(rng, picture)
-        case Word():
-            return spelling(rng, picture)
-
-
-def bar_in_words(rng: random.Random, bar: Bar) -> str:
-    """Say a bar's value: "red bar reaches three"."""
-    return say(rng, f"{{c}} bar {REACHES} {{n}}", c=bar.colour, n=bar.number)
-
-
-def bars_in_words(rng: random.Random, chart: Chart) -> str:
-    """Read a chart from left to right."""
-    bars = listed([f"the {bar_in_words(rng, bar)}" for bar in chart.bars])
-    return sentence(say(rng, READ_BARS, n=NUMBERS[len(chart.bars) - 1], bars=bars))
-
-
-def spelling(rng: random.Random, word: Word) -> str:
-    """Read the letters one by one."""
-    return sentence(
-        say(rng, SPELL, letters=word.spelled, c=word.colour, n=NUMBERS[len(word.text) - 1])
-    )
 
 
 def _look(rng: random.Random, scene: Scene, thing: Thing) -> str:
@@ -291,79 +208,3 @@ def _one_by_one(rng: random.Random, scene: Scene, shape: str) -> str:
     if len(places) == 1:
         return sentence(say(rng, "[it is|I find it] {there}", there=places[0]))
     return sentence(say(rng, COUNTING, places=listed([f"one {place}" for place in places])))
-
-
-READ_BARS = (
-    "from left to right, {bars}",
-    "the chart has {n} bars: {bars}",
-    "reading the [chart|bars] from the left, {bars}",
-    "[I look at|I compare] the {n} bars: {bars}",
-)
-SPELL = (
-    "the letters [from left to right |]are {letters}",
-    "[there are|I see] {n} letters: {letters}",
-    "[I spell|spelled out, it is] {letters}",
-    "it is written in {c} letters: {letters}",
-)
-LOOK = (
-    "{there} [there is|I can see|I find] {thing}",
-    "[looking at the picture|looking closely], I find {thing} {there}",
-    "the picture [shows|has] {thing} {there}",
-)
-COUNTING = (
-    "[there is|I find|I see] {places}",
-    "[counting them one by one|counting from top to bottom], [I find|there is] {places}",
-)
-QUESTIONS: dict[str, Sequence[str]] = {
-    "colour": (
-        "What colour is the {shape}?",
-        "What is the colour of the {shape}?",
-        "Which colour does the {shape} have?",
-    ),
-    "shape": (
-        "What shape is the {colour} object?",
-        "What is the {colour} object?",
-        "Which shape is {colour}?",
-    ),
-    "count": (
-        "How many {shapes} are there?",
-        "How many {shapes} [can you see|are in the picture]?",
-        "What is the number of {shapes}?",
-    ),
-    "place": (
-        "Where is the {shape}?",
-        "Where in the picture is the {shape}?",
-        "In which part of the picture is the {shape}?",
-    ),
-    "what is at": ("What is {there}?", "Which shape is {there}?", "What can you see {there}?"),
-    "relation": (
-        "Where is the {a} relative to the {b}?",
-        "Is the {a} left of, right of, above or below the {b}?",
-        "On which side of the {b} is the {a}?",
-    ),
-    "background": (
-        "What colour is the background?",
-        "Which colour does the background have?",
-        "What is the background of the picture?",
-    ),
-    "extreme bar": (
-        "Which bar is the {word}?",
-        "What colour is the {word} bar?",
-        "What is the colour of the {word} bar?",
-    ),
-    "bar value": (
-        "What is the value of the {colour} bar?",
-        "How high is the {colour} bar?",
-        "Which value does the {colour} bar have?",
-    ),
-    "word": (
-        "What does the picture say?",
-        "What word is written [in the picture|here]?",
-        "Can you read the [word|text] in the picture?",
-    ),
-    "ink": (
-        "What colour are the letters?",
-        "In which colour is the word written?",
-        "What is the colour of the text?",
-    ),
-}

@@ -2,11 +2,13 @@
 
 import random
 
-from mmspec.bench.world.asks import Ask, describe, thing_colour, thing_shape
+from mmspec.bench.world.asks import Ask
+from mmspec.bench.world.describing import describe
 from mmspec.bench.world.facts import Fact
 from mmspec.bench.world.palette import COLOURS, NUMBERS, SHAPES
 from mmspec.bench.world.phrasing import an, say
 from mmspec.bench.world.scene import Scene, Thing
+from mmspec.bench.world.statements import thing_colour, thing_shape
 
 ENDS = {
     "furthest to the left": lambda thing: thing.place % 3,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from mmspec.bench.world.palette import PLACES
-from mmspec.bench.world.scene import Scene, Thing
+from mmspec.bench.world.scene import Thing
 
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
 
@@ -57,43 +57,6 @@ def at(rng: random.Random, place: int) -> str:
 def placed(rng: random.Random, thing: Thing) -> str:
     """Name a thing and its place: "a red star in the centre"."""
     return f"{an(thing.name)} {at(rng, thing.place)}"
-
-
-SHOWS = (
-    "[the|this] [picture|image|drawing] [shows|contains|has] {things}",
-    "[in the picture|here|in this image], [I can see|there is|we find] {things}",
-    "[I can see|I see|there is] {things}[ in the picture|]",
-    "what [we see|is drawn] here is {things}",
-)
-SCATTERED = (
-    "{there} [there is|I can see|I find] {thing}",
-    "{thing} [is drawn|sits|stands|appears] {there}",
-    "{thing} [can be seen|can be found] {there}",
-)
-BACKDROP = (
-    "[the background is {b}|the background of the picture is {b}]",
-    "everything [is drawn|lies|is placed] on a {b} background",
-    "[all of this|this] [is|stands] on a {b} background",
-)
-
-
-def inventory(rng: random.Random, scene: Scene) -> str:
-    """List every thing with its place in one sentence, in reading order."""
-    things = listed([placed(rng, thing) for thing in scene.things])
-    return sentence(say(rng, SHOWS, things=things))
-
-
-def tour(rng: random.Random, scene: Scene) -> str:
-    """Give every thing a sentence of its own."""
-    return " ".join(
-        sentence(say(rng, SCATTERED, there=at(rng, thing.place), thing=an(thing.name)))
-        for thing in scene.things
-    )
-
-
-def backdrop(rng: random.Random, background: str) -> str:
-    """Say what the background is."""
-    return sentence(say(rng, BACKDROP, b=background))
 
 
 def place_pattern(place: int | None = None) -> str:

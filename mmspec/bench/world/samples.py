@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from PIL import Image
 
-from mmspec.bench.world.asks import Picture
 from mmspec.bench.world.charts import bar_chart
+from mmspec.bench.world.describing import Picture
 from mmspec.bench.world.draw import Labels, label, render
 from mmspec.bench.world.facts import Sample
 from mmspec.bench.world.pairs import changed_pair

@@ -7,21 +7,18 @@ from typing import TypeVar
 
 from mmspec.bench.world.asks import (
     Ask,
-    Picture,
     ask_background,
-    ask_bar_value,
     ask_colour,
     ask_count,
-    ask_extreme_bar,
-    ask_ink,
     ask_place,
     ask_relation,
     ask_shape,
     ask_what_is_at,
-    ask_word,
 )
 from mmspec.bench.world.charts import Chart, bar_chart
+from mmspec.bench.world.describing import Picture
 from mmspec.bench.world.facts import Turn
+from mmspec.bench.world.readings import ask_bar_value, ask_extreme_bar, ask_ink, ask_word
 from mmspec.bench.world.scene import Scene, few_things, many_things, two_apart
 from mmspec.bench.world.split import Split, within
 from mmspec.bench.world.words import Word, written_word

@@ -3,12 +3,14 @@
 import random
 
 from mmspec.bench.world.answers import detailed, explain, reply, short
-from mmspec.bench.world.asks import Ask, Picture, thing_colour
+from mmspec.bench.world.asks import Ask
+from mmspec.bench.world.describing import Picture
 from mmspec.bench.world.facts import Fact, Turn
 from mmspec.bench.world.phrasing import an, say, sentence
 from mmspec.bench.world.scene import Scene
 from mmspec.bench.world.script import Script, any_ask, asks_about
 from mmspec.bench.world.split import Split
+from mmspec.bench.world.statements import thing_colour
 
 GREETINGS = ("hello", "hi", "Hello!", "Hi there!", "good morning", "hey")
 WELCOMES = (

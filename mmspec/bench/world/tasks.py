@@ -4,8 +4,9 @@ import random
 from collections.abc import Callable
 
 from mmspec.bench.world.answers import detailed, explain, short
-from mmspec.bench.world.asks import Ask, Picture
+from mmspec.bench.world.asks import Ask
 from mmspec.bench.world.charts import bar_chart
+from mmspec.bench.world.describing import Picture
 from mmspec.bench.world.doubts import doubt, puzzle
 from mmspec.bench.world.facts import Fact, Turn
 from mmspec.bench.world.pairs import Pair, changed_pair
