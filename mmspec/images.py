@@ -27,8 +27,8 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM", "TIFF", "AVIF", "JPEG2000
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
-# Above this many pixels only the part that is kept is resized; the numbers are the same.
-_WHOLE_PIXELS = 4_000_000
+# Above this many pixels (long strips, enlarged) only the part that is kept is resized.
+_WHOLE_PIXELS = 64_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ def _resized_and_cropped(image: Image.Image, recipe: Preprocessing) -> NDArray[n
         kept = resized_window(image, (height, width), recipe.resample, rows, columns)
     else:
         resized = image.resize((width, height), recipe.resample)
-        kept = np.asarray(resized)[slice(*rows), slice(*columns)]
+        kept = np.asarray(resized.crop((columns[0], rows[0], columns[1], rows[1])))
     return _padded(kept, crop_height, crop_width)
 
 

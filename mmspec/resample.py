@@ -3,7 +3,7 @@
 A 10000 by 3 image whose shorter edge becomes 336 is 376 megapixels, of which a crop keeps
 336 by 336. Pillow's two passes work on rows and columns independently, so the window can be
 computed alone, in the same fixed-point arithmetic, and comes out bit-identical. Columns come
-before rows, as in Pillow wherever the aspect ratio is kept.
+before rows, as in Pillow; from 13 on it may start with the rows where an image gets smaller.
 """
 
 from collections.abc import Callable

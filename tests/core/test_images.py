@@ -1,0 +1,405 @@
+import io
+import json
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+
+from mmspec import images
+from mmspec.errors import CheckpointError, ImageError
+from mmspec.images import (
+    MAX_PIXELS,
+    Picture,
+    Preprocessing,
+    clip_preprocessing,
+    open_picture,
+    picture_from,
+    pixels,
+    read_preprocessing,
+)
+
+RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
+
+
+def noise(width: int, height: int, channels: int = 3) -> Image.Image:
+    values = np.random.default_rng(width * 31 + height).integers(0, 256, (height, width, channels))
+    return Image.fromarray(values.astype(np.uint8))
+
+
+def quadrants(mode: str = "RGB") -> Image.Image:
+    """Red, green over blue, white: the orientation and every colour can be told."""
+    image = Image.new("RGB", (32, 16), WHITE)
+    image.paste(RED, (0, 0, 16, 8))
+    image.paste(GREEN, (16, 0, 32, 8))
+    image.paste(BLUE, (0, 8, 16, 16))
+    return image.convert(mode)
+
+
+def assert_quadrants(picture: Picture, tolerance: int = 0) -> None:
+    assert picture.image.mode == "RGB"
+    assert picture.image.size == (32, 16)
+    for place, colour in {(4, 4): RED, (28, 4): GREEN, (4, 12): BLUE, (28, 12): WHITE}.items():
+        found = picture.image.getpixel(place)
+        assert np.abs(np.subtract(found, colour)).max() <= tolerance, (place, found)
+
+
+def saved(directory: Path, image: Image.Image, name: str, **options) -> Path:
+    path = directory / name
+    image.save(path, **options)
+    return path
+
+
+# --- what is opened -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "tolerance"),
+    [
+        ("RGB", "a.png", 0),
+        ("P", "a.png", 0),
+        ("P", "a.gif", 0),
+        ("RGBA", "a.png", 0),
+        ("RGB", "a.bmp", 0),
+        ("RGB", "a.webp", 8),
+        ("RGB", "a.jpg", 8),
+        ("CMYK", "a.jpg", 8),
+        ("CMYK", "a.tif", 0),
+        ("YCbCr", "a.tif", 2),
+    ],
+)
+def test_modes_and_formats_keep_their_colours(tmp_path, mode, name, tolerance):
+    options = {"lossless": False} if name.endswith("webp") else {}
+    if name.endswith("jpg"):
+        options = {"quality": 100, "subsampling": 0}
+    path = saved(tmp_path, quadrants(mode), name, **options)
+    assert_quadrants(open_picture(path), tolerance)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.tif"])
+def test_exif_orientation_is_undone(tmp_path, orientation, name):
+    stored = {
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_90,
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_270,
+    }.get(orientation)
+    image = quadrants() if stored is None else quadrants().transpose(stored)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    options = {"quality": 100, "subsampling": 0} if name == "a.jpg" else {}
+    assert_quadrants(open_picture(saved(tmp_path, image, name, exif=exif, **options)), 8)
+
+
+def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
+    ramp = np.linspace(0, 65535, 256).round().astype(np.uint16).reshape(1, 256)
+    for name in ("a.png", "a.tif"):
+        path = saved(tmp_path, Image.fromarray(ramp), name)
+        found = np.asarray(open_picture(path).image)
+        np.testing.assert_array_equal(found[0, :, 0], np.arange(256))
+        np.testing.assert_array_equal(found[..., 0], found[..., 2])
+
+
+def test_a_rotated_sixteen_bit_image_is_upright(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    values = np.array([[0, 65535], [0, 0], [0, 0]], dtype=np.uint16)
+    picture = open_picture(saved(tmp_path, Image.fromarray(values), "a.png", exif=exif))
+    expected = np.rot90(values // 257, -1)
+    np.testing.assert_array_equal(np.asarray(picture.image)[..., 0], expected)
+
+
+def test_floats_and_thirty_two_bit_integers():
+    ramp = np.linspace(0, 1, 256, dtype=np.float32).reshape(1, 256)
+    expected = np.arange(256)
+    for image in (
+        Image.fromarray(ramp),
+        Image.fromarray(ramp * 255),
+        Image.fromarray((np.arange(256, dtype=np.int32) * 257).reshape(1, 256)),
+    ):
+        np.testing.assert_array_equal(np.asarray(picture_from(image).image)[0, :, 1], expected)
+    broken = Image.fromarray(np.array([[np.nan, 1.0]], dtype=np.float32))
+    assert picture_from(broken).image.getpixel((0, 0)) == (0, 0, 0)
+
+
+def test_transparency_lies_over_white(tmp_path):
+    clear = Image.new("RGBA", (2, 1), (0, 0, 0, 0))
+    clear.putpixel((1, 0), (255, 0, 0, 128))
+    picture = open_picture(saved(tmp_path, clear, "a.png"))
+    assert picture.image.getpixel((0, 0)) == WHITE
+    assert np.abs(np.subtract(picture.image.getpixel((1, 0)), (255, 127, 127))).max() <= 1
+    grey = Image.new("LA", (1, 1), (0, 0))
+    assert open_picture(saved(tmp_path, grey, "b.png")).image.getpixel((0, 0)) == WHITE
+
+
+@pytest.mark.parametrize("mode", ["P", "L", "RGB", "1"])
+def test_a_transparent_colour_is_white(tmp_path, mode):
+    image = Image.new("RGB", (2, 1), (0, 0, 0)).convert(mode)
+    transparent = (0, 0, 0) if mode == "RGB" else image.getpixel((0, 0))
+    path = saved(tmp_path, image, "a.png", transparency=transparent)
+    assert open_picture(path).image.getpixel((1, 0)) == WHITE
+
+
+def test_an_animation_is_its_first_frame(tmp_path):
+    later = [Image.new("RGB", (32, 16), colour) for colour in (RED, BLUE)]
+    for name in ("a.gif", "a.png", "a.webp"):
+        options = {"lossless": True} if name == "a.webp" else {}
+        path = saved(tmp_path, quadrants(), name, save_all=True, append_images=later, **options)
+        assert_quadrants(open_picture(path))
+
+
+def test_one_bit_and_grey(tmp_path):
+    image = Image.new("1", (3, 1), 0)
+    image.putpixel((1, 0), 1)
+    picture = open_picture(saved(tmp_path, image, "a.png"))
+    assert [picture.image.getpixel((x, 0)) for x in range(3)] == [(0,) * 3, WHITE, (0,) * 3]
+
+
+def test_a_picture_is_its_content(tmp_path):
+    picture = picture_from(quadrants(), "drawn")
+    same = open_picture(saved(tmp_path, quadrants(), "a.png"))
+    assert picture == same
+    assert hash(picture) == hash(same)
+    assert same.name == str(tmp_path / "a.png")
+    transposed = Image.frombytes("RGB", (16, 32), quadrants().tobytes())
+    assert picture_from(transposed) != picture
+    original = quadrants()
+    kept = picture_from(original)
+    original.paste(RED, (0, 0, 32, 16))
+    assert_quadrants(kept)
+
+
+# --- what is refused ------------------------------------------------------------------------
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ImageError) as caught:
+        open_picture(path)
+    message = str(caught.value)
+    assert path.name in message
+    assert message.isprintable()
+    return message
+
+
+def test_files_that_are_no_image_are_named(tmp_path):
+    (tmp_path / "empty.png").touch()
+    (tmp_path / "text.png").write_text("not an image")
+    assert "No such file" in refusal(tmp_path / "missing.png")
+    assert "directory" in refusal(tmp_path)
+    assert "empty file" in refusal(tmp_path / "empty.png")
+    assert "not an image" in refusal(tmp_path / "text.png")
+    refusal(tmp_path / ("long" * 100))
+    with pytest.raises(ImageError, match=r"a\\nb"):
+        open_picture(tmp_path / "a\nb")
+    with pytest.raises(ImageError, match="null"):
+        open_picture("a\0b")
+
+
+def test_a_document_that_starts_a_program_is_not_opened(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n")
+    assert "not an image" in refusal(path)
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.gif", "a.bmp", "a.tif", "a.webp"])
+def test_truncated_files_are_named(tmp_path, name):
+    path = saved(tmp_path, noise(40, 30), name)
+    content = path.read_bytes()
+    for length in (len(content) // 10, len(content) // 2, len(content) * 9 // 10):
+        path.write_bytes(content[:length])
+        refusal(path)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    kind=st.sampled_from(["PNG", "JPEG", "GIF", "TIFF", "WEBP", "BMP"]),
+    damage=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=8),
+)
+def test_corrupt_files_open_or_are_named(tmp_path_factory, kind, damage):
+    buffer = io.BytesIO()
+    noise(20, 10).save(buffer, kind)
+    content = bytearray(buffer.getvalue())
+    for place, value in damage:
+        content[min(int(place * len(content)), len(content) - 1)] = value
+    path = tmp_path_factory.getbasetemp() / "corrupt.img"
+    path.write_bytes(content)
+    try:
+        mode = open_picture(path).image.mode
+    except ImageError as error:
+        message = str(error)
+    else:
+        message = f"{path}: {mode}"
+        assert mode == "RGB"
+    assert "corrupt.img" in message
+    assert message.isprintable()
+
+
+def blank_png(path: Path, width: int, height: int) -> Path:
+    """Write the header of a one-bit PNG of any size, and pixels for its first rows only."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        check = zlib.crc32(kind + body)
+        return len(body).to_bytes(4, "big") + kind + body + check.to_bytes(4, "big")
+
+    header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([1, 0, 0, 0, 0])
+    rows = zlib.compress(bytes(1000))
+    body = chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + body)
+    return path
+
+
+@pytest.mark.parametrize("size", [(MAX_PIXELS, 2), (17_800, 10_001), (2_000_000_000, 100)])
+def test_decompression_bombs_are_refused_from_the_header(tmp_path, size):
+    message = refusal(blank_png(tmp_path / "bomb.png", *size))
+    assert "178 megapixels" in message
+
+
+def test_a_large_photo_opens_without_a_warning(tmp_path):
+    path = saved(tmp_path, Image.new("1", (12_000, 9_000), 1), "photo.png")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        picture = open_picture(path)
+    assert picture.image.size == (12_000, 9_000)
+
+
+# --- pixel values ---------------------------------------------------------------------------
+
+SHAPES = [
+    *[(1, 1), (1, 2), (3, 1), (30, 30), (31, 30), (30, 47), (64, 48), (48, 64), (337, 500)],
+    *[(640, 479), (10_000, 3), (3, 10_000), (777, 5)],
+]
+
+
+def reference(processor, image: Image.Image) -> np.ndarray:
+    return processor(image, return_tensors="np")["pixel_values"][0]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_pixels_equal_the_clip_processor_bit_for_bit(shape):
+    size = 30 if max(shape) > 5_000 else 56
+    processor = CLIPImageProcessorPil(
+        size={"shortest_edge": size}, crop_size={"height": size, "width": size}
+    )
+    found = pixels(picture_from(noise(*shape)), clip_preprocessing(size))
+    assert found.dtype == np.float32
+    assert found.shape == (3, size, size)
+    np.testing.assert_array_equal(found, reference(processor, noise(*shape)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    width=st.integers(1, 120),
+    height=st.integers(1, 120),
+    edge=st.integers(1, 60),
+    crop_height=st.integers(1, 70),
+    crop_width=st.integers(1, 70),
+)
+def test_any_crop_and_padding_equals_the_processor(width, height, edge, crop_height, crop_width):
+    processor = CLIPImageProcessorPil(
+        size={"shortest_edge": edge}, crop_size={"height": crop_height, "width": crop_width}
+    )
+    recipe = Preprocessing(resize=edge, crop=(crop_height, crop_width))
+    image = noise(width, height)
+    np.testing.assert_array_equal(pixels(picture_from(image), recipe), reference(processor, image))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    width=st.integers(1, 40),
+    height=st.integers(1, 40),
+    edge=st.integers(40, 60),
+    crop=st.integers(1, 70),
+    resample=st.sampled_from([Image.Resampling.BICUBIC, Image.Resampling.BILINEAR]),
+)
+def test_a_window_alone_equals_the_whole(width, height, edge, crop, resample):
+    recipe = Preprocessing(resize=edge, crop=(crop, crop), resample=resample)
+    picture = picture_from(noise(width, height))
+    whole = pixels(picture, recipe)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(images, "_WHOLE_PIXELS", 0)
+        np.testing.assert_array_equal(pixels(picture, recipe), whole)
+
+
+def test_extreme_shapes_stay_small():
+    size = 336
+    for shape in [(60_000, 1), (1, 60_000), (10_000, 3)]:
+        assert pixels(picture_from(noise(*shape)), clip_preprocessing(size)).shape == (3, 336, 336)
+
+
+def written(directory: Path, name: str, content: object) -> Path:
+    (directory / name).write_text(json.dumps(content))
+    return directory
+
+
+def test_without_a_file_the_recipe_is_clips(tmp_path):
+    assert read_preprocessing(tmp_path, 336) == clip_preprocessing(336)
+
+
+def test_old_and_new_layouts_mean_the_same(tmp_path):
+    processor = CLIPImageProcessorPil(
+        size={"shortest_edge": 42}, crop_size={"height": 42, "width": 42}
+    )
+    processor.save_pretrained(tmp_path)
+    assert read_preprocessing(tmp_path, 42) == clip_preprocessing(42)
+    block = json.loads((tmp_path / "preprocessor_config.json").read_text())
+    (tmp_path / "preprocessor_config.json").unlink()
+    written(tmp_path, "processor_config.json", {"image_processor": block, "patch_size": 14})
+    assert read_preprocessing(tmp_path, 42) == clip_preprocessing(42)
+    written(tmp_path, "processor_config.json", {"processor_class": "LlavaProcessor"})
+    written(tmp_path, "preprocessor_config.json", {"size": 42, "crop_size": 42, "resample": 3})
+    assert read_preprocessing(tmp_path, 42) == clip_preprocessing(42)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": {"height": 28, "width": 28}, "do_center_crop": False},
+        {"image_mean": [0.5] * 3, "image_std": [0.25, 0.5, 0.75]},
+        {"resample": 2, "rescale_factor": 0.5},
+        {"do_normalize": False},
+        {"do_rescale": False},
+        {"do_resize": False},
+        {"do_pad": True},
+    ],
+)
+def test_options_of_the_file_are_followed(tmp_path, options):
+    options = {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}} | options
+    processor = LlavaImageProcessorPil(**options)
+    written(tmp_path, "preprocessor_config.json", processor.to_dict())
+    recipe = read_preprocessing(tmp_path, 28)
+    for image in (noise(50, 37), noise(20, 45)):
+        np.testing.assert_array_equal(
+            pixels(picture_from(image), recipe), reference(processor, image)
+        )
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ({"crop_size": 224}, "crop_size"),
+        ({"do_center_crop": False, "size": {"shortest_edge": 336}}, "size"),
+        ({"size": -1}, "size"),
+        ({"size": "big"}, "size"),
+        ({"image_std": [0, 1, 1]}, "image_std"),
+        ({"image_mean": [1, 2]}, "image_mean"),
+        ({"resample": 9}, "resample"),
+        ({"rescale_factor": "x"}, "rescale_factor"),
+        ({"do_resize": "yes"}, "do_resize"),
+        ([], "object"),
+    ],
+)
+def test_malformed_recipes_name_the_file_and_the_key(tmp_path, content, named):
+    written(tmp_path, "preprocessor_config.json", content)
+    with pytest.raises(CheckpointError, match=named) as caught:
+        read_preprocessing(tmp_path, 336)
+    assert "preprocessor_config.json" in str(caught.value)
