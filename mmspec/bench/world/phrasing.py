@@ -54,6 +54,11 @@ def at(rng: random.Random, place: int) -> str:
     return say(rng, PLACE_PHRASES[place])
 
 
+def place_name(rng: random.Random, place: int) -> str:
+    """Name a place without a preposition: "top left corner"."""
+    return at(rng, place).partition(" the ")[2]
+
+
 def placed(rng: random.Random, thing: Thing) -> str:
     """Name a thing and its place: "a red star in the centre"."""
     return f"{an(thing.name)} {at(rng, thing.place)}"

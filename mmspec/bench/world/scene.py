@@ -92,7 +92,7 @@ def many_things(rng: random.Random) -> Scene:
     shape, *others = rng.sample(SHAPES, 3)
     count = rng.randint(1, 5)
     extra = rng.randint(0, min(2, 5 - count))
-    shapes = [shape] * count + [rng.choice(others) for _ in range(extra)]
+    shapes = [shape] * count + rng.sample(others, extra)
     colours = choose_colours(rng, rng.randint(1, 3), background)
     places = rng.sample(range(9), len(shapes))
     things = [Thing(rng.choice(colours), s, p) for s, p in zip(shapes, places, strict=True)]

@@ -45,6 +45,8 @@ SCENE_ASKS: tuple[tuple[Callable[[random.Random], Scene], Asker[Scene]], ...] = 
     (two_apart, ask_relation),
     (few_things, ask_background),
 )
+# Counting and relations take more practice than the rest.
+SCENE_WEIGHTS = (2, 2, 4, 2, 2, 3, 2)
 CHART_ASKS = (ask_extreme_bar, ask_bar_value, ask_bar_value)
 WORD_ASKS = (ask_word, ask_word, ask_word, ask_ink)
 
@@ -61,7 +63,7 @@ def picture_of(
 
 def scene_ask(rng: random.Random, split: Split) -> tuple[Picture, Ask]:
     """Choose a kind of question about scenes and make a scene for it."""
-    return picture_of(rng, split, *rng.choice(SCENE_ASKS))
+    return picture_of(rng, split, *rng.choices(SCENE_ASKS, SCENE_WEIGHTS)[0])
 
 
 def chart_ask(rng: random.Random, split: Split) -> tuple[Picture, Ask]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from mmspec.bench.world.answers import detailed, explain, short
 from mmspec.bench.world.asks import Ask
 from mmspec.bench.world.charts import bar_chart
+from mmspec.bench.world.comparing import difference, edit, pair_facts
 from mmspec.bench.world.describing import Picture
 from mmspec.bench.world.doubts import doubt, puzzle
 from mmspec.bench.world.facts import Fact, Turn
@@ -21,22 +22,13 @@ from mmspec.bench.world.script import (
     scene_ask,
     word_ask,
 )
-from mmspec.bench.world.sequences import (
-    IMAGE,
-    caption,
-    difference,
-    edit,
-    ending,
-    ending_facts,
-    film,
-    film_facts,
-    pair_facts,
-)
 from mmspec.bench.world.split import Split, within
 from mmspec.bench.world.stories import Story, five_frames, four_frames
 from mmspec.bench.world.talk import DETAILS, conversation, free_chat, swapped
+from mmspec.bench.world.telling import caption, ending, ending_facts, film, film_facts
 from mmspec.bench.world.words import written_word
 
+IMAGE = "<image>"
 REASONED = (
     "For the following question, provide a detailed explanation of your reasoning "
     "leading to the answer.\n"

@@ -1,0 +1,218 @@
+"""The drawn world: determinism, held-out contents, true answers and a judge that can tell."""
+
+import collections
+import hashlib
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mmspec.bench.world import (
+    CATEGORIES,
+    LABELS,
+    TASKS,
+    Fact,
+    Sample,
+    Turn,
+    judge,
+    labelled,
+    sample,
+    split_of,
+)
+from mmspec.bench.world.charts import UNIT, Bar, Chart
+from mmspec.bench.world.draw import label
+from mmspec.bench.world.palette import BACKGROUNDS, COLOURS, LETTERS
+from mmspec.bench.world.split import KEY_SEPARATOR
+
+SEEDS = range(60)
+IMAGE_COUNTS = {"spot": 2, "edit": 2, "video": 4, "pororo": 5, "vist": 5}
+
+
+def digest(made: Sample) -> str:
+    """Summarise everything in a sample."""
+    seen = hashlib.sha256(repr((made.task, made.turns, made.key)).encode())
+    for image in made.images:
+        seen.update(image.tobytes())
+    return seen.hexdigest()
+
+
+def held_out_turns(task: str) -> list[Turn]:
+    return [turn for seed in SEEDS for turn in sample(task, seed, split="held-out").turns]
+
+
+def with_value(answer: str, fact: Fact, other: str) -> str:
+    """Say another value wherever the answer says the right one."""
+    for was, now in ((fact.value, other), (fact.value.capitalize(), other.capitalize())):
+        answer = re.sub(rf"\b{was}\b", now, answer)
+    return answer
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_samples_repeat_and_differ_by_seed(task: str) -> None:
+    digests = [digest(sample(task, seed, split="train")) for seed in range(20)]
+    assert digests == [digest(sample(task, seed, split="train")) for seed in range(20)]
+    assert len(set(digests)) == 20
+
+
+def test_samples_are_the_same_in_every_process() -> None:
+    code = (
+        "from mmspec.bench.world import TASKS, sample, labelled; from test_world import digest;"
+        "print(*(digest(sample(t, 7, split='train')) for t in TASKS))"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    here = " ".join(digest(sample(task, 7, split="train")) for task in TASKS)
+    assert [run.strip() for run in runs] == [here, here]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_no_held_out_content_is_trained_on(task: str) -> None:
+    keys = {
+        split: {
+            key
+            for seed in SEEDS
+            for key in sample(task, seed, split=split).key.split(KEY_SEPARATOR)
+        }
+        for split in ("train", "held-out")
+    }
+    assert all(split_of(key) == split for split, chosen in keys.items() for key in chosen)
+    assert keys["train"].isdisjoint(keys["held-out"])
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_images_belong_to_turns_and_markers_to_images(task: str) -> None:
+    for seed in SEEDS:
+        made = sample(task, seed, split="train", size=96)
+        assert all(image.size == (96, 96) and image.mode == "RGB" for image in made.images)
+        assert sum(turn.images for turn in made.turns) == len(made.images)
+        assert made.turns[0].images == IMAGE_COUNTS.get(task, 1)
+        for turn in made.turns:
+            assert turn.question.count("<image>") in (0, turn.images)
+
+
+@pytest.mark.parametrize("task", ["pororo", "vist"])
+def test_stories_hold_their_images_in_place(task: str) -> None:
+    for seed in SEEDS:
+        question = sample(task, seed, split="train").turns[0].question
+        assert re.search(r"<image> Caption #1: .*<image> Caption #5:$", question)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_answers_are_plain_sentences(task: str) -> None:
+    for turn in held_out_turns(task):
+        assert re.fullmatch(r"[A-Z][A-Za-z ,.:;!?()]*[.!?]", turn.answer), turn.answer
+        assert "  " not in turn.answer
+        assert not re.search(r"\ba [aeio]\w+ |\ban [bcdghmnprstwy]", turn.answer), turn.answer
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_judge_passes_every_answer_of_the_world(task: str) -> None:
+    for turn in held_out_turns(task):
+        for fact in turn.facts:
+            assert fact.value in fact.options
+            assert judge(fact, turn.answer), (fact, turn.answer)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_judge_fails_every_other_value(task: str) -> None:
+    for turn in held_out_turns(task):
+        for fact in turn.facts:
+            for other in set(fact.options) - {fact.value}:
+                wrong = with_value(turn.answer, fact, other)
+                assert not judge(fact, wrong), (fact, wrong)
+
+
+def test_the_judge_takes_the_last_statement_and_wants_one() -> None:
+    fact = Fact("colour", "red", ("red", "blue"), (r"star is {}", r"{} star"))
+    assert judge(fact, "The star is red.")
+    assert judge(fact, "A blue star? No, the STAR is\nred.")
+    assert not judge(fact, "The star is red. So it is a blue star.")
+    assert not judge(fact, "I see a star, and red.")
+    assert not judge(fact, "The star is reddish.")
+    assert not judge(fact, "")
+
+
+def test_every_category_is_asked_often_and_no_value_dominates() -> None:
+    values = {name: collections.Counter[str]() for name in CATEGORIES}
+    for task in TASKS:
+        for turn in held_out_turns(task):
+            for fact in turn.facts:
+                values[fact.category][fact.value] += 1
+    for category, counts in values.items():
+        assert counts.total() >= 60, category
+        assert counts.most_common(1)[0][1] <= 0.4 * counts.total(), (category, counts)
+
+
+def test_labels_say_what_is_drawn() -> None:
+    seen: dict[str, set[int]] = {name: set() for name in LABELS}
+    for seed in range(300):
+        image, labels = labelled(seed, split="train", size=96, grid=8)
+        assert image.size == (96, 96)
+        assert labels.keys() == LABELS.keys()
+        for name, cells in labels.items():
+            assert cells.shape == (8, 8)
+            seen[name] |= set(np.unique(cells).tolist())
+    letters = {1 + LETTERS.index(letter) for letter in "QY"}
+    for name, classes in LABELS.items():
+        assert seen[name] == set(range(classes)) - (letters if name == "character" else set())
+
+
+def test_label_colours_match_the_pixels() -> None:
+    """A cell's label is the colour name nearest to the middle of what covers the cell."""
+    palette = np.array([*COLOURS.values()])
+    right = total = 0
+    for seed in range(60):
+        image, labels = labelled(seed, split="train", size=144, grid=12)
+        pixels = np.asarray(image, dtype=float).reshape(12, 12, 12, 12, 3).swapaxes(1, 2)
+        flat = labels["shape"] > 0
+        spread = pixels.reshape(12, 12, 144, 3).std(axis=2).max(axis=-1)
+        for row, column in np.argwhere(flat & (spread < 12)):
+            middle = pixels[row, column].reshape(144, 3).mean(axis=0)
+            nearest = 1 + int(((palette - middle) ** 2).sum(axis=-1).argmin())
+            right += nearest == labels["colour"][row, column]
+            total += 1
+    assert total > 200
+    assert right == total
+
+
+def test_colours_stand_out_from_the_background() -> None:
+    for seed in range(200):
+        _, labels = labelled(seed, split="train")
+        background = [*BACKGROUNDS.values()][labels["background"][0, 0]]
+        for number in set(np.unique(labels["colour"]).tolist()) - {0}:
+            colour = [*COLOURS.values()][number - 1]
+            assert np.abs(np.subtract(colour, background)).max() > 60
+
+
+def test_a_bar_is_as_high_as_its_value() -> None:
+    chart = Chart("white", (Bar("red", 5), Bar("blue", 1), Bar("black", 3)))
+    labels = label(chart.marks(random.Random(0)), chart.background, 48)
+    for bar in chart.bars:
+        height = (labels["value"] == bar.value).any(axis=1).sum()
+        assert height == pytest.approx(48 * UNIT * bar.value, abs=1.6)
+
+
+def test_an_image_is_the_picture_its_key_names() -> None:
+    made = next(
+        made
+        for seed in range(99)
+        if (made := sample("general", seed, split="train")).key.startswith("scene white: red")
+        and "," not in made.key
+    )
+    pixels = np.asarray(made.images[0], dtype=int)
+    red = (pixels[..., 0] - pixels[..., 1:].max(axis=-1)) > 80
+    assert 0.01 < red.mean() < 0.5
