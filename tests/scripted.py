@@ -1,0 +1,189 @@
+"""A target and a drafter on the host, without tensors or caches: slow and obviously right.
+
+The next-token logits depend on the last three items of the sequence through a seeded generator.
+`fail_at` makes any call raise before it changes anything, or after, to test interrupts.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mmspec import maths
+from mmspec.sampling import GREEDY, Sampling
+from mmspec.seam import Segment, Verdict
+
+Item = int | str
+
+
+@dataclass(frozen=True)
+class ScriptedFeatures:
+    digest: str
+    positions: int = 4
+
+    def pooled(self, positions: int) -> "ScriptedFeatures":
+        return ScriptedFeatures(f"{self.digest}/{positions}", positions)
+
+
+def items(segment: Segment, image_token: int) -> list[Item]:
+    """Tokens, each visual position standing for its image's content."""
+    contents = [f.digest for f in segment.features for _ in range(f.positions)]
+    waiting = iter(contents)
+    return [next(waiting) if t == image_token else t for t in segment.tokens]
+
+
+def logits(seed: int, sequence: Sequence[Item], vocabulary: int) -> np.ndarray:
+    key = "/".join(map(str, (seed, *sequence[-3:])))
+    rng = np.random.default_rng(list(key.encode()))
+    return rng.normal(size=vocabulary).astype(np.float32) * 2
+
+
+def no_fault(_: str) -> None:
+    """Never fails."""
+
+
+@dataclass
+class ScriptedTarget:
+    vocabulary: int = 11
+    image_token: int = 99
+    seed: int = 0
+    sampling: Sampling = GREEDY
+    fault: Callable[[str], None] = no_fault
+    sequence: list[Item] = field(default_factory=list)
+    fed: int = 0
+    drafted: list[int] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        return len(self.sequence)
+
+    def extend(self, segment: Segment) -> None:
+        self.fault("target.extend")
+        self.sequence = self.sequence + items(segment, self.image_token)
+        self.fed += len(segment.tokens)
+        self.fault("target.extended")
+
+    def rewind(self, length: int) -> None:
+        assert 0 <= length <= self.length
+        self.fault("target.rewind")
+        self.sequence = self.sequence[:length]
+
+    def logits(self) -> np.ndarray:
+        return logits(self.seed, self.sequence, self.vocabulary)
+
+    def verify(self, draft: "ScriptedDraft | None", draws: Sequence[float]) -> Verdict:
+        self.fault("target.verify")
+        drafted = draft.tokens if draft else []
+        rows = [
+            logits(self.seed, self.sequence + drafted[:i], self.vocabulary)
+            for i in range(len(drafted) + 1)
+        ]
+        accept, fallback = self._judged(np.stack(rows), draft, draws)
+        self.drafted = drafted
+        return Verdict(drafted, list(range(-1, len(drafted) - 1)), accept, fallback)
+
+    def _judged(self, rows, draft, draws):
+        if self.sampling.greedy:
+            best = rows.argmax(-1).tolist()
+            return [float(b == d) for b, d in zip(best, draft.tokens if draft else [], strict=False)], best
+        p = maths.warp(np, maths.softmax(np, rows), self.sampling)
+        uniforms = np.array(draws, dtype=np.float32)
+        if not draft:
+            return [], maths.draw(np, p, uniforms).tolist()
+        accept, fallback = maths.judge(np, p, np.stack(draft.q), np.array(draft.tokens), uniforms)
+        return accept.tolist(), fallback.tolist()
+
+    def commit(self, path: Sequence[int], token: int) -> None:
+        self.fault("target.commit")
+        self.sequence = self.sequence + [self.drafted[node] for node in path] + [token]
+        self.fault("target.committed")
+
+
+@dataclass
+class ScriptedDraft:
+    tokens: list[int]
+    q: list[np.ndarray]
+
+    @property
+    def size(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass
+class ScriptedDrafter:
+    """Knows the target's own rule, and follows another seed on one sequence in `wrong_every`."""
+
+    rows: int = 1
+    vocabulary: int = 11
+    image_token: int = 99
+    seed: int = 0
+    other_seed: int = 5
+    wrong_every: int = 3
+    sampling: Sampling = GREEDY
+    fault: Callable[[str], None] = no_fault
+    sequences: list[list[Item]] = field(default_factory=list)
+    columns: list[Item] = field(default_factory=list)
+    row_lengths_seen: list[list[int]] = field(default_factory=list)
+    fed: int = 0
+
+    def __post_init__(self) -> None:
+        self.marks: list[list[int]] = [[0] * self.rows]
+        self.sequences = [[] for _ in range(self.rows)]
+
+    @property
+    def length(self) -> int:
+        return len(self.marks) - 1
+
+    @property
+    def row_lengths(self) -> list[int]:
+        return list(self.marks[-1])
+
+    def extend(self, segments: Sequence[Segment]) -> None:
+        self.fault("drafter.extend")
+        assert len({segment.tokens[-1] for segment in segments}) == 1
+        rows = [items(segment, self.image_token) for segment in segments]
+        width = max(map(len, rows))
+        marks = [
+            [mark + min(column, len(row)) for mark, row in zip(self.marks[-1], rows, strict=True)]
+            for column in range(1, width + 1)
+        ]
+        sequences = [old + new for old, new in zip(self.sequences, rows, strict=True)]
+        self.sequences, self.marks = sequences, self.marks + marks
+        self.fed += width
+
+    def rewind(self, length: int) -> None:
+        assert 0 <= length <= self.length
+        self.fault("drafter.rewind")
+        marks = self.marks[: length + 1]
+        self.sequences = [s[:n] for s, n in zip(self.sequences, marks[-1], strict=True)]
+        self.marks = marks
+
+    def draft(self, k: int, weights: Sequence[float], draws: Sequence[float]) -> ScriptedDraft:
+        self.fault("drafter.draft")
+        assert len(weights) == self.rows
+        assert abs(sum(weights) - 1) < 1e-6
+        tokens: list[int] = []
+        qs = []
+        for step in range(k):
+            rows = np.stack([self._logits([*s, *tokens]) for s in self.sequences])
+            q = maths.mix(np, np.array(weights, dtype=np.float32), rows)[None]
+            if self.sampling.greedy:
+                token = q.argmax(-1)
+                q = maths.point_mass(np, token, q)
+            else:
+                q = maths.warp(np, q, self.sampling)
+                token = maths.draw(np, q, np.array(draws[step : step + 1], dtype=np.float32))
+            tokens.append(int(token[0]))
+            qs.append(q[0])
+        return ScriptedDraft(tokens, qs)
+
+    def _logits(self, sequence: list[Item]) -> np.ndarray:
+        wrong = len(sequence) % self.wrong_every == 0
+        return logits(self.other_seed if wrong else self.seed, sequence, self.vocabulary)
+
+    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
+        self.fault("drafter.commit")
+        last = self.marks[-1]
+        marks = [[n + i for n in last] for i in range(1, len(tokens) + 1)]
+        self.sequences = [s + list(tokens) for s in self.sequences]
+        self.marks = self.marks + marks
