@@ -1,0 +1,113 @@
+"""The `mmspec` command: a table of commands, each imported only when it is run."""
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from mmspec.errors import MmspecError, choice
+from mmspec_cli.escape import one_line
+
+COMMANDS = {
+    "chat": "Talk about images.",
+    "generate": "Answer one question.",
+    "check": "Compare speculative decoding with plain decoding, token for token.",
+    "parity": "Compare the backends stage by stage.",
+    "models": "List, show, pull and quantize models.",
+    "bench": "Measure speed and grounding.",
+    "train": "Train the bundled models.",
+    "doctor": "Say what is installed, what is missing and how to get it.",
+}
+"""Each is the click command of that name in the module of that name."""
+
+INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """Knows the names and the help of its commands without importing any of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        cmd_name: str,
+    ) -> click.Command | None:
+        """Import the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = getattr(import_module(f"mmspec_cli.{cmd_name}"), cmd_name)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command named first; raises UsageError with the nearest name."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise choice("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mmspec", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Lossless speculative decoding for multimodal models.
+
+    Start with `mmspec chat IMAGE`.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; every error becomes one line on stderr.
+
+    Status 2 is an error of use; 130 an interrupt; `check` and `parity` have their own besides.
+    """
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        status = cli.main(arguments, prog_name="mmspec", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except click.UsageError as error:
+        return _failed(f"{error.format_message()} {_where_help_is(error)}", error.exit_code)
+    except click.ClickException as error:
+        return _failed(error.format_message(), error.exit_code)
+    except MmspecError as error:
+        return _failed(str(error), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return _failed("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        _drop_output()
+        return 1
+    return status if isinstance(status, int) else 0
+
+
+def _failed(message: str, status: int) -> int:
+    click.echo(f"mmspec: {one_line(message)}", err=True)
+    return status
+
+
+def _where_help_is(error: click.UsageError) -> str:
+    return f"(see {error.ctx.command_path} --help)" if error.ctx else ""
+
+
+def _drop_output() -> None:
+    """Let the interpreter's last flush go nowhere: the reader of the pipe has left."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,174 @@
+"""The options that commands share, and what they become."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from mmspec.engine import Engine
+    from mmspec.options import Options
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class Weights(click.ParamType[tuple[float, ...]]):
+    """Numbers separated by commas."""
+
+    name = "NUMBERS"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        """Read `2,1,1`; fails naming what was given."""
+        if not isinstance(value, str):
+            return tuple(value)
+        try:
+            return tuple(float(number) for number in value.split(","))
+        except ValueError:
+            self.fail(f"{value!r}: give numbers separated by commas, such as 2,1,1", param, ctx)
+
+
+MODEL = click.option(
+    "--model",
+    default="auto",
+    metavar="NAME|REPO|DIR|auto",
+    help="Target. auto: LLaVA-1.5-7B where it is on this machine, else mini.",
+)
+DRAFT = click.option(
+    "--draft",
+    default="auto",
+    metavar="NAME|REPO|DIR|none|auto",
+    help="Draft. auto: the one that the model's card names.",
+)
+CAPTIONER = click.option(
+    "--captioner",
+    default="auto",
+    metavar="NAME|REPO|DIR",
+    help="Writes captions for drafting C. auto: the draft.",
+)
+BACKEND = click.option(
+    "--backend", default="auto", metavar="mlx|torch|auto", help="auto: mlx on a Mac, else torch."
+)
+DEVICE = click.option("--device", default="auto", metavar="NAME", help="As the framework names it.")
+DTYPE = click.option(
+    "--dtype",
+    default="auto",
+    metavar="auto|float32|bfloat16|float16",
+    help="auto: float32 on a CPU, the checkpoint's own elsewhere.",
+)
+DRAFTING = (
+    click.option(
+        "--drafting",
+        metavar="LETTERS|none",
+        help="Views of the prompt to draft from: M images, T text only, C captions, P pooled "
+        "images, or several, such as MTC. Default: MT with images, T without.",
+    ),
+    click.option(
+        "--weights",
+        type=Weights(),
+        default=(),
+        help="One per letter, such as 2,1,1. Default: equal.",
+    ),
+    click.option(
+        "--pool",
+        type=int,
+        metavar="N",
+        help="Positions of a pooled image, a square that the grid divides into. "
+        "Default: a quarter of the grid.",
+    ),
+    click.option(
+        "--overflow",
+        default="pool",
+        show_default=True,
+        metavar="pool|drop|run",
+        help="For a view longer than the draft's positions.",
+    ),
+    click.option("--gamma", type=int, default=5, show_default=True, help="Tokens drafted a round."),
+    click.option(
+        "--proposal",
+        default="auto",
+        metavar="auto|draw|argmax",
+        help="How drafted tokens are chosen. auto: drawn when the target samples.",
+    ),
+)
+SAMPLING = (
+    click.option(
+        "--temperature", type=float, default=0.0, show_default=True, help="0 takes the likeliest."
+    ),
+    click.option("--top-p", type=float, default=1.0, show_default=True),
+    click.option("--top-k", type=int, default=0, show_default=True, help="0 keeps all."),
+    click.option("--seed", type=int, default=0, show_default=True),
+    click.option("--max-new-tokens", type=int, default=512, show_default=True),
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+PLAIN = click.option(
+    "--plain",
+    is_flag=True,
+    help="No colour, no boxes; also where NO_COLOR is set or output is piped.",
+)
+ACCEPTED = click.option("--accepted", is_flag=True, help="Mark the drafted tokens that were kept.")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the shared options say: what to load, how to decode, how to print."""
+
+    model: str
+    draft: str
+    captioner: str
+    backend: str
+    device: str
+    dtype: str
+    options: "Options"
+    as_json: bool
+    plain: bool
+    accepted: bool
+
+    def load(self) -> "Engine":
+        """Load target, draft and captioner; raises MmspecError."""
+        from mmspec.engine import load
+
+        return load(
+            self.model,
+            self.draft,
+            backend=self.backend,
+            device=self.device,
+            dtype=self.dtype,
+            captioner=self.captioner,
+        )
+
+
+def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give `command` every shared option, passed as its first argument, a `Setup`."""
+
+    @wraps(command)
+    def with_setup(*, as_json: bool, plain: bool, accepted: bool, **given: Any) -> Any:
+        names = ("model", "draft", "captioner", "backend", "device", "dtype")
+        engine = {name: given.pop(name) for name in names}
+        options = _options(given)
+        setup = Setup(**engine, options=options, as_json=as_json, plain=plain, accepted=accepted)
+        return command(setup, **given)
+
+    every: tuple[Decorator, ...] = (
+        *(MODEL, DRAFT, CAPTIONER, BACKEND, DEVICE, DTYPE),
+        *(*DRAFTING, *SAMPLING),
+        *(JSON, PLAIN, ACCEPTED),
+    )
+    decorated: Callable[..., Any] = with_setup
+    for option in reversed(every):
+        decorated = option(decorated)
+    return decorated
+
+
+def _options(given: dict[str, Any]) -> "Options":
+    """Take the fields of `Options` out of `given`; raises UsageError for one out of range."""
+    from mmspec.options import Options
+    from mmspec.sampling import Sampling
+
+    sampling = Sampling(given.pop("temperature"), given.pop("top_k"), given.pop("top_p"))
+    names = ("drafting", "weights", "pool", "overflow", "gamma", "proposal", "seed")
+    taken = {name: given.pop(name) for name in (*names, "max_new_tokens")}
+    return Options(sampling=sampling, **taken)
