@@ -83,34 +83,43 @@ def plan_tensors(
 
 
 def read_tensors(directory: Path) -> dict[str, Stored]:
-    """Return every tensor of the checkpoint in `directory` by its stored name.
+    """Return every tensor of the checkpoint in `directory` by its stored name."""
+    tensors = _merged(weight_files(directory))
+    for name, shard in _homes(directory).items():
+        if name not in tensors:
+            raise CheckpointError(f"{directory}: {name} is missing from {shard}")
+    return tensors
 
-    Reads the shards that the index names, else `model.safetensors`, else every safetensors file.
+
+def weight_files(directory: Path) -> list[Path]:
+    """Return the shards that the index names, else `model.safetensors`, else all safetensors.
+
+    Raises CheckpointError where one of them, or all, are missing.
     """
-    if (directory / INDEX_FILE).exists():
-        return _sharded(directory)
+    shards = sorted(set(_homes(directory).values()))
+    if shards:
+        return [directory / shard for shard in shards]
     single = directory / WEIGHTS_FILE
     files = [single] if single.exists() else sorted(directory.glob("*.safetensors"))
     if not files:
         raise _no_weights(directory)
-    return _merged(files)
+    return files
 
 
-def _sharded(directory: Path) -> dict[str, Stored]:
+def _homes(directory: Path) -> dict[str, str]:
+    """Return the shard of every tensor; empty where there is no index."""
     index = directory / INDEX_FILE
+    if not index.exists():
+        return {}
     homes = Block(read_json(index), index).block("weight_map").values
     for name, shard in homes.items():
         if not isinstance(shard, str) or shard in ("", "..") or Path(shard).name != shard:
             raise CheckpointError(f"{index}: {name} must lie in a file beside it, not {shard!r}")
         if not (directory / shard).exists():
             raise CheckpointError(
-                f"{directory}: the shard {shard} is missing; {INDEX_FILE} names it"
+                f"{directory}: the shard {shard} is missing, but {INDEX_FILE} names it"
             )
-    tensors = _merged([directory / shard for shard in sorted(set(homes.values()))])
-    absent = [name for name in homes if name not in tensors]
-    if absent:
-        raise CheckpointError(f"{directory}: {absent[0]} is missing from {homes[absent[0]]}")
-    return tensors
+    return homes
 
 
 def _merged(files: list[Path]) -> dict[str, Stored]:

@@ -106,6 +106,11 @@ def read_config(directory: Path) -> ModelConfig:
     return _llava(whole, directory) if kind == "llava" else _llama(whole, directory)
 
 
+def model_type(directory: Path) -> str:
+    """Return the architecture's name as `config.json` has it, supported or not."""
+    return str(read_json(directory / CONFIG_FILE).get("model_type"))
+
+
 def _llama(whole: Block, directory: Path) -> ModelConfig:
     tied = whole.only("tie_word_embeddings", (False, True), False)
     return ModelConfig(

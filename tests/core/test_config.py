@@ -8,7 +8,7 @@ import factory
 import pytest
 from transformers import AutoConfig
 
-from mmspec.config import ModelConfig, Quantization, read_config
+from mmspec.config import ModelConfig, Quantization, model_type, read_config
 from mmspec.errors import CheckpointError
 
 LLAVA = {"model_type": "llava"}
@@ -222,6 +222,10 @@ def test_refusals_name_the_key(tmp_path: Path, config: object, message: str) -> 
         read_config(written(tmp_path, config))
     assert str(tmp_path / "config.json") in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_type_of_what_is_not_supported_can_be_asked(tmp_path: Path) -> None:
+    assert model_type(written(tmp_path, {"model_type": "florence2"})) == "florence2"
 
 
 @pytest.mark.parametrize("content", [b"", b'{"model_type": "llava"', b"\xff\xfe", b"[" * 99999])

@@ -1,0 +1,230 @@
+"""Names to directories, with a real hub cache filled from a hub that runs in this process."""
+
+import json
+import threading
+from collections.abc import Iterator
+from hashlib import sha1
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import huggingface_hub
+import pytest
+from huggingface_hub import constants
+
+from mmspec.cards import Card, card, present
+from mmspec.errors import CheckpointError, HubError, UsageError
+from mmspec.hub import pull, resolve
+from mmspec.hubcache import cached
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class FakeHub(BaseHTTPRequestHandler):
+    """Serves directories as repositories of one commit; anything else is 404."""
+
+    repositories: dict[str, Path]
+    requested: list[str]
+
+    def do_GET(self) -> None:
+        self.answer(True)
+
+    def do_HEAD(self) -> None:
+        self.answer(False)
+
+    def answer(self, with_body: bool) -> None:
+        path = self.path.split("?")[0].removeprefix("/api/models").strip("/")
+        for name, directory in self.repositories.items():
+            if path == f"{name}/revision/main":
+                return self.send(json.dumps({"id": name, "sha": COMMIT}).encode(), with_body)
+            if path == f"{name}/tree/{COMMIT}":
+                return self.send(json.dumps(tree(directory)).encode(), with_body)
+            if path.startswith(f"{name}/resolve/"):
+                file = path.rsplit("/", 1)[1]
+                self.requested.append(file)
+                return self.send((directory / file).read_bytes(), with_body)
+        code = "RevisionNotFound" if "/revision/" in path and "org/" in path else "RepoNotFound"
+        return self.send(b"{}", with_body, 404, code)
+
+    def send(self, body: bytes, with_body: bool, status: int = 200, error: str = "") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "application/json")
+        self.send_header("ETag", f'"{sha1(body).hexdigest()}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        if error:
+            self.send_header("X-Error-Code", error)
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Keep quiet."""
+
+
+def tree(directory: Path) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "file",
+            "path": file.name,
+            "size": file.stat().st_size,
+            "oid": sha1(file.read_bytes()).hexdigest(),
+        }
+        for file in directory.iterdir()
+    ]
+
+
+def reach(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return tmp_path / "hub"
+
+
+@pytest.fixture
+def hub(
+    empty_cache: Path, llama_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[type[FakeHub]]:
+    directory = tmp_path / "served"
+    copytree(llama_path, directory)
+    for name in ("pytorch_model.bin", "modeling_evil.py", "README.md"):
+        (directory / name).write_bytes(b"never wanted")
+    pickled = tmp_path / "pickled"
+    pickled.mkdir()
+    (pickled / "config.json").write_text("{}")
+    (pickled / "pytorch_model.bin").write_bytes(b"never wanted")
+    FakeHub.repositories = {"JackFram/llama-68m": directory, "org/pickled": pickled}
+    FakeHub.requested = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeHub)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    reach(f"http://127.0.0.1:{server.server_port}", monkeypatch)
+    yield FakeHub
+    server.shutdown()
+    server.server_close()
+
+
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+
+def test_pull_then_resolve_offline(hub: type[FakeHub], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert present(card("llama-68m"), "torch") is None
+    path = pull("llama-68m", "mlx")
+    assert path.name == COMMIT
+    assert (path / "model.safetensors").is_file()
+    assert set(hub.requested) == {
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    offline(monkeypatch)
+    for backend in ("mlx", "torch"):
+        assert resolve("llama-68m", backend) == path
+        assert resolve("JackFram/llama-68m", backend) == path
+        assert present(card("llama-68m"), backend) == path
+    assert pull("JackFram/llama-68m", "torch") == path
+
+
+def test_a_snapshot_without_all_its_weights_is_not_there(hub: type[FakeHub]) -> None:
+    path = pull("llama-68m", "torch")
+    (path / "model.safetensors").unlink()
+    assert cached("JackFram/llama-68m", "main") is None
+    assert present(card("llama-68m"), "torch") is None
+
+
+def test_pickled_repositories_are_refused(hub: type[FakeHub]) -> None:
+    with pytest.raises(HubError, match=r"org/pickled at main has no whole safetensors.*--revision"):
+        pull("org/pickled", "torch")
+    assert "pytorch_model.bin" not in hub.requested
+
+
+def test_what_the_hub_has_not(hub: type[FakeHub]) -> None:
+    with pytest.raises(HubError, match="nobody/nothing is not on the hub"):
+        pull("nobody/nothing", "torch")
+    with pytest.raises(HubError, match="org/pickled has no revision v9"):
+        pull("org/pickled", "torch", revision="v9")
+
+
+def test_no_network(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reach("http://127.0.0.1:9", monkeypatch)
+    with pytest.raises(
+        HubError, match=r"cannot pull JackFram/llama-68m: is there network"
+    ) as caught:
+        pull("llama-68m", "torch")
+    assert "\n" not in str(caught.value)
+
+
+def test_offline_by_choice(empty_cache: Path) -> None:
+    with pytest.raises(HubError, match="HF_HUB_OFFLINE is set"):
+        pull("llama-68m", "torch")
+
+
+def test_an_interrupted_download_is_one_line(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **options: object) -> str:
+        raise OSError("No space left\n on device")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    with pytest.raises(HubError, match=r"\(No space left on device\)$"):
+        pull("llama-68m", "torch")
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("llava-1.5-7b", HubError, r"run `mmspec models pull llava-1\.5-7b --backend mlx` where"),
+        ("org/model", HubError, r"`mmspec models pull org/model --backend mlx` where there is net"),
+        ("llava-hf/llava-1.5-7b", HubError, r"known and near: llava-hf/llava-1\.5-7b-hf"),
+        ("minni", UsageError, "unknown model 'minni'.*nearest: mini"),
+        ("two words", UsageError, "unknown model"),
+        ("./nowhere", UsageError, "no directory ./nowhere"),
+        ("/a/b/c", UsageError, "no directory /a/b/c"),
+        ("a/b/c", UsageError, "no directory a/b/c"),
+        ("--/--", HubError, "not on this machine"),
+        ("", UsageError, "unknown model ''"),
+    ],
+)
+def test_names_that_lead_nowhere(
+    empty_cache: Path, name: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        resolve(name, "mlx")
+    assert "\n" not in str(caught.value)
+
+
+def test_directories_come_first(
+    empty_cache: Path, llama_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert resolve(str(llama_path), "torch") == llama_path
+    monkeypatch.chdir(tmp_path)
+    copytree(llama_path, tmp_path / "mini")
+    assert resolve("mini", "torch") == Path("mini")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(CheckpointError, match=r"other has no config\.json"):
+        resolve("other", "torch")
+
+
+def test_bundled_models(empty_cache: Path, llama_path: Path, tmp_path: Path) -> None:
+    here = Card("mini", "target", "", "", bundled=llama_path)
+    gone = Card("mini", "target", "", "", bundled=tmp_path / "gone")
+    assert present(here, "torch") == llama_path
+    assert present(gone, "torch") is None
+
+
+def test_absent_bundled_weights_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Card("mini", "target", "", "", bundled=tmp_path / "gone")
+    monkeypatch.setattr("mmspec.hub.load_cards", lambda: {"mini": gone})
+    for get in (resolve, pull):
+        with pytest.raises(HubError, match=r"mini is bundled, but its weights are not in .*gone"):
+            get("mini", "torch")
