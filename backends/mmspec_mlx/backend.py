@@ -1,0 +1,100 @@
+"""MLX as a place to run models."""
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from mmspec.checkpoint import Source, plan
+from mmspec.config import ModelConfig, read_config
+from mmspec.errors import CheckpointError, choice
+from mmspec_mlx import blas
+from mmspec_mlx.llava import MlxModel
+from mmspec_mlx.quantize import quantize
+from mmspec_mlx.weights import Files, Weights, unread
+
+_DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
+_STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+
+
+class MlxBackend:
+    """See `mmspec.seam.Backend`."""
+
+    name = "mlx"
+
+    def load(self, directory: Path, *, device: str = "auto", dtype: str = "auto") -> MlxModel:
+        """Load a checkpoint strictly; the device becomes MLX's default.
+
+        Raises CheckpointError for files that do not fit and UsageError for choices that cannot
+        be had.
+        """
+        place = _device(device)
+        config = read_config(directory)
+        sources = plan(directory, config)
+        kind = _dtype(dtype, place, sources)
+        mx.set_default_device(mx.Device(mx.gpu if place == "gpu" else mx.cpu))
+        weights = Weights(sources, kind, Files(), mx.eval)
+        return _build(weights, config, place, directory)
+
+    def quantize(self, source: Path, destination: Path, *, bits: int, group_size: int) -> None:
+        """Write a quantized copy that mlx-vlm and mlx-lm read too; see `quantize`."""
+        quantize(source, destination, bits=bits, group_size=group_size)
+
+    def peak_memory(self) -> int:
+        """Peak bytes of MLX arrays since `reset_peak_memory`."""
+        return mx.get_peak_memory()
+
+    def reset_peak_memory(self) -> None:
+        """Start a new peak."""
+        mx.reset_peak_memory()
+
+    def describe(self) -> dict[str, Any]:
+        """Version, devices and BLAS, for reports."""
+        found = {"name": self.name, "mlx": version("mlx"), "devices": devices()}
+        return found | {"device": devices()[0], "cores": os.cpu_count()} | blas.describe()
+
+
+def devices() -> list[str]:
+    """Devices that models can run on, the best first."""
+    return ["gpu", "cpu"] if mx.is_available(mx.Device(mx.gpu)) else ["cpu"]
+
+
+def check(sources: dict[str, Source], config: ModelConfig) -> MlxModel:
+    """Build a model from a plan without reading a tensor or taking memory.
+
+    Raises CheckpointError if the modules do not use exactly the plan's tensors.  The model's
+    operations infer shapes as usual and fail where these do not fit, as long as nothing is
+    evaluated.
+    """
+    weights = Weights(sources, mx.float16, unread, lambda *_: None)
+    return _build(weights, config, "cpu", Path("the plan"))
+
+
+def _build(weights: Weights, config: ModelConfig, device: str, directory: Path) -> MlxModel:
+    try:
+        model = MlxModel(weights, config, device)
+    except (RuntimeError, KeyError) as error:
+        raise CheckpointError(f"{directory}: cannot load: {error}") from error
+    if weights.unused():
+        raise CheckpointError(f"{directory}: {weights.unused()[0]} is used by no module")
+    return model
+
+
+def _device(wanted: str) -> str:
+    if wanted == "auto":
+        return devices()[0]
+    if wanted not in devices():
+        raise choice("MLX device", wanted, ["auto", *devices()])
+    return wanted
+
+
+def _dtype(wanted: str, device: str, sources: dict[str, Source]) -> mx.Dtype:
+    """Choose float32 on a CPU, else what the decoder's last norm, never quantized, is stored in."""
+    if wanted == "auto":
+        stored = sources["language_model.norm.weight"].stored.dtype
+        wanted = "float32" if device == "cpu" else _STORED[stored]
+    if wanted not in _DTYPES:
+        raise choice("dtype", wanted, ["auto", *_DTYPES])
+    return _DTYPES[wanted]

@@ -1,0 +1,37 @@
+"""What must be settled before `mlx.core` is imported: a fast BLAS and true float32.
+
+MLX's Linux build carries the reference BLAS, in which six rows cost five times one row. With
+OpenBLAS loaded first, its symbols win. macOS has Accelerate and needs nothing.
+"""
+
+import ctypes
+import os
+import sys
+
+LIBRARY = "libopenblas.so.0"
+INSTALL = "apt install libopenblas0-pthread"
+
+
+def prepare() -> None:
+    """Load OpenBLAS where there is one, and turn TensorFloat-32 off: float32 is IEEE float32."""
+    os.environ["MLX_ENABLE_TF32"] = "0"
+    _openblas()
+
+
+def describe() -> dict[str, str | int]:
+    """Say which BLAS multiplies matrices on the CPU, with how many threads, and what is better."""
+    if sys.platform != "linux":
+        return {"blas": "Accelerate"}
+    library = _openblas()
+    if library is None:
+        return {"blas": "reference (slow)", "hint": f"faster with OpenBLAS: {INSTALL}"}
+    return {"blas": "OpenBLAS", "blas_threads": int(library.openblas_get_num_threads())}
+
+
+def _openblas() -> ctypes.CDLL | None:
+    if sys.platform != "linux":
+        return None
+    try:
+        return ctypes.CDLL(LIBRARY, mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return None

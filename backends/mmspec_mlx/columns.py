@@ -1,0 +1,56 @@
+"""Which of a cache's shared columns each row sees."""
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from mmspec_mlx import host
+from mmspec_mlx.cache import STEP
+from mmspec_mlx.llama import causal
+
+
+class Columns:
+    """What R rows see of a prompt's P columns; every row sees everything beyond.  Immutable."""
+
+    def __init__(self, seen: NDArray[np.bool_]) -> None:
+        """Take `seen` [R, P], False where a row is padding."""
+        self._seen = seen
+        self._padded = not seen.all()
+        self._mask = mx.zeros((len(seen), 1, 1, 0), dtype=mx.bool_)
+
+    def lengths(self, columns: int) -> list[int]:
+        """Tokens [R] that each row sees in the first `columns`."""
+        beyond = max(columns - self._seen.shape[1], 0)
+        return [int(row) + beyond for row in self._seen[:, :columns].sum(axis=1)]
+
+    def cut(self, columns: int) -> "Columns":
+        """Forget the columns from `columns` on."""
+        return Columns(self._seen[:, :columns])
+
+    def padded(self, columns: int, lengths: list[int]) -> "Columns":
+        """Append, to the first `columns`, lengths[r] tokens per row, padded to the longest."""
+        known = self._seen.shape[1]
+        before = np.pad(self._seen, ((0, 0), (0, columns - known)), constant_values=True)
+        after = np.arange(max(lengths)) < np.array(lengths)[:, None]
+        return Columns(np.hstack([before, after]))
+
+    def mask(self, at: int, n: int) -> mx.array | None:
+        """Mask for n tokens at column `at`: [at + n] broadcast over [R, heads, n], or None.
+
+        A token sees itself even where it is padding, so that no row of a softmax is empty.
+        """
+        if not self._padded:
+            return causal(at, n)
+        seen = self._visible(at + n)
+        if n == 1:
+            return seen
+        columns, own = mx.arange(at + n), mx.expand_dims(mx.arange(at, at + n), 1)
+        return ((columns < own) & seen) | (columns == own)
+
+    def _visible(self, columns: int) -> mx.array:
+        """The first `columns` [R, 1, 1, columns], from an array built once per STEP."""
+        if self._mask.shape[-1] < columns:
+            room = -(-columns // STEP) * STEP - self._seen.shape[1]
+            whole = np.pad(self._seen, ((0, 0), (0, room)), constant_values=True)
+            self._mask = host.bools(whole[:, None, None])
+        return self._mask[..., :columns]

@@ -1,0 +1,65 @@
+"""The few MLX calls whose type stubs are too loose for strict typing, each behind a typed name."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from mmspec.errors import CheckpointError
+
+
+def integers(array: mx.array) -> list[int]:
+    """Copy an integer array [n] to the host.  Blocks."""
+    return list(_values(array))
+
+
+def floats(array: mx.array) -> list[float]:
+    """Copy an array [n] to the host.  Blocks."""
+    return list(_values(array))
+
+
+def _values(array: mx.array) -> Any:
+    return array.tolist()
+
+
+def float32(array: mx.array) -> NDArray[np.float32]:
+    """Copy an array to the host as float32.  Blocks."""
+    return np.array(array.astype(mx.float32))
+
+
+def raw(array: mx.array) -> bytes:
+    """Copy an array's bytes to the host.  Blocks."""
+    return np.array(mx.contiguous(array).view(mx.uint8)).tobytes()
+
+
+def ids(tokens: Sequence[int]) -> mx.array:
+    """Copy token ids [n] to the device."""
+    return mx.array(list(tokens), dtype=mx.uint32)
+
+
+def numbers(values: Sequence[float]) -> mx.array:
+    """Copy floats [n] to the device."""
+    return mx.array(list(values), dtype=mx.float32)
+
+
+def bools(array: NDArray[np.bool_]) -> mx.array:
+    """Copy a mask to the device."""
+    return mx.array(array)
+
+
+def start(array: mx.array) -> None:
+    """Let the device begin computing an array, without waiting."""
+    begin: Any = mx.async_eval
+    begin(array)
+
+
+def read_file(file: Path) -> dict[str, mx.array]:
+    """Open a safetensors file; each tensor is read when it is evaluated."""
+    try:
+        arrays: Any = mx.load(str(file))
+    except RuntimeError as error:
+        raise CheckpointError(f"cannot read {file}: {error}") from error
+    return dict(arrays)

@@ -1,0 +1,119 @@
+"""Llama over plain weight tensors, rows batched, with fused projections."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from mmspec.config import TextConfig
+from mmspec.manifest import EMBEDDING, LM_HEAD
+from mmspec_mlx.cache import Cache
+from mmspec_mlx.rotary import Rotary, Rotation
+from mmspec_mlx.weights import Matrix, Weights
+
+CHUNK = 512
+"""Tokens of a prompt to feed at once: attention scores of more would outweigh the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The weights of one decoder layer."""
+
+    attention_norm: mx.array
+    queries_keys_values: Matrix
+    attention_out: Matrix
+    feed_norm: mx.array
+    gate_up: Matrix
+    down: Matrix
+
+
+class Llama:
+    """Embedding, decoder layers, head.  R rows, n tokens per row, H width, V vocabulary."""
+
+    def __init__(self, weights: Weights, config: TextConfig) -> None:
+        """Take the decoder's tensors, fused where one product does the work of several."""
+        self.config = config
+        self.dtype = weights.dtype
+        self.embedding = weights.matrix(EMBEDDING)
+        self._layers = [_layer(weights, index) for index in range(config.num_hidden_layers)]
+        self._norm = weights.array("language_model.norm.weight")
+        tied = config.tie_word_embeddings
+        self._head = self.embedding if tied else weights.matrix(LM_HEAD)
+        self._rotary = Rotary(config.head_dim, config.rope_theta, weights.dtype)
+        self._turned = config.num_attention_heads + config.num_key_value_heads
+
+    def new_cache(self, rows: int) -> Cache:
+        """Return an empty cache for R rows."""
+        config = self.config
+        heads, width = config.num_key_value_heads, config.head_dim
+        return Cache(config.num_hidden_layers, rows, heads, width, self.dtype)
+
+    def feed(
+        self, x: mx.array, cache: Cache, at: int, starts: Sequence[int], mask: mx.array | None
+    ) -> mx.array:
+        """Run embeddings x [R, n, H] through the layers, at columns `at` to at + n.
+
+        starts: [R] the position of each row's first token.  mask: True where a token [n] sees a
+        column [at + n], broadcast over rows and heads; None where all see all.
+        Returns hidden states [R, n, H], not yet normalised.
+        """
+        cache.reserve(at + x.shape[1])
+        rotate = self._rotary.at(starts, x.shape[1])
+        for index, layer in enumerate(self._layers):
+            queries, keys, values = self._project(layer, x, rotate)
+            keys, values = cache.write(index, at, keys, values)
+            x = x + self._attend(layer, queries, keys, values, mask)
+            gate, up = mx.split(layer.gate_up(self._normed(x, layer.feed_norm)), 2, axis=-1)
+            x = x + layer.down(gate * mx.sigmoid(gate) * up)
+        return x
+
+    def logits(self, x: mx.array) -> mx.array:
+        """Return float32 logits [..., V] of hidden states [..., H]."""
+        return self._head(self._normed(x, self._norm)).astype(mx.float32)
+
+    def _normed(self, x: mx.array, weight: mx.array) -> mx.array:
+        return mx.fast.rms_norm(x, weight, self.config.rms_norm_eps)
+
+    def _project(
+        self, layer: Layer, x: mx.array, rotate: Rotation
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """Queries [R, query heads, n, width], keys and values [R, heads, n, width]."""
+        fused = layer.queries_keys_values(self._normed(x, layer.attention_norm))
+        heads = fused.reshape(*x.shape[:2], -1, self.config.head_dim).swapaxes(1, 2)
+        turned = rotate(heads[:, : self._turned])
+        queries = self.config.num_attention_heads
+        return turned[:, :queries], turned[:, queries:], heads[:, self._turned :]
+
+    def _attend(
+        self,
+        layer: Layer,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        mask: mx.array | None,
+    ) -> mx.array:
+        seen = mx.fast.scaled_dot_product_attention(
+            queries, keys, values, scale=self.config.head_dim**-0.5, mask=mask
+        )
+        return layer.attention_out(mx.flatten(seen.swapaxes(1, 2), -2))
+
+
+def causal(at: int, n: int) -> mx.array | None:
+    """Mask [n, at + n] of n tokens that follow `at` columns; None where it hides nothing."""
+    if n == 1:
+        return None
+    return mx.arange(at + n) <= mx.expand_dims(mx.arange(at, at + n), 1)
+
+
+def _layer(weights: Weights, index: int) -> Layer:
+    path = f"language_model.layers.{index}"
+    attention = (f"{path}.self_attn.{part}_proj.weight" for part in "qkv")
+    feed = (f"{path}.mlp.{part}_proj.weight" for part in ("gate", "up"))
+    return Layer(
+        attention_norm=weights.array(f"{path}.input_layernorm.weight"),
+        queries_keys_values=weights.matrix(*attention),
+        attention_out=weights.matrix(f"{path}.self_attn.o_proj.weight"),
+        feed_norm=weights.array(f"{path}.post_attention_layernorm.weight"),
+        gate_up=weights.matrix(*feed),
+        down=weights.matrix(f"{path}.mlp.down_proj.weight"),
+    )

@@ -1,0 +1,133 @@
+"""A loaded checkpoint: vision tower, projector and Llama, or a Llama alone."""
+
+import hashlib
+import math
+from functools import cached_property
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from mmspec.config import ModelConfig
+from mmspec.errors import UsageError
+from mmspec.sampling import Sampling
+from mmspec.seam import Features, Segment
+from mmspec_mlx import host
+from mmspec_mlx.clip import Affine, Tower, affine
+from mmspec_mlx.drafter import MlxDrafter
+from mmspec_mlx.llama import Llama
+from mmspec_mlx.prompt import Placed, place
+from mmspec_mlx.target import MlxTarget
+from mmspec_mlx.weights import Weights
+
+
+class MlxFeatures:
+    """Features [N, D] of one image; see `mmspec.seam.Features`."""
+
+    def __init__(self, rows: mx.array) -> None:
+        """Take rows [N, D] as they are, the class token left out where the model leaves it."""
+        self.rows = rows
+        self._pooled: dict[int, MlxFeatures] = {}
+
+    @property
+    def positions(self) -> int:
+        """N, a square."""
+        return self.rows.shape[0]
+
+    def pooled(self, positions: int) -> "MlxFeatures":
+        """Average-pool the square grid to `positions`; raises UsageError where it cannot."""
+        if positions == self.positions:
+            return self
+        if positions not in self._pooled:
+            self._pooled[positions] = MlxFeatures(_pool(self.rows, positions))
+        return self._pooled[positions]
+
+    def numpy(self) -> NDArray[np.float32]:
+        """The features [N, D] on the host.  Blocks."""
+        return host.float32(self.rows)
+
+
+def _pool(rows: mx.array, positions: int) -> mx.array:
+    grid, side = math.isqrt(rows.shape[0]), math.isqrt(positions)
+    if grid**2 != rows.shape[0] or side**2 != positions or side < 1 or grid % side:
+        sides = [each for each in range(1, grid + 1) if grid % each == 0]
+        allowed = ", ".join(str(each**2) for each in sides)
+        raise UsageError(f"cannot pool {rows.shape[0]} positions to {positions}: use {allowed}")
+    block = grid // side
+    return rows.reshape(side, block, side, block, -1).mean(axis=(1, 3)).reshape(positions, -1)
+
+
+class MlxModel:
+    """See `mmspec.seam.Model`."""
+
+    def __init__(self, weights: Weights, config: ModelConfig, device: str) -> None:
+        """Build the modules from a plan's tensors; `device` is only reported."""
+        self.config = config
+        self.device = device
+        self._eyes = _eyes(weights, config)
+        self.llama = Llama(weights, config.text)
+
+    @property
+    def dtype(self) -> str:
+        """The type activations are computed in."""
+        return str(self.llama.dtype).removeprefix("mlx.core.")
+
+    @cached_property
+    def tower(self) -> str:
+        """Digest of tensors, dtype, feature layer and class-token rule; '' without a tower."""
+        if self._eyes is None:
+            return ""
+        rule = (self.dtype, self.config.vision_layers, self.config.drops_class_token)
+        digest = hashlib.sha256(repr((rule, self.config.vision)).encode())
+        for array in self._eyes[0].arrays:
+            digest.update(host.raw(array))
+        return digest.hexdigest()
+
+    def encode(self, pixels: NDArray[np.float32]) -> MlxFeatures:
+        """Run the vision tower on preprocessed pixels [3, height, width]."""
+        states = self._require_eyes()[0](mx.array(pixels).astype(self.llama.dtype))
+        rows = states[1:] if self.config.drops_class_token else states
+        mx.eval(rows)
+        return MlxFeatures(rows)
+
+    def project(self, features: Features) -> NDArray[np.float32]:
+        """The projector's output [N, H] on the host.  Blocks."""
+        return host.float32(self._project(features))
+
+    def open_target(self, sampling: Sampling) -> MlxTarget:
+        """Start an empty sequence."""
+        return MlxTarget(self.llama, self._place, sampling)
+
+    def open_drafter(self, branches: int, vocabulary: int, sampling: Sampling) -> MlxDrafter:
+        """Start an empty sequence of `branches` rows for a target of `vocabulary` tokens."""
+        return MlxDrafter(self.llama, self._place, branches, vocabulary, sampling)
+
+    def _place(self, segment: Segment, offset: int) -> Placed:
+        return place(segment, offset, self.config.image_token_id, self._project)
+
+    def _project(self, features: Features) -> mx.array:
+        """Map features to the language model's width [N, H]."""
+        if not isinstance(features, MlxFeatures):
+            raise TypeError(f"features of another backend: {type(features).__name__}")
+        first, second = self._require_eyes()[1]
+        return second(_gelu(first(features.rows)))
+
+    def _require_eyes(self) -> "Eyes":
+        if self._eyes is None:
+            raise UsageError("this model reads text only: it has no vision tower")
+        return self._eyes
+
+
+Eyes = tuple[Tower, tuple[Affine, Affine]]
+
+
+def _eyes(weights: Weights, config: ModelConfig) -> Eyes | None:
+    if config.vision is None:
+        return None
+    tower = Tower(weights, config.vision, config.vision_layers)
+    first, second = (affine(weights, f"multi_modal_projector.linear_{part}") for part in (1, 2))
+    return tower, (first, second)
+
+
+def _gelu(x: mx.array) -> mx.array:
+    return x * (1 + mx.erf(x / math.sqrt(2))) / 2

@@ -1,0 +1,125 @@
+"""The target's sequence: plain decoding, and verification of drafted chains."""
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from mmspec import maths
+from mmspec.sampling import Sampling
+from mmspec.seam import Draft, Segment, Verdict
+from mmspec_mlx import host
+from mmspec_mlx.drafter import MlxDraft
+from mmspec_mlx.llama import CHUNK, Llama, causal
+from mmspec_mlx.prompt import Picture, Place, embed
+
+
+class MlxTarget:
+    """See `mmspec.seam.Target`.  Columns below `_fed` are valid, and fewer than the tokens."""
+
+    def __init__(self, llama: Llama, place: Place, sampling: Sampling) -> None:
+        """Start empty; see `mmspec.seam.Model.open_target`."""
+        self._llama = llama
+        self._place = place
+        self._sampling = sampling
+        self._cache = llama.new_cache(rows=1)
+        self._ids: list[int] = []
+        self._pictures: list[Picture] = []
+        self._fed = 0
+        self._verified: list[int] = []
+
+    @property
+    def length(self) -> int:
+        """Tokens in the sequence, the one not yet fed included."""
+        return len(self._ids)
+
+    def extend(self, segment: Segment) -> None:
+        """Append a segment and feed everything but its last token."""
+        ids, pictures = self._place(segment, self.length)
+        ids, pictures = self._ids + ids, self._pictures + pictures
+        for start in range(self._fed, len(ids) - 1, CHUNK):
+            part = ids[start : min(start + CHUNK, len(ids) - 1)]
+            self._feed(embed(self._llama, part, pictures, start), start)
+            self._cache.settle()
+        self._ids, self._pictures, self._fed = ids, pictures, max(len(ids) - 1, 0)
+
+    def rewind(self, length: int) -> None:
+        """Forget all tokens from `length` on (0 <= length <= self.length)."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot rewind {self.length} tokens to {length}")
+        cut = [picture.before(length) for picture in self._pictures if picture.start < length]
+        fed = min(self._fed, max(length - 1, 0))
+        self._ids, self._pictures, self._fed = self._ids[:length], cut, fed
+
+    def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
+        """Run the target once over its last token and the draft, and read the outcome.  Blocks."""
+        if draft is None:
+            verdict = self._read(self._logits(()), None, draws)
+        elif isinstance(draft, MlxDraft):
+            verdict = self._read(self._logits(draft.ids), draft, draws)
+        else:
+            raise TypeError(f"a draft of another backend: {type(draft).__name__}")
+        self._verified = verdict.drafted
+        return verdict
+
+    def commit(self, path: Sequence[int], token: int) -> None:
+        """Append the nodes on `path` of the draft verified last, then `token`."""
+        kept = len(path)
+        if list(path) != list(range(kept)) or kept > len(self._verified):
+            raise ValueError(f"not a path of the chain verified last: {list(path)}")
+        self._ids += [*self._verified[:kept], token]
+        self._fed = self.length - 1
+        self._verified = []
+
+    def logits(self) -> NDArray[np.float32]:
+        """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
+        return host.float32(self._logits(())[0])
+
+    def _feed(self, rows: mx.array, at: int) -> mx.array:
+        """Feed embeddings [n, H] from column `at` on; return hidden states [n, H]."""
+        mask = causal(at, rows.shape[0])
+        return self._llama.feed(mx.expand_dims(rows, 0), self._cache, at, [at], mask)[0]
+
+    def _logits(self, chain: Sequence[mx.array]) -> mx.array:
+        """Logits [k + 1, V] after the last token and after each of the drafted `chain`, k of [1].
+
+        Also feeds what precedes the last token and, after a rewind, is not fed.
+        """
+        rows = embed(self._llama, self._ids[self._fed :], self._pictures, self._fed)
+        if chain:
+            drafted = self._llama.embedding.rows(mx.concatenate(list(chain)))
+            rows = mx.concatenate([rows, drafted])
+        hidden = self._feed(rows, self._fed)
+        return self._llama.logits(hidden[-len(chain) - 1 :])
+
+    def _read(self, logits: mx.array, draft: MlxDraft | None, draws: Sequence[float]) -> Verdict:
+        if self._sampling.greedy:
+            return _greedy(logits, draft)
+        return _sampled(logits, draft, draws, self._sampling)
+
+
+def _greedy(logits: mx.array, draft: MlxDraft | None) -> Verdict:
+    """Keep a token if and only if it is the target's argmax."""
+    best, k = mx.argmax(logits, axis=-1), logits.shape[0] - 1
+    read = host.integers(mx.concatenate([*draft.ids, best]) if draft else best)
+    drafted, fallback = read[:k], read[k:]
+    accept = [float(token == choice) for token, choice in zip(drafted, fallback, strict=False)]
+    return Verdict(drafted, list(range(-1, k - 1)), accept, fallback)
+
+
+def _sampled(
+    logits: mx.array, draft: MlxDraft | None, draws: Sequence[float], sampling: Sampling
+) -> Verdict:
+    """Judge a chain by `mmspec.maths.judge`; everything is read in one array."""
+    p = maths.warp(mx, maths.softmax(mx, logits), sampling)
+    uniforms, k = host.numbers(draws), logits.shape[0] - 1
+    if draft is None:
+        return Verdict([], [], [], host.integers(maths.draw(mx, p, uniforms)))
+    drafted = mx.concatenate(draft.ids)
+    q = maths.point_mass(mx, drafted, p[:-1]) if not draft.q else mx.concatenate(draft.q)
+    outcome = maths.judge(mx, p, q, drafted, uniforms)
+    # Token ids are exact in float32: they are below 2**24.
+    read = host.floats(mx.concatenate([each.astype(mx.float32) for each in (drafted, *outcome)]))
+    tokens, accept, fallback = read[:k], read[k : 2 * k], read[2 * k :]
+    return Verdict([*map(int, tokens)], [*range(-1, k - 1)], accept, [*map(int, fallback)])
