@@ -1,0 +1,96 @@
+"""PyTorch as a place to run models: CUDA, Apple's MPS, or a CPU."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mmspec.checkpoint import plan
+from mmspec.config import ModelConfig, read_config
+from mmspec.errors import BackendError
+from mmspec.sampling import GREEDY
+from mmspec.seam import Segment
+from mmspec_torch.device import available, find_device, find_dtype, require_ieee_float32
+from mmspec_torch.llava import TorchModel
+from mmspec_torch.weights import meta_weights, open_weights
+
+
+class TorchBackend:
+    """Implements `mmspec.seam.Backend`."""
+
+    name = "torch"
+
+    def load(self, directory: Path, *, device: str = "auto", dtype: str = "auto") -> TorchModel:
+        """Load a checkpoint strictly; quantized weights are dequantized."""
+        place = find_device(device)
+        config = read_config(directory)
+        kind = find_dtype(dtype, place, config.dtype)
+        sources = plan(directory, config)
+        if kind == torch.float32:
+            require_ieee_float32()
+        try:
+            return TorchModel(open_weights(sources, place, kind), config, place, kind)
+        except torch.OutOfMemoryError as error:
+            raise BackendError(
+                f"{directory} does not fit the memory of {place}: use --device cpu, a smaller "
+                "--dtype, or a quantized copy with the mlx backend"
+            ) from error
+
+    def quantize(self, source: Path, destination: Path, *, bits: int, group_size: int) -> None:
+        """Refuse: quantized checkpoints are MLX's format, which MLX writes."""
+        raise BackendError(
+            f"torch cannot write {destination}: quantize {source} to {bits} bits in groups of "
+            f'{group_size} with the mlx backend (pip install "mmspec[mlx]")'
+        )
+
+    def peak_memory(self) -> int:
+        """Peak bytes on the GPU in use, else of the process."""
+        return torch.cuda.max_memory_allocated() or _process_peak()
+
+    def reset_peak_memory(self) -> None:
+        """Start a new peak; a process's own cannot be."""
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+
+    def describe(self) -> dict[str, Any]:
+        """Versions, devices and threads."""
+        return {
+            "backend": self.name,
+            "torch": torch.__version__,
+            "devices": available(),
+            "cuda": torch.version.cuda,
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            "threads": torch.get_num_threads(),
+            "mkl": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]
+        }
+
+
+def untaken_tensors(config: ModelConfig) -> list[str]:
+    """Build and run a model without memory; return the manifest's tensors it leaves unused.
+
+    Raises KeyError for a tensor that the modules need and the manifest lacks, RuntimeError for
+    one of another shape.
+    """
+    weights = meta_weights(config)
+    model = TorchModel(weights, config, torch.device("meta"), torch.float32)
+    drafter = model.open_drafter(1, config.text.vocab_size, GREEDY)
+    drafter.extend([_prompt(model, config)])
+    drafter.draft(1, [1.0], [])
+    return weights.left
+
+
+def _prompt(model: TorchModel, config: ModelConfig) -> Segment:
+    if config.vision is None or config.image_token_id is None:
+        return Segment([0, 0])
+    size = config.vision.image_size
+    image = model.encode(np.zeros((config.vision.num_channels, size, size), np.float32))
+    return Segment([config.image_token_id] * image.positions + [0], [image])
+
+
+def _process_peak() -> int:
+    import resource  # absent on Windows, where only CUDA's counter is supported
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,57 @@
+"""Keys and values of one sequence, or of R rows fed together."""
+
+import torch
+from torch import Tensor
+
+STEP = 256
+"""Columns by which a cache grows, so that memory follows use."""
+
+Layer = tuple[Tensor, Tensor]
+"""Where a forward writes [R, 2 * heads, n, D] and what it attends to [R, 2 * heads, end, D].
+
+The first half of the second axis are keys, the rest values.
+"""
+
+
+class Cache:
+    """Columns of keys and values; which of them count, its owner knows.
+
+    Rewinding is therefore nothing here: later columns are overwritten.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        rows: int,
+        heads: int,
+        head_dim: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        """Start with no columns and no memory."""
+        shape = (layers, rows, 2 * heads, 0, head_dim)
+        self._buffer = torch.empty(shape, device=device, dtype=dtype)
+
+    @property
+    def rows(self) -> int:
+        """R, rows fed together."""
+        return self._buffer.shape[1]
+
+    @property
+    def columns(self) -> int:
+        """Columns there is memory for."""
+        return self._buffer.shape[3]
+
+    def open(self, start: int, end: int) -> list[Layer]:
+        """Per layer, the columns from `start` to `end` to write and those before `end` to read."""
+        if end > self.columns:
+            self._grow(end)
+        written = self._buffer.narrow(3, start, end - start).unbind(0)
+        return list(zip(written, self._buffer.narrow(3, 0, end).unbind(0), strict=True))
+
+    def _grow(self, end: int) -> None:
+        layers, rows, heads, columns, head_dim = self._buffer.shape
+        wider = -(-end // STEP) * STEP
+        buffer = self._buffer.new_empty(layers, rows, heads, wider, head_dim)
+        buffer[:, :, :, :columns] = self._buffer
+        self._buffer = buffer

@@ -1,0 +1,121 @@
+"""CLIP's vision tower, up to the layer whose output LLaVA reads.
+
+Shape letters: N positions (class token and patches), D width, P patches.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec.config import ModelConfig, VisionConfig
+from mmspec.manifest import PATCHES
+from mmspec_torch.weights import Weights
+
+_ROOT = "vision_tower"
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """A weight and its bias."""
+
+    weight: Tensor
+    bias: Tensor
+
+    @classmethod
+    def take(cls, weights: Weights, *names: str) -> "Affine":
+        """Take one such pair, or several stacked along the outputs."""
+        kinds = ("weight", "bias")
+        weight, bias = (torch.cat([weights.take(f"{n}.{kind}") for n in names]) for kind in kinds)
+        return cls(weight, bias)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Apply as a linear layer."""
+        return F.linear(x, self.weight, self.bias)
+
+    def norm(self, x: Tensor, eps: float) -> Tensor:
+        """Apply as a layer norm."""
+        return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, eps)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One encoder layer; the three attention inputs are one product."""
+
+    attention_norm: Affine
+    qkv: Affine
+    output: Affine
+    mlp_norm: Affine
+    up: Affine
+    down: Affine
+
+    @classmethod
+    def take(cls, weights: Weights, path: str) -> "Layer":
+        """Take the layer at `path`."""
+        attention = f"{path}.self_attn"
+        return cls(
+            Affine.take(weights, f"{path}.layer_norm1"),
+            Affine.take(weights, *(f"{attention}.{name}_proj" for name in "qkv")),
+            Affine.take(weights, f"{attention}.out_proj"),
+            Affine.take(weights, f"{path}.layer_norm2"),
+            Affine.take(weights, f"{path}.mlp.fc1"),
+            Affine.take(weights, f"{path}.mlp.fc2"),
+        )
+
+    @property
+    def pairs(self) -> tuple[Affine, ...]:
+        """All of it, in the order of the forward pass."""
+        norms = self.attention_norm, self.mlp_norm
+        return norms[0], self.qkv, self.output, norms[1], self.up, self.down
+
+
+class Tower:
+    """The layers that the feature layer needs, and no more."""
+
+    def __init__(self, weights: Weights, config: ModelConfig, vision: VisionConfig) -> None:
+        """Take the tower's tensors; `vision` is the config's own."""
+        self.vision = vision
+        self._first = 1 if config.drops_class_token else 0
+        self._taken = f"{vision} {config.vision_layers} {self._first}"
+        self._class = weights.take(f"{_ROOT}.embeddings.class_embedding")
+        self._patches = weights.take(PATCHES).flatten(1)
+        self._places = weights.take(f"{_ROOT}.embeddings.position_embedding.weight")
+        self._norm = Affine.take(weights, f"{_ROOT}.pre_layrnorm")
+        paths = (f"{_ROOT}.encoder.layers.{index}" for index in range(config.vision_layers))
+        self._layers = [Layer.take(weights, path) for path in paths]
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """Features [N, D] of pixels [channels, height, width], the class token left out."""
+        x = self._norm.norm(self._embed(pixels), self.vision.layer_norm_eps)
+        for layer in self._layers:
+            x = self._attend(x, layer)
+            hidden = layer.up(layer.mlp_norm.norm(x, self.vision.layer_norm_eps))
+            x = x + layer.down(hidden * torch.sigmoid(1.702 * hidden))
+        return x[self._first :]
+
+    def _embed(self, pixels: Tensor) -> Tensor:
+        """Cut into patches and multiply: a convolution whose stride is its width."""
+        size = self.vision.patch_size
+        patches = F.unfold(pixels.unsqueeze(0), size, stride=size)[0].T
+        return torch.cat((self._class.unsqueeze(0), patches @ self._patches.T)) + self._places
+
+    def _attend(self, x: Tensor, layer: Layer) -> Tensor:
+        qkv = layer.qkv(layer.attention_norm.norm(x, self.vision.layer_norm_eps))
+        heads = self.vision.num_attention_heads
+        query, key, value = qkv.view(len(x), 3, heads, -1).permute(1, 2, 0, 3).unsqueeze(1)
+        attended = F.scaled_dot_product_attention(query, key, value)[0]
+        return x + layer.output(attended.transpose(0, 1).flatten(1))
+
+    def digest(self) -> str:
+        """SHA-256 of all that decides the features of given pixels: tensors, type, layer."""
+        total = sha256(f"{self._class.dtype} {self._taken}".encode())
+        for tensor in self._tensors():
+            total.update(tensor.contiguous().cpu().view(torch.uint8).numpy().data)
+        return total.hexdigest()
+
+    def _tensors(self) -> list[Tensor]:
+        pairs = [self._norm, *(pair for layer in self._layers for pair in layer.pairs)]
+        flat = [tensor for pair in pairs for tensor in (pair.weight, pair.bias)]
+        return [self._class, self._patches, self._places, *flat]

@@ -1,0 +1,213 @@
+"""The same sequence as several draft branches see it, in one batch.
+
+Shape letters: R branches, k drafted tokens, n columns fed, V vocabulary, H width.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import array_api_compat.torch as xp
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec import maths
+from mmspec.sampling import Sampling
+from mmspec.seam import Segment
+from mmspec_torch.cache import STEP
+from mmspec_torch.device import upload
+from mmspec_torch.llama import Angles, Step, causal_mask, chunks, hidden
+from mmspec_torch.row import PAD, Row
+
+if TYPE_CHECKING:
+    from mmspec_torch.llava import TorchModel
+
+
+@dataclass(frozen=True, slots=True)
+class TorchDraft:
+    """A drafted chain on the device."""
+
+    ids: Tensor
+    """[k]"""
+    q: Tensor | None
+    """[k, V of the target] what the ids were drawn from; None where each is an argmax."""
+
+    @property
+    def size(self) -> int:
+        """The number of drafted tokens, k."""
+        return self.ids.shape[0]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What counts of a drafter's rows and cache, always replaced as a whole."""
+
+    columns: int
+    fed: int
+    """Columns in the cache; those after are pending, tokens that all rows share."""
+    lengths: tuple[int, ...]
+    """[R] tokens of each row, padding left out."""
+    mask: Tensor | None = None
+    """[R, 1, 1, columns or more] hides padding; None where no row has any."""
+    drafted: int = 0
+    """Tokens of the draft that a commit may keep."""
+
+
+class TorchDrafter:
+    """Implements `mmspec.seam.Drafter`."""
+
+    def __init__(
+        self, model: "TorchModel", branches: int, vocabulary: int, sampling: Sampling
+    ) -> None:
+        """Start empty; `vocabulary` is V of the target."""
+        self._model, self._llama, self._sampling = model, model.llama, sampling
+        self._shared = min(vocabulary, model.config.text.vocab_size)
+        self._missing = vocabulary - self._shared
+        self._head = model.llama.head[:, : self._shared]
+        self._cache = model.llama.new_cache(branches)
+        self._rows = [Row() for _ in range(branches)]
+        self._state = State(0, 0, (0,) * branches)
+
+    @property
+    def length(self) -> int:
+        """Columns in the sequence, those not yet fed included."""
+        return self._state.columns
+
+    @property
+    def row_lengths(self) -> list[int]:
+        """[R] tokens each branch sees, padding left out."""
+        return list(self._state.lengths)
+
+    @torch.inference_mode()
+    def extend(self, segments: Sequence[Segment]) -> None:
+        """Append one segment per branch, padded in front to the longest."""
+        self._check(segments)
+        columns = self._state.columns
+        width = max(len(segment.tokens) for segment in segments)
+        for row, segment in zip(self._rows, segments, strict=True):
+            padding = width - len(segment.tokens)
+            row.append(columns, segment, padding, self._model.config.image_token_id)
+        self._state = self._prefilled(self._state.fed, columns + width)
+
+    def rewind(self, length: int) -> None:
+        """Forget all columns from `length` on."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot rewind {self.length} columns to {length}")
+        self._state = self._described(length, min(self._state.fed, length))
+
+    @torch.inference_mode()
+    def draft(self, k: int, weights: Sequence[float], draws: Sequence[float]) -> TorchDraft:
+        """Enqueue k tokens from the mixture of the branches."""
+        if not self.length:
+            raise ValueError("an empty sequence has nothing to draft from: extend it first")
+        state = self._state = replace(self._state, mask=self._mask_for(k), drafted=0)
+        draft = self._drafted(state, k, weights, draws)
+        self._state = replace(state, drafted=k)
+        return draft
+
+    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
+        """Append what the target kept."""
+        state = self._state
+        if len(path) > min(state.drafted, len(tokens)) or list(path) != list(range(len(path))):
+            raise ValueError(f"path {list(path)} does not start a chain of {state.drafted} tokens")
+        for row in self._rows:
+            row.extend(state.columns, list(tokens))
+        # Drafting fed what was pending and every drafted token but the last.
+        kept = state.columns + min(len(path), state.drafted - 1)
+        lengths = tuple(length + len(tokens) for length in state.lengths)
+        fed = kept if state.drafted else state.fed
+        self._state = State(state.columns + len(tokens), fed, lengths, state.mask)
+
+    def _check(self, segments: Sequence[Segment]) -> None:
+        if len(segments) != len(self._rows):
+            raise ValueError(f"{len(segments)} segments for {len(self._rows)} branches")
+        if len({tuple(segment.tokens[-1:]) for segment in segments}) > 1:
+            raise ValueError("the segments of all branches must end in the same token")
+
+    def _prefilled(self, start: int, columns: int) -> State:
+        """The state once all columns from `start` but the last are fed."""
+        end = columns - 1
+        state = self._described(columns, max(start, end))
+        if start >= end:
+            return state
+        x = torch.stack([self._model.embed(row, start, end) for row in self._rows])
+        seen = [row.lengths(end)[start:] for row in self._rows]
+        cos, sin = self._llama.rotary.at([[max(each - 1, 0) for each in row] for row in seen])
+        for at, stop in chunks(start, end):
+            part = slice(at - start, stop - start)
+            angles = cos[:, :, part], sin[:, :, part]
+            self._forward(x[:, part].flatten(0, 1), at, stop, angles, state.mask)
+        return state
+
+    def _described(self, columns: int, fed: int) -> State:
+        """The state of the rows' first columns, padding counted anew."""
+        lengths = tuple(sum(row.lengths(columns)[-1:]) for row in self._rows)
+        if min(lengths) == columns:
+            return State(columns, fed, lengths)
+        shade = hidden(self._llama.dtype)
+        shades = [[shade * (t == PAD) for t in row.tokens[:columns]] for row in self._rows]
+        mask = upload(shades, self._llama.dtype, self._llama.device)[:, None, None]
+        return State(columns, fed, lengths, F.pad(mask, (0, STEP)))
+
+    def _mask_for(self, k: int) -> Tensor | None:
+        """The mask, long enough for k more columns: those that all rows share are visible."""
+        mask, end = self._state.mask, self._state.columns + k
+        if mask is None or mask.shape[-1] >= end:
+            return mask
+        return F.pad(mask, (0, end + STEP - mask.shape[-1]))
+
+    def _drafted(
+        self, state: State, k: int, weights: Sequence[float], draws: Sequence[float]
+    ) -> TorchDraft:
+        blend = upload(weights, torch.float32, self._llama.device)
+        uniforms = upload(draws, torch.float32, self._llama.device)
+        start = min(state.fed, state.columns - 1)
+        x = self._model.embed(self._rows[0], start, state.columns).repeat(len(self._rows), 1)
+        ids: list[Tensor] = []
+        masses: list[Tensor | None] = []
+        for node, angles in enumerate(self._angles(state, start, k)):
+            end = state.columns + node
+            x = self._forward(x, start, end, angles, state.mask)
+            last = x.view(len(self._rows), end - start, -1)[:, -1]
+            token, q = self._choose(last, blend, uniforms[node : node + 1])
+            ids.append(token)
+            masses.append(q)
+            x, start = self._llama.embed(token.expand(len(self._rows))), end
+        return TorchDraft(torch.cat(ids), self._padded(masses))
+
+    def _angles(self, state: State, start: int, k: int) -> Iterator[Angles]:
+        """The angles of the pending columns, then of each drafted token but the last."""
+        pending = state.columns - start
+        positions = [range(length - pending, length + k - 1) for length in state.lengths]
+        sizes = [pending] + [1] * (k - 1)
+        cos, sin = self._llama.rotary.at([list(row) for row in positions])
+        return zip(torch.split(cos, sizes, dim=2), torch.split(sin, sizes, dim=2), strict=True)
+
+    def _forward(
+        self, x: Tensor, start: int, end: int, angles: Angles, mask: Tensor | None
+    ) -> Tensor:
+        alone = end - start == 1
+        seen = None if mask is None else mask[..., :end]
+        if not alone and (start or seen is not None):
+            order = causal_mask(start, end, x)
+            seen = order if seen is None else seen + order
+        causal = seen is None and not alone
+        step = Step(angles, self._cache.open(start, end), seen, causal)
+        return self._llama.forward(x, step)
+
+    def _choose(self, last: Tensor, blend: Tensor, draw: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The next token [1] and, where it is drawn, the distribution [V] it is drawn from."""
+        logits = self._llama.logits(last, self._head)
+        if self._sampling.greedy and len(self._rows) == 1:
+            return logits.argmax(dim=-1), None
+        mixture = maths.mix(xp, blend, logits.float())
+        if self._sampling.greedy:
+            return mixture.argmax(dim=-1, keepdim=True), None
+        q = maths.warp(xp, mixture, self._sampling)
+        return maths.draw(xp, q.unsqueeze(0), draw), q
+
+    def _padded(self, masses: list[Tensor | None]) -> Tensor | None:
+        """Distributions [k, V of the target]; ids the draft does not have get nothing."""
+        drawn = [q for q in masses if q is not None]
+        return F.pad(torch.stack(drawn), (0, self._missing)) if drawn else None

@@ -1,0 +1,183 @@
+"""Llama over plain weight tensors: fused products, one cache write per layer, nothing else.
+
+Shape letters: R rows, n columns fed, C columns seen, H width, D head size, V vocabulary.
+Activations are [R * n, H] throughout: at small sizes the count of operations is the cost.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec.config import TextConfig
+from mmspec.manifest import EMBEDDING, LM_HEAD
+from mmspec_torch import cache
+from mmspec_torch.device import upload
+from mmspec_torch.weights import Weights
+
+CHUNK = 512
+"""Columns fed at once in a prefill: bounds the memory that activations and masks take."""
+
+Angles = tuple[Tensor, Tensor]
+"""Cosines and signed sines [R or 1, 1, n, D] of the positions fed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One decoder layer; products are kept as [inputs, outputs]."""
+
+    attention_norm: Tensor
+    qkv: Tensor
+    output: Tensor
+    mlp_norm: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+    @classmethod
+    def take(cls, weights: Weights, path: str) -> "Layer":
+        """Take the layer at `path`, products of one input fused."""
+        return cls(
+            weights.take(f"{path}.input_layernorm.weight"),
+            weights.fuse(f"{path}.self_attn", ("q_proj", "k_proj", "v_proj")).T,
+            weights.take(f"{path}.self_attn.o_proj.weight").T,
+            weights.take(f"{path}.post_attention_layernorm.weight"),
+            weights.fuse(f"{path}.mlp", ("gate_proj", "up_proj")).T,
+            weights.take(f"{path}.mlp.down_proj.weight").T,
+        )
+
+
+class Rotary:
+    """Cosines and sines of every position up to the furthest one asked for."""
+
+    def __init__(self, head_dim: int, theta: float, device: torch.device, dtype: torch.dtype):
+        """Tables are made in float32, then rounded to `dtype`."""
+        steps = torch.arange(0, head_dim, 2, dtype=torch.int64).float()
+        self._frequencies = 1.0 / theta ** (steps / head_dim)
+        self._device, self._dtype = device, dtype
+        self._table = self._compute(cache.STEP)
+
+    def run(self, start: int, end: int) -> Angles:
+        """Angles of the positions from `start` to `end`, the same in every row."""
+        cos, sin = self._reaching(end)
+        return cos[start:end], sin[start:end]
+
+    def at(self, positions: Sequence[Sequence[int]]) -> Angles:
+        """Angles of positions [R, n]."""
+        cos, sin = self._reaching(max(max(row) for row in positions) + 1)
+        index = upload(positions, torch.int64, self._device)
+        return cos[index].unsqueeze(1), sin[index].unsqueeze(1)
+
+    def _reaching(self, end: int) -> Angles:
+        if end > len(self._table[0]):
+            self._table = self._compute(2 * end)
+        return self._table
+
+    def _compute(self, count: int) -> Angles:
+        """Positions [count, D]; the sign of rotate-half is in the sines' first half."""
+        half = torch.arange(count).float().unsqueeze(1) * self._frequencies
+        cos, sin = half.cos(), half.sin()
+        table = torch.cat((cos, cos), dim=1), torch.cat((-sin, sin), dim=1)
+        return table[0].to(self._device, self._dtype), table[1].to(self._device, self._dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one forward needs besides its input."""
+
+    angles: Angles
+    layers: list[cache.Layer]
+    mask: Tensor | None = None
+    """Added to the scores, broadcast to [R, heads, n, C]."""
+    causal: bool = False
+    """Whether columns start at 0 and see what precedes them; then no mask is needed."""
+
+
+def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
+    """The mask [n, C] of columns `start` to `end`, each seeing itself and all before it."""
+    return like.new_full((end - start, end), hidden(like.dtype)).triu_(start + 1)
+
+
+def chunks(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The columns from `start` to `end` in runs that fit the memory."""
+    for at in range(start, end, CHUNK):
+        yield at, min(at + CHUNK, end)
+
+
+def hidden(dtype: torch.dtype) -> float:
+    """What hides a column when added to its score.
+
+    Finite, for a padded column that sees nothing at all must not become NaN; halved, for its sum
+    with a score must not overflow.
+    """
+    return torch.finfo(dtype).min / 2
+
+
+class Llama:
+    """The decoder and its output head."""
+
+    def __init__(
+        self, weights: Weights, config: TextConfig, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Take the decoder's tensors, and the head's where it is not the embedding."""
+        self.config, self.device, self.dtype = config, device, dtype
+        self.embedding = weights.take(EMBEDDING)
+        paths = (f"language_model.layers.{index}" for index in range(config.num_hidden_layers))
+        self._layers = [Layer.take(weights, path) for path in paths]
+        self._norm = weights.take("language_model.norm.weight")
+        tied = config.tie_word_embeddings
+        self.head = (self.embedding if tied else weights.take(LM_HEAD)).T
+        self.rotary = Rotary(config.head_dim, config.rope_theta, device, dtype)
+        self._grouped = config.num_key_value_heads != config.num_attention_heads
+        self._half = config.head_dim // 2
+
+    def new_cache(self, rows: int) -> cache.Cache:
+        """An empty cache for `rows` rows."""
+        text = self.config
+        sizes = text.num_hidden_layers, rows, text.num_key_value_heads, text.head_dim
+        return cache.Cache(*sizes, self.device, self.dtype)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Embeddings [n, H] of ids [n]."""
+        return F.embedding(ids, self.embedding)
+
+    def forward(self, x: Tensor, step: Step) -> Tensor:
+        """Feed embeddings [R * n, H], overwriting them with the last layer's output."""
+        for layer, memory in zip(self._layers, step.layers, strict=True):
+            self._attend(x, layer, memory, step)
+            gate, up = torch.mm(self.norm(x, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
+            x.addmm_(F.silu(gate).mul_(up), layer.down)
+        return x
+
+    def logits(self, x: Tensor, head: Tensor) -> Tensor:
+        """Logits [n, V] of outputs [n, H] under a head [H, V]."""
+        return torch.mm(self.norm(x, self._norm), head)
+
+    def norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Root-mean-square norm."""
+        return F.rms_norm(x, (self.config.hidden_size,), weight, self.config.rms_norm_eps)
+
+    def _attend(self, x: Tensor, layer: Layer, memory: cache.Layer, step: Step) -> None:
+        """Add attention's output to x, and this step's keys and values to the cache."""
+        written, seen = memory
+        queries, keys = self.config.num_attention_heads, self.config.num_key_value_heads
+        fused = torch.mm(self.norm(x, layer.attention_norm), layer.qkv)
+        heads = fused.view(written.shape[0], -1, queries + 2 * keys, self.config.head_dim)
+        heads = heads.transpose(1, 2)
+        self._rotate(heads.narrow(1, 0, queries + keys), step.angles)
+        written.copy_(heads.narrow(1, queries, 2 * keys))
+        attended = F.scaled_dot_product_attention(
+            heads.narrow(1, 0, queries),
+            seen.narrow(1, 0, keys),
+            seen.narrow(1, keys, keys),
+            attn_mask=step.mask,
+            is_causal=step.causal,
+            enable_gqa=self._grouped,
+        )
+        x.addmm_(attended.transpose(1, 2).reshape(x.shape[0], -1), layer.output)
+
+    def _rotate(self, heads: Tensor, angles: Angles) -> None:
+        cos, sin = angles
+        swapped = heads.roll(self._half, dims=-1)
+        heads.mul_(cos).addcmul_(swapped, sin)

@@ -1,0 +1,139 @@
+"""One sequence as the target sees it.
+
+Shape letters: k drafted tokens, V vocabulary, H width.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import array_api_compat.torch as xp
+import torch
+from torch import Tensor
+
+from mmspec import maths
+from mmspec.sampling import Sampling
+from mmspec.seam import Draft, Float32, Segment, Verdict
+from mmspec_torch.device import upload
+from mmspec_torch.drafter import TorchDraft
+from mmspec_torch.llama import Step, causal_mask, chunks
+from mmspec_torch.row import Row
+
+if TYPE_CHECKING:
+    from mmspec_torch.llava import TorchModel
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What counts of a target's row and cache, always replaced as a whole."""
+
+    length: int = 0
+    fed: int = 0
+    """Tokens in the cache: all but the last, or all where a rewind cut into a prompt."""
+    verified: list[int] | None = None
+    """The drafted tokens that a commit may keep."""
+
+
+class TorchTarget:
+    """Implements `mmspec.seam.Target`."""
+
+    def __init__(self, model: "TorchModel", sampling: Sampling) -> None:
+        """Start empty."""
+        self._model, self._llama, self._sampling = model, model.llama, sampling
+        self._cache = model.llama.new_cache(rows=1)
+        self._row = Row()
+        self._state = State()
+
+    @property
+    def length(self) -> int:
+        """Tokens in the sequence, the one not yet fed included."""
+        return self._state.length
+
+    @torch.inference_mode()
+    def extend(self, segment: Segment) -> None:
+        """Append a segment and feed everything but its last token."""
+        length, fed = self._state.length, self._state.fed
+        self._row.append(length, segment, 0, self._model.config.image_token_id)
+        end = length + len(segment.tokens)
+        self._prefill(fed, end - 1)
+        self._state = State(end, max(fed, end - 1))
+
+    def rewind(self, length: int) -> None:
+        """Forget all tokens from `length` on."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot rewind {self.length} tokens to {length}")
+        self._state = State(length, min(self._state.fed, length))
+
+    @torch.inference_mode()
+    def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
+        """Run once over the last token and the draft, and read the outcome."""
+        state = self._state = replace(self._state, verified=None)
+        drafted = draft if isinstance(draft, TorchDraft) else None
+        logits = self._feed(drafted)
+        read = self._greedy if self._sampling.greedy else self._sampled
+        verdict = read(logits, drafted, draws)
+        self._state = replace(state, verified=verdict.drafted)
+        return verdict
+
+    def commit(self, path: Sequence[int], token: int) -> None:
+        """Append the nodes on `path` of the draft verified last, then `token`."""
+        length, verified = self._state.length, self._state.verified
+        if verified is None or list(path) != list(range(min(len(path), len(verified)))):
+            raise ValueError(f"path {list(path)} does not start a chain verified just now")
+        self._row.extend(length, [*verified[: len(path)], token])
+        self._state = State(length + len(path) + 1, length + len(path))
+
+    @torch.inference_mode()
+    def logits(self) -> Float32:
+        """Next-token logits [V] on the host."""
+        host: Float32 = self._feed(None)[0].float().cpu().numpy()
+        return host
+
+    def _prefill(self, start: int, end: int) -> None:
+        if start >= end:
+            return
+        x = self._model.embed(self._row, start, end)
+        for at, stop in chunks(start, end):
+            self._forward(x[at - start : stop - start], at, stop)
+
+    def _feed(self, draft: TorchDraft | None) -> Tensor:
+        """Logits [k + 1, V] after the last token and after each drafted one."""
+        length = self.length
+        if not length:
+            raise ValueError("an empty sequence has no next token: extend it first")
+        x = self._model.embed(self._row, length - 1, length)
+        if draft is not None:
+            x = torch.cat((x, self._llama.embed(draft.ids)))
+        outputs = self._forward(x, length - 1, length - 1 + len(x))
+        return self._llama.logits(outputs, self._llama.head)
+
+    def _forward(self, x: Tensor, start: int, end: int) -> Tensor:
+        alone = end - start == 1
+        step = Step(
+            self._llama.rotary.run(start, end),
+            self._cache.open(start, end),
+            causal_mask(start, end, x) if start and not alone else None,
+            causal=not start and not alone,
+        )
+        return self._llama.forward(x, step)
+
+    def _greedy(self, logits: Tensor, draft: TorchDraft | None, _: Sequence[float]) -> Verdict:
+        best = logits.argmax(dim=-1)
+        read = (best if draft is None else torch.cat((draft.ids, best))).tolist()
+        k = draft.size if draft else 0
+        drafted, fallback = read[:k], read[k:]
+        accept = [float(a == b) for a, b in zip(drafted, fallback, strict=False)]
+        return Verdict(drafted, list(range(-1, k - 1)), accept, fallback)
+
+    def _sampled(self, logits: Tensor, draft: TorchDraft | None, draws: Sequence[float]) -> Verdict:
+        p = maths.warp(xp, maths.softmax(xp, logits.float()), self._sampling)
+        uniforms = upload(draws, torch.float32, self._llama.device)
+        if draft is None:
+            return Verdict([], [], [], maths.draw(xp, p, uniforms).tolist())
+        q = maths.point_mass(xp, draft.ids, p[:-1]) if draft.q is None else draft.q
+        accept, fallback = maths.judge(xp, p, q, draft.ids, uniforms)
+        # Ids are exact in float32 below 2**24, so one copy brings everything to the host.
+        read = torch.cat((draft.ids.float(), accept, fallback.float())).tolist()
+        k = draft.size
+        drafted, tokens = ([int(each) for each in part] for part in (read[:k], read[2 * k :]))
+        return Verdict(drafted, list(range(-1, k - 1)), read[k : 2 * k], tokens)
