@@ -1,5 +1,6 @@
 """Tiny checkpoints made once per session; one thread, for tiny tensors run fastest on one."""
 
+import importlib
 import os
 from pathlib import Path
 

@@ -1,0 +1,66 @@
+"""The real models load strictly, by their headers alone: no weights are needed."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from full_size import FULL_SIZE, LLAMA_68M, VICUNA_7B, llava, transformers_layout
+
+from mmspec.checkpoint import plan, read_tensors
+from mmspec.config import read_config
+from mmspec.errors import CheckpointError
+from mmspec.manifest import PATCHES, canonical, manifest, optional
+
+
+@pytest.fixture(scope="module", params=FULL_SIZE)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def directory(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return FULL_SIZE[name].write(tmp_path_factory.mktemp("full") / "model")
+
+
+def test_the_whole_checkpoint_is_planned(name: str, directory: Path) -> None:
+    config = read_config(directory)
+    sources = plan(directory, config)
+    assert {path: source.shape for path, source in sources.items()} == manifest(config)
+    mlx = FULL_SIZE[name].quantized
+    if config.vision is not None:
+        assert sources[PATCHES].layout == ("mlx" if mlx else "torch")
+    packed = {path for path, source in sources.items() if source.packing}
+    assert bool(packed) == mlx
+    plain = {path for path in sources.keys() - packed if len(sources[path].shape) == 2}
+    assert all(path.startswith(("vision_", "multi_")) for path in plain) or not mlx
+    assert bool(plain) == (name != "llava-1.5-7b mlx")
+
+
+def test_the_weights_take_the_bytes_that_are_known(name: str, directory: Path) -> None:
+    stored = read_tensors(directory).values()
+    total = sum(tensor.end - tensor.start for tensor in stored)
+    assert total == pytest.approx(FULL_SIZE[name].bytes, rel=0.003)
+
+
+def test_one_layer_more_than_the_config_has_is_an_error(directory: Path) -> None:
+    config = read_config(directory)
+    shorter = replace(config.text, num_hidden_layers=config.text.num_hidden_layers - 1)
+    with pytest.raises(CheckpointError, match=r"is unexpected \(and \d+ more\)"):
+        plan(directory, replace(config, text=shorter))
+
+
+@pytest.mark.parametrize("config", [llava(VICUNA_7B), LLAMA_68M], ids=["llava", "llama"])
+def test_manifests_list_what_transformers_has(tmp_path: Path, config: dict[str, object]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ours = read_config(tmp_path)
+    theirs = {canonical(name): shape for name, (_, shape) in transformers_layout(config).items()}
+    assert manifest(ours) | optional(ours) == theirs
+
+
+def test_only_the_last_tower_layer_is_optional(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(llava(VICUNA_7B)))
+    spare = optional(read_config(tmp_path))
+    assert len(spare) == 18
+    last, norm = "vision_tower.encoder.layers.23.", "vision_tower.post_layernorm."
+    assert all(path.startswith((last, norm)) for path in spare)
