@@ -13,6 +13,7 @@ def pytest_configure() -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ["HF_HUB_OFFLINE"] = "1"
+    importlib.import_module("mmspec_mlx")  # puts a fast BLAS before the one that MLX carries
     import torch
 
     torch.set_num_threads(1)
