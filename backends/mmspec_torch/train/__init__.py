@@ -1,1 +1,1 @@
-"""Training of the bundled pair and of drafts."""
+"""Training of small LLaVA pairs on the drawn world; needs transformers."""

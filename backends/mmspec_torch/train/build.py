@@ -1,0 +1,105 @@
+"""Untrained LLaVA models and their training forward pass, in transformers' own modules."""
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from transformers import (
+    CLIPVisionConfig,
+    LlamaConfig,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+)
+
+from mmspec_torch.train import attention
+from mmspec_torch.train.conversation import IGNORED
+from mmspec_torch.train.data import Batch
+from mmspec_torch.train.recipe import Rates, Recipe, Text, Tower
+from mmspec_torch.train.tokenizer import BOS, EOS, IMAGE, PAD
+
+# CLIP's normalisation, of pixels in 0..1.
+MEAN = (0.48145466, 0.4578275, 0.40821073)
+STD = (0.26862954, 0.26130258, 0.27577711)
+
+
+def llava(
+    recipe: Recipe, text: Text, tokenizer: Tokenizer, seed: int
+) -> LlavaForConditionalGeneration:
+    """Build a LLaVA with random weights, the same for the same seed."""
+    torch.manual_seed(seed)
+    config = LlavaConfig(
+        vision_config=_tower_config(recipe.tower),
+        text_config=_text_config(text, recipe.vocabulary, tokenizer),
+        image_token_index=tokenizer.token_to_id(IMAGE),
+        image_seq_length=recipe.tower.patches,
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="default",
+        tie_word_embeddings=True,
+    )
+    model = LlavaForConditionalGeneration(config)
+    model.set_attn_implementation(attention.NAME)
+    return model
+
+
+def _tower_config(tower: Tower) -> CLIPVisionConfig:
+    return CLIPVisionConfig(
+        hidden_size=tower.hidden,
+        intermediate_size=tower.ffn,
+        num_hidden_layers=tower.layers,
+        num_attention_heads=tower.heads,
+        image_size=tower.image,
+        patch_size=tower.patch,
+        projection_dim=tower.hidden,
+        hidden_act="quick_gelu",
+    )
+
+
+def _text_config(text: Text, vocabulary: int, tokenizer: Tokenizer) -> LlamaConfig:
+    return LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=text.hidden,
+        intermediate_size=text.ffn,
+        num_hidden_layers=text.layers,
+        num_attention_heads=text.heads,
+        num_key_value_heads=text.heads,
+        max_position_embeddings=text.positions,
+        tie_word_embeddings=True,
+        bos_token_id=tokenizer.token_to_id(BOS),
+        eos_token_id=tokenizer.token_to_id(EOS),
+        pad_token_id=tokenizer.token_to_id(PAD),
+    )
+
+
+def parts(model: LlavaForConditionalGeneration, rates: Rates) -> list[tuple[nn.Module, float]]:
+    """Pair each part of a LLaVA with its learning rate."""
+    inner = model.model
+    return [
+        (inner.vision_tower, rates.tower),
+        (inner.multi_modal_projector, rates.projector),
+        (inner.language_model, rates.text),
+    ]
+
+
+def normalised(pixels: Tensor) -> Tensor:
+    """Turn (images, side, side, 3) uint8 pixels into CLIP's (images, 3, side, side) floats."""
+    mean, std = (torch.tensor(c, device=pixels.device) for c in (MEAN, STD))
+    return ((pixels.float() / 255 - mean) / std).permute(0, 3, 1, 2)
+
+
+def patch_features(tower: nn.Module, pixels: Tensor) -> Tensor:
+    """Return the (images, patches, hidden) features that LLaVA reads: the class token is left out."""
+    features: Tensor = tower(normalised(pixels)).last_hidden_state
+    return features[:, 1:]
+
+
+def learned_loss(model: LlavaForConditionalGeneration, batch: Batch) -> Tensor:
+    """Return the weighted mean cross-entropy over the learned tokens.
+
+    Only they pass through the vocabulary.
+    """
+    hidden = model.model(
+        input_ids=batch.ids, pixel_values=normalised(batch.pixels), use_cache=False
+    ).last_hidden_state
+    learned = batch.targets != IGNORED
+    logits = model.lm_head(hidden[learned]).float()
+    losses = nn.functional.cross_entropy(logits, batch.targets[learned], reduction="none")
+    return (losses * batch.weights).sum() / batch.weights.sum()

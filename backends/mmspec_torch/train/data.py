@@ -1,0 +1,196 @@
+"""Batches of the drawn world, each a pure function of the seed and its index."""
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
+
+from mmspec.bench.world import Sample
+from mmspec_torch.train import conversation
+from mmspec_torch.train.conversation import IGNORED, Encoded
+from mmspec_torch.train.recipe import Recipe
+
+# Samples of one pool are sorted by length and cut into this many batches, so padding is small.
+BATCHES_PER_POOL = 8
+Sampler = Callable[..., Sample]
+Labeller = Callable[..., tuple[Image.Image, dict[str, npt.NDArray[np.int64]]]]
+Item = TypeVar("Item", covariant=True)
+
+
+class Source(Protocol[Item]):
+    """Batches in a fixed order, to be entered anywhere."""
+
+    def batches(self, start: int) -> Iterator[Item]:
+        """Yield batches number `start`, `start` + 1, ..., without end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Conversations of different lengths, padded at their ends.
+
+    ids, targets: (batch, length). weights: (learned,), of the targets that are not IGNORED, in
+    row-major order. pixels: (images, side, side, 3), uint8.
+    """
+
+    ids: Tensor
+    targets: Tensor
+    weights: Tensor
+    pixels: Tensor
+
+    @property
+    def samples(self) -> int:
+        """Conversations in the batch."""
+        return len(self.ids)
+
+    @property
+    def tokens(self) -> int:
+        """Positions in the batch, padding included."""
+        return self.ids.numel()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledBatch:
+    """Pictures with the truth of every cell: pixels (batch, side, side, 3), labels (batch, grid²)."""
+
+    pixels: Tensor
+    labels: dict[str, Tensor]
+
+    @property
+    def samples(self) -> int:
+        """Pictures in the batch."""
+        return len(self.pixels)
+
+    @property
+    def tokens(self) -> int:
+        """Cells in the batch."""
+        return self.labels["background"].numel()
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """Batches of encoded samples, tasks drawn by their shares."""
+
+    recipe: Recipe
+    tokenizer_file: Path
+    sampler: Sampler
+    shares: dict[str, float]
+    seed: int
+    split: str = "train"
+    most_images: int | None = None
+
+    def batches(self, start: int) -> Iterator[Batch]:
+        """Yield batches from number `start` on."""
+        tokenizer = Tokenizer.from_file(str(self.tokenizer_file))
+        pad = tokenizer.token_to_id("<pad>")
+        for pool in itertools.count(start // BATCHES_PER_POOL):
+            batches = self._pool(pool, tokenizer)
+            skipped = max(0, start - pool * BATCHES_PER_POOL)
+            yield from (collate(batch, pad) for batch in batches[skipped:])
+
+    def _pool(self, pool: int, tokenizer: Tokenizer) -> list[list[Encoded]]:
+        """Cut enough samples for one pool into batches of like length, in random order."""
+        rng = random.Random(f"{self.seed}/{self.split}/{pool}")
+        samples: list[Encoded] = []
+        wanted = BATCHES_PER_POOL * self.recipe.positions_per_batch
+        while wanted > 0 or len(samples) < BATCHES_PER_POOL:
+            samples.append(self._encoded(rng, tokenizer))
+            wanted -= len(samples[-1].ids)
+        batches = cut(sorted(samples, key=lambda sample: len(sample.ids)), BATCHES_PER_POOL)
+        rng.shuffle(batches)
+        return batches
+
+    def _encoded(self, rng: random.Random, tokenizer: Tokenizer) -> Encoded:
+        while True:
+            task = rng.choices(tuple(self.shares), tuple(self.shares.values()))[0]
+            tower = self.recipe.tower
+            sample = self.sampler(task, rng.getrandbits(48), split=self.split, size=tower.image)
+            if self.most_images is None or len(sample.images) <= self.most_images:
+                return conversation.encode(
+                    sample, tokenizer, tower.patches, self.recipe.fact_weight
+                )
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Batches of pictures with per-cell labels."""
+
+    recipe: Recipe
+    labeller: Labeller
+    seed: int
+    split: str = "train"
+
+    def batches(self, start: int) -> Iterator[LabelledBatch]:
+        """Yield batches from number `start` on."""
+        return (self._batch(number) for number in itertools.count(start))
+
+    def _batch(self, number: int) -> LabelledBatch:
+        rng = random.Random(f"{self.seed}/{self.split}/{number}")
+        side, grid = self.recipe.tower.image, self.recipe.tower.grid
+        drawn = [
+            self.labeller(rng.getrandbits(48), split=self.split, size=side, grid=grid)
+            for _ in range(self.recipe.images_per_batch)
+        ]
+        pixels = np.stack([np.asarray(image, dtype=np.uint8) for image, _ in drawn])
+        labels = {
+            name: torch.from_numpy(np.stack([truth[name].reshape(-1) for _, truth in drawn]))
+            for name in drawn[0][1]
+        }
+        return LabelledBatch(torch.from_numpy(pixels), labels)
+
+
+def cut(samples: list[Encoded], pieces: int) -> list[list[Encoded]]:
+    """Cut a list into consecutive pieces of about equally many tokens, none of them empty."""
+    ends = np.cumsum([len(sample.ids) for sample in samples])
+    marks = [0]
+    for piece in range(1, pieces):
+        mark = int(ends.searchsorted(ends[-1] * piece / pieces))
+        marks.append(min(max(mark, marks[-1] + 1), len(samples) - pieces + piece))
+    return [samples[a:b] for a, b in itertools.pairwise([*marks, len(samples)])]
+
+
+def collate(samples: list[Encoded], pad: int) -> Batch:
+    """Pad conversations to the longest."""
+    length = max(len(sample.ids) for sample in samples)
+    ids = np.full((len(samples), length), pad, dtype=np.int64)
+    targets = np.full((len(samples), length), IGNORED, dtype=np.int64)
+    for row, sample in enumerate(samples):
+        ids[row, : len(sample.ids)] = sample.ids
+        targets[row, : len(sample.ids)] = sample.targets
+    weights = np.concatenate([s.weights[s.targets != IGNORED] for s in samples])
+    pixels = np.concatenate([sample.pixels for sample in samples])
+    return Batch(*map(torch.from_numpy, (ids, targets, weights, pixels)))
+
+
+class _Stream(IterableDataset[Item], Generic[Item]):
+    def __init__(self, source: Source[Item], start: int) -> None:
+        self.source, self.start = source, start
+
+    def __iter__(self) -> Iterator[Item]:
+        return self.source.batches(self.start)
+
+
+def ahead(source: Source[Item], start: int, workers: int = 1) -> Iterator[Item]:
+    """Yield a source's batches from `start` on, made in a process of their own.
+
+    With `workers` 0 they are made here. More than one worker would change the order.
+    """
+    if not workers:
+        return source.batches(start)
+    loader = DataLoader(
+        _Stream(source, start),
+        batch_size=None,
+        num_workers=1,
+        prefetch_factor=2 * BATCHES_PER_POOL,
+        multiprocessing_context="spawn",
+    )
+    return iter(loader)

@@ -1,0 +1,111 @@
+"""Trained weights as a checkpoint directory in transformers' own format."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import LlavaForConditionalGeneration
+
+from mmspec import errors
+from mmspec_torch.train import build
+from mmspec_torch.train.recipe import Tower
+from mmspec_torch.train.tokenizer import BOS, EOS, IMAGE, PAD
+
+# Both checkpoints of the bundled pair travel in the wheel.
+MOST_BYTES = 30_000_000
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ message['role'].upper() + ': ' }}"
+    "{% for part in message['content'] | selectattr('type', 'equalto', 'image') %}"
+    "{{ '<image>\\n' }}{% endfor %}"
+    "{% for part in message['content'] | selectattr('type', 'equalto', 'text') %}"
+    "{{ part['text'] + ' ' }}{% endfor %}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}"
+)
+
+
+def round_to_half(module: nn.Module) -> None:
+    """Round every parameter to the nearest float16, so that saving in float16 loses nothing."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(parameter.half())
+
+
+def save(
+    model: LlavaForConditionalGeneration, tokenizer: Tokenizer, tower: Tower, directory: Path
+) -> None:
+    """Write a float16 checkpoint with everything a loader or transformers needs.
+
+    The model itself becomes float16.
+    """
+    model.half().save_pretrained(directory)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    files = {
+        "generation_config.json": _generation(tokenizer),
+        "tokenizer_config.json": _tokenizer_config(model),
+        "preprocessor_config.json": _preprocessor(tower),
+        "processor_config.json": _processor(tower),
+    }
+    for name, content in files.items():
+        (directory / name).write_text(json.dumps(content, indent=2) + "\n")
+    (directory / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+
+
+def check_size(*directories: Path) -> None:
+    """Raise CheckpointError when checkpoints are together larger than the wheel may carry."""
+    total = sum((directory / "model.safetensors").stat().st_size for directory in directories)
+    if total > MOST_BYTES:
+        raise errors.CheckpointError(
+            f"the pair's weights hold {total} bytes, allowed are {MOST_BYTES}: make the recipe smaller"
+        )
+
+
+def _generation(tokenizer: Tokenizer) -> dict[str, Any]:
+    names = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
+    return {name: tokenizer.token_to_id(token) for name, token in names.items()}
+
+
+def _tokenizer_config(model: LlavaForConditionalGeneration) -> dict[str, Any]:
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": BOS,
+        "eos_token": EOS,
+        "pad_token": PAD,
+        "image_token": IMAGE,
+        "extra_special_tokens": {"image_token": IMAGE},
+        "model_max_length": model.config.text_config.max_position_embeddings,
+        "clean_up_tokenization_spaces": False,
+        "chat_template": CHAT_TEMPLATE,
+    }
+
+
+def _preprocessor(tower: Tower) -> dict[str, Any]:
+    side = {"height": tower.image, "width": tower.image}
+    return {
+        "image_processor_type": "CLIPImageProcessor",
+        "do_resize": True,
+        "size": {"shortest_edge": tower.image},
+        "resample": 3,
+        "do_center_crop": True,
+        "crop_size": side,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(build.MEAN),
+        "image_std": list(build.STD),
+        "do_convert_rgb": True,
+    }
+
+
+def _processor(tower: Tower) -> dict[str, Any]:
+    return {
+        "processor_class": "LlavaProcessor",
+        "image_token": IMAGE,
+        "patch_size": tower.patch,
+        "vision_feature_select_strategy": "default",
+        "num_additional_image_tokens": 1,
+    }

@@ -1,0 +1,188 @@
+"""One training phase: steps, a schedule, checkpoints and a log."""
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from mmspec import errors
+from mmspec_torch.train import data
+from mmspec_torch.train.log import Log, Row
+
+WARM_UP_STEPS = 100
+FINAL_SHARE = 0.02
+CLIP = 1.0
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long a phase lasts: a number of steps, which is deterministic, or minutes."""
+
+    steps: int | None = None
+    minutes: float | None = None
+
+    def progress(self, step: int, seconds: float) -> float:
+        """Return the share of the budget that is spent; 1 or more ends the phase."""
+        if self.steps is not None:
+            return step / self.steps if self.steps else 1.0
+        return seconds / (60 * self.minutes) if self.minutes else 1.0
+
+
+@dataclass(frozen=True)
+class Phase(Generic[Item]):
+    """What is trained, on what, and at which peak learning rates.
+
+    `module` holds every tensor that is saved; `parts` are its trained ones with their rates.
+    """
+
+    name: str
+    module: nn.Module
+    parts: list[tuple[nn.Module, float]]
+    loss: Callable[[Item], Tensor]
+    source: data.Source[Item]
+    held_out: data.Source[Item]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where and how often: device, data processes, checkpoint interval in seconds."""
+
+    device: torch.device
+    workers: int = 1
+    compiled: bool = True
+    checkpoint_seconds: float = 180.0
+
+    def autocast(self) -> torch.autocast:
+        """Return the context of a forward pass: bfloat16 on CPU and CUDA, float32 on Metal."""
+        kind = self.device.type
+        return torch.autocast(kind, torch.bfloat16, enabled=kind in ("cpu", "cuda"))
+
+    def speed_up(self, *layers: Iterable[nn.Module]) -> None:
+        """Have transformer layers compiled, if the machine's compiler is to be used."""
+        for layer in itertools.chain(*layers) if self.compiled else ():
+            layer.compile(dynamic=True)
+
+    def placed(self, batch: Item) -> Item:
+        """Return a batch with its tensors on the device."""
+        return type(batch)(*(self._moved(getattr(batch, f.name)) for f in fields(batch)))  # type: ignore[arg-type]
+
+    def _moved(self, value: Tensor | dict[str, Tensor]) -> Tensor | dict[str, Tensor]:
+        if isinstance(value, dict):
+            return {name: tensor.to(self.device) for name, tensor in value.items()}
+        return value.to(self.device)
+
+
+@dataclass
+class _Run(Generic[Item]):
+    """A phase under way."""
+
+    phase: Phase[Item]
+    budget: Budget
+    machine: Machine
+    file: Path
+    log: Log
+    optimizer: torch.optim.AdamW
+    peaks: list[float]
+    step: int = 0
+    seconds: float = 0.0
+    saved: float = field(default=0.0)
+
+    def resume(self) -> None:
+        """Continue from the phase's checkpoint, if it has one."""
+        if self.file.exists():
+            state = torch.load(self.file, map_location=self.machine.device, weights_only=True)
+            self.phase.module.load_state_dict(state["module"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.step, self.seconds = state["step"], state["seconds"]
+            self.saved = self.seconds
+
+    def save(self) -> None:
+        """Replace the checkpoint, at once or not at all."""
+        state = {
+            "module": self.phase.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+            "seconds": self.seconds,
+        }
+        partial = self.file.with_suffix(".partial")
+        torch.save(state, partial)
+        partial.replace(self.file)
+        self.saved = self.seconds
+
+    def train(self) -> None:
+        """Take steps until the budget is spent."""
+        batches = data.ahead(self.phase.source, self.step, self.machine.workers)
+        while (progress := self.budget.progress(self.step, self.seconds)) < 1:
+            began = time.perf_counter()
+            batch = next(batches)
+            rate = self._set_rates(progress)
+            loss = self._step(batch)
+            self.step += 1
+            took = time.perf_counter() - began
+            self.seconds += took
+            self.log.write(Row(self.step, self.phase.name, self.seconds, loss, rate, took, batch))
+            self.log.show(self.phase.name, self.step, progress, loss)
+            if self.seconds - self.saved > self.machine.checkpoint_seconds:
+                self.save()
+                self.log.held_out(self.phase.name, self.step, self.seconds, self._held_out())
+        self.log.held_out(self.phase.name, self.step, self.seconds, self._held_out())
+
+    def _set_rates(self, progress: float) -> float:
+        scale = schedule(self.step, progress)
+        for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
+            group["lr"] = peak * scale
+        return scale * max(self.peaks)
+
+    def _step(self, batch: Item) -> float:
+        with self.machine.autocast():
+            loss = self.phase.loss(self.machine.placed(batch))
+        value = loss.item()
+        if not math.isfinite(value):
+            raise errors.MmspecError(
+                f"training diverged: loss {value} at step {self.step + 1} of {self.phase.name};"
+                f" the last good state is {self.file}: lower the learning rate and run again"
+            )
+        loss.backward()  # type: ignore[no-untyped-call]
+        for group in self.optimizer.param_groups:
+            nn.utils.clip_grad_norm_(group["params"], CLIP)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return value
+
+    @torch.no_grad()
+    def _held_out(self) -> float:
+        batches: Iterator[Item] = itertools.islice(self.phase.held_out.batches(0), 4)
+        with self.machine.autocast():
+            losses = [self.phase.loss(self.machine.placed(batch)).item() for batch in batches]
+        return sum(losses) / len(losses)
+
+
+def schedule(step: int, progress: float) -> float:
+    """Return the share of the peak rate: linear over the first steps, then a cosine to the end."""
+    cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    return min(1.0, (step + 1) / WARM_UP_STEPS) * (FINAL_SHARE + (1 - FINAL_SHARE) * cosine)
+
+
+def run(phase: Phase[Any], budget: Budget, machine: Machine, file: Path, log: Log) -> None:
+    """Train a phase to the end of its budget, continuing from `file` if it is there.
+
+    With a budget in steps, an interrupted run ends at the same weights as an uninterrupted one.
+    Raises MmspecError when the loss is no longer a number; `file` then holds the last good state.
+    """
+    phase.module.to(machine.device).requires_grad_(False)
+    trained = [(part.requires_grad_(True), rate) for part, rate in phase.parts if rate]
+    groups = [{"params": list(part.parameters()), "lr": rate} for part, rate in trained]
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.02, fused=True)
+    peaks = [rate for _, rate in trained]
+    under_way = _Run(phase, budget, machine, file, log, optimizer, peaks)
+    under_way.resume()
+    under_way.train()
+    under_way.save()
+    phase.module.requires_grad_(False)

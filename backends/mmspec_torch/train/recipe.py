@@ -1,0 +1,113 @@
+"""Sizes and hyperparameters of a trainable pair."""
+
+from dataclasses import dataclass
+
+from mmspec import errors
+
+
+@dataclass(frozen=True, slots=True)
+class Tower:
+    """A CLIP vision transformer over square images of `image` pixels a side."""
+
+    hidden: int
+    layers: int
+    heads: int
+    ffn: int
+    image: int = 144
+    patch: int = 12
+
+    @property
+    def grid(self) -> int:
+        """Patches along one side."""
+        return self.image // self.patch
+
+    @property
+    def patches(self) -> int:
+        """Visual tokens of one image."""
+        return self.grid**2
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A Llama with tied embeddings and `positions` position embeddings."""
+
+    hidden: int
+    layers: int
+    heads: int
+    ffn: int
+    positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Peak learning rates of a LLaVA's parts; zero freezes a part."""
+
+    tower: float
+    projector: float
+    text: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A target, its draft on the same tower and tokenizer, and how both are trained."""
+
+    tower: Tower
+    target: Text
+    draft: Text
+    vocabulary: int = 1024
+    draft_images: int = 2
+    positions_per_batch: int = 4096
+    images_per_batch: int = 48
+    tower_rate: float = 1e-3
+    projector_rates: Rates = Rates(tower=0.0, projector=2e-3, text=0.0)
+    target_rates: Rates = Rates(tower=2e-4, projector=1e-3, text=1e-3)
+    draft_rates: Rates = Rates(tower=0.0, projector=2e-3, text=2e-3)
+    # Tokens that state an asked fact count this many times: sight is learned from them.
+    fact_weight: float = 2.0
+
+
+MINI = Recipe(
+    tower=Tower(hidden=192, layers=4, heads=3, ffn=768),
+    target=Text(hidden=256, layers=11, heads=4, ffn=768, positions=2048),
+    draft=Text(hidden=128, layers=2, heads=4, ffn=384, positions=512),
+)
+TEST = Recipe(
+    tower=Tower(hidden=32, layers=2, heads=2, ffn=64, image=48, patch=12),
+    target=Text(hidden=32, layers=2, heads=2, ffn=64, positions=1024),
+    draft=Text(hidden=16, layers=1, heads=2, ffn=32, positions=512),
+    vocabulary=384,
+    positions_per_batch=512,
+    images_per_batch=4,
+)
+RECIPES = {"mini": MINI, "test": TEST}
+
+# Shares of samples, in percent.
+TASK_SHARES: dict[str, float] = {
+    "chat": 20,
+    "general": 16,
+    "conversation": 8,
+    "detail": 6,
+    "caption": 6,
+    "hallucination": 7,
+    "chart": 9,
+    "text": 9,
+    "reasoning": 4,
+    "science": 4,
+    "spot": 4,
+    "edit": 3,
+    "pororo": 2,
+    "vist": 2,
+    "video": 2,
+    "swap": 2,
+}
+
+
+def shares_of(tasks: tuple[str, ...]) -> dict[str, float]:
+    """Return each task's share of the samples.
+
+    Raises UsageError for a task that has no share.
+    """
+    for task in tasks:
+        if task not in TASK_SHARES:
+            raise errors.choice("task", task, TASK_SHARES)
+    return {task: TASK_SHARES[task] for task in tasks}
