@@ -1,0 +1,78 @@
+"""Prompts and pictures for the PyTorch tests, and transformers' answers to them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import factory
+import numpy as np
+import torch
+
+from mmspec.sampling import GREEDY
+from mmspec.seam import Features, Segment
+
+IMAGE = factory.IMAGE_TOKEN_ID
+NEWLINE = 13
+
+
+def pixels(size: int, count: int = 1, seed: int = 0) -> np.ndarray:
+    """Random preprocessed images [count, 3, size, size]."""
+    shape = (count, 3, size, size)
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def prompt(images: Sequence[Features]) -> Segment:
+    """Text, then each image followed by some text."""
+    tokens = [1, 20, 21]
+    for place, image in enumerate(images):
+        tokens += [IMAGE] * image.positions + [NEWLINE, 30 + place]
+    return Segment([*tokens, 40, 41, 42], images)
+
+
+def without_images(segment: Segment) -> Segment:
+    """The same text with a newline in place of each image."""
+    tokens = list(segment.tokens)
+    for image in segment.features:
+        at = tokens.index(IMAGE)
+        tokens[at : at + image.positions] = [NEWLINE]
+    return Segment(tokens)
+
+
+def plain(target: Any, count: int) -> list[int]:
+    """Greedy tokens by verifying nothing, `count` times."""
+    tokens = []
+    for _ in range(count):
+        tokens += target.verify(None, ()).fallback
+        target.commit([], tokens[-1])
+    return tokens
+
+
+def opened(model: Any, segment: Segment, sampling: Any = GREEDY) -> Any:
+    """A target that holds `segment`."""
+    target = model.open_target(sampling)
+    target.extend(segment)
+    return target
+
+
+def transformers_model(path: Path) -> Any:
+    """The checkpoint as transformers runs it."""
+    from transformers import AutoConfig, LlamaForCausalLM, LlavaForConditionalGeneration
+
+    kind = AutoConfig.from_pretrained(path).model_type
+    cls = {"llava": LlavaForConditionalGeneration, "llama": LlamaForCausalLM}[kind]
+    return cls.from_pretrained(path, dtype=torch.float32).eval()
+
+
+def generated(oracle: Any, tokens: Sequence[int], count: int, **inputs: Any) -> list[int]:
+    """What transformers' own generate says, stop tokens ignored."""
+    ids = torch.tensor([tokens])
+    out = oracle.generate(
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=count,
+        eos_token_id=-1,
+        pad_token_id=0,
+        **inputs,
+    )
+    return out[0, len(tokens) :].tolist()
