@@ -47,8 +47,9 @@ class MlxDrafter:
         self._rows = branches
         self._vocabulary = vocabulary
         self._sampling = sampling
+        self._xp = llama.kernels.arrays
         self._cache = llama.new_cache(branches)
-        self._columns = Columns(np.ones((branches, 0), dtype=np.bool_))
+        self._columns = Columns(np.ones((branches, 0), dtype=np.bool_), llama.dtype)
         self._tokens: list[int] = []
         self._fed = 0
         self._drafted = 0
@@ -149,10 +150,10 @@ class MlxDrafter:
     ) -> None:
         """Append to the chain a token from the rows' mixture, and q if it is drawn from it."""
         if self._sampling.greedy:
-            best = logits if self._rows == 1 else maths.mix(mx, weights, logits)
+            best = logits if self._rows == 1 else maths.mix(self._xp, weights, logits)
             chain.ids.append(mx.argmax(best, axis=-1).reshape(1))
             return
-        mixed = mx.expand_dims(maths.mix(mx, weights, logits), 0)
-        q = maths.warp(mx, mixed, self._sampling)
-        chain.ids.append(maths.draw(mx, q, uniform).astype(mx.uint32))
+        mixed = mx.expand_dims(maths.mix(self._xp, weights, logits), 0)
+        q = maths.warp(self._xp, mixed, self._sampling)
+        chain.ids.append(maths.draw(self._xp, q, uniform).astype(mx.uint32))
         chain.q.append(mx.pad(q, [(0, 0), (0, self._vocabulary - logits.shape[-1])]))

@@ -45,11 +45,6 @@ def numbers(values: Sequence[float]) -> mx.array:
     return mx.array(list(values), dtype=mx.float32)
 
 
-def bools(array: NDArray[np.bool_]) -> mx.array:
-    """Copy a mask to the device."""
-    return mx.array(array)
-
-
 def start(array: mx.array) -> None:
     """Let the device begin computing an array, without waiting."""
     begin: Any = mx.async_eval

@@ -1,5 +1,6 @@
 """Llama over plain weight tensors, rows batched, with fused projections."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ import mlx.core as mx
 from mmspec.config import TextConfig
 from mmspec.manifest import EMBEDDING, LM_HEAD
 from mmspec_mlx.cache import Cache
+from mmspec_mlx.kernels import kernels
 from mmspec_mlx.rotary import Rotary, Rotation
 from mmspec_mlx.weights import Matrix, Weights
 
@@ -34,6 +36,7 @@ class Llama:
         """Take the decoder's tensors, fused where one product does the work of several."""
         self.config = config
         self.dtype = weights.dtype
+        self.kernels = kernels(weights.dtype)
         self.embedding = weights.matrix(EMBEDDING)
         self._layers = [_layer(weights, index) for index in range(config.num_hidden_layers)]
         self._norm = weights.array("language_model.norm.weight")
@@ -53,8 +56,8 @@ class Llama:
     ) -> mx.array:
         """Run embeddings x [R, n, H] through the layers, at columns `at` to at + n.
 
-        starts: [R] the position of each row's first token.  mask: True where a token [n] sees a
-        column [at + n], broadcast over rows and heads; None where all see all.
+        starts: [R] the position of each row's first token.  mask: 0 where a token [n] sees a
+        column [at + n], else -inf, broadcast over rows and heads; None where all see all.
         Returns hidden states [R, n, H], not yet normalised.
         """
         cache.reserve(at + x.shape[1])
@@ -64,7 +67,7 @@ class Llama:
             keys, values = cache.write(index, at, keys, values)
             x = x + self._attend(layer, queries, keys, values, mask)
             gate, up = mx.split(layer.gate_up(self._normed(x, layer.feed_norm)), 2, axis=-1)
-            x = x + layer.down(gate * mx.sigmoid(gate) * up)
+            x = x + layer.down(self.kernels.gated(gate, up))
         return x
 
     def logits(self, x: mx.array) -> mx.array:
@@ -72,7 +75,7 @@ class Llama:
         return self._head(self._normed(x, self._norm)).astype(mx.float32)
 
     def _normed(self, x: mx.array, weight: mx.array) -> mx.array:
-        return mx.fast.rms_norm(x, weight, self.config.rms_norm_eps)
+        return self.kernels.norm(x, weight, self.config.rms_norm_eps)
 
     def _project(
         self, layer: Layer, x: mx.array, rotate: Rotation
@@ -92,17 +95,20 @@ class Llama:
         values: mx.array,
         mask: mx.array | None,
     ) -> mx.array:
-        seen = mx.fast.scaled_dot_product_attention(
-            queries, keys, values, scale=self.config.head_dim**-0.5, mask=mask
-        )
+        seen = self.kernels.attention(queries, keys, values, mask)
         return layer.attention_out(mx.flatten(seen.swapaxes(1, 2), -2))
 
 
-def causal(at: int, n: int) -> mx.array | None:
+def causal(at: int, n: int, dtype: mx.Dtype) -> mx.array | None:
     """Mask [n, at + n] of n tokens that follow `at` columns; None where it hides nothing."""
     if n == 1:
         return None
-    return mx.arange(at + n) <= mx.expand_dims(mx.arange(at, at + n), 1)
+    return additive(mx.arange(at + n) <= mx.expand_dims(mx.arange(at, at + n), 1), dtype)
+
+
+def additive(seen: mx.array, dtype: mx.Dtype) -> mx.array:
+    """Return 0 where `seen`, -inf elsewhere: what is added to attention's scores."""
+    return mx.where(seen, mx.array(0, dtype), mx.array(-math.inf, dtype))
 
 
 def _layer(weights: Weights, index: int) -> Layer:

@@ -1,6 +1,7 @@
 """The target's sequence: plain decoding, and verification of drafted chains."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -78,7 +79,7 @@ class MlxTarget:
 
     def _feed(self, rows: mx.array, at: int) -> mx.array:
         """Feed embeddings [n, H] from column `at` on; return hidden states [n, H]."""
-        mask = causal(at, rows.shape[0])
+        mask = causal(at, rows.shape[0], rows.dtype)
         return self._llama.feed(mx.expand_dims(rows, 0), self._cache, at, [at], mask)[0]
 
     def _logits(self, chain: Sequence[mx.array]) -> mx.array:
@@ -96,7 +97,7 @@ class MlxTarget:
     def _read(self, logits: mx.array, draft: MlxDraft | None, draws: Sequence[float]) -> Verdict:
         if self._sampling.greedy:
             return _greedy(logits, draft)
-        return _sampled(logits, draft, draws, self._sampling)
+        return _sampled(self._llama.kernels.arrays, logits, draft, draws, self._sampling)
 
 
 def _greedy(logits: mx.array, draft: MlxDraft | None) -> Verdict:
@@ -109,16 +110,16 @@ def _greedy(logits: mx.array, draft: MlxDraft | None) -> Verdict:
 
 
 def _sampled(
-    logits: mx.array, draft: MlxDraft | None, draws: Sequence[float], sampling: Sampling
+    xp: Any, logits: mx.array, draft: MlxDraft | None, draws: Sequence[float], sampling: Sampling
 ) -> Verdict:
     """Judge a chain by `mmspec.maths.judge`; everything is read in one array."""
-    p = maths.warp(mx, maths.softmax(mx, logits), sampling)
+    p = maths.warp(xp, maths.softmax(xp, logits), sampling)
     uniforms, k = host.numbers(draws), logits.shape[0] - 1
     if draft is None:
-        return Verdict([], [], [], host.integers(maths.draw(mx, p, uniforms)))
+        return Verdict([], [], [], host.integers(maths.draw(xp, p, uniforms)))
     drafted = mx.concatenate(draft.ids)
-    q = maths.point_mass(mx, drafted, p[:-1]) if not draft.q else mx.concatenate(draft.q)
-    outcome = maths.judge(mx, p, q, drafted, uniforms)
+    q = maths.point_mass(xp, drafted, p[:-1]) if not draft.q else mx.concatenate(draft.q)
+    outcome = maths.judge(xp, p, q, drafted, uniforms)
     # Token ids are exact in float32: they are below 2**24.
     read = host.floats(mx.concatenate([each.astype(mx.float32) for each in (drafted, *outcome)]))
     tokens, accept, fallback = read[:k], read[k : 2 * k], read[2 * k :]

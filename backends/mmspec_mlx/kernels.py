@@ -1,0 +1,91 @@
+"""The operations for which a GPU and a CPU want different words.
+
+MLX's fused calls are one launch on a GPU.  On a CPU they are lists of plain operations, with an
+exponential four times as slow as `power`; the same formulas cost less when spelled out for it.
+Every pair below gives the same result up to rounding.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import mlx.core as mx
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """What a decoder is made of besides matrix products.
+
+    norm: x [..., H], weight [H] and epsilon give x over its root mean square.
+    attention: queries [R, Q, n, width], keys and values [R, K, columns, width], Q a multiple of
+    K, and an additive mask or None give [R, Q, n, width].
+    gated: gate and up [...] give silu(gate) * up.
+    arrays: the namespace to call `mmspec.maths` with.
+    """
+
+    norm: Callable[[mx.array, mx.array, float], mx.array]
+    attention: Callable[[mx.array, mx.array, mx.array, mx.array | None], mx.array]
+    gated: Callable[[mx.array, mx.array], mx.array]
+    arrays: Any
+
+
+def fused_attention(
+    queries: mx.array, keys: mx.array, values: mx.array, mask: mx.array | None
+) -> mx.array:
+    """MLX's own attention."""
+    scale = queries.shape[-1] ** -0.5
+    return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
+
+
+def fused_gated(gate: mx.array, up: mx.array) -> mx.array:
+    """The textbook formula."""
+    return gate * mx.sigmoid(gate) * up
+
+
+def plain_norm(x: mx.array, weight: mx.array, epsilon: float) -> mx.array:
+    """Take the sum of squares as a matrix product of each row with itself."""
+    rows = mx.expand_dims(x, -2)
+    square = (rows @ rows.swapaxes(-1, -2))[..., 0]
+    return x * mx.rsqrt(square * (1 / x.shape[-1]) + epsilon) * weight
+
+
+def plain_attention(
+    queries: mx.array, keys: mx.array, values: mx.array, mask: mx.array | None
+) -> mx.array:
+    """Divide by the softmax's sum only after the product with the values."""
+    rows, heads, n, width = queries.shape
+    grouped = (queries * width**-0.5).reshape(rows, keys.shape[1], -1, width)
+    scores = grouped @ keys.swapaxes(-1, -2)
+    if mask is not None:
+        scores = (scores.reshape(rows, heads, n, -1) + mask).reshape(scores.shape)
+    weights = exponential(scores - mx.max(scores, axis=-1, keepdims=True))
+    seen = (weights @ values) / mx.sum(weights, axis=-1, keepdims=True)
+    return seen.reshape(queries.shape)
+
+
+def plain_gated(gate: mx.array, up: mx.array) -> mx.array:
+    """Divide gate * up by 1 + e^-gate."""
+    return gate * up / (1 + mx.power(1 / math.e, gate))
+
+
+def exponential(x: mx.array) -> mx.array:
+    """Raise e to x."""
+    return mx.power(math.e, x)
+
+
+FUSED = Kernels(mx.fast.rms_norm, fused_attention, fused_gated, mx)
+
+PLAIN = Kernels(
+    plain_norm,
+    plain_attention,
+    plain_gated,
+    SimpleNamespace(**(vars(mx) | {"exp": exponential})),
+)
+
+
+def kernels(dtype: mx.Dtype) -> Kernels:
+    """Choose for MLX's default device; the plain ones are exact enough in float32 alone."""
+    cpu = mx.default_device() == mx.Device(mx.cpu)
+    return PLAIN if cpu and dtype == mx.float32 else FUSED
