@@ -2,6 +2,7 @@
 
 import collections
 import hashlib
+import itertools
 import os
 import random
 import re
@@ -24,9 +25,10 @@ from mmspec.bench.world import (
     sample,
     split_of,
 )
+from mmspec.bench.world.asks import relation
 from mmspec.bench.world.charts import UNIT, Bar, Chart
 from mmspec.bench.world.draw import label, render
-from mmspec.bench.world.palette import BACKGROUNDS, COLOURS, LETTERS, SHAPES
+from mmspec.bench.world.palette import BACKGROUNDS, COLOURS, LETTERS, NUMBERS, SHAPES
 from mmspec.bench.world.scene import Scene, Thing
 from mmspec.bench.world.split import KEY_SEPARATOR
 
@@ -217,3 +219,48 @@ def test_a_thing_is_drawn_in_its_place_and_colour(shape: str, place: int) -> Non
     row, column = np.argwhere(blue).mean(axis=0) // 48
     assert (row, column) == divmod(place, 3)
     assert 250 < blue.sum() < 9000
+
+
+def truth(key: str, question: str) -> str:
+    """Answer a question from the content's key alone."""
+    head, _, listing = key.partition(": ")
+    kind, background = head.split()
+    rows = [row.split(" ", 2) for row in listing.split(", ")]
+    asked = [row for row in rows if re.search(rf"\b{row[0]} bar|\b{row[1]}(es|s)?\b", question)]
+    if "background" in question:
+        return background
+    if kind == "chart" and (extreme := re.search("tallest|shortest", question)):
+        return sorted(rows, key=lambda row: row[1])[-1 if extreme[0] == "tallest" else 0][0]
+    if kind == "chart":
+        return NUMBERS[int(asked[0][1]) - 1]
+    if re.search("How many|number of", question):
+        return NUMBERS[len(asked) - 1]
+    if "colour does" in question or "colour is the" in question or "colour of" in question:
+        return asked[0][0]
+    if re.search("here is the|here in the picture|which part", question) and len(asked) == 1:
+        return asked[0][2]
+    return ""
+
+
+@pytest.mark.parametrize("task", ["general", "chart"])
+def test_facts_are_true_of_the_content(task: str) -> None:
+    checked: collections.Counter[str] = collections.Counter()
+    for seed in range(300):
+        made = sample(task, seed, split="held-out")
+        question, (fact,) = made.turns[0].question, made.turns[0].facts
+        if fact.category != "relation" and (known := truth(made.key, question)):
+            assert fact.value == known, (made.key, question)
+            checked[fact.category] += 1
+    assert min(checked.values()) > 15
+    assert checked.keys() >= ({"chart"} if task == "chart" else {"colour", "count", "background"})
+
+
+def test_relations_are_true_of_the_places() -> None:
+    unit = {"left of": (0, -1), "right of": (0, 1), "above": (-1, 0), "below": (1, 0)}
+    for first, second in itertools.permutations(range(9), 2):
+        row, column = np.subtract(divmod(first, 3), divmod(second, 3))
+        side = relation(Thing("red", "star", first), Thing("blue", "circle", second))
+        if abs(row) == abs(column):
+            assert not side
+        else:
+            assert np.dot(unit[side], (row, column)) == max(abs(row), abs(column))
