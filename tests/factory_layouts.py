@@ -67,6 +67,7 @@ def write(model: Any, path: Path, sizes: Sizes, layout: Layout, dtype: str, shar
     write_tokenizer(path)
     if hasattr(model.config, "vision_config"):
         _write_processor(path, sizes)
+        _write_template(path, layout)
     return path
 
 
@@ -181,6 +182,14 @@ def _write_processor(path: Path, sizes: Sizes) -> None:
     }
     write_json(path / "preprocessor_config.json", image)
     write_json(path / "processor_config.json", prompt)
+
+
+def _write_template(path: Path, layout: Layout) -> None:
+    """Write the template also where processors look: in a file of today's or of the hub's kind."""
+    if layout == "transformers":
+        (path / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    else:
+        write_json(path / "chat_template.json", {"chat_template": CHAT_TEMPLATE})
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

@@ -65,8 +65,9 @@ def _copy_side_files(source: Path, path: Path, bare: bool) -> None:
     left_out = {"model.safetensors.index.json"}
     if bare:
         left_out |= {"preprocessor_config.json", "processor_config.json"}
-    for file in source.glob("*.json"):
-        if file.name not in left_out:
+        left_out |= {"chat_template.json", "chat_template.jinja"}
+    for file in source.iterdir():
+        if file.suffix in (".json", ".jinja") and file.name not in left_out:
             shutil.copy(file, path)
     if bare:
         tokenizer = json.loads((path / "tokenizer_config.json").read_text())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hashlib import sha1
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 from typing import Any
 
 import huggingface_hub
@@ -135,8 +135,15 @@ def test_pull_then_resolve_offline(hub: type[FakeHub], monkeypatch: pytest.Monke
     assert pull("JackFram/llama-68m", "torch") == path
 
 
-def test_a_snapshot_without_all_its_weights_is_not_there(hub: type[FakeHub]) -> None:
+@pytest.mark.parametrize("listed", [True, False], ids=["hub's list kept", "no list"])
+def test_a_snapshot_without_all_its_weights_is_not_there(
+    hub: type[FakeHub], empty_cache: Path, listed: bool
+) -> None:
     path = pull("llama-68m", "torch")
+    if not listed:
+        for trees in empty_cache.glob("*/trees"):
+            rmtree(trees)
+    assert cached("JackFram/llama-68m", "main") == path
     (path / "model.safetensors").unlink()
     assert cached("JackFram/llama-68m", "main") is None
     assert present(card("llama-68m"), "torch") is None

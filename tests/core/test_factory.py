@@ -1,0 +1,67 @@
+"""The tiny checkpoints are what the other tests take them for."""
+
+from pathlib import Path
+
+import factory
+import numpy as np
+import pytest
+import torch
+
+PROMPT = "USER: what is there? ASSISTANT:"
+
+
+def test_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
+    first, again = (factory.tiny_llava(tmp_path / name) for name in ("first", "again"))
+    for file in first.iterdir():
+        assert file.read_bytes() == (again / file.name).read_bytes()
+    other = factory.tiny_llava(tmp_path / "other", seed=1) / "model.safetensors"
+    assert other.read_bytes() != (first / "model.safetensors").read_bytes()
+
+
+def test_text_varies_and_the_draft_is_sometimes_right(pair_paths: tuple[Path, Path]) -> None:
+    from transformers import AutoTokenizer, LlavaForConditionalGeneration
+
+    target, draft = (LlavaForConditionalGeneration.from_pretrained(path) for path in pair_paths)
+    prompt = AutoTokenizer.from_pretrained(pair_paths[0])(PROMPT, return_tensors="pt")
+    written = target.generate(**prompt, max_new_tokens=80, min_new_tokens=80, do_sample=False)
+    start = prompt["input_ids"].shape[1]
+    with torch.no_grad():
+        guessed = draft(input_ids=written).logits[0, start - 1 : -1].argmax(-1)
+    answer = written[0, start:]
+    assert len(set(answer.tolist())) > 20
+    assert answer.max() < factory.TOKENIZER_SIZE
+    assert factory.IMAGE_TOKEN_ID not in answer
+    assert 0.2 < (guessed == answer).float().mean() < 0.8
+
+
+@pytest.mark.parametrize(("bits", "group_size"), [(4, 64), (8, 32)])
+def test_mlx_lm_reads_the_conversion(
+    tmp_path: Path, llama_path: Path, bits: int, group_size: int
+) -> None:
+    import mlx.core as mx
+    from mlx_lm.utils import load_model
+    from transformers import LlamaForCausalLM
+
+    model, _ = load_model(factory.quantized(llama_path, tmp_path / "mlx", bits, group_size))
+    ids = list(range(4, 30))
+    ours = np.array(model(mx.array([ids])))[0]
+    with torch.no_grad():
+        plain = LlamaForCausalLM.from_pretrained(llama_path)(torch.tensor([ids])).logits[0].numpy()
+    correlation = np.corrcoef(ours.ravel(), plain.ravel())[0, 1]
+    assert correlation > (0.999 if bits == 8 else 0.8)
+
+
+@pytest.mark.parametrize("layout", ["hub", "transformers"])
+def test_the_processor_counts_the_image_as_the_config_does(
+    tmp_path: Path, layout: factory.Layout
+) -> None:
+    from PIL import Image
+    from transformers import AutoProcessor
+
+    path = factory.tiny_llava(tmp_path / "llava", layout=layout)
+    processor = AutoProcessor.from_pretrained(path, backend="pil")
+    message = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Why?"}]}
+    prompt = processor.apply_chat_template([message], add_generation_prompt=True)
+    assert prompt == "USER: <image>\nWhy? ASSISTANT:"
+    inputs = processor(images=Image.new("RGB", (40, 50)), text=prompt, return_tensors="pt")
+    assert (inputs["input_ids"] == factory.IMAGE_TOKEN_ID).sum() == factory.Sizes().image_tokens
