@@ -1,0 +1,222 @@
+"""A conversation, each image pinned to its turn, and the chunks of tokens and images it is fed as.
+
+Generated ids are kept and never tokenized again, and a turn's chunks depend on it and the turns
+before it alone: what has been prefilled stays a prefix of every later prompt.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from mmspec.errors import ImageError, UsageError
+from mmspec.images import Picture, open_picture
+from mmspec.sentinels import IMAGE, SLOT, Sentinels
+from mmspec.template import ChatTemplate, Content
+from mmspec.tokenizer import Tokenizer
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What one side says: text and pictures, in the order they are shown."""
+
+    role: str
+    parts: tuple[str | Picture, ...]
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures, in order."""
+        return tuple(part for part in self.parts if isinstance(part, Picture))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question and, once there is one, its answer: the ids as generated, without a stop token."""
+
+    question: Message
+    answer: tuple[int, ...] | None = None
+    answer_text: str = ""
+
+
+@dataclass
+class Conversation:
+    """Turns, of which only the last may be unanswered."""
+
+    system: str | None = None
+    turns: list[Turn] = field(default_factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the last question waits for its answer."""
+        return bool(self.turns) and self.turns[-1].answer is None
+
+    def add(self, question: Message) -> None:
+        """Ask `question`; raises UsageError while another is unanswered."""
+        if self.is_open:
+            raise UsageError("the last question has no answer yet")
+        self.turns.append(Turn(question))
+
+    def answer(self, ids: Iterable[int], text: str) -> None:
+        """Answer the open question; raises UsageError if there is none."""
+        if not self.is_open:
+            raise UsageError("there is no question to answer")
+        self.turns[-1] = replace(self.turns[-1], answer=tuple(ids), answer_text=text)
+
+    def undo(self) -> None:
+        """Drop the last turn; raises UsageError if there is none."""
+        self._last()
+        self.turns.pop()
+
+    def reopen(self) -> None:
+        """Drop the last answer and keep its question; raises UsageError if there is no turn."""
+        self.turns[-1] = Turn(self._last().question)
+
+    def reset(self) -> None:
+        """Drop all turns; the system message stays."""
+        self.turns.clear()
+
+    def _last(self) -> Turn:
+        if not self.turns:
+            raise UsageError("there is no turn yet")
+        return self.turns[-1]
+
+    def to_json(self) -> str:
+        """Return the conversation as JSON, its images by path and digest.
+
+        Raises UsageError for an image that was not read from a file.
+        """
+        turns = [
+            {
+                "question": [_saved(part) for part in turn.question.parts],
+                "answer": turn.answer,
+                "answer_text": turn.answer_text,
+            }
+            for turn in self.turns
+        ]
+        return json.dumps({"system": self.system, "turns": turns}, indent=1, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Conversation":
+        """Return what `to_json` wrote, its images opened anew.
+
+        Raises ImageError for an image that is missing or changed, UsageError for other text.
+        """
+        try:
+            saved = json.loads(text)
+            system = None if saved["system"] is None else _checked(saved["system"], str)
+            turns = [_turn(turn) for turn in saved["turns"]]
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise UsageError("this is not a saved conversation") from error
+        if any(turn.answer is None for turn in turns[:-1]):
+            raise UsageError("this is not a saved conversation: an answer is missing")
+        return cls(system, turns)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One side's share of the sequence; a Picture stands for all positions of its image."""
+
+    kind: Literal["prompt", "answer"]
+    parts: tuple[tuple[int, ...] | Picture, ...]
+
+
+def render(conversation: Conversation, template: ChatTemplate, tokenizer: Tokenizer) -> list[Chunk]:
+    """Return prompt and answer chunks in turn; an open last turn ends with its prompt.
+
+    Raises CheckpointError for a template that drops or repeats what it was given.
+    """
+    chunks = []
+    for index, turn in enumerate(conversation.turns):
+        until = Conversation(conversation.system, conversation.turns[: index + 1])
+        chunks.append(Chunk("prompt", _prompt(until, template, tokenizer)))
+        if turn.answer is not None:
+            chunks.append(Chunk("answer", (turn.answer,) if turn.answer else ()))
+    return chunks
+
+
+def _prompt(
+    conversation: Conversation, template: ChatTemplate, tokenizer: Tokenizer
+) -> tuple[tuple[int, ...] | Picture, ...]:
+    """Return what is fed between the answer before the last turn and the last turn's own."""
+    sentinels = Sentinels(tokenizer, template.file)
+    text = template.render(list(_messages(conversation, sentinels)))
+    earlier = len(conversation.turns) - 1
+    if earlier:
+        text = sentinels.after_answer(text, earlier - 1)
+    pictures = conversation.turns[-1].question.pictures
+    parts = sentinels.parts(text, len(pictures))
+    ids = tokenizer.encode_parts(parts, continues=earlier > 0)
+    if not earlier and ids[:1] != tokenizer.prefix:
+        ids = tokenizer.prefix + ids
+    return tuple(_placed(ids, pictures))
+
+
+def _messages(conversation: Conversation, sentinels: Sentinels) -> Iterator[tuple[str, Content]]:
+    if conversation.system is not None:
+        yield "system", [_said(sentinels.guard(conversation.system))]
+    *before, last = conversation.turns
+    for index, turn in enumerate(before):
+        yield turn.question.role, _content(turn.question, sentinels)
+        yield "assistant", [_said(sentinels.answer(index))]
+    yield last.question.role, _content(last.question, sentinels)
+
+
+def _content(message: Message, sentinels: Sentinels) -> Content:
+    """Leave leading images to the template; images amid the text stay where they are."""
+    pictures = message.pictures
+    texts = [part for part in message.parts if isinstance(part, str)]
+    if message.parts[: len(pictures)] == pictures:
+        images = [{"type": "image"} for _ in pictures]
+        return images + [_said(sentinels.guard(text)) for text in texts]
+    shown = (sentinels.guard(part) if isinstance(part, str) else IMAGE for part in message.parts)
+    return [_said("".join(shown))]
+
+
+def _said(text: str) -> Mapping[str, str]:
+    return {"type": "text", "text": text}
+
+
+def _placed(ids: Sequence[int], pictures: Sequence[Picture]) -> Iterator[tuple[int, ...] | Picture]:
+    remaining = iter(pictures)
+    for is_slot, run in groupby(ids, key=lambda id: id == SLOT):
+        if is_slot:
+            yield from (next(remaining) for _ in run)
+        else:
+            yield tuple(run)
+
+
+def _saved(part: str | Picture) -> dict[str, str]:
+    if isinstance(part, str):
+        return {"text": part}
+    if not part.name:
+        raise UsageError("an image that was not read from a file cannot be saved")
+    path = str(Path(part.name).expanduser().absolute())
+    return {"image": path, "digest": part.digest}
+
+
+def _opened(saved: Mapping[str, Any]) -> str | Picture:
+    if "text" in saved:
+        return _checked(saved["text"], str)
+    picture = open_picture(_checked(saved["image"], str))
+    if picture.digest != saved["digest"]:
+        raise ImageError(f"{picture.name}: the image has changed since the conversation was saved")
+    return picture
+
+
+def _turn(saved: Mapping[str, Any]) -> Turn:
+    answer = saved["answer"]
+    return Turn(
+        Message("user", tuple(map(_opened, saved["question"]))),
+        None if answer is None else tuple(_checked(id, int) for id in answer),
+        _checked(saved["answer_text"], str),
+    )
+
+
+def _checked(value: Any, kind: type[Value]) -> Value:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
