@@ -1,6 +1,6 @@
 """A conversation with an engine: questions in, text out as it is decoded."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
@@ -55,7 +55,7 @@ class Chat:
     """One conversation: its turns, the caches behind them and the last answer."""
 
     def __init__(self, engine: "Engine", options: Options, conversation: Conversation) -> None:
-        """Open with `Engine.chat`."""
+        """Open with `Engine.chat`; raises UsageError for a drafting that the draft cannot do."""
         self.engine = engine
         self.options = options
         self.conversation = conversation
@@ -65,8 +65,11 @@ class Chat:
         opened = target.model.open_target(options.sampling)
         self._session = Session(opened, target.views(engine.caption), target.view)
         self._side: DraftSide | None = None
+        if engine.draft is None and options.drafting not in (None, PLAIN.word):
+            raise UsageError(f"--drafting {options.drafting} needs a draft: name one with --draft")
+        self._drafting(())
 
-    def ask(self, text: str, images: Sequence[Picture] = ()) -> Iterator[Prefilled | Piece]:
+    def ask(self, text: str, images: Sequence[Picture] = ()) -> Generator[Prefilled | Piece]:
         """Add a question with its images and stream the answer.
 
         Yields progress of the prefill, then text.  Dropping the iterator interrupts the answer,
@@ -75,7 +78,7 @@ class Chat:
         """
         return self.send(Message("user", (*images, text)))
 
-    def send(self, message: Message) -> Iterator[Prefilled | Piece]:
+    def send(self, message: Message) -> Generator[Prefilled | Piece]:
         """`ask` with images anywhere among the text."""
         if self.engine.target.features is None and any(
             isinstance(part, Picture) for part in message.parts
@@ -94,12 +97,12 @@ class Chat:
             pass
         return self.answer
 
-    def retry(self) -> Iterator[Prefilled | Piece]:
+    def retry(self) -> Generator[Prefilled | Piece]:
         """Answer the last question again."""
         self.conversation.reopen()
         return self._answered()
 
-    def _answered(self) -> Iterator[Prefilled | Piece]:
+    def _answered(self) -> Generator[Prefilled | Piece]:
         started = perf_counter()
         engine = self.engine
         answer = self.answer = Answer()

@@ -55,18 +55,25 @@ def parse_drafting(
     """
     if word == "none":
         return PLAIN
-    letters = list(word.upper())
+    letters = read_letters(word)
     for letter in letters:
-        _check_letter(letter, draft)
-    if len(set(letters)) < len(letters) or not letters:
-        raise UsageError(f"--drafting {word!r}: give each of the letters M, T, C, P at most once")
+        _check_sight(letter, draft)
     branches = tuple(Branch(letter, _positions(letter, draft, pool)) for letter in letters)
     return Drafting(branches, _normalised(weights, len(branches)))
 
 
-def _check_letter(letter: str, draft: ModelConfig) -> None:
-    if letter not in LETTERS:
-        raise choice("drafting letter", letter, [*LETTERS])
+def read_letters(word: str) -> list[str]:
+    """Return the letters of a word, in capitals; UsageError for unknown, repeated or no letters."""
+    letters = list(word.upper())
+    for letter in letters:
+        if letter not in LETTERS:
+            raise choice("drafting letter", letter, [*LETTERS])
+    if len(set(letters)) < len(letters) or not letters:
+        raise UsageError(f"--drafting {word!r}: give each of the letters M, T, C, P at most once")
+    return letters
+
+
+def _check_sight(letter: str, draft: ModelConfig) -> None:
     if draft.vision is None and letter in "MP":
         raise UsageError(
             f"drafting {letter} ({LETTERS[letter]}) needs a draft that sees images; this one is "

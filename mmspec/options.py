@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mmspec.drafting import OVERFLOWS
+from mmspec.drafting import OVERFLOWS, read_letters
 from mmspec.errors import UsageError, choice
 from mmspec.sampling import GREEDY, Sampling
 
@@ -27,6 +27,8 @@ class Options:
     target samples."""
 
     def __post_init__(self) -> None:
+        if self.drafting not in (None, "none"):
+            read_letters(self.drafting)
         if self.overflow not in OVERFLOWS:
             raise choice("overflow rule", self.overflow, OVERFLOWS)
         if self.proposal not in PROPOSALS:

@@ -143,8 +143,8 @@ class Session:
                 said += round_.tokens
                 yield round_
         finally:
-            answer = Chunk("answer", (tuple(takewhile(lambda token: token not in stop, said)),))
-            length = len(answer.parts[0])
-            self._track.add(answer, starts[0] + length)
+            ids = tuple(takewhile(lambda token: token not in stop, said))
+            answer = Chunk("answer", (ids,) if ids else ())
+            self._track.add(answer, starts[0] + len(ids))
             if side:
-                side.keep(answer, starts[1] + length)
+                side.keep(answer, starts[1] + len(ids))

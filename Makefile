@@ -1,0 +1,76 @@
+# `make chat` and `make test` set up what they need in .venv; nothing outside it is changed.
+#
+#   make chat [IMAGE=picture.png] [ARGS="--backend mlx"]
+#   make test [PYTEST_ARGS="-k chat"]
+#
+# PYTHON       a Python from 3.11 to 3.13
+# TORCH        the requirement for PyTorch, such as torch==2.13.0
+# TORCH_INDEX  where pip gets it, such as https://download.pytorch.org/whl/cpu
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	2>/dev/null && echo $$python && break; done)
+
+CUDA := $(shell nvidia-smi -L 2>/dev/null | head -n 1)
+TORCH ?= $(if $(CUDA),torch>=2.11$(COMMA)<2.14,torch==2.13.0)
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+COMMA := ,
+
+IMAGE ?= $(firstword $(sort $(wildcard models/mmspec_models/samples/*.png)))
+PYTEST_ARGS ?= -n auto --maxprocesses 4
+
+.PHONY: help setup chat test check lint clean
+
+help:
+	@sed -n 's/^#  *make/make/p; s/^# \([A-Z_]*  .*\)/    \1/p' Makefile
+
+setup: $(VENV)/test.stamp
+
+# With job control the chat has the terminal to itself: Ctrl-C reaches it and not make.
+chat: $(VENV)/chat.stamp
+	@if [ -t 0 ]; then set -m; fi; \
+	$(BIN)/mmspec chat $(if $(IMAGE),"$(IMAGE)") $(ARGS); exit $$?
+
+test: lint
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: test
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/chat.stamp: $(VENV)/torch.stamp pyproject.toml
+	$(PIP) install --quiet --editable ".[mlx,torch]"
+	@$(no_cuda_packages)
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/chat.stamp pyproject.toml
+	$(PIP) install --quiet --editable ".[test]"
+	@$(no_cuda_packages)
+	@touch $@
+
+# On Linux the wheel that PyPI serves brings gigabytes of CUDA; PyTorch's CPU index does not.
+$(VENV)/torch.stamp:
+	@test -n "$(PYTHON)" || { echo "make: needs Python 3.11 to 3.13: PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@index="$(TORCH_INDEX)"; \
+	if [ -z "$$index$(CUDA)" ] && $(PIP) install --quiet --dry-run --report - "$(TORCH)" 2>/dev/null \
+		| grep -q '"name": "nvidia-'; then index=$(CPU_INDEX); fi; \
+	echo "installing $(TORCH) $${index:+from $$index}"; \
+	$(PIP) install --quiet $${index:+--index-url "$$index"} "$(TORCH)"
+	@$(no_cuda_packages)
+	@touch $@
+
+no_cuda_packages = if [ -z "$(CUDA)" ]; then \
+	found=$$($(PIP) list --format freeze | grep -i '^nvidia-' | tr '\n' ' '); \
+	if [ -n "$$found" ]; then \
+	echo "make: CUDA packages on a machine without a CUDA GPU: $$found" >&2; \
+	echo "make: try make clean, then TORCH_INDEX=$(CPU_INDEX)" >&2; exit 1; fi; fi

@@ -1,0 +1,49 @@
+"""`mmspec generate`: one question, one answer."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from mmspec.errors import UsageError
+from mmspec.images import open_picture
+from mmspec_cli.footer import footer
+from mmspec_cli.main import INTERRUPTED
+from mmspec_cli.options import Setup, shared_options
+from mmspec_cli.render import Screen
+from mmspec_cli.report import answer_report
+from mmspec_cli.streaming import stream
+
+
+@click.command()
+@click.argument("images", nargs=-1, metavar="[IMAGE]...")
+@click.option(
+    "--prompt", required=True, metavar="TEXT", help="The question; - reads it from stdin."
+)
+@shared_options
+def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
+    """Answer one question, about images or not, on stdout."""
+    screen = Screen(plain=setup.plain, accepted=setup.accepted)
+    text = _read_prompt(prompt)
+    pictures = [open_picture(Path(image)) for image in images]
+    screen.progress("loading")
+    engine = setup.load()
+    chat = engine.chat(setup.options)
+    for note in () if setup.as_json else engine.notes:
+        screen.note(note)
+    first = stream(chat.ask(text, pictures), screen, silent=setup.as_json)
+    if setup.as_json:
+        screen.json(answer_report(chat))
+    else:
+        screen.end_line()
+        for note in chat.answer.notes:
+            screen.note(note)
+        screen.note(footer(chat.answer.statistics, first))
+    return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0
+
+
+def _read_prompt(prompt: str) -> str:
+    text = sys.stdin.read().strip() if prompt == "-" else prompt
+    if not text.strip():
+        raise UsageError("--prompt is empty: give a question")
+    return text

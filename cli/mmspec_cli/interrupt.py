@@ -1,0 +1,34 @@
+"""Ctrl-C while an answer is being made."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+
+@dataclass(slots=True)
+class Interrupt:
+    """Whether Ctrl-C has been pressed."""
+
+    requested: bool = False
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[Interrupt]:
+    """Inside, the first Ctrl-C only sets `requested`, for a loop to act on where it can.
+
+    A second one raises KeyboardInterrupt at once, for whoever cannot wait.
+    """
+    interrupt = Interrupt()
+
+    def request(_signal: int, _frame: FrameType | None) -> None:
+        if interrupt.requested:
+            raise KeyboardInterrupt
+        interrupt.requested = True
+
+    previous = signal.signal(signal.SIGINT, request)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,123 @@
+"""What a person sees: answers and results on stdout, everything about them on stderr."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType
+from rich.table import Table
+from rich.text import Text
+
+from mmspec.chat import Piece
+from mmspec_cli.escape import one_line, visible
+
+ACCEPTED, QUIET, WRONG = "green", "dim", "bold red"
+OPENING = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
+CLOSING = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+_ERASED_LINE = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+
+
+class Screen:
+    """Writes text, never markup; on a terminal control characters are spelled out.
+
+    plain: no colour, boxes or lines that vanish; so too where stdout is no terminal, NO_COLOR is
+    set, or the terminal is dumb.  accepted: mark accepted draft tokens, by colour or,
+    where plain, by angle quotes.
+    """
+
+    def __init__(self, *, plain: bool = False, accepted: bool = False) -> None:
+        """Look at stdout and the environment once."""
+        self.terminal = sys.stdout.isatty()
+        dumb = os.environ.get("TERM") == "dumb"
+        self.plain = plain or dumb or not self.terminal or bool(os.environ.get("NO_COLOR"))
+        self.accepted = accepted
+        self._out = self._console(sys.stdout)
+        self._err = self._console(sys.stderr)
+        self._progress = False
+        self._in_line = False
+
+    def _console(self, file: Any) -> Console:
+        return Console(file=file, color_system=None if self.plain else "auto", highlight=False)
+
+    def piece(self, piece: Piece) -> None:
+        """Stream one round's text."""
+        self.clear_progress()
+        if piece.accepted and self.accepted:
+            marked = f"{OPENING}{piece.accepted}{CLOSING}" if self.plain else piece.accepted
+            self._write(marked, ACCEPTED)
+            self._write(piece.own)
+        else:
+            self._write(piece.text)
+
+    def _write(self, text: str, style: str | None = None) -> None:
+        self._out.out(visible(text) if self.terminal else text, end="", style=style)
+        self._out.file.flush()
+        self._in_line = not text.endswith("\n") if text else self._in_line
+
+    def end_line(self) -> None:
+        """End a line of stdout that text has begun."""
+        if self._in_line:
+            self._write("\n")
+
+    def say(self, text: str = "") -> None:
+        """Write a result, and end the line."""
+        self.clear_progress()
+        self._write(f"{text}\n")
+
+    def json(self, value: Any) -> None:
+        """Write one JSON document on one line."""
+        self._out.file.write(json.dumps(value, ensure_ascii=False) + "\n")
+        self._out.file.flush()
+
+    def note(self, text: str) -> None:
+        """Write a remark on one line of stderr."""
+        self._remark(text, QUIET)
+
+    def error(self, text: str) -> None:
+        """Write what went wrong on one line of stderr."""
+        self._remark(text, WRONG)
+
+    def _remark(self, text: str, style: str) -> None:
+        self.clear_progress()
+        self.end_line()
+        self._err.out(one_line(text), style=style)
+
+    def progress(self, text: str) -> None:
+        """Show a line that the next output replaces; nothing where plain."""
+        if self.plain or not self._err.is_terminal:
+            return
+        self.clear_progress()
+        self._err.out(one_line(text)[: self._err.width - 1], style=QUIET, end="")
+        self._progress = True
+
+    def clear_progress(self) -> None:
+        """Take the progress line away."""
+        if self._progress:
+            self._err.control(Control(*_ERASED_LINE))
+            self._progress = False
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write a table of text; a column of numbers is the caller's to format."""
+        self.clear_progress()
+        cells = [[one_line(cell) for cell in row] for row in rows]
+        if self.plain:
+            self._plain_table([list(columns), *cells] if any(columns) else cells)
+            return
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in cells:
+            table.add_row(*map(Text, row))
+        self._out.print(table)
+
+    def _plain_table(self, rows: Sequence[Sequence[str]]) -> None:
+        widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+        for row in rows:
+            padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+            self._write("  ".join(padded).rstrip() + "\n")

@@ -1,0 +1,26 @@
+"""An answer as the JSON object of `generate --json`."""
+
+from typing import Any
+
+from mmspec.chat import Chat
+
+
+def answer_report(chat: Chat) -> dict[str, Any]:
+    """The last answer with what made it."""
+    engine, answer = chat.engine, chat.answer
+    return {
+        "text": answer.text,
+        "token_ids": answer.token_ids,
+        "prompt_tokens": answer.statistics.prompt_tokens,
+        "finish_reason": answer.finish_reason,
+        "model": engine.target.name,
+        "draft": engine.draft.name if engine.draft else None,
+        "backend": engine.backend.name,
+        "device": engine.target.model.device,
+        "dtype": engine.target.model.dtype,
+        "drafting": answer.drafting.word,
+        "weights": list(answer.drafting.weights),
+        "gamma": chat.options.gamma,
+        "notes": [*engine.notes, *answer.notes],
+        "stats": answer.statistics.as_dict(),
+    }

@@ -1,0 +1,34 @@
+"""Show an answer while it is made."""
+
+from collections.abc import Generator
+from contextlib import closing
+from time import perf_counter
+
+from mmspec.chat import Piece
+from mmspec.session import Prefilled
+from mmspec_cli.interrupt import deferred_interrupt
+from mmspec_cli.render import Screen
+
+Answering = Generator[Prefilled | Piece]
+
+
+def stream(answering: Answering, screen: Screen, *, silent: bool = False) -> float | None:
+    """Run an answer to its end, or to the first boundary after Ctrl-C; write its text.
+
+    Returns the seconds to its first piece, None where there was none.
+    """
+    started = perf_counter()
+    first = None
+    screen.progress("looking")
+    with deferred_interrupt() as interrupt, closing(answering):
+        for item in answering:
+            if isinstance(item, Prefilled):
+                screen.progress(f"reading {item.done} of {item.total} tokens")
+            else:
+                first = first or perf_counter() - started
+                if not silent:
+                    screen.piece(item)
+            if interrupt.requested:
+                break
+    screen.clear_progress()
+    return first

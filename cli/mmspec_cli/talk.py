@@ -1,0 +1,92 @@
+"""One conversation with a person: what is staged, asked, shown and said about it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mmspec.chat import Chat
+from mmspec.errors import MmspecError, UsageError
+from mmspec.images import Picture, open_picture
+from mmspec_cli.attachments import take_images
+from mmspec_cli.footer import footer
+from mmspec_cli.render import Screen
+from mmspec_cli.report import answer_report
+from mmspec_cli.streaming import Answering, stream
+
+
+class Talk:
+    """A chat on a screen.
+
+    Whatever raises MmspecError leaves the conversation and the staged images as they were.
+    """
+
+    def __init__(self, chat: Chat, screen: Screen, *, as_json: bool = False) -> None:
+        """Talk with `chat`; as_json: print answers as `generate --json` does, one a line."""
+        self.chat = chat
+        self.screen = screen
+        self.staged: list[Picture] = []
+        self.leaving = False
+        self.first_token: float | None = None
+        self._as_json = as_json
+        self._noted: list[str] = []
+
+    @property
+    def prompt(self) -> str:
+        """What stands before a question, with the number of images that will go with it."""
+        count = len(self.staged)
+        return f"[{count} image{'s' if count > 1 else ''}] > " if count else "> "
+
+    def stage(self, pictures: Sequence[Picture]) -> None:
+        """Keep images for the next question."""
+        if pictures and self.chat.engine.target.features is None:
+            raise UsageError(f"{self.chat.engine.target.name} is text-only and cannot see images")
+        for picture in pictures:
+            self.screen.note(f"Added image {picture.name}")
+        self.staged += pictures
+
+    def stage_file(self, path: str) -> None:
+        """Keep the image in a file for the next question; raises ImageError."""
+        self.stage([open_picture(path)])
+
+    def ask(self, message: str) -> None:
+        """Answer a message; images whose paths it names go with it, after the staged ones."""
+        before = list(self.staged)
+        text, attached = take_images(message)
+        self.stage(attached)
+        if not text:
+            return
+        images, self.staged = self.staged, []
+        try:
+            self._show(self.chat.ask(text, images))
+        except MmspecError:
+            self.staged = before
+            raise
+
+    def retry(self) -> None:
+        """Answer the last question again, drawing anew where tokens are drawn."""
+        options = self.chat.options
+        answering = self.chat.retry()
+        if not options.sampling.greedy:
+            self.chat.options = replace(options, seed=options.seed + 1)
+        self._show(answering)
+
+    def _show(self, answering: Answering) -> None:
+        screen = self.screen
+        self.first_token = stream(answering, screen, silent=self._as_json)
+        answer = self.chat.answer
+        if self._as_json:
+            screen.json(answer_report(self.chat))
+            return
+        screen.end_line()
+        if answer.finish_reason != "stop":
+            screen.note(_unfinished(answer.finish_reason, self.chat.options.max_new_tokens))
+        for note in answer.notes:
+            if note not in self._noted:
+                screen.note(note)
+        self._noted = answer.notes
+        screen.note(footer(answer.statistics, self.first_token))
+
+
+def _unfinished(reason: str, budget: int) -> str:
+    if reason == "length":
+        return f"cut at {budget} tokens (--max-new-tokens)"
+    return "stopped; /retry answers again"
