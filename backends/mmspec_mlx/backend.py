@@ -42,6 +42,10 @@ class MlxBackend:
         """Write a quantized copy that mlx-vlm and mlx-lm read too; see `quantize`."""
         quantize(source, destination, bits=bits, group_size=group_size)
 
+    def synchronize(self) -> None:
+        """Wait for everything enqueued on the default stream."""
+        mx.synchronize()
+
     def peak_memory(self) -> int:
         """Peak bytes of MLX arrays since `reset_peak_memory`."""
         return mx.get_peak_memory()

@@ -45,6 +45,11 @@ class TorchBackend:
             f'{group_size} with the mlx backend (pip install "mmspec[mlx]")'
         )
 
+    def synchronize(self) -> None:
+        """Wait for the accelerator; a CPU is never behind."""
+        if torch.accelerator.is_available():
+            torch.accelerator.synchronize()
+
     def peak_memory(self) -> int:
         """Peak bytes on the GPU in use, else of the process."""
         return torch.cuda.max_memory_allocated() or _process_peak()
