@@ -1,0 +1,277 @@
+import json
+import random
+import sys
+
+import pytest
+import sentencepiece
+from core import tiny_tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Backend
+from transformers import AutoTokenizer
+
+from mmspec.errors import CheckpointError, UsageError
+from mmspec.tokenizer import Tokenizer, shared_vocabulary
+from mmspec.tokenizer_files import Names
+
+KINDS = list(tiny_tokenizers.BUILDERS)
+TRICKY = st.text(alphabet="ab </s>imge\n é漢😀\u2581\ue000", max_size=30) | st.sampled_from(
+    ["<image>", "</s>", " </s> ", "<s><s>", "a<image>\nb", "  two  spaces ", "", " "]
+)
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory):
+    return {
+        kind: build(tmp_path_factory.mktemp(kind))
+        for kind, build in tiny_tokenizers.BUILDERS.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def ours(directories):
+    return {kind: Tokenizer.read(directory) for kind, directory in directories.items()}
+
+
+@pytest.fixture(scope="module")
+def theirs(directories):
+    return {kind: AutoTokenizer.from_pretrained(each) for kind, each in directories.items()}
+
+
+# --- encoding -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40, deadline=None)
+@given(text=TRICKY)
+def test_template_text_is_encoded_as_transformers_does(ours, theirs, kind, text):
+    expected = theirs[kind](text, add_special_tokens=False).input_ids
+    assert ours[kind].encode_template(text) == expected
+    assert ours[kind].prefix + expected == theirs[kind](text).input_ids
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40, deadline=None)
+@given(text=TRICKY)
+def test_user_text_never_becomes_a_special_token(ours, kind, text):
+    tokenizer = ours[kind]
+    ids = tokenizer.encode(text)
+    special = {tokenizer.token_id(each) for each in tokenizer.special_texts} - {
+        tokenizer.token_id("<unk>")
+    }
+    assert not special & set(ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_among_text_stay_and_bound_it(ours, theirs, kind):
+    text = "what is <image>\nthis? </s>the cat"
+    parts = ours[kind].split_special(text)
+    assert [part for part in parts if isinstance(part, str)] == ["what is ", "\nthis? ", "the cat"]
+    expected = theirs[kind](text, add_special_tokens=False).input_ids
+    image = ours[kind].image_token_id
+    replaced = [-7 if part == image else part for part in parts]
+    found = ours[kind].encode_parts(replaced)
+    assert found == [-7 if id == image else id for id in expected]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", [" the cat", "\nthe cat", " and", "? no"])
+def test_text_goes_on_without_a_leading_space(ours, kind, text):
+    tokenizer = ours[kind]
+    said = "a red circle"
+    whole = tokenizer.encode(said + text)
+    if kind == "hub-llama" and text[0] != " ":
+        pytest.skip("this kind puts a space before any text of its own")
+    assert tokenizer.encode(said) + tokenizer.encode_parts([text], continues=True) == whole
+
+
+def test_special_tokens_take_the_spaces_they_declare():
+    backend = Backend.from_str(_letters().to_str())
+    backend.add_special_tokens([AddedToken("<x>", lstrip=True, rstrip=True, special=True)])
+    expected = backend.encode("a <x> b<x>", add_special_tokens=False).ids
+    assert Tokenizer(backend, Names()).encode_template("a <x> b<x>") == expected
+
+
+def test_an_image_marker_that_is_no_special_token_is_text_when_typed():
+    backend = _letters()
+    backend.add_tokens(["<image>"])
+    tokenizer = Tokenizer(backend, Names())
+    assert tokenizer.image_token_id not in tokenizer.encode("<image>")
+    assert tokenizer.encode_template("<image>") == [tokenizer.image_token_id]
+
+
+def _letters() -> Backend:
+    from tokenizers import models
+
+    letters = "abimge<>/x "
+    return Backend(models.BPE(vocab={letter: id for id, letter in enumerate(letters)}, merges=[]))
+
+
+# --- decoding -------------------------------------------------------------------------------
+
+
+def pieces(tokenizer: Tokenizer, ids: list[int], cuts: random.Random) -> list[str]:
+    stream = tokenizer.stream()
+    given, out = 0, []
+    while given < len(ids):
+        size = cuts.randint(1, 4)
+        out.append(stream.push(ids[given : given + size]))
+        given += size
+    return [*out, stream.finish()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_streamed_pieces_concatenate_to_the_decoded_text(ours, theirs, kind, data):
+    tokenizer = ours[kind]
+    # Bytes, spaces and specials, in which all the trouble is, as often as everything else.
+    trouble = [
+        *map(tokenizer.token_id, ("<s>", "</s>", "<image>", "▁", "Ġ", "Ã", "<0x0A>", "<0xC3>")),
+        *map(tokenizer.token_id, ("<0xA9>", "<0xF0>", "Â", "©")),
+    ]
+    ids = st.sampled_from([id for id in trouble if id is not None]) | st.integers(
+        0, tokenizer.size + 3
+    )
+    sampled = data.draw(st.lists(ids, max_size=25))
+    cuts = random.Random(data.draw(st.integers(0, 9)))
+    text = tokenizer.decode(sampled)
+    assert "".join(pieces(tokenizer, sampled, cuts)) == text
+    known = [id for id in sampled if id < tokenizer.size]
+    assert text == theirs[kind].decode(known, skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_is_streamed_as_soon_as_it_is_complete(ours, kind):
+    tokenizer = ours[kind]
+    ids = tokenizer.encode("the cat é😀 sat\non")
+    stream = tokenizer.stream()
+    given = [stream.push([id]) for id in ids]
+    assert "".join(given) == "the cat é😀 sat\non"
+    assert all(given[: len(tokenizer.encode("the cat"))])
+    assert "\ufffd" not in "".join(given)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_text_is_not_decoded_again_and_again(ours, kind, monkeypatch):
+    tokenizer = ours[kind]
+    ids = tokenizer.encode("the cat sat on the mat. " * 40)
+    decoded = []
+    original = tokenizer.decode
+    monkeypatch.setattr(tokenizer, "decode", lambda ids: decoded.append(len(ids)) or original(ids))
+    stream = tokenizer.stream()
+    text = "".join(stream.push([id]) for id in ids) + stream.finish()
+    assert text == original(ids)
+    assert max(decoded) < 8
+    monkeypatch.undo()
+
+
+def test_ids_of_a_padded_vocabulary_have_no_text(ours):
+    tokenizer = ours["llama"]
+    ids = tokenizer.encode("the cat")
+    assert tokenizer.decode([*ids, tokenizer.size, 32_063]) == "the cat"
+    assert tokenizer.token(tokenizer.size) is None
+    assert tokenizer.decode([*ids, 2], skip_special=False) == "the cat</s>"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_newline_is_found(ours, kind):
+    tokenizer = ours[kind]
+    assert tokenizer.decode([tokenizer.newline_id]) == "\n"
+    if kind != "byte-level":
+        assert tokenizer.token(tokenizer.newline_id) == "<0x0A>"
+
+
+def test_without_a_newline_token_the_error_says_so():
+    with pytest.raises(CheckpointError, match="newline"):
+        _ = Tokenizer(_letters(), Names()).newline_id
+
+
+# --- files ----------------------------------------------------------------------------------
+
+
+def test_stop_tokens_come_from_the_generation_config(directories, tmp_path):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((directories["llama"] / name).read_bytes())
+    assert Tokenizer.read(tmp_path).eos_ids == {2}
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": {"eos_token_id": 5}}))
+    assert Tokenizer.read(tmp_path).eos_ids == {5}
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 7]}))
+    assert Tokenizer.read(tmp_path).eos_ids == {2, 7}
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": "x"}))
+    with pytest.raises(CheckpointError, match=r"generation_config\.json: eos_token_id"):
+        Tokenizer.read(tmp_path)
+
+
+def test_older_files_name_tokens_by_objects(directories, tmp_path):
+    (tmp_path / "tokenizer.json").write_bytes(
+        (directories["llama"] / "tokenizer.json").read_bytes()
+    )
+    names = {"bos_token": {"content": "<s>", "lstrip": False}, "eos_token": {"content": "</s>"}}
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps(names))
+    tokenizer = Tokenizer.read(tmp_path)
+    assert (tokenizer.bos_id, tokenizer.eos_ids) == (1, {2})
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"add_bos_token": False}))
+    assert Tokenizer.read(tmp_path).prefix == []
+
+
+def test_broken_files_are_named(tmp_path):
+    with pytest.raises(CheckpointError, match=r"no tokenizer\.json and no tokenizer\.model"):
+        Tokenizer.read(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is not a readable tokenizer"):
+        Tokenizer.read(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("[")
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "tokenizer.model").write_bytes(b"nonsense")
+    with pytest.raises(CheckpointError, match=r"tokenizer\.model cannot be converted"):
+        Tokenizer.read(tmp_path)
+
+
+def test_a_sentencepiece_model_is_converted(tmp_path, monkeypatch):
+    (tmp_path / "text").write_text("\n".join(tiny_tokenizers.TEXTS))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "tokenizer"), vocab_size=340,
+        model_type="bpe", byte_fallback=True, minloglevel=2, normalization_rule_name="identity",
+    )  # fmt: skip
+    reference = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
+    tokenizer = Tokenizer.read(tmp_path)
+    for text in ("the cat sat", "a red square\nand zebras"):
+        assert tokenizer.encode(text) == reference.encode(text)
+    assert tokenizer.prefix == [1]
+    assert tokenizer.eos_ids == {2}
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(CheckpointError, match="pip install transformers sentencepiece"):
+        Tokenizer.read(tmp_path)
+
+
+# --- two vocabularies -----------------------------------------------------------------------
+
+
+def with_tokens(count: int, *added: str, differing: int | None = None) -> Tokenizer:
+    from tokenizers import models
+
+    vocabulary = {f"t{id}": id for id in range(count)}
+    if differing is not None:
+        del vocabulary[f"t{differing}"]
+        vocabulary["other"] = differing
+    backend = Backend(models.WordLevel(vocabulary, unk_token="t0"))
+    backend.add_special_tokens(list(added))
+    return Tokenizer(backend, Names())
+
+
+def test_shared_vocabularies():
+    llama = with_tokens(32_000)
+    llava = with_tokens(32_000, "<image>", "<pad>")
+    assert shared_vocabulary(llava, llava) == 32_002
+    assert shared_vocabulary(llava, llama) == 32_000
+    assert shared_vocabulary(llama, llava) == 32_000
+    assert shared_vocabulary(llava, with_tokens(32_000, "<pad>")) == 32_000
+
+
+def test_other_vocabularies_are_refused_with_the_first_difference(ours):
+    with pytest.raises(UsageError, match="id 17 is 'other', but 't17' in the target"):
+        shared_vocabulary(with_tokens(100), with_tokens(100, differing=17))
+    with pytest.raises(UsageError, match="another vocabulary"):
+        shared_vocabulary(ours["llama"], ours["byte-level"])
