@@ -51,7 +51,8 @@ class Columns:
     def _visible(self, columns: int) -> mx.array:
         """The first `columns` [R, 1, 1, columns], from an array built once per STEP."""
         if self._mask.shape[-1] < columns:
-            room = -(-columns // STEP) * STEP - self._seen.shape[1]
+            known = self._seen.shape[1]
+            room = -(-max(columns, known) // STEP) * STEP - known
             whole = np.pad(self._seen, ((0, 0), (0, room)), constant_values=True)
             self._mask = additive(mx.array(whole[:, None, None]), self._dtype)
         return self._mask[..., :columns]

@@ -67,8 +67,10 @@ class MlxDrafter:
     def extend(self, segments: Sequence[Segment]) -> None:
         """Append one segment per branch, all ending in the same token, which is not fed."""
         last = segments[0].tokens[-1]
-        if len(segments) != self._rows or any(each.tokens[-1] != last for each in segments):
-            raise ValueError(f"expected {self._rows} segments that end in the same token")
+        if len(segments) != self._rows:
+            raise ValueError(f"{len(segments)} segments for {self._rows} branches")
+        if any(each.tokens[-1] != last for each in segments):
+            raise ValueError("all segments must end in the same token")
         lengths = [len(each.tokens) - 1 for each in segments]
         columns = self._columns.padded(self.length, lengths)
         self._prefill(segments, columns, max(lengths))

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from dataclasses import replace
 from functools import cached_property
 
 import mlx.core as mx
@@ -50,9 +51,10 @@ class MlxFeatures:
 def _pool(rows: mx.array, positions: int) -> mx.array:
     grid, side = math.isqrt(rows.shape[0]), math.isqrt(positions)
     if grid**2 != rows.shape[0] or side**2 != positions or side < 1 or grid % side:
-        sides = [each for each in range(1, grid + 1) if grid % each == 0]
-        allowed = ", ".join(str(each**2) for each in sides)
-        raise UsageError(f"cannot pool {rows.shape[0]} positions to {positions}: use {allowed}")
+        raise UsageError(
+            f"{rows.shape[0]} visual positions cannot be pooled to {positions}: "
+            f"give a square whose side divides {grid}"
+        )
     block = grid // side
     return rows.reshape(side, block, side, block, -1).mean(axis=(1, 3)).reshape(positions, -1)
 
@@ -75,10 +77,12 @@ class MlxModel:
     @cached_property
     def tower(self) -> str:
         """Digest of tensors, dtype, feature layer and class-token rule; '' without a tower."""
-        if self._eyes is None:
+        if self._eyes is None or self.config.vision is None:
             return ""
-        rule = (self.dtype, self.config.vision_layers, self.config.drops_class_token)
-        digest = hashlib.sha256(repr((rule, self.config.vision)).encode())
+        # Layers after the feature layer are not built and decide nothing.
+        built = replace(self.config.vision, num_hidden_layers=self.config.vision_layers)
+        rule = (built, self.dtype, self.config.drops_class_token)
+        digest = hashlib.sha256(repr(rule).encode())
         for array in self._eyes[0].arrays:
             digest.update(host.raw(array))
         return digest.hexdigest()
@@ -108,13 +112,13 @@ class MlxModel:
     def _project(self, features: Features) -> mx.array:
         """Map features to the language model's width [N, H]."""
         if not isinstance(features, MlxFeatures):
-            raise TypeError(f"features of another backend: {type(features).__name__}")
+            raise UsageError("these image features are not ones this model can read")
         first, second = self._require_eyes()[1]
         return second(_gelu(first(features.rows)))
 
     def _require_eyes(self) -> "Eyes":
         if self._eyes is None:
-            raise UsageError("this model reads text only: it has no vision tower")
+            raise UsageError("this model is text-only: it cannot look at an image")
         return self._eyes
 
 

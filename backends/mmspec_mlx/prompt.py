@@ -37,15 +37,18 @@ def place(segment: Segment, offset: int, image_token_id: int | None, project: Pr
     Ids at image positions become 0: they are looked up in no table.  Raises ValueError where
     images and image tokens do not match.
     """
-    ids, pictures, at = list(segment.tokens), [], 0
+    ids, pictures = list(segment.tokens), []
+    needed = sum(features.positions for features in segment.features)
+    places = [at for at, token in enumerate(ids) if token == image_token_id]
+    if len(places) != needed:
+        raise ValueError(f"{len(places)} image tokens for images of {needed} positions")
     for features in segment.features:
-        length = features.positions
-        at = ids.index(image_token_id or 0, at)
-        if ids[at : at + length] != [image_token_id] * length:
-            raise ValueError(f"an image of {length} positions does not fit at token {at}")
+        length, at = features.positions, places[0]
+        if places[length - 1] != at + length - 1:
+            raise ValueError(f"image tokens are split at {at}: {length} go in a row")
         pictures.append(Picture(offset + at, project(features)))
         ids[at : at + length] = [0] * length
-        at += length
+        del places[:length]
     return ids, pictures
 
 

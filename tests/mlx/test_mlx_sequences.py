@@ -1,0 +1,307 @@
+"""Caches, rows and rounds: whatever happened before, a sequence continues like a cold one."""
+
+from collections import Counter
+
+import factory
+import mlx.core as mx
+import mlx_oracle as oracle
+import numpy as np
+import pytest
+
+from mmspec.sampling import GREEDY, Sampling
+from mmspec.seam import Segment
+from mmspec_mlx import cache, host
+from mmspec_mlx.backend import MlxBackend
+from mmspec_mlx.llama import Llama
+
+DRAWN = Sampling(temperature=0.9)
+both_samplings = pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
+
+
+@pytest.fixture(scope="module")
+def pair(pair_paths):
+    return [MlxBackend().load(path) for path in pair_paths]
+
+
+@pytest.fixture(scope="module")
+def views(pair):
+    """One prompt with two images as M, T and P see it."""
+    images = [pair[0].encode(oracle.pixels(32, seed)) for seed in (0, 1)]
+    return [
+        oracle.prompt(images),
+        oracle.TEXT,
+        oracle.prompt([image.pooled(4) for image in images]),
+    ]
+
+
+def seed(sampling):
+    return None if sampling.greedy else 3
+
+
+# The target's sequence
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, 9, 19, 21, 30, 39, 42, 45])
+def test_after_any_rewind_a_target_continues_like_a_cold_one(pair, views, cut):
+    target = oracle.target(pair[0], views[0])
+    said = oracle.plain(target, 3)
+    target.rewind(cut)
+    for tokens in ([90, 91], [92]):
+        target.extend(Segment(tokens))
+    cold = oracle.target(pair[0], Segment([*views[0].tokens, *said], views[0].features))
+    cold.rewind(cut)
+    cold.extend(Segment([90, 91, 92]))
+    np.testing.assert_allclose(target.logits(), cold.logits(), atol=1e-5)
+    target.rewind(0)
+    target.extend(views[0])
+    assert oracle.plain(target, 3) == said
+
+
+def test_rewinding_equals_never_having_gone_on(pair, views):
+    target = oracle.target(pair[0], views[0])
+    for length in (target.length, 30, 21, 20, 12, 4, 3, 1):
+        target.rewind(length)
+        assert target.length == length
+        tokens = views[0].tokens[:length]
+        whole = sum(length >= end for end in (19, 37))
+        if length in (30, 12, 4):  # inside an image, which a segment gives whole
+            continue
+        cold = oracle.target(pair[0], Segment(tokens, views[0].features[:whole]))
+        np.testing.assert_allclose(target.logits(), cold.logits(), atol=1e-5)
+
+
+def test_rejected_drafts_leave_nothing(pair, views):
+    target, alone = (oracle.target(pair[0], views[0]) for _ in range(2))
+    drafter = oracle.drafter(pair[1], views[1:2])
+    for _ in range(5):
+        token = target.verify(drafter.draft(5, [1.0], ()), ()).fallback[0]
+        target.commit([], token)
+        drafter.commit([], [token])
+        assert oracle.plain(alone, 1) == [token]
+        np.testing.assert_allclose(target.logits(), alone.logits(), atol=1e-5)
+
+
+def test_chunks_and_steps_of_the_cache_change_nothing(tmp_path):
+    model = MlxBackend().load(factory.tiny_llama(tmp_path / "a", positions=1024))
+    tokens = [4 + place * place % 300 for place in range(cache.STEP * 2 + 30)]
+    slow = oracle.target(model, Segment(tokens[: cache.STEP - 2]))
+    for token in tokens[cache.STEP - 2 :]:
+        slow.extend(Segment([token]))
+    whole = oracle.target(model, Segment(tokens))
+    np.testing.assert_allclose(slow.logits(), whole.logits(), atol=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "images", "problem"),
+    [
+        ([1, oracle.IMAGE, 5], 0, "1 image tokens for images of 0"),
+        ([1, 5], 1, "0 image tokens for images of 16"),
+        ([oracle.IMAGE] * 8 + [7] + [oracle.IMAGE] * 8, 1, "split at 0"),
+    ],
+)
+def test_image_tokens_that_are_not_an_image_are_refused(pair, views, tokens, images, problem):
+    target = oracle.target(pair[0], views[0])
+    with pytest.raises(ValueError, match=problem):
+        target.extend(Segment(tokens, views[0].features[:images]))
+    assert target.length == len(views[0].tokens)
+
+
+def test_a_path_that_was_not_verified_is_refused(pair, views):
+    target, drafter = oracle.target(pair[0], views[0]), oracle.drafter(pair[1], views[:1])
+    target.verify(drafter.draft(2, [1.0], ()), ())
+    for path in ([1], [0, 1, 2]):
+        with pytest.raises(ValueError, match="path"):
+            target.commit(path, 5)
+    with pytest.raises(ValueError, match="path"):
+        drafter.commit([0, 1, 2], [5, 6, 7, 8])
+
+
+# The drafter's rows
+
+
+@pytest.mark.parametrize("letters", [[0], [1], [0, 1], [2, 1, 0], [0, 1, 2, 1]])
+@pytest.mark.parametrize("gamma", [1, 5])
+def test_greedy_speculation_says_what_the_target_says(pair, views, letters, gamma):
+    expected = oracle.plain(oracle.target(pair[0], views[0]), 50)
+    drafter = oracle.drafter(pair[1], [views[letter] for letter in letters])
+    done = oracle.rounds(oracle.target(pair[0], views[0]), drafter, 50, gamma=gamma)
+    assert oracle.tokens(done) == expected
+    assert 0 < sum(each.accepted for each in done) < sum(each.drafted for each in done)
+
+
+def test_each_row_of_a_batch_says_what_it_says_alone(pair, views, monkeypatch):
+    """Over two turns of uneven length, with padding and several pending tokens."""
+    kept, original = [], Llama.logits
+
+    def keep(*given):
+        kept.append(original(*given))
+        return kept[-1]
+
+    monkeypatch.setattr(Llama, "logits", keep)
+
+    def run(rows):
+        kept.clear()
+        drafter = oracle.drafter(pair[1], rows)
+        for tokens in ([60, 61], [62]):
+            drafter.draft(1, oracle.even(drafter), ())
+            drafter.commit([], tokens)
+        drafter.extend(rows)
+        drafter.draft(1, oracle.even(drafter), ())
+        return drafter.row_lengths, np.array(mx.stack(kept))
+
+    lengths, together = run(views)
+    for row, view in enumerate(views):
+        length, alone = run([view])
+        assert length == [lengths[row]] == [2 * len(view.tokens) + 3]
+        np.testing.assert_allclose(together[:, row], alone[:, 0], atol=1e-5)
+
+
+def test_a_row_of_one_token_beside_longer_ones_stays_finite(pair):
+    """Its first columns are padding alone."""
+    drafter = oracle.drafter(pair[1], [Segment([72]), oracle.TEXT])
+    alone = oracle.drafter(pair[1], [Segment([72])])
+    drafts = [each.draft(4, weights, ()).ids for each, weights in
+              ((drafter, [1.0, 0.0]), (alone, [1.0]))]  # fmt: skip
+    assert [each.item() for each in drafts[0]] == [each.item() for each in drafts[1]]
+
+
+@both_samplings
+def test_a_twin_is_always_accepted_even_after_rejections(pair, views, sampling):
+    """A stale draft cache costs acceptance alone, so nothing else shows it."""
+    target = oracle.target(pair[0], views[0], sampling)
+    twin = oracle.drafter(pair[0], views[:2], sampling)
+    first = oracle.rounds(target, twin, 40, seed=seed(sampling))
+    assert any(each.accepted < each.drafted for each in first)
+    later = oracle.rounds(target, twin, 40, 1.0, 0.0, seed=seed(sampling))
+    assert all(each.accepted == each.drafted for each in later)
+
+
+def test_a_drafter_catches_up_after_plain_rounds(pair, views):
+    target, twin = oracle.target(pair[0], views[0]), oracle.drafter(pair[0], views[:1])
+    for token in oracle.plain(target, 7):
+        twin.commit([], [token])
+    assert all(each.accepted == each.drafted for each in oracle.rounds(target, twin, 20))
+
+
+def test_void_drafts_and_rewinds_leave_no_trace(pair, views):
+    drafter, cold = (oracle.drafter(pair[1], views) for _ in range(2))
+    start, expected = drafter.length, oracle.drafted(cold, 6)
+    oracle.drafted(drafter, 5)
+    assert oracle.drafted(drafter, 6) == expected
+    oracle.rounds(oracle.target(pair[0], views[0]), drafter, 20)
+    drafter.extend(views)
+    drafter.rewind(start)
+    assert drafter.row_lengths == cold.row_lengths
+    assert oracle.drafted(drafter, 6) == expected
+
+
+@pytest.mark.parametrize("gamma", [1, 4])
+def test_after_any_rounds_a_drafter_drafts_like_a_cold_one(pair, views, gamma):
+    drafter, cold = (oracle.drafter(pair[1], views) for _ in range(2))
+    target = oracle.target(pair[0], views[0])
+    cold.commit([], oracle.tokens(oracle.rounds(target, drafter, 25, gamma=gamma)))
+    assert drafter.length == cold.length
+    assert oracle.drafted(drafter, 6) == oracle.drafted(cold, 6)
+
+
+def test_vocabularies_of_other_sizes(tmp_path, pair):
+    wide = MlxBackend().load(factory.tiny_llama(tmp_path / "a", vocab_size=384))
+    drafter = oracle.drafter(wide, [oracle.TEXT] * 2, Sampling(temperature=50.0))
+    draft = drafter.draft(40, [0.5, 0.5], [place / 40 for place in range(40)])
+    assert max(each.item() for each in draft.ids) < oracle.VOCABULARY
+    assert {each.shape for each in draft.q} == {(1, oracle.VOCABULARY)}
+    narrow = pair[0].open_drafter(1, 384, DRAWN)
+    narrow.extend([oracle.TEXT])
+    narrow.commit([], [383])  # a token that the draft has no embedding of
+    (q,) = narrow.draft(1, [1.0], [0.5]).q
+    assert q.shape == (1, 384)
+    assert not np.array(q)[:, oracle.VOCABULARY :].any()
+
+
+def test_positions_past_the_trained_ones_run(tmp_path):
+    model = MlxBackend().load(factory.tiny_llama(tmp_path / "a", positions=32))
+    rows = [Segment([4 + place % 300 for place in range(length)]) for length in (1100, 4)]
+    drafter = oracle.drafter(model, [Segment([*row.tokens, 9]) for row in rows])
+    assert len(oracle.drafted(drafter, 5)) == 5
+
+
+def test_rows_must_be_complete_and_end_alike(pair, views):
+    drafter = oracle.drafter(pair[1], views)
+    with pytest.raises(ValueError, match="same token"):
+        drafter.extend([Segment([5]), Segment([6]), Segment([5])])
+    with pytest.raises(ValueError, match="1 segments for 3 branches"):
+        drafter.extend([Segment([5])])
+
+
+# Rounds
+
+
+@both_samplings
+def test_each_round_reads_one_array_once(pair, views, sampling, monkeypatch):
+    target = oracle.target(pair[0], views[0], sampling)
+    drafter = oracle.drafter(pair[1], views, sampling)
+    calls = Counter()
+    for name in ("integers", "floats", "float32", "raw"):
+        original = getattr(host, name)
+
+        def spy(array, _name=name, _original=original):
+            calls["read"] += 1
+            return _original(array)
+
+        monkeypatch.setattr(host, name, spy)
+    monkeypatch.setattr(mx, "eval", lambda *_: calls.update(["eval"]))
+    done = oracle.rounds(target, drafter, 60, seed=seed(sampling))
+    assert calls == {"read": len(done)}
+
+
+def test_rounds_write_into_the_cache_and_never_copy_it(pair, views):
+    """With room for 30,000 columns, one layer's copy would double what a round needs."""
+    target, drafter = oracle.target(pair[0], views[0]), oracle.drafter(pair[1], views)
+    oracle.rounds(target, drafter, 10)
+    columns, heads, width = 30_000, 4, 16
+    for each in (target, drafter):
+        each._cache.reserve(columns)
+        each._cache.settle()
+    oracle.rounds(target, drafter, 10)
+    layer = 2 * heads * columns * width * 4
+    mx.reset_peak_memory()
+    before = mx.get_active_memory()
+    oracle.rounds(target, drafter, 30)
+    assert mx.get_peak_memory() - before < layer
+
+
+@both_samplings
+@pytest.mark.parametrize("call", [0, 1, 2, 3, 9, 14, 20, 27])
+@pytest.mark.parametrize("victim", [0, 1], ids=["target", "drafter"])
+def test_a_fault_anywhere_leaves_both_sequences_as_they_were(pair, views, sampling, call, victim):
+    def opened():
+        target = oracle.target(pair[0], views[0], sampling)
+        return target, oracle.drafter(pair[1], views, sampling)
+
+    expected = oracle.tokens(oracle.rounds(*opened(), 30, seed=seed(sampling)))
+    target, drafter = opened()
+    lengths = target.length, drafter.length
+    with pytest.raises(oracle.Fault), oracle.failing(pair[victim], call):
+        oracle.rounds(target, drafter, 6, seed=seed(sampling))
+        target.extend(views[0])
+        drafter.extend(views)
+        oracle.rounds(target, drafter, 40, seed=seed(sampling))
+    target.rewind(lengths[0])
+    drafter.rewind(lengths[1])
+    assert oracle.tokens(oracle.rounds(target, drafter, 30, seed=seed(sampling))) == expected
+
+
+def test_a_fault_in_a_step_can_be_tried_again(pair, views):
+    """Without any rewind: the step simply did not happen."""
+    target, drafter = oracle.target(pair[0], views[0]), oracle.drafter(pair[1], views)
+    expected = oracle.tokens(
+        oracle.rounds(oracle.target(pair[0], views[0]), oracle.drafter(pair[1], views), 20)
+    )
+    said = []
+    while len(said) < 20:
+        with pytest.raises(oracle.Fault), oracle.failing(pair[1], 3):
+            drafter.draft(4, oracle.even(drafter), ())
+        with pytest.raises(oracle.Fault), oracle.failing(pair[0], 1):
+            target.verify(None, ())
+        said += oracle.tokens(oracle.rounds(target, drafter, 4, gamma=3))
+    assert said[:20] == expected
