@@ -119,6 +119,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def call(self, context: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a function of the template."""
+        self._budget.step(5)  # a macro's call takes several times a loop's round
         subject = [function.__self__] if isinstance(function, BuiltinMethodType) else []
         self._budget.taken([*subject, *args, *kwargs.values()] if function is not Namespace else [])
         result = super().call(context, function, *args, **kwargs)

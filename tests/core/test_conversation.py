@@ -1,0 +1,295 @@
+import pytest
+from core import tiny_tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from transformers import AutoTokenizer
+
+from mmspec.conversation import Chunk, Conversation, Message, Turn, render
+from mmspec.errors import CheckpointError, ImageError, UsageError
+from mmspec.images import Picture, open_picture, picture_from
+from mmspec.template import ChatTemplate
+from mmspec.tokenizer import Tokenizer
+
+KINDS = list(tiny_tokenizers.BUILDERS)
+PICTURES = [picture_from(Image.new("RGB", (4, 4), (shade, 0, 0))) for shade in range(3)]
+RED, DARK, DARKER = PICTURES[2], PICTURES[1], PICTURES[0]
+
+CHATML = (
+    "{% for message in messages %}{{ message['role'] + '\n' }}"
+    "{% for part in message['content'] %}{% if part['type'] == 'image' %}<image>"
+    "{% else %}{{ part['text'] | trim }}{% endif %}{% endfor %}{{ '</s>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant\n' }}{% endif %}"
+)
+WITH_BOS = "{{ bos_token }}" + CHATML
+TEMPLATES = {
+    "llava": ChatTemplate(),
+    "chatml": ChatTemplate(CHATML),
+    "with-bos": ChatTemplate(WITH_BOS, tokens={"bos_token": "<s>"}),
+}
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory):
+    return {
+        kind: build(tmp_path_factory.mktemp(kind))
+        for kind, build in tiny_tokenizers.BUILDERS.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def ours(directories):
+    return {kind: Tokenizer.read(directory) for kind, directory in directories.items()}
+
+
+@pytest.fixture(scope="module")
+def theirs(directories):
+    return {kind: AutoTokenizer.from_pretrained(each) for kind, each in directories.items()}
+
+
+def conversation(*turns: Turn, system: str | None = None) -> Conversation:
+    return Conversation(system, list(turns))
+
+
+def asked(*parts: str | Picture, answer: tuple[int, ...] | None = None) -> Turn:
+    return Turn(Message("user", parts), answer)
+
+
+def flat(chunks: list[Chunk], image: int) -> list[int]:
+    """The whole sequence, an image as one marker: what a processor gets before it expands them."""
+    ids: list[int] = []
+    for chunk in chunks:
+        for part in chunk.parts:
+            ids += [image] if isinstance(part, Picture) else part
+    return ids
+
+
+# --- against transformers -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize("images", [0, 1, 2])
+@pytest.mark.parametrize("system", [None, "A chat between a user and an assistant."])
+def test_one_turn_equals_transformers(ours, theirs, kind, name, images, system):
+    question = "what is in the picture?\nhow many"
+    found = render(
+        conversation(asked(*PICTURES[:images], question), system=system),
+        TEMPLATES[name],
+        ours[kind],
+    )
+    said = [{"role": "user", "content": [{"type": "image"}] * images + [text(question)]}]
+    if system:
+        said.insert(0, {"role": "system", "content": [text(system)]})
+    assert flat(found, ours[kind].image_token_id) == reference(theirs[kind], name, said)
+
+
+# The hub's Llama puts a space before text after a special token, which no answer begins with.
+SPOKEN = [
+    (kind, name) for kind in KINDS for name in TEMPLATES if kind != "hub-llama" or name == "llava"
+]
+TALK = [("what is this?", "a red circle."), ("how many?", "three"), ("why", None)]
+
+
+@pytest.mark.parametrize(("kind", "name"), SPOKEN)
+def test_several_turns_equal_transformers(ours, theirs, kind, name):
+    """Where an answer's text is tokenized as it was generated, the whole is as if rendered."""
+    tokenizer = ours[kind]
+    turns, said = [], []
+    for picture, (question, answer) in zip(PICTURES, TALK, strict=True):
+        said.append({"role": "user", "content": [{"type": "image"}, text(question)]})
+        generated = None
+        if answer is not None:
+            said.append({"role": "assistant", "content": [text(answer)]})
+            # After "ASSISTANT:" a model goes on with a space; after a newline, without.
+            begun = f" {answer}" if name == "llava" else answer
+            generated = tuple(tokenizer.encode_parts([begun], continues=True))
+        turns.append(asked(picture, question, answer=generated))
+    found = render(conversation(*turns), TEMPLATES[name], tokenizer)
+    assert [chunk.kind for chunk in found] == ["prompt", "answer"] * 2 + ["prompt"]
+    assert flat(found, tokenizer.image_token_id) == reference(theirs[kind], name, said)
+
+
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
+
+
+def reference(tokenizer, name: str, said) -> list[int]:
+    """transformers' own rendering and tokens, BOS added once."""
+    source = TEMPLATES[name].source
+    joined = tokenizer.apply_chat_template(
+        said, chat_template=source, add_generation_prompt=True, tokenize=False
+    )
+    return tokenizer(joined, add_special_tokens=not joined.startswith("<s>")).input_ids
+
+
+# --- images and text keep their places ------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_images_stay_on_their_own_turn(ours, kind):
+    tokenizer = ours[kind]
+    chunks = render(
+        conversation(asked(RED, "what", answer=(9,)), asked("how", answer=()), asked(DARK, "why")),
+        ChatTemplate(),
+        tokenizer,
+    )
+    shown = [[part for part in chunk.parts if isinstance(part, Picture)] for chunk in chunks]
+    assert shown == [[RED], [], [], [], [DARK]]
+    assert [chunk.parts for chunk in chunks if chunk.kind == "answer"] == [((9,),), ()]
+    assert [tokenizer.bos_id in ids(chunk) for chunk in chunks] == [True] + [False] * 4
+
+
+def ids(chunk: Chunk) -> list[int]:
+    return [id for part in chunk.parts if isinstance(part, tuple) for id in part]
+
+
+def shown(chunks: list[Chunk], tokenizer: Tokenizer) -> str:
+    return tokenizer.decode(flat(chunks, tokenizer.image_token_id), skip_special=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize(
+    "typed", ["<image>", "a</s>b", "<s> <image>\n</s>", "\ue000 0\ue003\ue002", "{{ messages }}"]
+)
+def test_what_a_user_types_is_text(ours, kind, name, typed):
+    tokenizer = ours[kind]
+    for parts, system in [((RED, typed), None), ((RED, "x"), typed), (("x", RED, typed), typed)]:
+        chunks = render(conversation(asked(*parts), system=system), TEMPLATES[name], tokenizer)
+        assert [part for part in chunks[0].parts if isinstance(part, Picture)] == [RED]
+        plain = render(
+            conversation(
+                asked(*("y" if part == typed else part for part in parts)), system=system and "y"
+            ),
+            TEMPLATES[name],
+            tokenizer,
+        )
+        special = {tokenizer.token_id(each) for each in ("<s>", "</s>", "<image>")}
+        counted = [sum(id in special for id in ids(each[0])) for each in (chunks, plain)]
+        assert counted[0] == counted[1]
+        assert typed in shown(chunks, tokenizer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_images_amid_the_text_stay_there(ours, theirs, kind):
+    tokenizer = ours[kind]
+    parts = ("first ", RED, "\nthen ", DARK, " end")
+    found = render(conversation(asked(*parts)), ChatTemplate(), tokenizer)
+    assert [part for part in found[0].parts if isinstance(part, Picture)] == [RED, DARK]
+    joined = "USER: first <image>\nthen <image> end ASSISTANT:"
+    assert flat(found, tokenizer.image_token_id) == theirs[kind](joined).input_ids
+
+
+def test_a_template_that_loses_images_or_answers_is_named(ours):
+    tokenizer = ours["llama"]
+    silent = ChatTemplate("{{ messages[-1].content[-1].text }}", "silent.jinja")
+    with pytest.raises(CheckpointError, match=r"silent\.jinja shows 0 of 1 images"):
+        render(conversation(asked(RED, "x")), silent, tokenizer)
+    with pytest.raises(CheckpointError, match=r"silent\.jinja drops or repeats answers"):
+        render(conversation(asked("x", answer=(5,)), asked("y")), silent, tokenizer)
+
+
+def test_a_tokenizer_without_the_marker_still_places_images(tmp_path):
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import models
+
+    from mmspec.tokenizer_files import Names
+
+    vocabulary = {letter: id for id, letter in enumerate("USER: <image>ASTN\nxy")}
+    backend = Backend(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer = Tokenizer(backend, Names())
+    chunks = render(conversation(asked(RED, "x<image>")), ChatTemplate(), tokenizer)
+    assert [part for part in chunks[0].parts if isinstance(part, Picture)] == [RED]
+
+
+# --- what has been fed stays ----------------------------------------------------------------
+
+WORDS = st.text(alphabet="ab <>/simge\né", max_size=12)
+PARTS = st.lists(WORDS | st.sampled_from(PICTURES), min_size=1, max_size=4).map(tuple)
+TALKS = st.lists(
+    st.tuples(PARTS, st.lists(st.integers(4, 300), max_size=5).map(tuple)), min_size=1, max_size=4
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25, deadline=None)
+@given(talk=TALKS, system=st.none() | WORDS, name=st.sampled_from(sorted(TEMPLATES)))
+def test_earlier_chunks_never_change(ours, kind, talk, system, name):
+    tokenizer, template = ours[kind], TEMPLATES[name]
+    growing = Conversation(system)
+    before: list[Chunk] = []
+    for parts, answer in talk:
+        growing.add(Message("user", parts))
+        opened = render(growing, template, tokenizer)
+        assert opened[:-1] == before
+        growing.answer(answer, "")
+        answered = render(growing, template, tokenizer)
+        assert answered[:-1] == opened
+        assert ids(answered[-1]) == list(answer)
+        before = answered
+
+
+# --- the conversation itself ----------------------------------------------------------------
+
+
+def test_a_conversation_takes_turns():
+    talk = Conversation()
+    for wrong in (talk.undo, talk.reopen, lambda: talk.answer((), "")):
+        with pytest.raises(UsageError):
+            wrong()
+    talk.add(Message("user", ("one",)))
+    assert talk.is_open
+    with pytest.raises(UsageError, match="no answer yet"):
+        talk.add(Message("user", ("two",)))
+    talk.answer([5, 6], "five six")
+    assert talk.turns == [Turn(Message("user", ("one",)), (5, 6), "five six")]
+    talk.add(Message("user", ("two",)))
+    talk.answer([], "")
+    assert not talk.is_open
+    talk.reopen()
+    assert talk.turns[-1] == Turn(Message("user", ("two",)))
+    talk.undo()
+    assert len(talk.turns) == 1
+    talk.reset()
+    assert talk == Conversation()
+
+
+def test_saved_and_opened_again(tmp_path, monkeypatch):
+    Image.new("RGB", (5, 4), "red").save(tmp_path / "red.png")
+    monkeypatch.chdir(tmp_path)
+    talk = Conversation("Be brief.")
+    talk.add(Message("user", ("look: ", open_picture("red.png"), " é")))
+    talk.answer((7, 8), "seven\x1b eight")
+    talk.add(Message("user", ("why?",)))
+    saved = talk.to_json()
+    monkeypatch.chdir("/")
+    assert Conversation.from_json(saved) == talk
+    Image.new("RGB", (5, 4), "blue").save(tmp_path / "red.png")
+    with pytest.raises(ImageError, match=r"red\.png: the image has changed"):
+        Conversation.from_json(saved)
+    (tmp_path / "red.png").unlink()
+    with pytest.raises(ImageError, match=r"red\.png: cannot be read"):
+        Conversation.from_json(saved)
+    talk = conversation(asked(RED))
+    with pytest.raises(UsageError, match="not read from a file"):
+        talk.to_json()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"system": 5, "turns": []}',
+        '{"system": null, "turns": [{"question": [5], "answer": null, "answer_text": ""}]}',
+        '{"system": null, "turns": [{"question": [], "answer": ["x"], "answer_text": ""}]}',
+        '{"system": null, "turns": [{"question": [], "answer": null, "answer_text": ""},'
+        ' {"question": [], "answer": null, "answer_text": ""}]}',
+    ],
+)
+def test_other_text_is_no_conversation(text):
+    with pytest.raises(UsageError, match="not a saved conversation"):
+        Conversation.from_json(text)
