@@ -1,0 +1,158 @@
+"""A chat from a pipe, with a real pair of tiny models: each line is a question or a command."""
+
+import json
+
+import pytest
+from commands import Run
+
+
+@pytest.fixture
+def chat(run: Run, pair, monkeypatch, tmp_path):
+    """`chat("line", "line", images=[...], options=[...])`."""
+    monkeypatch.chdir(tmp_path)
+
+    def talk(*lines: str, images=(), options=()):
+        return run("chat", *images, *pair, *options, stdin="\n".join(lines))
+
+    return talk
+
+
+def answers(result) -> list[dict]:
+    return [json.loads(line) for line in result.out.splitlines() if line.startswith("{")]
+
+
+def test_each_line_is_a_question_and_the_end_leaves(chat):
+    status, out, err = chat("one", "", "two")
+    assert status == 0
+    assert err.count("peak") == 2
+    assert out.endswith("\n")
+
+
+def test_a_later_turn_reads_only_what_is_new(chat, red):
+    first, second = answers(chat("what is it?", "and now?", images=[red], options=["--json"]))
+    held = first["prompt_tokens"] + len(first["token_ids"])
+    assert first["stats"]["cached_tokens"] == 0
+    assert held - 2 <= second["stats"]["cached_tokens"] <= held
+    assert second["prompt_tokens"] > held
+
+
+def test_images_named_at_the_start_go_with_the_first_question(chat, run, pair, red, blue):
+    said = answers(chat("which?", images=[red, blue], options=["--json"]))
+    alone = json.loads(run("generate", red, blue, "--prompt", "which?", *pair, "--json").out)
+    assert said[0]["token_ids"] == alone["token_ids"]
+
+
+@pytest.mark.parametrize(
+    "lines", [["/image red.png", "which?"], ["which? red.png"], ["red.png", "which?"]]
+)
+def test_three_ways_to_show_an_image(chat, run, pair, red, lines):
+    result = chat(*lines, options=["--json"])
+    alone = json.loads(run("generate", red, "--prompt", "which?", *pair, "--json").out)
+    assert [each["token_ids"] for each in answers(result)] == [alone["token_ids"]]
+    assert "Added image" in result.err
+    assert "red.png" in result.err
+
+
+def test_a_bad_image_loses_neither_conversation_nor_staged_images(chat, red):
+    (red.parent / "bad.png").write_bytes(b"\x89PNG\r\n")
+    result = chat(
+        "/image red.png",
+        *("/image bad.png", "/image none.png", "what is in ./none.png?", "bad.png"),
+        "which?",
+        options=["--json"],
+    )
+    clean = answers(chat("/image red.png", "which?", options=["--json"]))
+    assert [each["token_ids"] for each in answers(result)] == [clean[0]["token_ids"]]
+    errors = [line for line in result.err.splitlines() if "Added" not in line]
+    assert [line.split(":")[0] for line in errors] == ["bad.png", "none.png", "none.png", "bad.png"]
+
+
+def test_too_much_for_the_context_is_said_before_and_loses_nothing(chat, red):
+    result = chat(
+        "/image red.png", "long " * 9000, "which?", options=["--json", "--max-new-tokens", "12"]
+    )
+    clean = answers(chat("/image red.png", "which?", options=["--json"]))
+    assert "positions" in result.err
+    assert [each["token_ids"] for each in answers(result)] == [clean[0]["token_ids"]]
+
+
+def test_undo_and_retry_equal_never_having_asked(chat):
+    said = answers(chat("one", "two", "/undo", "/retry", "three", options=["--json"]))
+    clean = answers(chat("one", "three", options=["--json"]))
+    assert said[2]["token_ids"] == said[0]["token_ids"]
+    assert said[3]["token_ids"] == clean[1]["token_ids"]
+
+
+def test_retry_draws_anew_where_tokens_are_drawn(chat):
+    said = answers(chat("one", "/retry", options=["--json", "--temperature", "1"]))
+    assert said[0]["token_ids"] != said[1]["token_ids"]
+
+
+def test_reset_forgets_and_system_stays(chat):
+    said = answers(chat("/system Be brief.", "one", "/reset", "one", options=["--json"]))
+    plain = answers(chat("one", options=["--json"]))
+    assert said[0]["prompt_tokens"] == said[1]["prompt_tokens"] > plain[0]["prompt_tokens"]
+
+
+def test_plain_decoding_says_the_same(chat):
+    on, off = answers(chat("one", "/spec off", "/retry", options=["--json"]))
+    assert on["drafting"] == "T"
+    assert off["drafting"] == "none"
+    assert on["token_ids"] == off["token_ids"]
+
+
+def test_save_and_load_go_on_where_it_was(chat, red):
+    chat("which? red.png", "/save talk.json")
+    loaded = answers(chat("/load talk.json", "and?", options=["--json"]))
+    whole = answers(chat("which? red.png", "and?", options=["--json"]))
+    assert loaded[0]["token_ids"] == whole[1]["token_ids"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("/imgae red.png", "nearest: /image"),
+        ("/image", "/image PATH"),
+        ("/spec maybe", "on or off"),
+        ("/undo", "no turn yet"),
+        ("/retry", "no turn yet"),
+        ("/load none.json", "none.json cannot be read"),
+        ("/load red.png", "red.png cannot be read"),
+        ("/save red.png", "red.png exists"),
+        ("/save no/where.json", "no/where.json cannot be written"),
+    ],
+)
+def test_a_command_that_fails_says_why_and_the_chat_goes_on(chat, red, line, words):
+    before = red.read_bytes()
+    result = chat(line, "one")
+    assert result.status == 0
+    assert words in result.err.splitlines()[0]
+    assert "peak" in result.err.splitlines()[-1]
+    assert red.read_bytes() == before
+
+
+def test_commands_that_only_show(chat, red):
+    out = chat("/help", "/images", "/image red.png", "/images", "one", "/images", "/stats").out
+    for words in ("/accepted on|off", "no images yet", "next question", "question 1", "drafted"):
+        assert words in out
+
+
+def test_quit_leaves_before_the_next_line(chat):
+    assert chat("/quit", "one") == (0, "", "")
+
+
+def test_accepted_tokens_can_be_marked_while_talking(chat):
+    out = chat("/accepted on", "one", "/accepted off", "/retry").out
+    assert out.count("‹") > 0  # noqa: RUF001
+    assert "‹" not in out.splitlines()[-1]  # noqa: RUF001
+
+
+def test_a_block_is_one_question(chat):
+    said = answers(chat('"""one', 'two"""', options=["--json"]))
+    assert len(said) == 1
+
+
+def test_a_bad_image_at_the_start_ends_with_one_line(chat):
+    status, out, err = chat("one", images=["none.png"])
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "none.png" in err

@@ -1,0 +1,94 @@
+"""One question, one answer, with a real pair of tiny models."""
+
+import json
+
+import pytest
+from commands import Run
+
+FIELDS = {
+    *("text", "token_ids", "prompt_tokens", "finish_reason", "model", "draft", "backend"),
+    *("device", "dtype", "drafting", "weights", "gamma", "stats"),
+}
+STATS = {
+    *("rounds", "drafted", "accepted", "block_efficiency", "acceptance_rate"),
+    *("tokens_per_second", "seconds", "peak_memory_bytes"),
+}
+SECONDS = ["load", "vision", "caption", "prefill", "draft", "verify", "decode", "total"]
+
+
+def test_json_has_every_field_of_the_contract(run: Run, pair, red):
+    status, out, err = run(
+        "generate", red, "--prompt", "What?", "--drafting", "MTC", *pair, "--json"
+    )
+    report = json.loads(out)
+    assert (status, err) == (0, "")
+    assert report.keys() >= FIELDS
+    assert report["stats"].keys() >= STATS
+    assert list(report["stats"]["seconds"]) == SECONDS
+    assert (report["drafting"], report["backend"], report["dtype"]) == ("MTC", "torch", "float32")
+    assert report["weights"] == pytest.approx([1 / 3] * 3)
+    stats = report["stats"]
+    assert stats["block_efficiency"] * stats["rounds"] == len(report["token_ids"])
+    assert stats["acceptance_rate"] * stats["drafted"] == stats["accepted"]
+    assert stats["tokens_per_second"] * stats["seconds"]["decode"] == pytest.approx(
+        len(report["token_ids"])
+    )
+
+
+def test_text_goes_to_stdout_and_the_footer_to_stderr(run: Run, pair, red):
+    expected = json.loads(run("generate", red, "--prompt", "What?", *pair, "--json").out)
+    status, out, err = run("generate", red, "--prompt", "What?", *pair)
+    assert (status, out) == (0, expected["text"] + "\n")
+    assert f"prompt 0 cached + {expected['prompt_tokens']} new" in err
+
+
+def test_the_prompt_can_come_from_stdin(run: Run, pair):
+    asked = run("generate", "--prompt", "Tell me.", *pair)
+    assert run("generate", "--prompt", "-", *pair, stdin="Tell me.\n").out == asked.out
+
+
+def test_marking_accepted_tokens_changes_nothing_else(run: Run, pair, red):
+    asked = ("generate", red, "--prompt", "What?", *pair)
+    marked = run(*asked, "--accepted").out
+    assert "‹" in marked  # noqa: RUF001
+    assert marked.replace("‹", "").replace("›", "") == run(*asked).out  # noqa: RUF001
+
+
+def test_the_same_seed_draws_the_same_text(run: Run, pair):
+    def drawn(seed: int) -> str:
+        return run("generate", "--prompt", "x", *pair, "--temperature", "1", "--seed", seed).out
+
+    assert drawn(1) == drawn(1) != drawn(2)
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--drafting", "P", "--pool", "7"], ["--pool 7", "nearest"]),
+        (["--drafting", "MT", "--weights", "1,2,3"], ["3 given for 2"]),
+        (["--max-new-tokens", "99999"], ["99999", "--max-new-tokens"]),
+        (["--draft", "none", "--drafting", "M"], ["--drafting M needs a draft", "--draft"]),
+        (["--device", "abacus"], ["abacus"]),
+        (["--dtype", "float8"], ["float8", "float32"]),
+    ],
+)
+def test_choices_that_cannot_be_had_are_named(run: Run, pair, red, extra, words):
+    status, out, err = run("generate", red, "--prompt", "x", *pair, *extra)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    for word in words:
+        assert word in err
+
+
+def test_a_text_only_draft_cannot_draft_from_images(run: Run, pair, llama_path):
+    status, _, err = run(
+        "generate", "--prompt", "x", *pair, "--draft", llama_path, "--drafting", "M"
+    )
+    assert status == 2
+    assert "text-only" in err
+
+
+def test_a_text_only_target_cannot_see(run: Run, pair, llama_path, red):
+    target = ("--model", llama_path, "--draft", "none")
+    status, _, err = run("generate", red, "--prompt", "x", *pair, *target)
+    assert status == 2
+    assert "cannot see images" in err

@@ -1,0 +1,86 @@
+"""The command itself: quick to help, one line for every error."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+from commands import Run
+
+from mmspec_cli.main import COMMANDS
+
+HEAVY = ("mlx", "torch", "transformers", "tokenizers", "huggingface_hub", "numpy", "PIL", "rich")
+HELP = """
+import json, sys
+from mmspec_cli.main import main
+main(["--help"])
+print(json.dumps([name for name in sys.argv[1:] if name in sys.modules]))
+"""
+
+
+def test_help_imports_nothing_heavy_and_is_quick():
+    before = os.times()
+    done = subprocess.run(
+        [sys.executable, "-c", HELP, *HEAVY], capture_output=True, text=True, check=True
+    )
+    after = os.times()
+    *help_text, imported = done.stdout.splitlines()
+    assert json.loads(imported) == []
+    assert all(any(name in line for line in help_text) for name in COMMANDS)
+    spent = after.children_user + after.children_system
+    assert spent - before.children_user - before.children_system < 0.3
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_the_table_exists(name):
+    assert isinstance(getattr(import_module(f"mmspec_cli.{name}"), name), click.Command)
+
+
+@pytest.mark.parametrize("arguments", [[], ["models"], ["--version"], ["chat", "--help"]])
+def test_help_and_version_succeed(run: Run, arguments):
+    assert run(*arguments).status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["chta"], ["'chta'", "nearest: chat"]),
+        (["generate"], ["--prompt", "mmspec generate --help"]),
+        (["generate", "--promt", "x"], ["--promt", "--prompt"]),
+        (["generate", "--prompt", " "], ["--prompt is empty"]),
+        (["generate", "--prompt", "x", "--model", "minni"], ["'minni'", "nearest: mini"]),
+        (["generate", "--prompt", "x", "--model", "./nowhere"], ["./nowhere"]),
+        (["generate", "--prompt", "x", "--model", "some/where"], ["some/where", "models pull"]),
+        (["generate", "--prompt", "x", "--backend", "toch"], ["'toch'", "nearest: torch"]),
+        (["generate", "--prompt", "x", "--drafting", "MX"], ["'X'", "M, T, C or P"]),
+        (["generate", "--prompt", "x", "--drafting", "TT"], ["'TT'", "at most once"]),
+        (["generate", "--prompt", "x", "--overflow", "pol"], ["'pol'", "nearest: pool"]),
+        (["generate", "--prompt", "x", "--proposal", "drw"], ["'drw'", "nearest: draw"]),
+        (["generate", "--prompt", "x", "--weights", "1,b"], ["1,b", "2,1,1"]),
+        (["generate", "--prompt", "x", "--weights", "1"], ["--weights needs --drafting"]),
+        (["generate", "--prompt", "x", "--gamma", "0"], ["--gamma 0", "at least 1"]),
+        (["generate", "--prompt", "x", "--top-p", "2"], ["--top-p 2"]),
+        (["generate", "--prompt", "x", "nowhere.png"], ["nowhere.png", "cannot be read"]),
+        (["chat", "no\x1bwhere.png"], ["where.png", "cannot be read"]),
+        (["models", "show", "minni"], ["'minni'", "nearest: mini"]),
+        (["models", "list", "--backend", "toch"], ["'toch'", "nearest: torch"]),
+    ],
+)
+def test_errors_are_one_line_that_says_what_to_do(run: Run, arguments, words):
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("mmspec: ")
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+    for word in words:
+        assert word in err
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
+    command = f"{sys.executable} -m mmspec_cli models list --json | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""

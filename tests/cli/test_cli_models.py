@@ -1,0 +1,52 @@
+import json
+
+from commands import Run
+
+
+def test_the_list_is_json_cards(run: Run):
+    status, out, _ = run("models", "list", "--json")
+    cards = {card["name"]: card for card in json.loads(out)}
+    assert status == 0
+    assert cards["llava-1.5-7b"]["kind"] == "target"
+    assert cards["lvlm68m"]["for"] == ["llava-1.5-7b", "llava-1.5-13b"]
+    assert cards["llava-1.5-13b"]["present"] is None
+
+
+def test_the_list_is_aligned_text_where_there_is_no_terminal(run: Run):
+    _, out, _ = run("models", "list")
+    lines = out.splitlines()
+    column = lines[0].index("kind")
+    assert {line[column:].split()[0] for line in lines[1:]} <= {"target", "draft", "captioner"}
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_show_one(run: Run):
+    assert json.loads(run("models", "show", "mini", "--json").out)["draft"] == "mini-draft"
+    assert "mini-draft" in run("models", "show", "mini").out
+
+
+def test_pull_without_network_says_so_in_one_line(run: Run):
+    status, _, err = run("models", "pull", "llava-1.5-7b")
+    assert status == 2
+    assert "llava-1.5-7b" in err
+    assert err.count("\n") == 1
+
+
+def test_quantize_writes_what_can_be_chatted_with(run: Run, llava_path, tmp_path):
+    done = run(
+        "models", "quantize", llava_path, tmp_path / "q4", "--bits", "4", "--group-size", "32"
+    )
+    assert (done.status, done.err) == (0, "")
+    config = json.loads((tmp_path / "q4" / "config.json").read_text())
+    assert config["quantization"]["bits"] == 4
+    asked = run(
+        *("generate", "--prompt", "hello", "--model", tmp_path / "q4"),
+        *("--draft", "none", "--backend", "torch", "--max-new-tokens", "3"),
+    )
+    assert asked.status == 0
+
+
+def test_quantize_refuses_what_the_backend_cannot(run: Run, llava_path, tmp_path):
+    status, _, err = run("models", "quantize", llava_path, tmp_path / "q", "--backend", "torch")
+    assert status == 2
+    assert "mlx" in err

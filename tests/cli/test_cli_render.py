@@ -1,0 +1,107 @@
+"""What reaches the screen, and how."""
+
+import json
+
+import pytest
+
+from mmspec.chat import Piece
+from mmspec.statistics import Round, Statistics
+from mmspec_cli.footer import footer
+from mmspec_cli.render import Screen
+
+NASTY = "[bold]x[/bold] [/INST] list[int] \x1b[31mred\x1b[0m :smile:"
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Make stdout and stderr pass for colour terminals."""
+
+    def become(**environment: str) -> None:
+        for stream in ("sys.stdout", "sys.stderr"):
+            monkeypatch.setattr(f"{stream}.isatty", lambda: True)
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        for name, value in {"TERM": "xterm-256color", **environment}.items():
+            monkeypatch.setenv(name, value)
+
+    return become
+
+
+def test_piped_text_is_the_model_s_own_bytes(capsys):
+    Screen(accepted=False).piece(Piece(NASTY, "!"))
+    assert capsys.readouterr().out == NASTY + "!"
+
+
+def test_on_a_terminal_control_characters_are_spelled_out_and_markup_is_text(terminal, capsys):
+    terminal()
+    Screen().piece(Piece("", NASTY))
+    assert capsys.readouterr().out == NASTY.replace("\x1b", "^[")
+
+
+def test_accepted_tokens_are_coloured_on_a_terminal(terminal, capsys):
+    terminal()
+    Screen(accepted=True).piece(Piece("drafted", " own"))
+    out = capsys.readouterr().out
+    assert "\x1b[32mdrafted\x1b[0m" in out
+    assert out.endswith(" own")
+
+
+@pytest.mark.parametrize("why", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_colour_where_none_is_wanted(terminal, capsys, why):
+    terminal(**why)
+    screen = Screen(accepted=True)
+    screen.piece(Piece("drafted", " own"))
+    screen.note("a note")
+    screen.progress("reading")
+    screen.table(["a"], [["b"]])
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err
+    assert out.startswith("‹drafted› own\n")  # noqa: RUF001
+    assert "reading" not in err
+
+
+def test_progress_goes_before_anything_else_is_written(terminal, capsys):
+    terminal()
+    screen = Screen()
+    screen.progress("reading 5 of 9 tokens")
+    screen.piece(Piece("", "text"))
+    assert capsys.readouterr().err.endswith("\r\x1b[2K")
+
+
+def test_remarks_are_one_line_and_do_not_cut_into_the_answer(capsys):
+    screen = Screen()
+    screen.piece(Piece("", "unfinished"))
+    screen.note("two\nlines\x1b")
+    out, err = capsys.readouterr()
+    assert out == "unfinished\n"
+    assert err == "two lines^[\n"
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_table_cells_are_text(terminal, capsys, plain):
+    terminal()
+    Screen(plain=plain).table(["name"], [["[red]x[/red]\x1b"]])
+    assert "[red]x[/red]^[" in capsys.readouterr().out
+
+
+def test_json_is_one_line(capsys):
+    Screen().json({"text": "a\nb\x1bä"})
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert json.loads(out) == {"text": "a\nb\x1bä"}
+
+
+def test_footer_says_what_was_measured():
+    statistics = Statistics(prompt_tokens=168, cached_tokens=145, peak_memory_bytes=420_000_000)
+    statistics.count(Round([1, 2, 3], 5, 2))
+    statistics.count(Round([4], 5, 0))
+    statistics.seconds.update(vision=0.12, prefill=0.2, decode=0.1)
+    assert footer(statistics, 0.345) == (
+        "4 tokens, 40.0/s · first after 0.34 s (vision 0.12, prefill 0.20) · "
+        "2.00 tokens/round, 20% accepted · prompt 145 cached + 23 new · peak 0.42 GB"
+    )
+
+
+def test_footer_of_an_answer_that_never_began():
+    assert footer(Statistics(), None) == (
+        "0 tokens, 0.0/s · no drafting · prompt 0 cached + 0 new · peak 0.00 GB"
+    )
