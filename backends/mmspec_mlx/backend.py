@@ -65,15 +65,17 @@ def devices() -> list[str]:
     return ["gpu", "cpu"] if mx.is_available(mx.Device(mx.gpu)) else ["cpu"]
 
 
-def check(sources: dict[str, Source], config: ModelConfig) -> MlxModel:
-    """Build a model from a plan without reading a tensor or taking memory.
+def check(sources: dict[str, Source], config: ModelConfig) -> None:
+    """Build a model from a plan and trace it, without reading a tensor or taking memory for one.
 
-    Raises CheckpointError if the modules do not use exactly the plan's tensors.  The model's
-    operations infer shapes as usual and fail where these do not fit, as long as nothing is
-    evaluated.
+    Raises CheckpointError if the modules do not use exactly the plan's tensors, in their shapes.
     """
-    weights = Weights(sources, mx.float16, unread, lambda *_: None)
-    return _build(weights, config, "cpu", Path("the plan"))
+    directory = Path("the plan")
+    model = _build(Weights(sources, mx.float16, unread, lambda *_: None), config, "cpu", directory)
+    try:
+        model.trace()
+    except ValueError as error:
+        raise CheckpointError(f"{directory}: cannot run: {error}") from error
 
 
 def _build(weights: Weights, config: ModelConfig, device: str, directory: Path) -> MlxModel:

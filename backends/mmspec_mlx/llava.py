@@ -94,6 +94,15 @@ class MlxModel:
         mx.eval(rows)
         return MlxFeatures(rows)
 
+    def trace(self) -> None:
+        """List all modules' operations and evaluate none; ValueError where shapes do not fit."""
+        rows = self.llama.embedding.rows(host.ids([0]))
+        if self._eyes is not None and self.config.vision is not None:
+            size, channels = self.config.vision.image_size, self.config.vision.num_channels
+            rows = self._projected(self._eyes[0](mx.zeros((channels, size, size))))
+        cache = self.llama.new_cache(rows=1)
+        self.llama.logits(self.llama.feed(mx.expand_dims(rows, 0), cache, 0, [0], None))
+
     def project(self, features: Features) -> NDArray[np.float32]:
         """The projector's output [N, H] on the host.  Blocks."""
         return host.float32(self._project(features))
@@ -110,11 +119,14 @@ class MlxModel:
         return place(segment, offset, self.config.image_token_id, self._project)
 
     def _project(self, features: Features) -> mx.array:
-        """Map features to the language model's width [N, H]."""
         if not isinstance(features, MlxFeatures):
             raise UsageError("these image features are not ones this model can read")
+        return self._projected(features.rows)
+
+    def _projected(self, rows: mx.array) -> mx.array:
+        """Map features [N, D] to the language model's width [N, H]."""
         first, second = self._require_eyes()[1]
-        return second(_gelu(first(features.rows)))
+        return second(_gelu(first(rows)))
 
     def _require_eyes(self) -> "Eyes":
         if self._eyes is None:

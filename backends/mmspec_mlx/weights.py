@@ -91,19 +91,9 @@ class Weights:
         """Names nobody has asked for."""
         return list(self._sources)
 
-    def holds(self, name: str) -> bool:
-        """Whether `name` is in the plan and has not been handed out."""
-        return name in self._sources
-
     def array(self, name: str) -> mx.array:
         """Return a tensor in PyTorch's order, unpacked if it is quantized."""
-        source = self._sources.pop(name)
-        if source.packing is not None:
-            return self._settled(_unpacked(self._packed(source.stored, source.packing)))
-        array = self._read(source.stored).astype(self.dtype)
-        if source.layout == "mlx":
-            array = array.transpose(0, 3, 1, 2)
-        return self._settled(array)
+        return self._settled(_unpacked(self._take(name)))
 
     def vector(self, *names: str) -> mx.array:
         """Return vectors, one after the other."""
@@ -111,11 +101,23 @@ class Weights:
 
     def matrix(self, *names: str) -> Matrix:
         """Return matrices fused along their outputs; packed if all of them are."""
-        parts = [self._sources.pop(name) for name in names]
-        packed = [self._packed(each.stored, each.packing) for each in parts if each.packing]
-        if len(packed) < len(parts):
-            return self._plain(parts)
-        return self._fused(packed)
+        parts = [self._take(name) for name in names]
+        packed = [part for part in parts if isinstance(part, Packed)]
+        if len(packed) == len(parts):
+            return self._fused(packed)
+        return Plain(self._settled(mx.concatenate([_unpacked(part) for part in parts])).T)
+
+    def _take(self, name: str) -> mx.array | Packed:
+        source = self._sources.pop(name)
+        if source.packing is not None:
+            return self._packed(source.stored, source.packing)
+        array = self._read(source.stored).astype(self.dtype)
+        return array.transpose(0, 3, 1, 2) if source.layout == "mlx" else array
+
+    def _packed(self, stored: Stored, packing: Packing) -> Packed:
+        scales = self._read(packing.scales).astype(self.dtype)
+        biases = self._read(packing.biases).astype(self.dtype)
+        return Packed(self._read(stored), scales, biases, packing.bits, packing.group_size)
 
     def _fused(self, parts: list[Packed]) -> Packed:
         weight = self._settled(mx.concatenate([part.weight for part in parts]))
@@ -123,32 +125,16 @@ class Weights:
         biases = self._settled(mx.concatenate([part.biases for part in parts]))
         return Packed(weight, scales, biases, parts[0].bits, parts[0].group_size)
 
-    def _plain(self, parts: list[Source]) -> Plain:
-        """Unpack what is quantized beside parts that are not."""
-        rows = [
-            _unpacked(self._packed(each.stored, each.packing))
-            if each.packing
-            else self._read(each.stored).astype(self.dtype)
-            for each in parts
-        ]
-        return Plain(self._settled(mx.concatenate(rows)).T)
-
-    def _packed(self, stored: Stored, packing: Packing) -> Packed:
-        scales, biases = (
-            self._read(each).astype(self.dtype) for each in (packing.scales, packing.biases)
-        )
-        return Packed(self._read(stored), scales, biases, packing.bits, packing.group_size)
-
     def _settled(self, array: mx.array) -> mx.array:
         self._settle(array)
         return array
 
 
-def _unpacked(packed: Packed) -> mx.array:
-    bits, group_size = packed.bits, packed.group_size
-    return mx.dequantize(
-        packed.weight, packed.scales, packed.biases, group_size=group_size, bits=bits
-    )
+def _unpacked(part: mx.array | Packed) -> mx.array:
+    if isinstance(part, mx.array):
+        return part
+    bits, group_size = part.bits, part.group_size
+    return mx.dequantize(part.weight, part.scales, part.biases, group_size=group_size, bits=bits)
 
 
 class Files:

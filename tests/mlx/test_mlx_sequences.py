@@ -282,13 +282,17 @@ def test_a_fault_anywhere_leaves_both_sequences_as_they_were(pair, views, sampli
     target, drafter = opened()
     lengths = target.length, drafter.length
     with pytest.raises(oracle.Fault), oracle.failing(pair[victim], call):
-        oracle.rounds(target, drafter, 6, seed=seed(sampling))
-        target.extend(views[0])
-        drafter.extend(views)
-        oracle.rounds(target, drafter, 40, seed=seed(sampling))
+        turn(target, drafter, views, sampling)
     target.rewind(lengths[0])
     drafter.rewind(lengths[1])
     assert oracle.tokens(oracle.rounds(target, drafter, 30, seed=seed(sampling))) == expected
+
+
+def turn(target, drafter, views, sampling):
+    oracle.rounds(target, drafter, 6, seed=seed(sampling))
+    target.extend(views[0])
+    drafter.extend(views)
+    oracle.rounds(target, drafter, 40, seed=seed(sampling))
 
 
 def test_a_fault_in_a_step_can_be_tried_again(pair, views):

@@ -1,0 +1,82 @@
+"""What is spelled out for a CPU equals what MLX fuses for a GPU."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from mmspec import maths
+from mmspec_mlx.columns import Columns
+from mmspec_mlx.kernels import FUSED, PLAIN, kernels
+from mmspec_mlx.llama import causal
+from mmspec_mlx.rotary import Rotary
+
+
+def close(ours, theirs, atol=2e-6):
+    np.testing.assert_allclose(np.array(ours), np.array(theirs), atol=atol)
+
+
+def random(*shape, scale=1.0):
+    return mx.random.normal(shape, key=mx.random.key(sum(shape))) * scale
+
+
+def test_the_plain_kernels_are_for_float32_on_a_cpu_alone():
+    assert kernels(mx.float32) is PLAIN
+    assert kernels(mx.float16) is FUSED
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("heads", [(4, 4), (4, 2), (6, 1)])
+@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+def test_attention(rows, heads, n, scale):
+    queries, keys = random(rows, heads[0], n, 16, scale=scale), random(rows, heads[1], 40, 16)
+    values, mask = random(rows, heads[1], 40, 17)[..., :16], causal(40 - n, n, mx.float32)
+    close(*(each.attention(queries, keys, values, mask) for each in (PLAIN, FUSED)), atol=1e-5)
+
+
+def test_norm_and_gate_even_where_they_saturate():
+    x, weight = random(2, 3, 64, scale=30.0), random(64)
+    close(*(each.norm(x, weight, 1e-5) for each in (PLAIN, FUSED)), atol=1e-5)
+    gate, up = mx.array([-200.0, -90.0, -1.0, 0.0, 1.0, 90.0, 200.0]), mx.ones((7,))
+    close(*(each.gated(gate, up) for each in (PLAIN, FUSED)), atol=1e-5)
+
+
+def test_the_formulas_see_the_same_probabilities():
+    logits = random(4, 1000, scale=8.0)
+    expected = maths.softmax(np, np.array(logits))
+    for each in (PLAIN, FUSED):
+        close(maths.softmax(each.arrays, logits), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("starts", [[0], [5000], [7, 7], [3, 0, 2000]])
+@pytest.mark.parametrize("n", [1, 5])
+def test_a_table_turns_as_the_kernel_does(starts, n):
+    rotary, x = Rotary(32, 10000.0, mx.float32), random(len(starts), 4, n, 32)
+    close(
+        rotary.at(starts, n)(x), rotary._kernel(starts)(x), atol=2e-3 if max(starts) > 999 else 1e-5
+    )
+
+
+def test_a_mask_hides_padding_and_the_future_and_nothing_else():
+    columns = Columns(np.ones((2, 0), dtype=bool), mx.float32).padded(0, [4, 2])
+    assert columns.lengths(4) == [4, 2]
+    assert columns.lengths(9) == [9, 7]
+    columns = columns.padded(6, [1, 3])
+    assert columns.lengths(9) == [7, 7]
+    expected = np.array([[1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1], [1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1]])
+    assert seen(columns.mask(10, 1))[:, 0, 0].tolist() == expected.tolist()
+    three = seen(columns.mask(1, 3))[:, 0]
+    assert three[0].tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+    assert three[1].tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]]
+    assert columns.cut(2).mask(2, 1) is None
+    assert seen(columns.cut(2).mask(1, 2)).tolist() == [[1, 1, 0], [1, 1, 1]]
+
+
+def seen(mask):
+    return (np.array(mask) == 0).astype(int)
+
+
+@pytest.mark.parametrize("columns", [3, 255, 256, 257, 700])
+def test_a_mask_is_as_wide_as_asked_however_long_the_prompt(columns):
+    padded = Columns(np.ones((2, 0), dtype=bool), mx.float32).padded(0, [600, 1])
+    assert padded.mask(columns - 1, 1).shape == (2, 1, 1, columns)

@@ -1,0 +1,113 @@
+"""Quantized copies are what mlx-lm and mlx-vlm write, and mlx-lm reads ours."""
+
+import json
+
+import factory
+import mlx.core as mx
+import mlx_oracle as oracle
+import numpy as np
+import pytest
+
+from mmspec.errors import CheckpointError, UsageError
+from mmspec_mlx import quantize
+from mmspec_mlx.backend import MlxBackend
+
+
+def quantized(source, path, bits=4, group_size=64):
+    MlxBackend().quantize(source, path, bits=bits, group_size=group_size)
+    return path
+
+
+@pytest.mark.parametrize("layout", ["hub", "transformers"])
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "head"])
+@pytest.mark.parametrize(("bits", "group_size"), [(4, 64), (8, 32)])
+def test_mlx_lm_reads_a_quantized_llama_and_says_the_same(tmp_path, layout, tied, bits, group_size):
+    from mlx_lm.utils import load_model
+
+    source = factory.tiny_llama(tmp_path / "a", layout=layout, tied=tied, key_value_heads=2)
+    path = quantized(source, tmp_path / "q", bits, group_size)
+    theirs, config = load_model(path)
+    assert config["quantization"]["bits"] == bits
+    tokens = list(oracle.TEXT.tokens)
+    target = oracle.target(MlxBackend().load(path), oracle.TEXT)
+    said = oracle.plain(target, 20)
+    logits = np.array(theirs(mx.array([tokens + said]))[0])
+    np.testing.assert_allclose(target.logits(), logits[-1], atol=2e-5)
+    assert logits[len(tokens) - 1 : -1].argmax(-1).tolist() == said
+
+
+@pytest.mark.parametrize("layout", ["hub", "transformers"])
+def test_a_quantized_llava_holds_what_an_mlx_conversion_does(tmp_path, layout):
+    """Names, shapes, types and values, the projector quantized and the tower not."""
+    source = factory.tiny_llava(tmp_path / "a", layout=layout, dtype="float16", sharded=True)
+    hub = factory.tiny_llava(tmp_path / "h", dtype="float16")
+    path = quantized(source, tmp_path / "q")
+    ours = mx.load(str(path / "model.safetensors"))
+    conversion = factory.quantized(hub, tmp_path / "whole", 4, 64, vision=True)
+    plain = factory.quantized(hub, tmp_path / "plain", 0)
+    packed, floats = (mx.load(str(each / "model.safetensors")) for each in (conversion, plain))
+    expected = {
+        name: floats[name] if "vision_tower" in name else array
+        for name, array in packed.items()
+        if name in floats or "vision_tower" not in name
+    }
+    assert ours.keys() == expected.keys()
+    for name, array in expected.items():
+        assert ours[name].dtype == array.dtype
+        assert mx.array_equal(ours[name], array), name
+
+
+def test_a_quantized_llava_runs_near_its_source_with_the_same_eyes(tmp_path, llava_path):
+    path = quantized(llava_path, tmp_path / "q", 8, 32)
+    models = [MlxBackend().load(each) for each in (path, llava_path)]
+    assert models[0].tower == models[1].tower
+    logits = []
+    for model in models:
+        prompt = oracle.prompt([model.encode(oracle.pixels(32))])
+        logits.append(oracle.target(model, prompt).logits())
+    np.testing.assert_allclose(*logits, atol=0.2)
+
+
+def test_side_files_come_along_and_weights_code_and_indexes_do_not(tmp_path):
+    source = factory.tiny_llava(tmp_path / "a", sharded=True)
+    (source / "modeling.py").write_text("raise SystemExit")
+    (source / "tokenizer.model").write_bytes(b"sentencepiece")
+    path = quantized(source, tmp_path / "q")
+    kept = {file.name for file in source.iterdir() if file.suffix in (".json", ".model")}
+    kept -= {"model.safetensors.index.json"}
+    assert {file.name for file in path.iterdir()} == kept | {"model.safetensors"}
+    config = json.loads((path / "config.json").read_text())
+    assert config.pop("quantization") == {"bits": 4, "group_size": 64, "mode": "affine"}
+    assert config == json.loads((source / "config.json").read_text())
+
+
+def test_large_copies_are_written_in_shards(tmp_path, llava_path, monkeypatch):
+    whole = MlxBackend().load(quantized(llava_path, tmp_path / "one"))
+    monkeypatch.setattr(quantize, "SHARD_BYTES", 50_000)
+    path = quantized(llava_path, tmp_path / "many")
+    index = json.loads((path / "model.safetensors.index.json").read_text())
+    files = sorted(file.name for file in path.glob("*.safetensors"))
+    assert len(files) > 2
+    assert files == sorted(set(index["weight_map"].values()))
+    assert files[-1] == f"model-{len(files):05}-of-{len(files):05}.safetensors"
+    models = (MlxBackend().load(path), whole)
+    np.testing.assert_array_equal(*(oracle.target(each, oracle.TEXT).logits() for each in models))
+
+
+def test_what_cannot_be_quantized_is_refused_before_anything_is_written(
+    tmp_path, llava_path, mlx_path
+):
+    path = tmp_path / "q"
+    with pytest.raises(UsageError, match="unknown number of bits '3': use 2, 4 or 8"):
+        quantized(llava_path, path, bits=3)
+    with pytest.raises(UsageError, match="unknown group size '48': use 32, 64 or 128"):
+        quantized(llava_path, path, group_size=48)
+    with pytest.raises(UsageError, match="already quantized"):
+        quantized(mlx_path, path)
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        quantized(tmp_path / "nowhere", path)
+    assert not path.exists()
+    path.mkdir()
+    (path / "mine.txt").write_text("precious")
+    with pytest.raises(UsageError, match="not empty"):
+        quantized(llava_path, path)
