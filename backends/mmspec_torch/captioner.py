@@ -1,0 +1,67 @@
+"""BLIP, BLIP-2 and Florence-2 as captioners, through transformers."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mmspec.config import model_type
+from mmspec.errors import CheckpointError, choice
+from mmspec.images import Picture
+from mmspec_torch.device import find_device
+
+PROMPTS = {"blip": None, "blip-2": None, "florence2": "<CAPTION>"}
+"""What each model type is asked for a one-sentence caption."""
+MAX_TOKENS = 48
+
+
+class TransformersCaptioner:
+    """Implements `mmspec.captions.Captioner` with a checkpoint in a local directory.
+
+    Only transformers' own classes are run, never a checkpoint's code; weights are safetensors.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Choose by the directory's model_type; raises UsageError for another one."""
+        self._directory = directory
+        self._kind = model_type(directory)
+        if self._kind not in PROMPTS:
+            raise choice("captioner type", self._kind, PROMPTS)
+
+    @torch.inference_mode()
+    def caption(self, picture: Picture) -> str:
+        """The greedy caption, on one line."""
+        model, processor = self._loaded
+        prompt = PROMPTS[self._kind]
+        given = processor(images=picture.image, text=prompt, return_tensors="pt").to(model.device)
+        said = model.generate(**given, do_sample=False, num_beams=1, max_new_tokens=MAX_TOKENS)
+        text: str = processor.batch_decode(said, skip_special_tokens=True)[0]
+        return " ".join(text.split())
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        """Model and processor, read when the first caption is asked for."""
+        import transformers
+
+        reader: Any = transformers.AutoProcessor
+        local = {"local_files_only": True, "trust_remote_code": False}
+        try:
+            processor = reader.from_pretrained(self._directory, **local)
+            kind = _class(self._kind)
+            model = kind.from_pretrained(self._directory, use_safetensors=True, **local)
+        except (OSError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise CheckpointError(f"{self._directory} is no captioner: {reason}") from error
+        return model.to(find_device("auto")).eval(), processor
+
+
+def _class(kind: str) -> Any:
+    import transformers
+
+    classes = {
+        "blip": transformers.BlipForConditionalGeneration,
+        "blip-2": transformers.Blip2ForConditionalGeneration,
+        "florence2": transformers.Florence2ForConditionalGeneration,
+    }
+    return classes[kind]

@@ -1,0 +1,235 @@
+"""`mmspec bench`: how fast, and how well grounded."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mmspec.bench.arms import Arm, BaselineArm, load_baseline
+from mmspec.bench.grounding import GroundingReport, held_out, markdown
+from mmspec.bench.grounding import grounding as judge_facts
+from mmspec.bench.prompts import ONE_IMAGE, Prompt, asked, drawn, read_prompts, written
+from mmspec.bench.provenance import provenance
+from mmspec.bench.speed import GAMMAS, ArmResult, SpeedReport
+from mmspec.bench.speed import speed as measure_speed
+from mmspec.engine import Engine, load
+from mmspec.errors import UsageError
+from mmspec.images import open_picture
+from mmspec.options import Options
+from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, JSON, MODEL, PLAIN
+from mmspec_cli.render import Screen
+
+OUT = click.option("--out", type=Path, metavar="FILE", help="Write the JSON report there too.")
+
+
+@click.group()
+def bench() -> None:
+    """Measure speed and grounding."""
+
+
+@bench.command()
+@click.argument("images", nargs=-1, metavar="[IMAGE]...")
+@click.option("--prompt", help="Asked about the images given. Default: drawn pictures.")
+@click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for parity.")
+@click.option("--count", default=6, show_default=True, help="Drawn prompts.")
+@click.option("--tasks", default="", metavar="LIST", help="Tasks of the drawn world.")
+@MODEL
+@DRAFT
+@BACKEND
+@DEVICE
+@DTYPE
+@click.option("--drafting", default="M,T,MT,MTC", show_default=True, metavar="LIST")
+@click.option(
+    "--gammas", default="", metavar="LIST", help="One, or some to search. Default: 1 to 8."
+)
+@click.option("--repeats", default=3, show_default=True)
+@click.option("--max-new-tokens", default=96, show_default=True)
+@click.option("--against", metavar="transformers", help="Another project's loop (torch only).")
+@click.option("--against-backend", metavar="NAME", help="The same checkpoint there.")
+@OUT
+@JSON
+@PLAIN
+def speed(as_json: bool, plain: bool, out: Path | None, **given: Any) -> int:
+    """Compare tokens per second, paired and interleaved: medians and ranges.
+
+    Exit status: 0, or 1 where an answer differs from plain decoding's.
+    """
+    screen = Screen(plain=plain)
+    screen.progress("loading")
+    report = _speed(screen, **given)
+    _write(out, report.as_dict())
+    if as_json:
+        screen.json(report.as_dict())
+    else:
+        _show_speed(screen, report)
+    return 0 if all(arm.identical for arm in report.arms) else 1
+
+
+def _speed(
+    screen: Screen,
+    *,
+    images: tuple[str, ...],
+    prompt: str | None,
+    prompts: Path | None,
+    count: int,
+    tasks: str,
+    drafting: str,
+    gammas: str,
+    repeats: int,
+    max_new_tokens: int,
+    against: str | None,
+    against_backend: str | None,
+    **where: str,
+) -> SpeedReport:
+    engine = load(**where)
+    options = Options(max_new_tokens=max_new_tokens)
+    others = [load(**where | {"backend": against_backend})] if against_backend else []
+    chosen = _given(images, prompt, prompts) or _drawn(engine, count, _split(tasks))
+    return measure_speed(
+        engine,
+        chosen,
+        options,
+        words=_split(drafting) if engine.draft else (),
+        gammas=[_gamma(gamma) for gamma in _split(gammas)] or GAMMAS,
+        repeats=repeats,
+        others=others,
+        baselines=[_baseline(against, engine, options)] if against else [],
+        progress=screen.progress,
+    )
+
+
+def _split(text: str) -> list[str]:
+    """Values separated by commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _gamma(text: str) -> int:
+    if not text.isdigit() or text == "0":
+        raise UsageError(f"--gammas {text!r}: give numbers of at least 1, such as 2,4,6")
+    return int(text)
+
+
+def _given(images: tuple[str, ...], prompt: str | None, prompts: Path | None) -> list[Prompt]:
+    if prompts:
+        return read_prompts(prompts)
+    if images and not prompt:
+        raise UsageError("images need a question: give --prompt TEXT")
+    pictures = [open_picture(Path(image)) for image in images]
+    return [asked(prompt, pictures)] if prompt else []
+
+
+def _drawn(engine: Engine, count: int, tasks: list[str]) -> list[Prompt]:
+    vision = engine.target.model.config.vision
+    if vision is None:
+        return written(count)
+    return drawn(count, size=vision.image_size, tasks=tasks or ONE_IMAGE)
+
+
+def _baseline(name: str, engine: Engine, options: Options) -> Arm:
+    if engine.backend.name != "torch":
+        raise UsageError(f"--against {name} runs on torch, not {engine.backend.name}")
+    model = engine.target.model
+    loaded = load_baseline(name, engine.target.directory, model.device, model.dtype)
+    return BaselineArm(name, engine, options, loaded)
+
+
+def _show_speed(screen: Screen, report: SpeedReport) -> None:
+    columns = ("", "tokens/s", "times plain", "tokens per round", "accepted", "same tokens")
+    screen.table(columns, [_arm_row(arm) for arm in report.arms])
+    if report.costs:
+        step = report.costs.target_step
+        drafts = (f"{word} {s * 1e3:.2f} ms" for word, s in report.costs.draft_step.items())
+        screen.say(f"target step {step * 1e3:.2f} ms; a drafted token: {', '.join(drafts)}")
+        screen.say("; ".join(f"{name}: {r:.2f}" for name, r in report.costs.ratios.items()))
+    for line in _host_lines(report):
+        screen.say(line)
+    screen.say(
+        f"{report.prompts} prompts x {report.repeats}, medians [range]; {report.model} on "
+        f"{report.device}, {report.dtype}; peak {_mebibytes(report)} MiB"
+    )
+
+
+def _arm_row(arm: ArmResult) -> tuple[str, ...]:
+    return (
+        arm.name,
+        arm.tokens_per_second.text(1),
+        arm.speed_up.text(2),
+        f"{arm.block_efficiency:.2f}",
+        f"{arm.acceptance_rate:.0%}",
+        "yes" if arm.identical else "NO",
+    )
+
+
+def _host_lines(report: SpeedReport) -> Iterator[str]:
+    for share in report.host:
+        inside = "" if share.of_round is None else f", {share.of_round:.1%} outside model forwards"
+        yield f"{share.drafting} gamma {share.gamma}: {share.of_loop:.1%} in the loop{inside}"
+
+
+def _mebibytes(report: SpeedReport) -> int:
+    return max(arm.peak_memory_bytes for arm in report.arms) // 2**20
+
+
+def _write(out: Path | None, value: dict[str, Any]) -> None:
+    if out:
+        out.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+@bench.command()
+@MODEL
+@DRAFT
+@BACKEND
+@DEVICE
+@DTYPE
+@click.option("--samples", default=300, show_default=True, help="Conversations per category.")
+@click.option("--blank", is_flag=True, help="Ask again with grey in place of every image.")
+@click.option("--gamma", default=5, show_default=True)
+@click.option("--max-new-tokens", default=160, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@OUT
+@JSON
+@PLAIN
+def grounding(as_json: bool, plain: bool, out: Path | None, **given: Any) -> None:
+    """Ask for facts about drawn pictures no model was trained on, and judge the answers."""
+    screen = Screen(plain=plain)
+    screen.progress("loading")
+    report = _grounding(screen, **given)
+    _write(out, report.as_dict())
+    if as_json:
+        screen.json(report.as_dict())
+    else:
+        screen.say(markdown(report))
+
+
+def _grounding(
+    screen: Screen,
+    *,
+    samples: int,
+    blank: bool,
+    gamma: int,
+    max_new_tokens: int,
+    seed: int,
+    **where: str,
+) -> GroundingReport:
+    engine = load(**where)
+    options = Options(gamma=gamma, max_new_tokens=max_new_tokens)
+    make = held_out(engine)
+    shown, blanked = (
+        judge_facts(
+            engine,
+            make,
+            options,
+            samples=samples,
+            seed=seed,
+            blank=grey,
+            progress=screen.progress,
+        )
+        if blank or not grey
+        else None
+        for grey in (False, True)
+    )
+    assert shown is not None
+    origin = provenance([engine.backend])
+    return GroundingReport(engine.target.name, seed, shown, blanked, origin)

@@ -1,0 +1,80 @@
+"""`mmspec check`: is speculative decoding lossless here?"""
+
+from pathlib import Path
+
+import click
+
+from mmspec.bench.prompts import Prompt, asked, default_prompts
+from mmspec.check import CheckReport, Comparison
+from mmspec.check import check as compare_all
+from mmspec.engine import Engine
+from mmspec.images import open_picture
+from mmspec_cli.options import Setup, shared_options
+from mmspec_cli.render import Screen
+
+DEFAULT_PROMPTS = 6
+
+
+@click.command()
+@click.argument("images", nargs=-1, metavar="[IMAGE]...")
+@click.option(
+    "--prompt",
+    "prompts",
+    multiple=True,
+    metavar="TEXT",
+    help="A question; may be given several times. Default: questions about drawn pictures.",
+)
+@shared_options
+def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> int:
+    """Decode plainly and speculatively and compare, token for token.
+
+    Exit status: 0 identical, 3 they part where two tokens tie but for rounding, 1 a bug.
+    """
+    screen = Screen(plain=setup.plain)
+    pictures = [open_picture(Path(image)) for image in images]
+    chosen = [asked(prompt, pictures) for prompt in prompts]
+    screen.progress("loading")
+    engine = setup.load()
+    for note in () if setup.as_json else engine.notes:
+        screen.note(note)
+    screen.progress("decoding")
+    report = compare_all(engine, chosen or _default(engine, images), setup.options)
+    if setup.as_json:
+        screen.json(report.as_dict())
+    else:
+        _show(screen, report)
+    return report.exit_code
+
+
+def _default(engine: Engine, images: tuple[str, ...]) -> list[Prompt]:
+    if images:
+        raise click.UsageError("images need a question: give --prompt TEXT")
+    return default_prompts(engine, DEFAULT_PROMPTS)
+
+
+def _show(screen: Screen, report: CheckReport) -> None:
+    columns = ("prompt", "tokens", "drafting", "tokens per round", "outcome")
+    screen.table(columns, [_row(each) for each in report.comparisons])
+    for each in report.comparisons:
+        if each.divergence:
+            screen.say(_told(each))
+    screen.say(
+        f"{report.outcome} ({report.backend}, {report.device}, {report.dtype}; "
+        f"near-tie up to a logit gap of {report.threshold:g})"
+    )
+
+
+def _row(each: Comparison) -> tuple[str, ...]:
+    efficiency = f"{each.block_efficiency:.2f}"
+    return each.prompt, str(each.tokens), each.drafting, efficiency, each.outcome
+
+
+def _told(each: Comparison) -> str:
+    """Where the answers part, and by how little."""
+    found = each.divergence
+    assert found is not None
+    return (
+        f"{each.prompt}: {each.outcome} at token {found.position}: plain {found.texts[0]!r} "
+        f"({found.first}), speculative {found.texts[1]!r} ({found.second}), "
+        f"top-2 logit gap {found.gap:.3g}"
+    )

@@ -1,0 +1,153 @@
+"""What the parts of a round cost, measured one by one at the seam."""
+
+import cProfile
+import inspect
+import pstats
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from mmspec import loop
+from mmspec.bench.prompts import Prompt
+from mmspec.chat import Piece
+from mmspec.drafting import Drafting, parse_drafting
+from mmspec.engine import Engine
+from mmspec.errors import UsageError
+from mmspec.options import Options
+from mmspec.replay import opened, rendered
+from mmspec.sampling import GREEDY
+from mmspec.seam import Drafter
+from mmspec.session import DraftSide
+
+FORWARDS = ("llama.py", "host.py")
+"""Files of a backend that run the decoder, or wait for what it computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Median seconds, everything enqueued before being done when the clock starts.
+
+    A drafted token and a target forward each include their head and the choice of the token.
+    """
+
+    gamma: int
+    target_step: float
+    """A target forward over 1 row: plain decoding's round."""
+    target_block: float
+    """A target forward over gamma + 1 rows."""
+    draft_step: dict[str, float]
+    """Per drafted token of a draft of gamma, by drafting; one letter is one branch."""
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """The ratios that decide what speculation gains."""
+        one, many = min(self.draft_step, key=len), max(self.draft_step, key=len)
+        return {
+            "target step / draft step": self.target_step / self.draft_step[one],
+            f"{len(many)} branches / {len(one)}": self.draft_step[many] / self.draft_step[one],
+            f"{self.gamma + 1} target rows / 1": self.target_block / self.target_step,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HostShare:
+    """How much of a round is host work outside model forwards.
+
+    `of_loop` is the loop's part, with commits: a round's time outside `draft` and `verify`.
+    `of_round` is all of it: a round's time outside the backend's decoder forwards and its wait for
+    their result, by a profiler of Python calls in a run of its own, whose overhead is counted in.
+    None where the device runs on while the host works, for then the two overlap.
+    """
+
+    drafting: str
+    gamma: int
+    of_loop: float
+    of_round: float | None
+
+
+def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -> Costs:
+    """Time one and, where the draft sees images, four branches, and one and gamma + 1 rows.
+
+    The parts alternate.  Nothing is committed: every call starts from the same prompt.
+    """
+    gamma, target = options.gamma, opened(engine, prompt.message)
+    words = ("M", "MTCP") if prompt.message.pictures and _draft_sees(engine) else ("T",)
+    sides = {word: _drafter(engine, prompt, word) for word in words}
+
+    def drafts(word: str) -> Callable[[], object]:
+        drafter, drafting = sides[word]
+        return lambda: drafter.draft(gamma, drafting.weights, ())
+
+    def block() -> float:
+        draft = drafts(words[0])()
+        return _seconds(engine, lambda: target.verify(draft, ()))  # type: ignore[arg-type]
+
+    rows = []
+    for _ in range(repeats + 1):
+        step = _seconds(engine, lambda: target.verify(None, ()))
+        rows.append((step, block(), *(_seconds(engine, drafts(word)) for word in words)))
+    step, whole, *drafted = (median(column) for column in zip(*rows[1:], strict=True))
+    each = (seconds / gamma for seconds in drafted)
+    return Costs(gamma, step, whole, dict(zip(words, each, strict=True)))
+
+
+def _draft_sees(engine: Engine) -> bool:
+    return engine.draft is not None and engine.draft.model.config.vision is not None
+
+
+def _drafter(engine: Engine, prompt: Prompt, word: str) -> tuple[Drafter, Drafting]:
+    draft = engine.draft
+    if draft is None:
+        raise UsageError("the costs of drafting need a draft: give --draft")
+    drafting = parse_drafting(word, draft.model.config)
+    vocabulary = engine.target.model.config.text.vocab_size
+    drafter = draft.model.open_drafter(len(drafting.branches), vocabulary, GREEDY)
+    side = DraftSide(drafting, draft.views(engine.caption), drafter, None)
+    side.prefill(rendered(engine, prompt.message))
+    return drafter, drafting
+
+
+def _seconds(engine: Engine, call: Callable[[], object]) -> float:
+    engine.backend.synchronize()
+    started = perf_counter()
+    call()
+    engine.backend.synchronize()
+    return perf_counter() - started
+
+
+def host_share(engine: Engine, prompt: Prompt, options: Options) -> HostShare:
+    """Measure one answer's host work, without and then with the profiler."""
+    chat = engine.chat(options)
+    for _ in chat.send(prompt.message):
+        pass
+    seconds = chat.answer.statistics.seconds
+    of_loop = 1 - (seconds["draft"] + seconds["verify"]) / seconds["decode"]
+    synchronous = engine.target.model.device == "cpu"
+    of_round = _profiled(engine, prompt, options) if synchronous else None
+    return HostShare(chat.answer.drafting.word, options.gamma, of_loop, of_round)
+
+
+def _profiled(engine: Engine, prompt: Prompt, options: Options) -> float:
+    stream = engine.chat(options).send(prompt.message)
+    while not isinstance(next(stream), Piece):
+        pass
+    # Only Python's own calls: time in a framework's functions belongs to their caller.
+    profile = cProfile.Profile(builtins=False)
+    with profile:
+        for _ in stream:
+            pass
+    return _outside_forwards(pstats.Stats(profile), Path(inspect.getfile(type(engine.backend))))
+
+
+def _outside_forwards(stats: pstats.Stats, backend: Path) -> float:
+    forwards = {str(backend.with_name(name)) for name in FORWARDS}
+    round_seconds = inside = 0.0
+    for (file, _, name), (*_, seconds, callers) in stats.stats.items():  # type: ignore[attr-defined]
+        if (file, name) == (loop.__file__, loop.decode.__name__):
+            round_seconds += seconds
+        if file in forwards:
+            outside = (timing for caller, timing in callers.items() if caller[0] not in forwards)
+            inside += sum(timing[3] for timing in outside)
+    return 1 - inside / round_seconds
