@@ -68,10 +68,11 @@ class TorchTarget:
     def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
         """Run once over the last token and the draft, and read the outcome."""
         state = self._state = replace(self._state, verified=None)
-        drafted = draft if isinstance(draft, TorchDraft) else None
-        logits = self._feed(drafted)
+        if draft is not None and not isinstance(draft, TorchDraft):
+            raise TypeError(f"a {type(draft).__name__} was not drafted by this backend")
+        logits = self._feed(draft)
         read = self._greedy if self._sampling.greedy else self._sampled
-        verdict = read(logits, drafted, draws)
+        verdict = read(logits, draft, draws)
         self._state = replace(state, verified=verdict.drafted)
         return verdict
 
