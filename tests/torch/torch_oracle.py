@@ -1,5 +1,6 @@
 """Prompts and pictures for the PyTorch tests, and transformers' answers to them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,15 @@ import factory
 import numpy as np
 import torch
 
-from mmspec.sampling import GREEDY
+from mmspec.loop import decode
+from mmspec.sampling import GREEDY, Sampling
 from mmspec.seam import Features, Segment
+from mmspec_torch.llama import Llama
 
 IMAGE = factory.IMAGE_TOKEN_ID
 NEWLINE = 13
+TEXT = Segment([1, 20, 21, 22, 40, 41, 42])
+WARM = Sampling(temperature=0.9)
 
 
 def pixels(size: int, count: int = 1, seed: int = 0) -> np.ndarray:
@@ -76,3 +81,45 @@ def generated(oracle: Any, tokens: Sequence[int], count: int, **inputs: Any) -> 
         **inputs,
     )
     return out[0, len(tokens) :].tolist()
+
+
+class Equal:
+    """Every branch weighs the same."""
+
+    def weights(self, row_lengths, gamma):
+        return [1 / len(row_lengths)] * len(row_lengths)
+
+
+def drafting(model, views, sampling=GREEDY):
+    drafter = model.open_drafter(len(views), 320, sampling)
+    drafter.extend(views)
+    return drafter
+
+
+def drafted(drafter, k, draws=()):
+    rows = len(drafter.row_lengths)
+    return drafter.draft(k, [1 / rows] * rows, draws).ids.tolist()
+
+
+def rounds(target, drafter, count, gamma=4, seed=None):
+    return list(decode(target, drafter, Equal(), gamma=gamma, max_tokens=count, seed=seed))
+
+
+def spoken(all_rounds):
+    return [token for each in all_rounds for token in each.tokens]
+
+
+class Fault(BaseException):
+    """Raised where an interrupt would be."""
+
+
+def fail_at(patch, call):
+    original, calls = Llama._attend, Counter()
+
+    def attend(*given):
+        calls["all"] += 1
+        if calls["all"] == 2 * call:
+            raise Fault
+        original(*given)
+
+    patch.setattr(Llama, "_attend", attend)
