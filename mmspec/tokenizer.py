@@ -192,13 +192,10 @@ class TextStream:
         return piece
 
     def _give_out(self, stable: int) -> str:
-        given = self._pending[:stable]
-        piece = self._text_of(given)
+        piece = self._text_of(self._pending[:stable])
         if piece.endswith("\ufffd"):  # perhaps a character of which bytes are missing
             return ""
-        del self._pending[:stable]
-        # What has no text by itself would let the decoder trim the text after it.
-        self._context = given if self._decode(given) else self._context + given
+        self._context, self._pending = self._pending[:stable], self._pending[stable:]
         return piece
 
     def _text_of(self, ids: list[int]) -> str:
