@@ -3,7 +3,7 @@
 import cProfile
 import inspect
 import pstats
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -11,7 +11,7 @@ from time import perf_counter
 
 from mmspec import loop
 from mmspec.bench.prompts import Prompt
-from mmspec.chat import Piece
+from mmspec.chat import Chat, Piece
 from mmspec.drafting import Drafting, parse_drafting
 from mmspec.engine import Engine
 from mmspec.errors import UsageError
@@ -117,16 +117,22 @@ def _seconds(engine: Engine, call: Callable[[], object]) -> float:
     return perf_counter() - started
 
 
-def host_share(engine: Engine, prompt: Prompt, options: Options) -> HostShare:
-    """Measure one answer's host work, without and then with the profiler."""
+def host_share(engine: Engine, prompts: Sequence[Prompt], options: Options) -> HostShare:
+    """Measure the host work of answers, without and then with the profiler: medians of prompts."""
+    chats = [_answered(engine, prompt, options) for prompt in prompts]
+    seconds = [chat.answer.statistics.seconds for chat in chats]
+    of_loop = median(1 - (each["draft"] + each["verify"]) / each["decode"] for each in seconds)
+    synchronous = engine.target.model.device == "cpu"
+    shares = [_profiled(engine, prompt, options) for prompt in prompts if synchronous]
+    of_round = median(shares) if shares else None
+    return HostShare(chats[0].answer.drafting.word, options.gamma, of_loop, of_round)
+
+
+def _answered(engine: Engine, prompt: Prompt, options: Options) -> Chat:
     chat = engine.chat(options)
     for _ in chat.send(prompt.message):
         pass
-    seconds = chat.answer.statistics.seconds
-    of_loop = 1 - (seconds["draft"] + seconds["verify"]) / seconds["decode"]
-    synchronous = engine.target.model.device == "cpu"
-    of_round = _profiled(engine, prompt, options) if synchronous else None
-    return HostShare(chat.answer.drafting.word, options.gamma, of_loop, of_round)
+    return chat
 
 
 def _profiled(engine: Engine, prompt: Prompt, options: Options) -> float:
@@ -138,10 +144,14 @@ def _profiled(engine: Engine, prompt: Prompt, options: Options) -> float:
     with profile:
         for _ in stream:
             pass
-    return _outside_forwards(pstats.Stats(profile), Path(inspect.getfile(type(engine.backend))))
+    return outside_forwards(pstats.Stats(profile), Path(inspect.getfile(type(engine.backend))))
 
 
-def _outside_forwards(stats: pstats.Stats, backend: Path) -> float:
+def outside_forwards(stats: pstats.Stats, backend: Path) -> float:
+    """The share of the loop's time not spent in calls into the files that run forwards.
+
+    backend: the file of the backend, whose folder the forwards' files lie in.
+    """
     forwards = {str(backend.with_name(name)) for name in FORWARDS}
     round_seconds = inside = 0.0
     for (file, _, name), (*_, seconds, callers) in stats.stats.items():  # type: ignore[attr-defined]

@@ -170,7 +170,7 @@ def speed(
         prefix = f"{other.backend.name}: "
         arms += [drafting_arm(other, options, *each, prefix) for each in [("none", 1), *plan]]
     results = measure([*arms, *baselines], prompts, repeats, progress)
-    host = [host_share(engine, prompts[0], chosen(options, *each)) for each in plan]
+    host = [host_share(engine, prompts, chosen(options, *each)) for each in plan]
     return SpeedReport(
         model=engine.target.name,
         draft=engine.draft.name if engine.draft else None,
