@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from mmspec.conversation import Conversation, Message, render
-from mmspec.drafting import Views
 from mmspec.images import Picture
 from mmspec.loaded import LoadedModel
 from mmspec.sampling import GREEDY
@@ -27,6 +26,7 @@ class ModelCaptioner:
     """Any LLaVA checkpoint, asked for a caption and decoded plainly."""
 
     def __init__(self, loaded: LoadedModel) -> None:
+        """Ask `loaded`, a model that sees images."""
         self._loaded = loaded
 
     def caption(self, picture: Picture) -> str:
@@ -53,6 +53,7 @@ class CaptionTokens:
     """The ids that stand for an image in the C view: `image: ` and its caption."""
 
     def __init__(self, captioner: Captioner, tokenizer: Tokenizer) -> None:
+        """Tokenize what `captioner` says with the target's tokenizer."""
         self._captioner = captioner
         self._tokenizer = tokenizer
         self._kept: dict[str, Sequence[int]] = {}

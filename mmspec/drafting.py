@@ -26,6 +26,7 @@ class Branch:
     positions: int = 0
 
     def __str__(self) -> str:
+        """The letter, and P's size."""
         return f"{self.letter}{self.positions}" if self.letter == "P" else self.letter
 
 

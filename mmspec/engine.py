@@ -7,8 +7,8 @@ from time import perf_counter
 from mmspec.captions import Captioner, CaptionTokens, ModelCaptioner
 from mmspec.cards import Card, load_cards, present
 from mmspec.chat import Chat
-from mmspec.conversation import Conversation
 from mmspec.config import model_type
+from mmspec.conversation import Conversation
 from mmspec.errors import HubError, UsageError
 from mmspec.hub import resolve
 from mmspec.images import Picture

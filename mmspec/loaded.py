@@ -23,11 +23,13 @@ class FeatureCache:
     """Vision features by image content, the least recently used forgotten first."""
 
     def __init__(self, model: Model, preprocessing: Preprocessing) -> None:
+        """Compute with `model`'s tower on pixels made as `preprocessing` says."""
         self.model = model
         self.preprocessing = preprocessing
         self._kept: OrderedDict[str, Features] = OrderedDict()
 
     def __contains__(self, picture: Picture) -> bool:
+        """Whether the image's features are kept."""
         return picture.digest in self._kept
 
     def __call__(self, picture: Picture) -> Features:

@@ -27,6 +27,7 @@ class Options:
     target samples."""
 
     def __post_init__(self) -> None:
+        """Refuse what is out of range."""
         if self.drafting not in (None, "none"):
             read_letters(self.drafting)
         if self.overflow not in OVERFLOWS:

@@ -4,8 +4,9 @@ import importlib
 import os
 from pathlib import Path
 
-import factory
 import pytest
+
+import factory
 
 
 def pytest_configure() -> None:

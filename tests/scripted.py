@@ -85,7 +85,8 @@ class ScriptedTarget:
     def _judged(self, rows, draft, draws):
         if self.sampling.greedy:
             best = rows.argmax(-1).tolist()
-            return [float(b == d) for b, d in zip(best, draft.tokens if draft else [], strict=False)], best
+            drafted = draft.tokens if draft else []
+            return [float(a == b) for a, b in zip(best, drafted, strict=False)], best
         p = maths.warp(np, maths.softmax(np, rows), self.sampling)
         uniforms = np.array(draws, dtype=np.float32)
         if not draft:

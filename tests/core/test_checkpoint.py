@@ -8,12 +8,12 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
-import factory
 import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+import factory
 from mmspec.checkpoint import Source, plan, read_tensors
 from mmspec.config import read_config
 from mmspec.errors import CheckpointError

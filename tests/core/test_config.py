@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import factory
 import pytest
 from transformers import AutoConfig
 
+import factory
 from mmspec.config import ModelConfig, Quantization, model_type, read_config
 from mmspec.errors import CheckpointError
 

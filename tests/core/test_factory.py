@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-import factory
 import numpy as np
 import pytest
 import torch
+
+import factory
 
 PROMPT = "USER: what is there? ASSISTANT:"
 

@@ -103,7 +103,9 @@ def chi_square(sampling, draft_sampling, count=2500, length=2, vocabulary=4):
         target, drafter = opened(
             vocabulary=vocabulary, sampling=sampling, draft_sampling=draft_sampling, wrong_every=1
         )
-        seen[tuple(tokens(target, drafter, gamma=2, max_tokens=length + 1, seed=seed)[:length])] += 1
+        seen[
+            tuple(tokens(target, drafter, gamma=2, max_tokens=length + 1, seed=seed)[:length])
+        ] += 1
     return sum(
         (seen[each] - count * p) ** 2 / (count * p) if p else seen[each] * np.inf
         for each, p in exact(sampling, length, vocabulary).items()
@@ -130,7 +132,9 @@ def warped(row, sampling):
     keep = len(p) if not sampling.top_k else sampling.top_k
     p[order[keep:]] = 0
     p /= p.sum()
-    kept = np.searchsorted(np.cumsum(p[order]), sampling.top_p) + 1 if sampling.top_p < 1 else len(p)
+    kept = (
+        np.searchsorted(np.cumsum(p[order]), sampling.top_p) + 1 if sampling.top_p < 1 else len(p)
+    )
     p[order[kept:]] = 0
     return p / p.sum()
 

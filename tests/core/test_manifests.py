@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from full_size import FULL_SIZE, LLAMA_68M, VICUNA_7B, llava, transformers_layout
 
+from full_size import FULL_SIZE, LLAMA_68M, VICUNA_7B, llava, transformers_layout
 from mmspec.checkpoint import plan, read_tensors
 from mmspec.config import read_config
 from mmspec.errors import CheckpointError

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import factory
 import numpy as np
 
+import factory
 from mmspec.loop import decode
 from mmspec.sampling import GREEDY
 from mmspec.seam import Features, Segment

@@ -4,13 +4,13 @@ import json
 import subprocess
 import sys
 
-import factory
 import mlx.core as mx
 import mlx_oracle as oracle
 import numpy as np
 import pytest
-from full_size import FULL_SIZE
 
+import factory
+from full_size import FULL_SIZE
 from mmspec.checkpoint import plan
 from mmspec.config import read_config
 from mmspec.errors import CheckpointError, UsageError

@@ -1,11 +1,11 @@
 """The MLX backend computes what transformers and mlx-lm compute."""
 
-import factory
 import mlx_oracle as oracle
 import numpy as np
 import pytest
 import torch
 
+import factory
 from mmspec.errors import UsageError
 from mmspec.seam import Segment
 from mmspec_mlx.backend import MlxBackend

@@ -2,12 +2,12 @@
 
 import json
 
-import factory
 import mlx.core as mx
 import mlx_oracle as oracle
 import numpy as np
 import pytest
 
+import factory
 from mmspec.errors import CheckpointError, UsageError
 from mmspec_mlx import quantize
 from mmspec_mlx.backend import MlxBackend

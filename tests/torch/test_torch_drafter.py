@@ -1,11 +1,11 @@
 """The drafter's rows: padded, pending, rewound, void."""
 
-import factory
 import numpy as np
 import pytest
 import torch
 import torch_oracle as oracle
 
+import factory
 from mmspec.loop import decode
 from mmspec.sampling import GREEDY, Sampling
 from mmspec.seam import Segment

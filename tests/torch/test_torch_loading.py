@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-import factory
 import mlx.core as mx
 import numpy as np
 import pytest
 import torch
 import torch_oracle as oracle
 
+import factory
 from mmspec.checkpoint import plan
 from mmspec.config import ModelConfig, TextConfig, VisionConfig, read_config
 from mmspec.errors import BackendError, CheckpointError, UsageError

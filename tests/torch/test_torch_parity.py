@@ -1,11 +1,11 @@
 """The PyTorch backend computes what transformers computes."""
 
-import factory
 import numpy as np
 import pytest
 import torch
 import torch_oracle as oracle
 
+import factory
 from mmspec_torch.backend import TorchBackend
 
 VARIANTS = {

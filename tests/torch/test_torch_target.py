@@ -1,11 +1,11 @@
 """The target's cache: whatever happened before, it continues like a cold one."""
 
-import factory
 import numpy as np
 import pytest
 import torch
 import torch_oracle as oracle
 
+import factory
 from mmspec.sampling import GREEDY
 from mmspec.seam import Segment
 from mmspec_torch.backend import TorchBackend

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import factory
 import numpy as np
 import torch
 
+import factory
 from mmspec.loop import decode
 from mmspec.sampling import GREEDY, Sampling
 from mmspec.seam import Features, Segment
