@@ -3,7 +3,7 @@
 #   make chat [IMAGE=picture.png] [ARGS="--backend mlx"]
 #   make test [PYTEST_ARGS="-k chat"]
 #
-# PYTHON       a Python from 3.11 to 3.13
+# PYTHON       a Python, at least 3.11
 # TORCH        the requirement for PyTorch, such as torch==2.13.0
 # TORCH_INDEX  where pip gets it, such as https://download.pytorch.org/whl/cpu
 
@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
-	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	2>/dev/null && echo $$python && break; done)
 
 CUDA := $(shell nvidia-smi -L 2>/dev/null | head -n 1)
@@ -59,7 +59,7 @@ $(VENV)/test.stamp: $(VENV)/chat.stamp pyproject.toml
 
 # On Linux the wheel that PyPI serves brings gigabytes of CUDA; PyTorch's CPU index does not.
 $(VENV)/torch.stamp:
-	@test -n "$(PYTHON)" || { echo "make: needs Python 3.11 to 3.13: PYTHON=/path/to/python" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "make: needs Python 3.11 or newer: PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@index="$(TORCH_INDEX)"; \
 	if [ -z "$$index$(CUDA)" ] && $(PIP) install --quiet --dry-run --report - "$(TORCH)" 2>/dev/null \
