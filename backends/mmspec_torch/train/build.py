@@ -14,7 +14,7 @@ from mmspec_torch.train import attention
 from mmspec_torch.train.conversation import IGNORED
 from mmspec_torch.train.data import Batch
 from mmspec_torch.train.recipe import Rates, Recipe, Text, Tower
-from mmspec_torch.train.tokenizer import BOS, EOS, IMAGE, PAD
+from mmspec_torch.train.tokenizer import BOS, EOS, IMAGE, PAD, token_id
 
 # CLIP's normalisation, of pixels in 0..1.
 MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -29,7 +29,7 @@ def llava(
     config = LlavaConfig(
         vision_config=_tower_config(recipe.tower),
         text_config=_text_config(text, recipe.vocabulary, tokenizer),
-        image_token_index=tokenizer.token_to_id(IMAGE),
+        image_token_index=token_id(tokenizer, IMAGE),
         image_seq_length=recipe.tower.patches,
         vision_feature_layer=-1,
         vision_feature_select_strategy="default",
@@ -63,9 +63,9 @@ def _text_config(text: Text, vocabulary: int, tokenizer: Tokenizer) -> LlamaConf
         num_key_value_heads=text.heads,
         max_position_embeddings=text.positions,
         tie_word_embeddings=True,
-        bos_token_id=tokenizer.token_to_id(BOS),
-        eos_token_id=tokenizer.token_to_id(EOS),
-        pad_token_id=tokenizer.token_to_id(PAD),
+        bos_token_id=token_id(tokenizer, BOS),
+        eos_token_id=token_id(tokenizer, EOS),
+        pad_token_id=token_id(tokenizer, PAD),
     )
 
 
@@ -86,7 +86,7 @@ def normalised(pixels: Tensor) -> Tensor:
 
 
 def patch_features(tower: nn.Module, pixels: Tensor) -> Tensor:
-    """Return the (images, patches, hidden) features that LLaVA reads: the class token is left out."""
+    """Return LLaVA's (images, patches, hidden) features: all but the class token's."""
     features: Tensor = tower(normalised(pixels)).last_hidden_state
     return features[:, 1:]
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
 from mmspec.bench.world import Sample, Turn
-from mmspec_torch.train.tokenizer import BOS, EOS, IMAGE
+from mmspec_torch.train.tokenizer import BOS, EOS, IMAGE, token_id
 
 IGNORED = -100
 Ids = npt.NDArray[np.int64]
@@ -48,16 +48,16 @@ def encode(sample: Sample, tokenizer: Tokenizer, patches: int, fact_weight: floa
     `</s>` is learned after every answer but fed after none: the history of a conversation holds
     none, as in TABED's multi-turn prompts.
     """
-    ids, targets, weights = [tokenizer.token_to_id(BOS)], [IGNORED], [0.0]
+    ids, targets, weights = [token_id(tokenizer, BOS)], [IGNORED], [0.0]
     pieces = texts(sample)
     for turn in sample.turns:
         asked = tokenizer.encode(next(pieces), add_special_tokens=False)
         answered = tokenizer.encode(next(pieces), add_special_tokens=False)
         unlearned = len(asked.ids) - 1
         ids += asked.ids + answered.ids
-        targets += [IGNORED] * unlearned + answered.ids + [tokenizer.token_to_id(EOS)]
+        targets += [IGNORED] * unlearned + answered.ids + [token_id(tokenizer, EOS)]
         weights += [0.0] * unlearned + _weights(turn, answered, fact_weight) + [1.0]
-    counts = np.where(np.array(ids) == tokenizer.token_to_id(IMAGE), patches, 1)
+    counts = _counts(np.array(ids), tokenizer, patches)
     return Encoded(
         np.repeat(np.array(ids, dtype=np.int64), counts),
         np.repeat(np.array(targets, dtype=np.int64), counts),
@@ -66,9 +66,18 @@ def encode(sample: Sample, tokenizer: Tokenizer, patches: int, fact_weight: floa
     )
 
 
+def expanded(ids: Ids, tokenizer: Tokenizer, patches: int) -> Ids:
+    """Return ids with every `<image>` repeated `patches` times."""
+    return np.repeat(ids, _counts(ids, tokenizer, patches))
+
+
 def pixels(sample: Sample) -> npt.NDArray[np.uint8]:
     """Return a sample's images as one (images, side, side, 3) array."""
     return np.stack([np.asarray(image, dtype=np.uint8) for image in sample.images])
+
+
+def _counts(ids: Ids, tokenizer: Tokenizer, patches: int) -> Ids:
+    return np.where(ids == token_id(tokenizer, IMAGE), patches, 1)
 
 
 def _weights(turn: Turn, answered: Encoding, fact_weight: float) -> list[float]:

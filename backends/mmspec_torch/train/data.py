@@ -19,6 +19,7 @@ from mmspec.bench.world import Sample
 from mmspec_torch.train import conversation
 from mmspec_torch.train.conversation import IGNORED, Encoded
 from mmspec_torch.train.recipe import Recipe
+from mmspec_torch.train.tokenizer import PAD, token_id
 
 # Samples of one pool are sorted by length and cut into this many batches, so padding is small.
 BATCHES_PER_POOL = 8
@@ -60,7 +61,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class LabelledBatch:
-    """Pictures with the truth of every cell: pixels (batch, side, side, 3), labels (batch, grid²)."""
+    """Pictures with every cell's truth: pixels (batch, side, side, 3), labels (batch, grid²)."""
 
     pixels: Tensor
     labels: dict[str, Tensor]
@@ -91,7 +92,7 @@ class Conversations:
     def batches(self, start: int) -> Iterator[Batch]:
         """Yield batches from number `start` on."""
         tokenizer = Tokenizer.from_file(str(self.tokenizer_file))
-        pad = tokenizer.token_to_id("<pad>")
+        pad = token_id(tokenizer, PAD)
         for pool in itertools.count(start // BATCHES_PER_POOL):
             batches = self._pool(pool, tokenizer)
             skipped = max(0, start - pool * BATCHES_PER_POOL)

@@ -12,7 +12,7 @@ from transformers import LlavaForConditionalGeneration
 from mmspec import errors
 from mmspec_torch.train import build
 from mmspec_torch.train.recipe import Tower
-from mmspec_torch.train.tokenizer import BOS, EOS, IMAGE, PAD
+from mmspec_torch.train.tokenizer import BOS, EOS, IMAGE, PAD, token_id
 
 # Both checkpoints of the bundled pair travel in the wheel.
 MOST_BYTES = 30_000_000
@@ -42,11 +42,14 @@ def save(
 
     The model itself becomes float16.
     """
-    model.half().save_pretrained(directory)
+    nn.Module.half(model)
+    model.save_pretrained(directory)
     tokenizer.save(str(directory / "tokenizer.json"))
     files = {
         "generation_config.json": _generation(tokenizer),
-        "tokenizer_config.json": _tokenizer_config(model),
+        "tokenizer_config.json": _tokenizer_config(
+            model.config.get_text_config().max_position_embeddings
+        ),
         "preprocessor_config.json": _preprocessor(tower),
         "processor_config.json": _processor(tower),
     }
@@ -60,16 +63,17 @@ def check_size(*directories: Path) -> None:
     total = sum((directory / "model.safetensors").stat().st_size for directory in directories)
     if total > MOST_BYTES:
         raise errors.CheckpointError(
-            f"the pair's weights hold {total} bytes, allowed are {MOST_BYTES}: make the recipe smaller"
+            f"the pair's weights hold {total} bytes, allowed are {MOST_BYTES}:"
+            " make the recipe smaller"
         )
 
 
 def _generation(tokenizer: Tokenizer) -> dict[str, Any]:
     names = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
-    return {name: tokenizer.token_to_id(token) for name, token in names.items()}
+    return {name: token_id(tokenizer, token) for name, token in names.items()}
 
 
-def _tokenizer_config(model: LlavaForConditionalGeneration) -> dict[str, Any]:
+def _tokenizer_config(positions: int) -> dict[str, Any]:
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": BOS,
@@ -77,7 +81,7 @@ def _tokenizer_config(model: LlavaForConditionalGeneration) -> dict[str, Any]:
         "pad_token": PAD,
         "image_token": IMAGE,
         "extra_special_tokens": {"image_token": IMAGE},
-        "model_max_length": model.config.text_config.max_position_embeddings,
+        "model_max_length": positions,
         "clean_up_tokenization_spaces": False,
         "chat_template": CHAT_TEMPLATE,
     }

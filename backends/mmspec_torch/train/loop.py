@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from mmspec import errors
 from mmspec_torch.train import data
-from mmspec_torch.train.log import Log, Row
+from mmspec_torch.train.log import Log, Row, Sized
 
 WARM_UP_STEPS = 100
 FINAL_SHARE = 0.02
 CLIP = 1.0
-Item = TypeVar("Item")
+Item = TypeVar("Item", bound=Sized)
 
 
 @dataclass(frozen=True, slots=True)

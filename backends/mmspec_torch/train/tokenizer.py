@@ -26,11 +26,18 @@ def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator(_without_markers(texts), _trainer(vocabulary - len(ROLES)))
     tokenizer.add_tokens([AddedToken(role, normalized=False) for role in ROLES])
-    bos = tokenizer.token_to_id(BOS)
+    bos = token_id(tokenizer, BOS)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{BOS} $A", pair=f"{BOS} $A $B", special_tokens=[(BOS, bos)]
     )
     return tokenizer
+
+
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """Return the id of a token that the tokenizer holds."""
+    number = tokenizer.token_to_id(token)
+    assert number is not None, f"the tokenizer has no {token}"
+    return number
 
 
 def _trainer(vocabulary: int) -> BpeTrainer:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
+from transformers import CLIPVisionModel
 
 from mmspec_torch.train import build
 from mmspec_torch.train.data import LabelledBatch
@@ -15,7 +16,8 @@ EMPTY_WEIGHT = 0.2
 class Reader(nn.Module):
     """A tower with one linear head per label, over the features that LLaVA reads."""
 
-    def __init__(self, tower: nn.Module, hidden: int, labels: Mapping[str, int]) -> None:
+    def __init__(self, tower: CLIPVisionModel, hidden: int, labels: Mapping[str, int]) -> None:
+        """Put a head per label, of so many classes, on a tower `hidden` wide."""
         super().__init__()
         self.tower = tower
         heads = {name: nn.Linear(hidden, classes) for name, classes in labels.items()}

@@ -1,0 +1,191 @@
+"""Training: what is encoded, that interrupted runs end alike, and what is exported."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from rich.console import Console
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, LlavaForConditionalGeneration
+
+from mmspec import errors
+from mmspec.bench import world
+from mmspec_torch.train import (
+    attention,
+    build,
+    conversation,
+    data,
+    export,
+    log,
+    loop,
+    probe,
+    recipe,
+    stages,
+)
+from mmspec_torch.train.tokenizer import IMAGE, train
+
+STEPS = {"tower": 3, "projector": 1, "target": 6, "draft": 2}
+
+
+def trained(directory: Path, chosen: tuple[str, ...], saved_every: float = 180.0) -> stages.Run:
+    machine = loop.Machine(torch.device("cpu"), 0, False, saved_every)
+    with log.opened(directory / "log.csv", Console(quiet=True)) as opened:
+        run = stages.Run(directory, recipe.TEST, machine, opened)
+        stages.run(run, chosen, {stage: loop.Budget(steps=n) for stage, n in STEPS.items()})
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> stages.Run:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "TOKENIZER_SAMPLES", 160)
+        return trained(tmp_path_factory.mktemp("run"), stages.STAGES)
+
+
+@pytest.mark.parametrize("task", world.TASKS)
+def test_targets_are_the_next_tokens_of_answers(run: stages.Run, task: str) -> None:
+    tokenizer = run.tokenizer
+    sample = world.sample(task, 5, split="train", size=48)
+    encoded = conversation.encode(sample, tokenizer, 16, 2.0)
+    whole = tokenizer.encode("".join(conversation.texts(sample))).ids
+    assert encoded.ids.tolist() == conversation.expanded(np.array(whole), tokenizer, 16).tolist()
+    assert (encoded.ids == tokenizer.token_to_id(IMAGE)).sum() == 16 * len(sample.images)
+    learned = encoded.targets[encoded.targets != conversation.IGNORED].tolist()
+    answers = "".join(f" {turn.answer}</s>" for turn in sample.turns)
+    assert tokenizer.decode(learned, skip_special_tokens=False) == answers
+    inner = learned_inside(encoded)
+    assert (encoded.targets[inner] == encoded.ids[inner + 1]).all()
+
+
+def learned_inside(encoded: conversation.Encoded) -> conversation.Ids:
+    """Positions whose target is a token of an answer, not the end of one."""
+    return ((encoded.targets != conversation.IGNORED) & (encoded.targets != 1)).nonzero()[0]
+
+
+@pytest.mark.parametrize("text", ["né\t漢字 🙂", "ABC 12.5", "  two  spaces ", "\x00\u202e"])
+def test_any_text_survives_the_tokenizer(run: stages.Run, text: str) -> None:
+    ids = run.tokenizer.encode(text, add_special_tokens=False).ids
+    assert run.tokenizer.decode(ids) == text
+
+
+def test_written_words_are_spelt() -> None:
+    tokenizer = train(["The word is ABC."] * 50, 400)
+    assert tokenizer.encode("ABC", add_special_tokens=False).tokens == ["A", "B", "C"]
+
+
+def test_batches_depend_on_their_number_alone(run: stages.Run) -> None:
+    source = run.conversations("train")
+    first = list(itertools.islice(source.batches(0), 12))
+    for late, again in zip(first[10:], source.batches(10), strict=False):
+        assert torch.equal(late.ids, again.ids)
+        assert torch.equal(late.pixels, again.pixels)
+
+
+def test_drafts_see_two_images_at_most(run: stages.Run) -> None:
+    tokenizer = run.tokenizer
+    source = run.conversations("train", most_images=2)
+    batch: data.Batch
+    for batch in itertools.islice(source.batches(0), 8):
+        images = (batch.ids == tokenizer.token_to_id(IMAGE)).sum(dim=1) // 16
+        assert images.max() <= 2
+
+
+def test_an_interrupted_run_ends_at_the_same_weights(
+    run: stages.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stage in ("tokenizer", "projector"):
+        (tmp_path / run.result(stage).name).write_bytes(run.result(stage).read_bytes())
+    with monkeypatch.context() as patch:
+        patch.setattr(log.Log, "show", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path, ("target",), saved_every=0.0)
+    again = trained(tmp_path, ("target",))
+    steps = [line.split(",")[0] for line in (tmp_path / "log.csv").read_text().splitlines()]
+    assert steps.count("3") == 2, "trained and held out once: continued, not begun anew"
+    ours, theirs = (load_file(one.result("target")) for one in (again, run))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def interrupt(_log: log.Log, _stage: str, step: int, _progress: float, _loss: float) -> None:
+    if step == 4:
+        raise KeyboardInterrupt
+
+
+def test_a_loss_that_is_no_number_stops_the_run(
+    run: stages.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stage in ("tokenizer", "projector"):
+        (tmp_path / run.result(stage).name).write_bytes(run.result(stage).read_bytes())
+    monkeypatch.setattr(stages.build, "learned_loss", lambda *_: torch.tensor(float("nan")))
+    with pytest.raises(errors.MmspecError, match="diverged: loss nan at step 1 of target"):
+        trained(tmp_path, ("target",))
+
+
+def test_transformers_loads_the_pair_on_one_tower(run: stages.Run) -> None:
+    target, draft = (
+        LlavaForConditionalGeneration.from_pretrained(run.checkpoint(name), dtype=torch.float32)
+        for name in ("target", "draft")
+    )
+    tower = draft.model.vision_tower.state_dict()
+    assert all(torch.equal(t, tower[n]) for n, t in target.model.vision_tower.state_dict().items())
+    assert target.lm_head.weight is target.model.language_model.embed_tokens.weight
+    kept = load_file(run.result("target"))
+    assert all(torch.equal(t.half().float(), target.state_dict()[n]) for n, t in kept.items())
+
+
+def test_chat_template_writes_the_trained_prompt(run: stages.Run) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(run.checkpoint("target"))
+    sample = world.sample("chat", 1, split="train", size=48)
+    messages = []
+    for turn in sample.turns:
+        asked = [{"type": "image"}] * turn.images + [{"type": "text", "text": turn.question}]
+        answered = [{"type": "text", "text": turn.answer}]
+        messages += [{"role": "user", "content": asked}]
+        messages += [{"role": "assistant", "content": answered}]
+    rendered = tokenizer.apply_chat_template(
+        messages[:-1], tokenize=False, add_generation_prompt=True
+    )
+    *before, _ = conversation.texts(sample)
+    assert rendered == "".join(before)
+
+
+def test_probe_judges_answers(run: stages.Run) -> None:
+    samples = probe.held_out(1, ("caption", "spot", "chat"), size=48)
+    found = probe.accuracy(probe.Probe.load(run.checkpoint("target")).answers(samples))
+    assert found["all"][1] == sum(len(sample.turns[-1].facts) for sample in samples)
+    told = [probe.Answered(sample, sample.turns[-1].answer) for sample in samples]
+    right, asked = probe.accuracy(told)["all"]
+    assert right == asked
+    assert all(image.getextrema() == ((128, 128),) * 3 for image in blank(samples))
+
+
+def blank(samples: list[world.Sample]) -> list[Image.Image]:
+    return [image for sample in samples for image in probe.blanked(sample).images]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_products_attend_as_torch_does(causal: bool) -> None:
+    module = torch.nn.Module()
+    module.is_causal = causal
+    query, key, value = torch.randn(3, 2, 4, 7, 8)
+    ours, _ = attention.attend(module, query, key, value, None, scaling=8**-0.5)
+    theirs = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
+    torch.testing.assert_close(ours.transpose(1, 2), theirs)
+
+
+def test_an_unknown_task_has_no_share() -> None:
+    with pytest.raises(errors.UsageError, match="unknown task 'chats'"):
+        recipe.shares_of(("chats",))
+
+
+def test_the_mini_pair_fits_the_wheel() -> None:
+    tokenizer = train(["a"], 300)
+    sizes = [
+        sum(p.numel() for p in build.llava(recipe.MINI, text, tokenizer, 0).parameters())
+        for text in (recipe.MINI.target, recipe.MINI.draft)
+    ]
+    assert 2 * sum(sizes) < export.MOST_BYTES
