@@ -90,6 +90,9 @@ HOSTILE = {
     "endless range": "{% for i in range(1000000000) %}x{% endfor %}",
     "power": "{% for i in range(10 ** 9) %}x{% endfor %}",
     "nested loops": "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}",
+    "loops over one list": (
+        "{% set r = range(5000) %}{% for i in r %}{% for j in r %}{% endfor %}{% endfor %}"
+    ),
     "recursion": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
     "branching recursion": (
         "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}"
