@@ -1,0 +1,129 @@
+"""`check`, `parity`, `bench` and `doctor`: their output and exit statuses."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from mmspec import check as core_check
+from mmspec import registry
+
+
+def test_check_says_identical(run, pair, red):
+    result = run("check", red, "--prompt", "What is it?", *pair, "--drafting", "MTC")
+    assert result.status == 0
+    assert result.out.splitlines()[-1].startswith("identical (torch, cpu, float32;")
+
+
+def test_check_prints_one_object(run, pair):
+    result = run("check", "--prompt", "Hello?", *pair, "--json")
+    told = json.loads(result.out)
+    assert (told["outcome"], told["exit_code"], told["dtype"]) == ("identical", 0, "float32")
+    assert told["comparisons"][0]["drafting"] == "T"
+
+
+@pytest.mark.parametrize(("shortfall", "status", "word"), [(5e-5, 3, "near-tie"), (2.0, 1, "bug")])
+def test_check_shows_where_answers_part(run, pair, monkeypatch, shortfall, status, word):
+    original = core_check.compare
+
+    def parted(engine, prompt, options, threshold):
+        found = core_check.Divergence(3, 70, 71, ("a", "\x1b[31m"), shortfall, shortfall)
+        same = original(engine, prompt, options, threshold)
+        return replace(same, outcome=found.outcome(threshold), divergence=found)
+
+    monkeypatch.setattr(core_check, "compare", parted)
+    result = run("check", "--prompt", "Hello?", *pair)
+    assert result.status == status
+    assert f"{word} at token 3" in result.out
+    assert "top-2 logit gap" in result.out
+    assert "\x1b" not in result.out
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [(["--temperature", "1"], "leave --temperature at 0"), (["--drafting", "none"], "--draft")],
+)
+def test_check_refuses_what_it_cannot_compare(run, pair, extra, told):
+    result = run("check", "--prompt", "Hello?", *pair, *extra)
+    assert result.status == 2
+    assert told in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_check_needs_a_question_for_images(run, pair, red):
+    result = run("check", red, *pair)
+    assert result.status == 2
+    assert "--prompt" in result.err
+
+
+def test_parity_passes_and_states_its_limits(run, llava_path, tmp_path, red):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"prompt": "What?", "images": [red.name]}))
+    options = "--model", llava_path, "--prompts", prompts, "--max-new-tokens", "4"
+    result = run("parity", *options)
+    assert result.status == 0
+    assert "identical" in result.out
+    assert "relative differences up to 0.0001" in result.out
+    told = json.loads(run("parity", *options, "--json").out)
+    assert told["port"]["mlx"][0]["differences"][0]["stage"] == "pixels"
+
+
+def test_parity_names_a_backend_that_is_not_installed(run, llava_path, monkeypatch):
+    monkeypatch.setitem(registry.FRAMEWORKS, "mlx", "no_such_framework")
+    result = run("parity", "--model", llava_path)
+    assert result.status == 2
+    assert 'pip install "mmspec[mlx]"' in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_speed_prints_a_table_and_writes_json(run, pair, tmp_path):
+    out = tmp_path / "speed.json"
+    words = "--drafting", "M", "--gammas", "2", "--repeats", "1", "--count", "1"
+    result = run("bench", "speed", *pair, *words, "--out", out)
+    assert result.status == 0
+    assert "M gamma 2" in result.out
+    assert "4 branches / 1" in result.out
+    told = json.loads(out.read_text())
+    assert [arm["identical"] for arm in told["arms"]] == [True, True]
+    assert told["provenance"]["command"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        (["--gammas", "0"], "--gammas '0'"),
+        (["--tasks", "chrat"], "chrat"),
+        (["--repeats", "0"], "--repeats"),
+        (["--against", "vllm"], "unknown baseline 'vllm'"),
+    ],
+)
+def test_speed_refuses_in_one_line(run, pair, extra, told):
+    result = run("bench", "speed", *pair, *extra)
+    assert result.status == 2
+    assert told in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_grounding_prints_the_cards_table(run, pair, tmp_path):
+    out = tmp_path / "grounding.json"
+    few = "--samples", "1", "--blank", "--out", out
+    result = run("bench", "grounding", *pair, *few)
+    assert result.status == 0
+    assert result.out.startswith("| facts |")
+    assert json.loads(out.read_text())["blanked"]["conversations"] > 0
+
+
+def test_doctor_names_what_is_missing(run):
+    result = run("doctor")
+    assert "mmspec models pull llava-1.5-7b" in result.out
+    told = json.loads(run("doctor", "--json").out)
+    assert told["backends"]["torch"]["threads"] >= 1
+    assert told["exit_code"] == result.status
+
+
+def test_doctor_full_says_where_to_find_network(run, tmp_path):
+    out = tmp_path / "report.json"
+    result = run("doctor", "--full", "--out", out)
+    assert result.status == 2
+    assert len(result.err.splitlines()) == 1
+    assert not out.exists()

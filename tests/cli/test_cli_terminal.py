@@ -1,0 +1,130 @@
+"""A chat at a real terminal: a person's keys go in, what a screen would show comes out."""
+
+import os
+import re
+import select
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import factory
+
+pty = pytest.importorskip("pty")
+
+PATIENCE = 120
+"""Seconds; a busy machine may take long to start."""
+
+
+class Terminal:
+    """A child behind a pseudo-terminal of its own."""
+
+    def __init__(self, arguments: list[str], cwd: Path) -> None:
+        self.screen = ""
+        self.read_to = 0
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(cwd)
+            os.environ.update(TERM="xterm-256color", XDG_STATE_HOME=str(cwd / "state"))
+            os.environ.pop("NO_COLOR", None)
+            os.execv(sys.executable, [sys.executable, *arguments])
+
+    def type(self, keys: str) -> None:
+        os.write(self.fd, keys.encode())
+
+    def wait(self, pattern: str) -> str:
+        """Read until `pattern` appears after what was waited for last; return what came."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := re.search(pattern, self.screen[self.read_to :])):
+            ready, _, _ = select.select([self.fd], [], [], max(deadline - time.monotonic(), 0))
+            assert ready, f"no {pattern!r} in {self.screen[self.read_to :]!r}"
+            self.screen += self._read()
+        came = self.screen[self.read_to : self.read_to + found.end()]
+        self.read_to += found.end()
+        return came
+
+    def _read(self) -> str:
+        try:
+            return os.read(self.fd, 65536).decode(errors="replace")
+        except OSError:  # Linux's end of file once the child has gone
+            pytest.fail(f"the child left: {self.screen[self.read_to :]!r}")
+
+    def status(self) -> int:
+        """Read to the end and return the exit status."""
+        while True:
+            try:
+                if not os.read(self.fd, 65536):
+                    break
+            except OSError:
+                break
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.fixture(scope="module")
+def long_pair(checkpoints: Path) -> tuple[Path, Path]:
+    """A pair with room for an answer of seconds."""
+    return factory.tiny_pair(checkpoints / "long", positions=60_000)
+
+
+@pytest.fixture
+def terminal(long_pair, tmp_path, red):
+    target, draft = map(str, long_pair)
+    options = ["--model", target, "--draft", draft, "--backend", "torch"]
+    script = str(Path(__file__).with_name("endless.py"))
+    budget = ["--max-new-tokens", "50000"]
+    child = Terminal([script, "chat", "red.png", *options, *budget], tmp_path)
+    yield child
+    os.close(child.fd)
+
+
+def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
+    terminal.wait(r"\[1 image\] > ")
+    terminal.type("what is it?\r")
+    terminal.wait(r"what is it\?")
+    time.sleep(0.5)
+    terminal.type("\x03")
+    stopped = terminal.wait(r"stopped; /retry[\s\S]*peak [\d.]+ GB")
+    assert "reading" in stopped
+    terminal.wait("> ")
+
+    terminal.type("half a line\x03")
+    terminal.wait(r"\n[^\n]*> ")
+    terminal.type("/imag\t red.png\r")
+    terminal.wait("Added image red.png")
+    terminal.wait(r"\[1 image\] > ")
+    terminal.type("/nonsense\r")
+    terminal.wait("unknown command '/nonsense'")
+
+    terminal.type("and now?\r")
+    terminal.wait(r"and now\?")
+    time.sleep(0.3)
+    terminal.type("\x03")
+    again = terminal.wait(r"(\d+) cached \+ (\d+) new")
+    cached, new = map(int, re.search(r"(\d+) cached \+ (\d+) new", again).groups())
+    assert cached > new > 0
+    terminal.wait("> ")
+    terminal.type("\x04")
+    assert terminal.status() == 0
+    history = (tmp_path / "state" / "mmspec" / "history").read_text()
+    assert "what is it?" in history
+
+
+def test_what_a_terminal_gets_holds_no_raw_control_character(terminal):
+    terminal.wait(r"\[1 image\] > ")
+    terminal.type("what is it?\r")
+    terminal.wait(r"what is it\?\r\n")
+    time.sleep(0.5)
+    terminal.type("\x03")
+    came = terminal.wait("stopped;")
+    own = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", came)  # the colours and erasures of the chat itself
+    assert re.findall(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", own) == []
+    terminal.type("/quit\r")
+    assert terminal.status() == 0
+
+
+def test_ctrl_c_while_loading_leaves_without_a_traceback(terminal):
+    terminal.wait("loading")
+    terminal.type("\x03")
+    terminal.wait("mmspec: interrupted")
+    assert terminal.status() == 130
