@@ -21,6 +21,7 @@ from mmspec.options import Options
 from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, JSON, MODEL, PLAIN
 from mmspec_cli.render import Screen
 
+COUNT = click.IntRange(min=1)
 OUT = click.option("--out", type=Path, metavar="FILE", help="Write the JSON report there too.")
 
 
@@ -33,7 +34,7 @@ def bench() -> None:
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @click.option("--prompt", help="Asked about the images given. Default: drawn pictures.")
 @click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for parity.")
-@click.option("--count", default=6, show_default=True, help="Drawn prompts.")
+@click.option("--count", type=COUNT, default=6, show_default=True, help="Drawn prompts.")
 @click.option("--tasks", default="", metavar="LIST", help="Tasks of the drawn world.")
 @MODEL
 @DRAFT
@@ -44,7 +45,7 @@ def bench() -> None:
 @click.option(
     "--gammas", default="", metavar="LIST", help="One, or some to search. Default: 1 to 8."
 )
-@click.option("--repeats", default=3, show_default=True)
+@click.option("--repeats", type=COUNT, default=3, show_default=True)
 @click.option("--max-new-tokens", default=96, show_default=True)
 @click.option("--against", metavar="transformers", help="Another project's loop (torch only).")
 @click.option("--against-backend", metavar="NAME", help="The same checkpoint there.")
@@ -57,7 +58,6 @@ def speed(as_json: bool, plain: bool, out: Path | None, **given: Any) -> int:
     Exit status: 0, or 1 where an answer differs from plain decoding's.
     """
     screen = Screen(plain=plain)
-    screen.progress("loading")
     report = _speed(screen, **given)
     _write(out, report.as_dict())
     if as_json:
@@ -83,7 +83,7 @@ def _speed(
     against_backend: str | None,
     **where: str,
 ) -> SpeedReport:
-    engine = load(**where)
+    engine = _loaded(screen, where)
     options = Options(max_new_tokens=max_new_tokens)
     others = [load(**where | {"backend": against_backend})] if against_backend else []
     chosen = _given(images, prompt, prompts) or _drawn(engine, count, _split(tasks))
@@ -98,6 +98,14 @@ def _speed(
         baselines=[_baseline(against, engine, options)] if against else [],
         progress=screen.progress,
     )
+
+
+def _loaded(screen: Screen, where: dict[str, str]) -> Engine:
+    screen.progress("loading")
+    engine = load(**where)
+    for note in engine.notes:
+        screen.note(note)
+    return engine
 
 
 def _split(text: str) -> list[str]:
@@ -183,7 +191,13 @@ def _write(out: Path | None, value: dict[str, Any]) -> None:
 @BACKEND
 @DEVICE
 @DTYPE
-@click.option("--samples", default=300, show_default=True, help="Conversations per category.")
+@click.option(
+    "--samples",
+    type=COUNT,
+    default=300,
+    show_default=True,
+    help="Conversations per category.",
+)
 @click.option("--blank", is_flag=True, help="Ask again with grey in place of every image.")
 @click.option("--gamma", default=5, show_default=True)
 @click.option("--max-new-tokens", default=160, show_default=True)
@@ -194,7 +208,6 @@ def _write(out: Path | None, value: dict[str, Any]) -> None:
 def grounding(as_json: bool, plain: bool, out: Path | None, **given: Any) -> None:
     """Ask for facts about drawn pictures no model was trained on, and judge the answers."""
     screen = Screen(plain=plain)
-    screen.progress("loading")
     report = _grounding(screen, **given)
     _write(out, report.as_dict())
     if as_json:
@@ -213,7 +226,7 @@ def _grounding(
     seed: int,
     **where: str,
 ) -> GroundingReport:
-    engine = load(**where)
+    engine = _loaded(screen, where)
     options = Options(gamma=gamma, max_new_tokens=max_new_tokens)
     make = held_out(engine)
     shown, blanked = (

@@ -55,10 +55,11 @@ def _show(screen: Screen, found: Examination) -> None:
     screen.table(("", ""), [*machine, *versions])
     for name, told in found.backends.items():
         screen.table((f"backend {name}", ""), [(key, _shown(value)) for key, value in told.items()])
-    rows = [(each["name"], each["kind"], _shown(each["found"] or "no")) for each in found.models]
-    screen.table(("model", "kind", "here"), rows)
+    here = [(each["name"], each["kind"], _shown(each["found"] or "no")) for each in found.models]
+    screen.table(("model", "kind", "here"), here)
     if found.missing:
-        screen.table(("missing", "get it with"), [(each.what, each.fix) for each in found.missing])
+        rows = [(each.what, "yes" if each.needed else "no", each.fix) for each in found.missing]
+        screen.table(("missing", "needed", "get it with"), rows)
     else:
         screen.say("nothing is missing")
 

@@ -13,15 +13,23 @@ from mmspec.options import Options
 from mmspec.parity import Agreement, ParityReport, PromptParity
 from mmspec.parity import parity as compare_all
 from mmspec.registry import load_backend
-from mmspec_cli.options import DEVICE, DRAFT, JSON, MODEL, PLAIN
+from mmspec_cli.options import DEVICE, JSON, PLAIN
 from mmspec_cli.render import Screen
 
 DEFAULT_PROMPTS = 4
 
 
 @click.command()
-@MODEL
-@DRAFT
+@click.option(
+    "--model", default="auto", metavar="NAME|REPO|DIR|auto", help="auto: mini, which is quick."
+)
+@click.option(
+    "--draft",
+    default="none",
+    metavar="NAME|REPO|DIR|none",
+    help="Compare speculative answers too.",
+    show_default=True,
+)
 @click.option("--backends", default="torch,mlx", show_default=True, metavar="A,B")
 @click.option(
     "--prompts", type=Path, metavar="FILE", help='Lines {"prompt": TEXT, "images": [FILE, ...]}.'
@@ -67,12 +75,12 @@ def _report(
         load_backend(name)
     # The last backend finds the files in its own format, which the others read too.
     directory = resolve(_named(model), names[-1])
+    pair = draft if draft == "none" else str(resolve(draft, names[-1]))
     original = resolve(reference, names[0]) if reference else None
     asked = read_prompts(prompts) if prompts else None
 
     def loaded(backend: str, where: Path) -> Engine:
-        guess = "none" if draft == "auto" else draft
-        return load(str(where), guess, backend=backend, device=device, dtype=dtype)
+        return load(str(where), pair, backend=backend, device=device, dtype=dtype)
 
     def chosen(engine: Engine) -> Sequence[Prompt]:
         return asked or default_prompts(engine, DEFAULT_PROMPTS)
@@ -87,8 +95,9 @@ def _named(model: str) -> str:
 def _show(screen: Screen, report: ParityReport) -> None:
     columns = ("compared", "prompt", "stage", "largest", "relative", "")
     screen.table(columns, list(_rows(report)))
+    verdict = "passed" if report.passed else "FAILED"
     screen.say(
-        f"{'passed' if report.passed else 'FAILED'} ({report.dtype}; relative differences up to "
+        f"{verdict}: {report.model} in {report.dtype} (relative differences up to "
         f"{report.allowed:g}, tokens may part at a logit gap up to {report.near_tie:g})"
     )
 

@@ -1,0 +1,122 @@
+"""`doctor`: what is missing is named with the command that gets it; a trial records failures."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from mmspec import doctor, trial
+from mmspec.bench.provenance import commit, provenance, versions
+from mmspec.doctor import examine
+from mmspec.errors import BackendError, HubError
+from mmspec.registry import load_backend
+
+
+def test_everything_installed_is_described():
+    found = examine()
+    assert set(found.backends) == {"torch", "mlx"}
+    assert found.backends["torch"]["threads"] >= 1
+    assert "blas" in found.backends["mlx"]
+    assert found.versions["torch"]
+    assert json.loads(json.dumps(found.as_dict()))["models"]
+
+
+def test_models_that_are_not_here_come_with_their_command():
+    missing = {each.what: each for each in examine().missing}
+    model = missing["model llava-1.5-7b"]
+    assert model.fix.startswith("mmspec models pull llava-1.5-7b")
+    assert not model.needed
+
+
+def test_a_missing_backend_is_named_with_pip(monkeypatch):
+    monkeypatch.setattr(doctor, "installed_backends", lambda: ["torch"])
+    found = examine()
+    fixes = {each.what: each for each in found.missing}
+    assert fixes["backend mlx"].fix == 'pip install "mmspec[mlx]"'
+    assert not fixes["backend mlx"].needed
+    assert "mlx" not in found.backends
+
+
+def test_without_any_backend_nothing_works(monkeypatch):
+    monkeypatch.setattr(doctor, "installed_backends", list)
+    found = examine()
+    assert found.exit_code == 1
+    assert all(each.needed for each in found.missing if each.what.startswith("backend "))
+
+
+def test_a_broken_framework_is_a_finding(monkeypatch):
+    def broken(name):
+        raise ImportError("libcudart.so.12: cannot open\nshared object")
+
+    monkeypatch.setattr(doctor, "load_backend", broken)
+    found = examine()
+    assert "libcudart" in found.backends["torch"]["error"]
+    assert any("libcudart" in each.what for each in found.missing)
+
+
+def test_it_works_where_neither_framework_can_be_imported():
+    blocked = "import sys; sys.modules['torch'] = sys.modules['mlx'] = None\n"
+    code = blocked + "from mmspec.doctor import examine; print(sorted(examine().backends))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (run.returncode, run.stdout.strip()) == (0, "[]"), run.stderr
+
+
+def test_provenance_says_what_was_run_on_what():
+    told = provenance([load_backend("torch")], ["mmspec", "bench"])
+    assert told["command"] == ["mmspec", "bench"]
+    assert told["backends"][0]["torch"] == told["versions"]["torch"]
+    assert told["date"].endswith("+00:00")
+    assert versions()["mmspec"]
+
+
+def test_the_commit_is_that_of_the_source_tree():
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
+    found = commit()
+    assert found is None or head.stdout.startswith(found.rstrip("+"))
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    """A trial of one prompt."""
+    monkeypatch.setattr(trial, "PROMPTS", 1)
+    monkeypatch.setattr(trial, "TOKENS", 6)
+    monkeypatch.setattr(trial, "REPEATS", 1)
+    monkeypatch.setattr(trial, "GAMMAS", (2,))
+
+
+def quiet(_):
+    """Shows nothing."""
+
+
+def test_a_trial_measures_every_backend(brief, pair_paths):
+    target, draft = map(str, pair_paths)
+    report = trial.trial(target, draft, quiet)
+    stages = report["stages"]
+    assert set(stages) == {"check torch", "speed torch", "check mlx", "speed mlx", "parity"}
+    assert all(trial.passed(told) for told in stages.values()), stages
+    assert stages["check mlx"]["result"]["outcome"] == "identical"
+    assert json.loads(json.dumps(report))["examination"]["versions"]
+
+
+def test_a_stage_that_fails_is_recorded_and_the_rest_goes_on(brief, pair_paths, monkeypatch):
+    def out_of_memory(*_, **__):
+        raise RuntimeError("out of\nmemory")
+
+    monkeypatch.setattr(trial, "speed", out_of_memory)
+    stages = trial.trial(*map(str, pair_paths), quiet)["stages"]
+    assert stages["speed torch"]["error"] == "RuntimeError: out of memory"
+    assert not trial.passed(stages["speed torch"])
+    assert trial.passed(stages["parity"])
+
+
+def test_without_network_it_says_what_to_do():
+    with pytest.raises(HubError, match="HF_HUB_OFFLINE") as caught:
+        trial.trial("llava-1.5-7b", "lvlm68m", quiet)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_a_backend_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(trial, "installed_backends", list)
+    with pytest.raises(BackendError, match="pip install"):
+        trial.trial("mini", "mini-draft", quiet)

@@ -1,0 +1,88 @@
+"""Prompts: drawn questions keep their images in place; files are read strictly."""
+
+import json
+
+import pytest
+from PIL import Image
+
+from mmspec.bench.prompts import asked, drawn, question, read_prompts, written
+from mmspec.bench.world import Turn
+from mmspec.errors import ImageError, UsageError
+from mmspec.images import Picture, picture_from
+
+
+@pytest.fixture
+def pictures():
+    return [picture_from(Image.new("RGB", (4, 4), colour), colour) for colour in ("red", "blue")]
+
+
+def test_images_come_before_a_question_without_markers(pictures):
+    message = question(Turn("Which is red?", "", (), 2), pictures)
+    assert message.parts == (*pictures, "Which is red?")
+
+
+def test_images_stand_where_the_markers_are(pictures):
+    turn = Turn("From <image> to <image> Difference:", "", (), 2)
+    assert question(turn, pictures).parts == (
+        "From ",
+        pictures[0],
+        " to ",
+        pictures[1],
+        " Difference:",
+    )
+
+
+def test_typed_text_is_literal(pictures):
+    assert asked("What is <image>?", pictures[:1]).message.parts[-1] == "What is <image>?"
+
+
+def test_drawn_prompts_are_the_same_every_time():
+    first, again = drawn(3, size=48), drawn(3, size=48)
+    assert first == again
+    assert [p.name for p in first] == ["general-0", "detail-1", "chart-2"]
+    assert all(p.message.pictures[0].image.size == (48, 48) for p in first)
+
+
+def test_an_unknown_task_is_named():
+    with pytest.raises(UsageError, match="chrat"):
+        drawn(1, size=48, tasks=["chrat"])
+
+
+def test_written_prompts_have_no_images():
+    assert not any(isinstance(p, Picture) for each in written(5) for p in each.message.parts)
+
+
+def test_a_file_names_images_beside_it(tmp_path):
+    Image.new("RGB", (3, 5)).save(tmp_path / "a.png")
+    lines = [{"prompt": "What?", "images": ["a.png"]}, {"prompt": "Why?"}]
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("\n\n".join(map(json.dumps, lines)))
+    first, second = read_prompts(file)
+    assert first.message.pictures[0].image.size == (3, 5)
+    assert (second.message.parts, second.name) == (("Why?",), "prompts.jsonl:3")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{", "prompts.jsonl:1: not JSON"),
+        ("[]", "prompts.jsonl:1: give"),
+        ('{"prompt": ""}', "prompts.jsonl:1: give"),
+        ('{"prompt": "x", "images": "a.png"}', "prompts.jsonl:1: give"),
+        ("", "holds no prompt"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, told):
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(line)
+    with pytest.raises(UsageError, match=told):
+        read_prompts(file)
+
+
+def test_missing_files_are_named(tmp_path):
+    with pytest.raises(UsageError, match=r"nowhere\.jsonl"):
+        read_prompts(tmp_path / "nowhere.jsonl")
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "x", "images": ["gone.png"]}')
+    with pytest.raises(ImageError, match=r"gone\.png"):
+        read_prompts(file)
