@@ -20,7 +20,7 @@ TORCH ?= $(if $(CUDA),torch>=2.11$(COMMA)<2.14,torch==2.13.0)
 CPU_INDEX := https://download.pytorch.org/whl/cpu
 COMMA := ,
 
-IMAGE ?= $(firstword $(sort $(wildcard models/mmspec_models/samples/*.png)))
+IMAGE ?= $(wildcard models/mmspec_models/samples/shapes.png)
 PYTEST_ARGS ?= -n auto --maxprocesses 4
 
 .PHONY: help setup chat test check lint clean

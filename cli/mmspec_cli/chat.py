@@ -30,15 +30,16 @@ def chat(setup: Setup, images: tuple[str, ...]) -> None:
     pictures = [open_picture(image) for image in images]
     screen.progress("loading")
     engine = setup.load()
-    talk = Talk(engine.chat(setup.options), screen, as_json=setup.as_json)
+    interactive = is_interactive()
+    opened = engine.chat(setup.options)
+    talk = Talk(opened, screen, interactive=interactive, as_json=setup.as_json)
     for note in introduction(engine):
         screen.note(note)
     talk.stage(pictures)
-    interactive = is_interactive()
     if interactive:
         screen.note(HINT)
     with line_editing(list(COMMANDS)) if interactive else nullcontext():
-        converse(talk, interactive=interactive)
+        converse(talk)
 
 
 def introduction(engine: Engine) -> list[str]:
@@ -50,9 +51,9 @@ def introduction(engine: Engine) -> list[str]:
     return [*engine.notes, f"{card.name}: {card.note} ({get})"]
 
 
-def converse(talk: Talk, *, interactive: bool) -> None:
+def converse(talk: Talk) -> None:
     """Take lines until the end of the input or /quit; an error ends nothing but its line."""
-    for line in questions(typed if interactive else piped, lambda: talk.prompt):
+    for line in questions(typed if talk.interactive else piped, lambda: talk.prompt):
         try:
             take(talk, line.strip())
         except MmspecError as error:

@@ -13,7 +13,7 @@ def footer(statistics: Statistics, first_token: float | None) -> str:
         _first_token(statistics, first_token),
         _drafting(statistics),
         _prompt(statistics),
-        f"peak {statistics.peak_memory_bytes / 1e9:.2f} GB",
+        f"peak {_memory(statistics.peak_memory_bytes)}",
     ]
     return " · ".join(part for part in parts if part)
 
@@ -37,3 +37,7 @@ def _drafting(statistics: Statistics) -> str:
 def _prompt(statistics: Statistics) -> str:
     new = statistics.prompt_tokens - statistics.cached_tokens
     return f"prompt {statistics.cached_tokens} cached + {new} new"
+
+
+def _memory(size: int) -> str:
+    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Callable, Iterator
 
+import click
+
 BLOCK = '"""'
 
 Read = Callable[[str], str]
@@ -19,8 +21,11 @@ def typed(prompt: str) -> str:
 
 
 def piped(_prompt: str) -> str:
-    """Take the next line of stdin."""
-    line = sys.stdin.readline()
+    """Take the next line of stdin; Ctrl-C ends the command, as with any other in a pipe."""
+    try:
+        line = sys.stdin.readline()
+    except KeyboardInterrupt as error:
+        raise click.Abort from error
     if not line:
         raise EOFError
     return line.removesuffix("\n")

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import click
+
 from mmspec.chat import Chat
 from mmspec.errors import MmspecError, UsageError
 from mmspec.images import Picture, open_picture
@@ -19,13 +21,19 @@ class Talk:
     Whatever raises MmspecError leaves the conversation and the staged images as they were.
     """
 
-    def __init__(self, chat: Chat, screen: Screen, *, as_json: bool = False) -> None:
-        """Talk with `chat`; as_json: print answers as `generate --json` does, one a line."""
+    def __init__(
+        self, chat: Chat, screen: Screen, *, interactive: bool, as_json: bool = False
+    ) -> None:
+        """Talk with `chat`.
+
+        interactive: Ctrl-C ends an answer only, not the command.  as_json: print answers as
+        `generate --json` does, one a line.
+        """
         self.chat = chat
         self.screen = screen
         self.staged: list[Picture] = []
         self.leaving = False
-        self.first_token: float | None = None
+        self.interactive = interactive
         self._as_json = as_json
         self._noted: list[str] = []
 
@@ -70,12 +78,17 @@ class Talk:
         self._show(answering)
 
     def _show(self, answering: Answering) -> None:
-        screen = self.screen
-        self.first_token = stream(answering, screen, silent=self._as_json)
-        answer = self.chat.answer
+        first = stream(answering, self.screen, silent=self._as_json)
         if self._as_json:
-            screen.json(answer_report(self.chat))
-            return
+            self.screen.json(answer_report(self.chat))
+        else:
+            self._remark(first)
+        if not self.interactive and self.chat.answer.finish_reason == "interrupted":
+            raise click.Abort
+
+    def _remark(self, first_token: float | None) -> None:
+        """Say how the answer ended and what it cost; a note is not repeated turn after turn."""
+        screen, answer = self.screen, self.chat.answer
         screen.end_line()
         if answer.finish_reason != "stop":
             screen.note(_unfinished(answer.finish_reason, self.chat.options.max_new_tokens))
@@ -83,7 +96,7 @@ class Talk:
             if note not in self._noted:
                 screen.note(note)
         self._noted = answer.notes
-        screen.note(footer(answer.statistics, self.first_token))
+        screen.note(footer(answer.statistics, first_token))
 
 
 def _unfinished(reason: str, budget: int) -> str:

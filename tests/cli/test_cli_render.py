@@ -97,11 +97,11 @@ def test_footer_says_what_was_measured():
     statistics.seconds.update(vision=0.12, prefill=0.2, decode=0.1)
     assert footer(statistics, 0.345) == (
         "4 tokens, 40.0/s · first after 0.34 s (vision 0.12, prefill 0.20) · "
-        "2.00 tokens/round, 20% accepted · prompt 145 cached + 23 new · peak 0.42 GB"
+        "2.00 tokens/round, 20% accepted · prompt 145 cached + 23 new · peak 420 MB"
     )
 
 
 def test_footer_of_an_answer_that_never_began():
     assert footer(Statistics(), None) == (
-        "0 tokens, 0.0/s · no drafting · prompt 0 cached + 0 new · peak 0.00 GB"
+        "0 tokens, 0.0/s · no drafting · prompt 0 cached + 0 new · peak 0 MB"
     )

@@ -3,6 +3,8 @@
 import os
 import re
 import select
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -84,7 +86,7 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
     terminal.wait(r"what is it\?")
     time.sleep(0.5)
     terminal.type("\x03")
-    stopped = terminal.wait(r"stopped; /retry[\s\S]*peak [\d.]+ GB")
+    stopped = terminal.wait(r"stopped; /retry[\s\S]*peak [\d.]+ [GM]B")
     assert "reading" in stopped
     terminal.wait("> ")
 
@@ -121,6 +123,25 @@ def test_what_a_terminal_gets_holds_no_raw_control_character(terminal):
     assert re.findall(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", own) == []
     terminal.type("/quit\r")
     assert terminal.status() == 0
+
+
+def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair):
+    script, model = Path(__file__).with_name("endless.py"), str(long_pair[0])
+    arguments = ["chat", "--model", model, "--draft", "none", "--max-new-tokens", "50000"]
+    child = subprocess.Popen(
+        [sys.executable, str(script), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    child.stdin.write(b"one\ntwo\n")
+    child.stdin.flush()
+    child.stdout.read(100)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 130
+    assert err.count(b"peak") == 1
+    assert err.splitlines()[-1] == b"mmspec: interrupted"
 
 
 def test_ctrl_c_while_loading_leaves_without_a_traceback(terminal):
