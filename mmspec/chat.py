@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
-from mmspec.conversation import Chunk, Conversation, Message, render
+from mmspec.conversation import Chunk, Conversation, Message, Turn, render
 from mmspec.drafting import PLAIN, Branch, Drafting, fit, parse_drafting
 from mmspec.errors import ContextError, UsageError
 from mmspec.images import Picture
@@ -84,12 +84,9 @@ class Chat:
             isinstance(part, Picture) for part in message.parts
         ):
             raise UsageError(f"{self.engine.target.name} is text-only and cannot see images")
+        turns = list(self.conversation.turns)
         self.conversation.add(message)
-        try:
-            yield from self._answered()
-        except ContextError:
-            self.conversation.undo()
-            raise
+        yield from self._answered_or(turns)
 
     def reply(self, text: str, images: Sequence[Picture] = ()) -> Answer:
         """Ask and wait for the whole answer."""
@@ -98,9 +95,18 @@ class Chat:
         return self.answer
 
     def retry(self) -> Generator[Prefilled | Piece]:
-        """Answer the last question again."""
+        """Answer the last question again; where no answer can begin, the old one stays."""
+        turns = list(self.conversation.turns)
         self.conversation.reopen()
-        return self._answered()
+        yield from self._answered_or(turns)
+
+    def _answered_or(self, turns: list[Turn]) -> Generator[Prefilled | Piece]:
+        """Answer the open question; leave `turns` as the conversation where nothing begins."""
+        try:
+            yield from self._answered()
+        finally:
+            if self.conversation.is_open:
+                self.conversation.turns[:] = turns
 
     def _answered(self) -> Generator[Prefilled | Piece]:
         started = perf_counter()

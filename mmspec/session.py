@@ -70,8 +70,9 @@ class DraftSide:
         self.track.cut(shared)
         self.drafter.rewind(self.track.end)
         for chunk in chunks[shared:]:
-            branches = self.drafting.branches
-            self.drafter.extend([self.views.segment(chunk, branch) for branch in branches])
+            if chunk.parts:  # an answer that was interrupted at once has none
+                branches = self.drafting.branches
+                self.drafter.extend([self.views.segment(chunk, branch) for branch in branches])
             self.track.add(chunk, self.drafter.length)
 
     def keep(self, answer: Chunk, end: int) -> None:

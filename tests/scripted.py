@@ -1,11 +1,13 @@
 """A target and a drafter on the host, without tensors or caches: slow and obviously right.
 
-The next-token logits depend on the last three items of the sequence through a seeded generator.
+The next-token logits depend, through a seeded generator, on the last three items of the sequence
+and, less, on every image in it.
 `fail_at` makes any call raise before it changes anything, or after, to test interrupts.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 import numpy as np
 
@@ -33,9 +35,14 @@ def items(segment: Segment, image_token: int) -> list[Item]:
 
 
 def logits(seed: int, sequence: Sequence[Item], vocabulary: int) -> np.ndarray:
-    key = "/".join(map(str, (seed, *sequence[-3:])))
-    rng = np.random.default_rng(list(key.encode()))
-    return rng.normal(size=vocabulary).astype(np.float32) * 2
+    images = [item for item in sequence if isinstance(item, str)]
+    recent = 2 * noise((seed, *sequence[-3:]), vocabulary)
+    return recent + noise((seed, *images), vocabulary) if images else recent
+
+
+def noise(key: Sequence[Item], size: int) -> np.ndarray:
+    digest = sha256("/".join(map(str, key)).encode()).digest()
+    return np.random.default_rng(list(digest)).normal(size=size).astype(np.float32)
 
 
 def no_fault(_: str) -> None:

@@ -1,0 +1,300 @@
+"""Chats over scripted models: what is asked, cut, undone or broken never shows later."""
+
+from dataclasses import replace
+
+import pytest
+from scripted_engine import BLIND, SEES, picture, scripted_engine, with_positions
+
+import factory_layouts
+from mmspec.chat import Piece
+from mmspec.conversation import Conversation
+from mmspec.errors import ContextError, UsageError
+from mmspec.options import Options
+from mmspec.sampling import Sampling
+from mmspec.session import Prefilled
+
+A, B = picture(1), picture(2)
+OPTIONS = Options(max_new_tokens=8, gamma=3)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokenizer")
+    factory_layouts.write_tokenizer(path)
+    return path
+
+
+@pytest.fixture
+def engine(directory):
+    return scripted_engine(directory)
+
+
+def asked(chat, text, *images):
+    return chat.reply(text, images).token_ids
+
+
+def cold(chat, text, *images):
+    """What a new chat without a draft says after the same turns."""
+    plain = replace(chat.options, drafting="none", weights=())
+    past = Conversation(chat.conversation.system, list(chat.conversation.turns))
+    return asked(chat.engine.chat(plain, past), text, *images)
+
+
+def check(chat, text, *images):
+    expected = cold(chat, text, *images)
+    assert asked(chat, text, *images) == expected
+
+
+def fed(chat):
+    return chat._session.target.fed
+
+
+# Turns
+
+
+@pytest.mark.parametrize("word", [None, "MTCP", "P", "C", "none"])
+def test_turns_are_answered_like_cold_runs(engine, word):
+    chat = engine.chat(replace(OPTIONS, drafting=word))
+    check(chat, "What is this?", A)
+    check(chat, "And these?", B, A)
+    check(chat, "Why?")
+    assert len(chat.conversation.turns) == 3
+
+
+def test_statistics_count_what_is_held_and_what_is_new(engine):
+    chat = engine.chat(OPTIONS)
+    first = chat.reply("What is this?", [A])
+    assert first.statistics.cached_tokens == 0
+    assert first.statistics.prompt_tokens == fed(chat)
+    before = fed(chat)
+    second = chat.reply("Why?")
+    said = len(chat.conversation.turns[0].answer)
+    assert second.statistics.cached_tokens == first.statistics.prompt_tokens + said - 1
+    new = second.statistics.prompt_tokens - first.statistics.prompt_tokens - said
+    assert fed(chat) - before == new
+    assert second.statistics.tokens == len(second.token_ids)
+
+
+def test_undo_feeds_nothing_again(engine):
+    chat = engine.chat(OPTIONS)
+    asked(chat, "What is this?", A)
+    answer = asked(chat, "Why?")
+    before = fed(chat)
+    chat.conversation.undo()
+    assert asked(chat, "Why?") == answer
+    assert fed(chat) == before
+    chat.conversation.reset()
+    check(chat, "What is this?", B)
+
+
+def test_retry_answers_again(engine):
+    chat = engine.chat(replace(OPTIONS, sampling=Sampling(1.0), seed=1))
+    first = asked(chat, "What is this?", A)
+    before = fed(chat)
+    list(chat.retry())
+    assert chat.answer.token_ids == first
+    chat.options = replace(chat.options, seed=2)
+    list(chat.retry())
+    assert chat.answer.token_ids != first
+    assert fed(chat) == before
+    assert len(chat.conversation.turns) == 1
+
+
+def test_another_image_under_the_same_text_is_another_prompt(engine):
+    chat = engine.chat(OPTIONS)
+    first = asked(chat, "What is this?", A)
+    chat.conversation.undo()
+    check(chat, "What is this?", B)
+    assert chat.answer.statistics.cached_tokens == 0
+    assert chat.answer.token_ids != first
+
+
+def test_images_are_encoded_and_captioned_once(engine):
+    chat = engine.chat(replace(OPTIONS, drafting="MC"))
+    asked(chat, "What is this?", A)
+    asked(chat, "And this?", A)
+    asked(engine.chat(replace(OPTIONS, drafting="MC")), "Again?", A)
+    assert engine.target.model.encoded == 1
+    assert engine.draft.model.encoded == 1
+    assert engine.captioner.asked == [A.digest]
+
+
+def test_events_are_progress_then_text(engine):
+    chat = engine.chat(OPTIONS)
+    events = list(chat.ask("What is this?", [A]))
+    kinds = [type(event) for event in events]
+    assert kinds == sorted(kinds, key=[Prefilled, Piece].index)
+    assert "".join(event.text for event in events if isinstance(event, Piece)) == chat.answer.text
+    ids = [id for id in chat.answer.token_ids if id not in engine.stop]
+    assert chat.answer.text == engine.target.tokenizer.decode(ids)
+    assert chat.conversation.turns[0].answer == tuple(ids)
+
+
+# Drafting
+
+
+def test_the_default_drafting_follows_the_images(engine):
+    chat = engine.chat(OPTIONS)
+    asked(chat, "Hello?")
+    assert chat.answer.drafting.word == "T"
+    asked(chat, "What is this?", A)
+    assert chat.answer.drafting.word == "MT"
+    chat.speculate = False
+    asked(chat, "Why?")
+    assert chat.answer.drafting.word == "none"
+    assert chat.answer.statistics.drafted == 0
+
+
+def test_a_blind_draft_drafts_from_text(directory):
+    chat = scripted_engine(directory, draft=BLIND).chat(OPTIONS)
+    check(chat, "What is this?", A)
+    assert chat.answer.drafting.word == "T"
+    with pytest.raises(UsageError, match="text-only"):
+        chat.engine.chat(replace(OPTIONS, drafting="M"))
+
+
+def test_drafting_without_a_draft_is_refused_and_none_is_not(directory):
+    engine = scripted_engine(directory, draft=None)
+    with pytest.raises(UsageError, match="needs a draft"):
+        engine.chat(replace(OPTIONS, drafting="MT"))
+    chat = engine.chat(OPTIONS)
+    check(chat, "What is this?", A)
+    assert chat.answer.drafting.word == "none"
+
+
+def test_a_blind_target_is_shown_no_image(directory):
+    chat = scripted_engine(directory, target=BLIND, draft=BLIND).chat(OPTIONS)
+    with pytest.raises(UsageError, match="cannot see images"):
+        chat.reply("What is this?", [A])
+    assert chat.conversation.turns == []
+    check(chat, "Hello?")
+
+
+def test_the_same_branches_keep_their_drafter(engine):
+    chat = engine.chat(replace(OPTIONS, drafting="MT"))
+    asked(chat, "What is this?", A)
+    asked(chat, "Why?")
+    assert len(engine.draft.model.drafters) == 1
+    chat.options = replace(chat.options, drafting="P")
+    check(chat, "And now?")
+    assert len(engine.draft.model.drafters) == 2
+
+
+# Overflow
+
+
+@pytest.mark.parametrize(
+    ("overflow", "word", "change"),
+    [
+        ("pool", "PT", "pooled to 4 positions per image"),
+        ("drop", "T", "left out"),
+        ("run", "MT", ""),
+    ],
+)
+def test_a_branch_too_long_for_the_draft(directory, overflow, word, change):
+    engine = scripted_engine(directory, draft=with_positions(SEES, 120))
+    chat = engine.chat(replace(OPTIONS, overflow=overflow))
+    check(chat, "x" * 18, *(picture(seed) for seed in range(5)))
+    length = chat.answer.statistics.prompt_tokens
+    note = f"drafting M: {length} prompt positions, the draft has room for 112: {change}"
+    assert chat.answer.drafting.word == word
+    assert chat.answer.notes == ([note] if change else [])
+    assert (max(engine.draft.model.drafters[-1].row_lengths) > 120) == (overflow == "run")
+
+
+def test_a_branch_grows_too_long_from_turn_to_turn(directory):
+    chat = scripted_engine(directory, draft=with_positions(SEES, 100)).chat(OPTIONS)
+    words = []
+    for seed in range(4):
+        check(chat, "What is this?", picture(seed))
+        words.append(chat.answer.drafting.word)
+    assert words[0] == "MT"
+    assert words[-1] in ("T", "none")
+    assert words == sorted(words, key=["MT", "PT", "T", "none"].index)
+
+
+def test_a_draft_without_room_leaves_plain_decoding(directory):
+    chat = scripted_engine(directory, draft=with_positions(SEES, 10)).chat(OPTIONS)
+    check(chat, "What is this?", A)
+    assert chat.answer.drafting.word == "none"
+    assert len(chat.answer.notes) == 2
+
+
+@pytest.mark.parametrize("overflow", ["pool", "drop", "run"])
+def test_positions_that_end_within_an_answer(directory, overflow, monkeypatch):
+    monkeypatch.setattr("mmspec.chat.TYPICAL_ANSWER", 0)
+    engine = scripted_engine(directory, draft=with_positions(SEES, 60))
+    chat = engine.chat(replace(OPTIONS, overflow=overflow, max_new_tokens=80))
+    check(chat, "What is this?", A)
+    statistics = chat.answer.statistics
+    drafted_throughout = statistics.drafted >= 3 * statistics.rounds - 6  # the budget's end
+    assert drafted_throughout == (overflow == "run")
+
+
+# Errors and interrupts
+
+
+def test_a_prompt_beyond_the_target_is_said_before_any_work(engine):
+    chat = engine.chat(OPTIONS)
+    asked(chat, "What is this?", A)
+    before = list(chat.conversation.turns), fed(chat)
+    with pytest.raises(ContextError, match=r"take \d+ positions .* may take 8: scripted has 600"):
+        chat.reply("What are these?", [picture(seed) for seed in range(40)])
+    assert (chat.conversation.turns, fed(chat)) == before
+    assert engine.target.model.encoded == 1
+    check(chat, "Why?")
+
+
+def test_an_answer_that_cannot_be_tried_again_stays(engine):
+    chat = engine.chat(OPTIONS)
+    asked(chat, "What is this?", A)
+    before = list(chat.conversation.turns)
+    chat.options = replace(OPTIONS, max_new_tokens=599)
+    with pytest.raises(ContextError):
+        list(chat.retry())
+    assert chat.conversation.turns == before
+    chat.options = OPTIONS
+    check(chat, "Why?")
+
+
+def test_what_breaks_before_an_answer_begins_leaves_the_conversation(engine, monkeypatch):
+    chat = engine.chat(OPTIONS)
+    asked(chat, "What is this?", A)
+    before = list(chat.conversation.turns)
+
+    def broken(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mmspec.chat.render", broken)
+        with pytest.raises(KeyboardInterrupt):
+            chat.reply("Why?")
+        with pytest.raises(KeyboardInterrupt):
+            list(chat.retry())
+    assert chat.conversation.turns == before
+    check(chat, "Why?")
+
+
+def test_an_answer_never_started_changes_nothing(engine):
+    chat = engine.chat(OPTIONS)
+    asked(chat, "What is this?", A)
+    before = list(chat.conversation.turns)
+    chat.ask("Why?").close()
+    chat.retry().close()
+    assert chat.conversation.turns == before
+    check(chat, "Why?")
+
+
+def test_an_interrupted_answer_stays_as_far_as_it_got(engine):
+    chat = engine.chat(OPTIONS)
+    answering = chat.ask("What is this?", [A])
+    pieces = []
+    while len(pieces) < 2:
+        event = next(answering)
+        pieces += [event] if isinstance(event, Piece) else []
+    answering.close()
+    assert chat.answer.finish_reason == "interrupted"
+    assert chat.answer.text == "".join(piece.text for piece in pieces)
+    turn = chat.conversation.turns[0]
+    assert (list(turn.answer), turn.answer_text) == (chat.answer.token_ids, chat.answer.text)
+    check(chat, "Why?")

@@ -1,0 +1,197 @@
+"""Views, weights and the overflow rule, on prompts counted by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from scripted_engine import BLIND, SEES, picture
+
+from mmspec.conversation import Chunk
+from mmspec.drafting import (
+    PLAIN,
+    Branch,
+    Drafting,
+    StaticWeights,
+    Views,
+    fit,
+    parse_drafting,
+    pool_sizes,
+)
+from mmspec.errors import UsageError
+from scripted import ScriptedFeatures
+
+M, T, C, P = Branch("M", 16), Branch("T"), Branch("C"), Branch("P", 4)
+ONE, TWO = picture(1), picture(2)
+CHUNK = Chunk("prompt", ((1, 5), ONE, (6,), TWO, (7, 8)))
+CAPTIONS = {ONE: [30, 31, 32], TWO: [40]}
+
+
+@pytest.fixture
+def views():
+    kept = {each: ScriptedFeatures(each.name, 16) for each in (ONE, TWO)}
+    return Views(3, 13, kept.__getitem__, CAPTIONS.__getitem__)
+
+
+# Words and weights
+
+
+def test_words_become_branches():
+    assert parse_drafting("MTCP", SEES).branches == (M, T, C, P)
+    assert parse_drafting("pt", SEES).branches == (P, T)
+    assert parse_drafting("P", SEES, pool=1).branches == (Branch("P", 1),)
+    assert parse_drafting("none", SEES) == PLAIN
+    assert parse_drafting("TC", BLIND).branches == (T, C)
+    assert parse_drafting("MTC", SEES).word == "MTC"
+    assert PLAIN.word == "none"
+
+
+@pytest.mark.parametrize(
+    ("word", "weights", "pool", "problem"),
+    [
+        ("MX", (), None, "'X'"),
+        ("MM", (), None, "at most once"),
+        ("", (), None, "at most once"),
+        ("MT", (1,), None, "1 given for 2"),
+        ("MT", (1, -1), None, ">= 0"),
+        ("MT", (0, 0), None, "above 0"),
+        ("MT", (1, float("inf")), None, "above 0"),
+        ("MT", (1, float("nan")), None, "above 0"),
+        ("P", (), 9, r"divides into 4, 1 \(nearest: 4\)"),
+        ("P", (), 16, "divides into 4, 1"),
+    ],
+)
+def test_what_cannot_be_had_is_named(word, weights, pool, problem):
+    with pytest.raises(UsageError, match=problem):
+        parse_drafting(word, SEES, weights, pool)
+
+
+@pytest.mark.parametrize("word", ["M", "TP"])
+def test_a_blind_draft_cannot_look(word):
+    with pytest.raises(UsageError, match="use T or C"):
+        parse_drafting(word, BLIND)
+
+
+def test_the_pooled_sizes_are_the_squares_the_grid_divides_into():
+    assert pool_sizes(SEES) == [4, 1]
+    assert pool_sizes(BLIND) == []
+
+
+positive = some.lists(some.floats(0, 1000), min_size=4, max_size=4).filter(lambda w: sum(w) > 1e-3)
+
+
+@given(positive)
+def test_weights_keep_their_ratios_and_sum_to_one(weights):
+    got = parse_drafting("MTCP", SEES, weights).weights
+    assert sum(got) == pytest.approx(1)
+    assert [w * sum(weights) for w in got] == pytest.approx(weights)
+
+
+def test_weights_are_equal_by_default():
+    assert parse_drafting("MTC", SEES).weights == pytest.approx((1 / 3,) * 3)
+    assert parse_drafting("MTC", SEES, (2, 1, 1)).weights == (0.5, 0.25, 0.25)
+
+
+# Views
+
+
+@pytest.mark.parametrize(
+    ("branch", "tokens", "digests"),
+    [
+        (M, [1, 5, *[3] * 16, 6, *[3] * 16, 7, 8], ["p1", "p2"]),
+        (T, [1, 5, 13, 6, 13, 7, 8], []),
+        (C, [1, 5, 30, 31, 32, 6, 40, 7, 8], []),
+        (P, [1, 5, *[3] * 4, 6, *[3] * 4, 7, 8], ["p1/4", "p2/4"]),
+    ],
+    ids=str,
+)
+def test_each_view_shows_an_image_its_way(views, branch, tokens, digests):
+    segment = views.segment(CHUNK, branch)
+    assert list(segment.tokens) == tokens
+    assert [each.digest for each in segment.features] == digests
+    assert views.length([CHUNK, CHUNK], branch) == 2 * len(tokens)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 512])
+def test_pieces_join_to_the_segment_and_keep_images_whole(views, size):
+    pieces = list(views.pieces(CHUNK, M, size))
+    whole = views.segment(CHUNK, M)
+    assert [token for piece in pieces for token in piece.tokens] == list(whole.tokens)
+    assert [each for piece in pieces for each in piece.features] == list(whole.features)
+    assert all(len(piece.tokens) <= (16 if piece.features else size) for piece in pieces)
+
+
+# Overflow
+
+
+def lengths(images, text=20, captions=10):
+    """Prompt positions by branch for a prompt of so many images."""
+    sizes = {"T": 1, "C": captions}
+    return lambda branch: text + images * (branch.positions or sizes[branch.letter])
+
+
+def fitted(word, room, images, rule, weights=()):
+    drafting = parse_drafting(word, SEES, weights)
+    return fit(drafting, room, lengths(images), SEES, rule)
+
+
+def test_what_fits_is_left_alone():
+    for rule in ("pool", "drop", "run"):
+        drafting, notes = fitted("MTCP", 20 + 16 * 5, 5, rule)
+        assert drafting == parse_drafting("MTCP", SEES)
+        assert notes == []
+
+
+def test_run_lets_a_branch_run_past():
+    assert fitted("MTCP", 1, 5, "run") == (parse_drafting("MTCP", SEES), [])
+
+
+def test_drop_leaves_out_what_is_too_long_and_shares_its_weight():
+    drafting, notes = fitted("MTC", 20 + 10 * 5, 5, "drop", (2, 1, 1))
+    assert drafting == Drafting((T, C), (0.5, 0.5))
+    (note,) = notes
+    assert note == "drafting M: 100 prompt positions, the draft has room for 70: left out"
+
+
+def test_pool_takes_the_largest_size_that_fits():
+    drafting, notes = fitted("MT", 20 + 4 * 5, 5, "pool")
+    assert drafting == Drafting((P, T), (0.5, 0.5))
+    assert "pooled to 4 positions per image" in notes[0]
+    drafting, notes = fitted("M", 20 + 4 * 5 - 1, 5, "pool")
+    assert drafting.branches == (Branch("P", 1),)
+    drafting, notes = fitted("M", 20 + 5 - 1, 5, "pool")
+    assert drafting == PLAIN
+    assert "left out" in notes[0]
+
+
+def test_branches_that_become_equal_are_merged():
+    drafting, notes = fitted("MTP", 20 + 4 * 5, 5, "pool", (2, 1, 1))
+    assert drafting == Drafting((P, T), (0.75, 0.25))
+    assert len(notes) == 1
+
+
+def test_what_is_left_may_weigh_nothing():
+    assert fitted("MT", 20 + 5, 5, "drop", (1, 0))[0] == PLAIN
+
+
+def test_captions_too_long_are_left_out_under_pool_too():
+    assert fitted("CT", 20 + 5, 5, "pool")[0].branches == (T,)
+
+
+# In-flight weights
+
+
+def test_a_branch_at_the_end_of_its_positions_stops_counting():
+    static = StaticWeights(Drafting((M, T, C), (0.5, 0.25, 0.25)), 100)
+    assert static.weights([90, 20, 30], 10) == (0.5, 0.25, 0.25)
+    assert static.weights([91, 20, 30], 10) == [0.0, 0.5, 0.5]
+    assert static.weights([91, 91, 30], 10) == [0.0, 0.0, 1.0]
+    assert static.weights([91, 91, 95], 10) == []
+
+
+def test_a_branch_alone_in_weight_leaves_nothing():
+    static = StaticWeights(Drafting((M, T), (1.0, 0.0)), 100)
+    assert static.weights([99, 1], 5) == []
+
+
+def test_without_a_limit_weights_never_change():
+    static = StaticWeights(Drafting((M,), (1.0,)), None)
+    assert static.weights([10**6], 8) == (1.0,)

@@ -1,0 +1,222 @@
+"""Sessions feed what is new and nothing else, whatever came before."""
+
+import pytest
+from scripted_engine import SEES, picture
+
+from mmspec.conversation import Chunk
+from mmspec.drafting import Branch, Views, parse_drafting
+from mmspec.session import PREFILL_TOKENS, DraftSide, Prefilled, Session
+from scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, logits
+
+M = Branch("M", 16)
+VOCABULARY = 11
+IMAGE, NEWLINE = 99, 8
+A, B = picture(1), picture(2)
+SEEN = Chunk("prompt", ((1, 5), A, (6, 7)))
+OTHER = Chunk("prompt", ((1, 5), B, (6, 7)))
+MORE = Chunk("prompt", ((4, 4, 4),))
+
+
+def features(picture):
+    return ScriptedFeatures(picture.name, 16)
+
+
+VIEWS = Views(IMAGE, NEWLINE, features, lambda picture: [9, 9, 9])
+
+
+def session(word="MT", positions=None):
+    """A session of scripted sequences; drafting `word`, or plain where there is none."""
+    opened = Session(ScriptedTarget(image_token=IMAGE), VIEWS, M)
+    if word:
+        drafting = parse_drafting(word, SEES)
+        drafter = ScriptedDrafter(rows=len(word), image_token=IMAGE)
+        opened.draft_side = DraftSide(drafting, VIEWS, drafter, positions)
+    return opened
+
+
+def prefill(opened, *chunks):
+    return list(opened.prefill(chunks))
+
+
+def answer(opened, count=6, stop=(), gamma=3):
+    rounds = opened.decode(gamma=gamma, max_tokens=count, stop=stop, seed=None)
+    return [token for each in rounds for token in each.tokens]
+
+
+def held(opened):
+    """Everything that is fed, by the sequence it stands in."""
+    side = opened.draft_side
+    return opened.target.sequence, side.drafter.sequences if side else []
+
+
+def cold(*chunks, word="MT"):
+    opened = session(word)
+    prefill(opened, *chunks)
+    return opened
+
+
+def greedy(opened, count):
+    said = list(opened.target.sequence)
+    for _ in range(count):
+        said.append(int(logits(0, said, VOCABULARY).argmax()))
+    return said[len(opened.target.sequence) :]
+
+
+def said(tokens):
+    return Chunk("answer", (tuple(tokens),) if tokens else ())
+
+
+def test_a_prompt_is_fed_once_to_the_target_and_to_every_view():
+    opened = session("MTCP")
+    progress = prefill(opened, SEEN)
+    assert progress[-1] == Prefilled(20, 20)
+    assert opened.target.fed == 20
+    assert opened.target.sequence == [1, 5, *["p1"] * 16, 6, 7]
+    assert opened.draft_side.drafter.sequences == [
+        [1, 5, *["p1"] * 16, 6, 7],
+        [1, 5, NEWLINE, 6, 7],
+        [1, 5, 9, 9, 9, 6, 7],
+        [1, 5, *["p1/4"] * 4, 6, 7],
+    ]
+
+
+@pytest.mark.parametrize("word", ["", "M", "MT", "MTCP"])
+def test_the_next_turn_feeds_only_what_is_new(word):
+    opened = session(word)
+    prefill(opened, SEEN)
+    tokens = answer(opened)
+    side = opened.draft_side
+    fed = opened.target.fed, side.drafter.fed if side else 0
+    chunks = SEEN, said(tokens), MORE
+    assert opened.cached(chunks) == 20 + 6 - 1
+    assert opened.fresh(chunks) == (MORE,)
+    prefill(opened, *chunks)
+    assert opened.target.fed - fed[0] == 3
+    assert side is None or side.drafter.fed - fed[1] == 3
+    assert held(opened) == held(cold(*chunks, word=word))
+
+
+def test_going_back_feeds_nothing_and_going_on_elsewhere_only_that():
+    opened = session()
+    prefill(opened, SEEN)
+    tokens = answer(opened)
+    fed = opened.target.fed
+    prefill(opened, SEEN)
+    assert opened.target.fed == fed
+    assert answer(opened) == tokens
+    prefill(opened, SEEN, said(tokens[:2]), MORE)
+    assert opened.target.fed == fed + 5
+    assert held(opened) == held(cold(SEEN, said(tokens[:2]), MORE))
+
+
+def test_the_same_text_with_another_image_is_another_prompt():
+    opened = session()
+    prefill(opened, SEEN)
+    answer(opened)
+    assert opened.cached((OTHER,)) == 0
+    fed = opened.target.fed
+    prefill(opened, OTHER)
+    assert opened.target.fed == fed + 20
+    assert held(opened) == held(cold(OTHER))
+    assert "p1" not in opened.target.sequence
+
+
+def test_a_stop_token_is_not_held_as_part_of_the_answer():
+    whole = greedy(cold(SEEN), 12)
+    for at, token in enumerate(whole):
+        opened = cold(SEEN)
+        tokens = answer(opened, 12, stop={token})
+        assert tokens == whole[: whole.index(token) + 1]
+        chunks = SEEN, said(tokens[:-1]), MORE
+        assert opened.cached(chunks) == max(20 + whole.index(token) - 1, 0), at
+        prefill(opened, *chunks)
+        assert held(opened) == held(cold(*chunks))
+
+
+def test_an_empty_answer_is_a_chunk_without_tokens():
+    opened = session()
+    prefill(opened, SEEN, said([]), MORE)
+    assert held(opened) == held(cold(SEEN, MORE))
+
+
+def test_long_prompts_come_in_pieces_that_can_be_dropped_between():
+    long = Chunk("prompt", (tuple(i % 7 for i in range(2 * PREFILL_TOKENS + 5)), A, (6,)))
+    steps = [each.done for each in session("").prefill([long])]
+    assert steps == [512, 1024, 1029, 1045, 1046]
+    for dropped in range(1, 6):
+        opened = session()
+        going = opened.prefill([long])
+        for _ in range(dropped):
+            next(going)
+        going.close()
+        prefill(opened, MORE)
+        assert held(opened) == held(cold(MORE))
+
+
+@pytest.mark.parametrize("rounds", range(5))
+def test_rounds_taken_before_an_answer_is_dropped_are_held(rounds):
+    opened = cold(SEEN)
+    going = opened.decode(gamma=2, max_tokens=20, stop=(), seed=None)
+    tokens = [token for _, each in zip(range(rounds), going, strict=False) for token in each.tokens]
+    going.close()
+    chunks = SEEN, said(tokens), MORE
+    assert opened.cached(chunks) == 20 + max(len(tokens), 0) - 1
+    prefill(opened, *chunks)
+    assert held(opened) == held(cold(*chunks))
+
+
+class Fault(BaseException):
+    """Raised where an interrupt would be."""
+
+
+class FaultAt:
+    """Raises at the call that it counts down to."""
+
+    def __init__(self, left=-1):
+        self.left, self.calls = left, 0
+
+    def __call__(self, name):
+        self.calls += 1
+        self.left -= 1
+        if self.left == 0:
+            raise Fault(name)
+
+
+def turn(opened, fault, tokens):
+    opened.target.fault = opened.draft_side.drafter.fault = fault
+    prefill(opened, SEEN, said(tokens), OTHER)
+    answer(opened)
+
+
+def test_a_fault_at_any_call_leaves_what_a_cold_run_has():
+    counted = FaultAt()
+    opened = cold(SEEN)
+    tokens = answer(opened)
+    turn(opened, counted, tokens)
+    assert counted.calls > 10
+    for call in range(1, counted.calls + 1):
+        opened = cold(SEEN)
+        answer(opened)
+        with pytest.raises(Fault):
+            turn(opened, FaultAt(call), tokens)
+        opened.target.fault = opened.draft_side.drafter.fault = FaultAt()
+        prefill(opened, SEEN, said(tokens), MORE)
+        assert held(opened) == held(cold(SEEN, said(tokens), MORE)), call
+        assert answer(opened) == greedy(cold(SEEN, said(tokens), MORE), 6)
+
+
+def test_a_view_at_the_end_of_its_positions_stops_drafting_and_the_answer_goes_on():
+    opened = session("MT", positions=26)
+    prefill(opened, SEEN)  # M holds 20 positions, T 5
+    expected = greedy(opened, 30)
+    rounds = list(opened.decode(gamma=3, max_tokens=30, stop=(), seed=None))
+    assert [token for each in rounds for token in each.tokens] == expected
+    assert (rounds[0].drafted, rounds[-1].drafted) == (3, 0)
+    assert opened.draft_side.drafter.row_lengths == [50, 35]
+
+
+def test_without_a_limit_drafting_never_ends():
+    opened = session("MT")
+    prefill(opened, SEEN)
+    rounds = list(opened.decode(gamma=3, max_tokens=30, stop=(), seed=None))
+    assert all(each.drafted for each in rounds[:-1])
