@@ -13,22 +13,30 @@ from typing import Any
 
 import mlx.core as mx
 
+Norm = Callable[[mx.array], mx.array]
+"""Divides x [..., H] by its root mean square and multiplies it with a weight."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """What a decoder is made of besides matrix products.
 
-    norm: x [..., H], weight [H] and epsilon give x over its root mean square.
+    norm: weight [H] and epsilon give a Norm.
     attention: queries [R, Q, n, width], keys and values [R, K, columns, width], Q a multiple of
     K, and an additive mask or None give [R, Q, n, width].
     gated: gate and up [...] give silu(gate) * up.
     arrays: the namespace to call `mmspec.maths` with.
     """
 
-    norm: Callable[[mx.array, mx.array, float], mx.array]
+    norm: Callable[[mx.array, float], Norm]
     attention: Callable[[mx.array, mx.array, mx.array, mx.array | None], mx.array]
     gated: Callable[[mx.array, mx.array], mx.array]
     arrays: Any
+
+
+def fused_norm(weight: mx.array, epsilon: float) -> Norm:
+    """MLX's own norm."""
+    return lambda x: mx.fast.rms_norm(x, weight, epsilon)
 
 
 def fused_attention(
@@ -44,11 +52,11 @@ def fused_gated(gate: mx.array, up: mx.array) -> mx.array:
     return gate * mx.sigmoid(gate) * up
 
 
-def plain_norm(x: mx.array, weight: mx.array, epsilon: float) -> mx.array:
-    """Take the sum of squares as a matrix product of each row with itself."""
-    rows = mx.expand_dims(x, -2)
-    square = (rows @ rows.swapaxes(-1, -2))[..., 0]
-    return x * mx.rsqrt(square * (1 / x.shape[-1]) + epsilon) * weight
+def plain_norm(weight: mx.array, epsilon: float) -> Norm:
+    """Fold the mean's division by H into the weight and epsilon."""
+    width = weight.shape[0]
+    scaled, least = weight * width**0.5, mx.array(epsilon * width)
+    return lambda x: x * mx.rsqrt(mx.sum(x * x, axis=-1, keepdims=True) + least) * scaled
 
 
 def plain_attention(
@@ -57,7 +65,10 @@ def plain_attention(
     """Divide by the softmax's sum only after the product with the values."""
     rows, heads, n, width = queries.shape
     grouped = (queries * width**-0.5).reshape(rows, keys.shape[1], -1, width)
-    scores = grouped @ keys.swapaxes(-1, -2)
+    if grouped.shape[2] == 1:  # BLAS is twice as fast at a matrix times a vector this way round
+        scores = (keys @ grouped.swapaxes(-1, -2)).swapaxes(-1, -2)
+    else:
+        scores = grouped @ keys.swapaxes(-1, -2)
     if mask is not None:
         scores = (scores.reshape(rows, heads, n, -1) + mask).reshape(scores.shape)
     weights = exponential(scores - mx.max(scores, axis=-1, keepdims=True))
@@ -75,7 +86,7 @@ def exponential(x: mx.array) -> mx.array:
     return mx.power(math.e, x)
 
 
-FUSED = Kernels(mx.fast.rms_norm, fused_attention, fused_gated, mx)
+FUSED = Kernels(fused_norm, fused_attention, fused_gated, mx)
 
 PLAIN = Kernels(
     plain_norm,

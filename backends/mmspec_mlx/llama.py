@@ -9,7 +9,7 @@ import mlx.core as mx
 from mmspec.config import TextConfig
 from mmspec.manifest import EMBEDDING, LM_HEAD
 from mmspec_mlx.cache import Cache
-from mmspec_mlx.kernels import kernels
+from mmspec_mlx.kernels import Norm, kernels
 from mmspec_mlx.rotary import Rotary, Rotation
 from mmspec_mlx.weights import Matrix, Weights
 
@@ -21,10 +21,10 @@ CHUNK = 512
 class Layer:
     """The weights of one decoder layer."""
 
-    attention_norm: mx.array
+    attention_norm: Norm
     queries_keys_values: Matrix
     attention_out: Matrix
-    feed_norm: mx.array
+    feed_norm: Norm
     gate_up: Matrix
     down: Matrix
 
@@ -38,8 +38,8 @@ class Llama:
         self.dtype = weights.dtype
         self.kernels = kernels(weights.dtype)
         self.embedding = weights.matrix(EMBEDDING)
-        self._layers = [_layer(weights, index) for index in range(config.num_hidden_layers)]
-        self._norm = weights.array("language_model.norm.weight")
+        self._layers = [self._layer(weights, index) for index in range(config.num_hidden_layers)]
+        self._norm = self._take_norm(weights, "language_model.norm.weight")
         tied = config.tie_word_embeddings
         self._head = self.embedding if tied else weights.matrix(LM_HEAD)
         self._rotary = Rotary(config.head_dim, config.rope_theta, weights.dtype)
@@ -66,22 +66,19 @@ class Llama:
             queries, keys, values = self._project(layer, x, rotate)
             keys, values = cache.write(index, at, keys, values)
             x = x + self._attend(layer, queries, keys, values, mask)
-            gate, up = mx.split(layer.gate_up(self._normed(x, layer.feed_norm)), 2, axis=-1)
+            gate, up = mx.split(layer.gate_up(layer.feed_norm(x)), 2, axis=-1)
             x = x + layer.down(self.kernels.gated(gate, up))
         return x
 
     def logits(self, x: mx.array) -> mx.array:
         """Return float32 logits [..., V] of hidden states [..., H]."""
-        return self._head(self._normed(x, self._norm)).astype(mx.float32)
-
-    def _normed(self, x: mx.array, weight: mx.array) -> mx.array:
-        return self.kernels.norm(x, weight, self.config.rms_norm_eps)
+        return self._head(self._norm(x)).astype(mx.float32)
 
     def _project(
         self, layer: Layer, x: mx.array, rotate: Rotation
     ) -> tuple[mx.array, mx.array, mx.array]:
         """Queries [R, query heads, n, width], keys and values [R, heads, n, width]."""
-        fused = layer.queries_keys_values(self._normed(x, layer.attention_norm))
+        fused = layer.queries_keys_values(layer.attention_norm(x))
         heads = fused.reshape(*x.shape[:2], -1, self.config.head_dim).swapaxes(1, 2)
         turned = rotate(heads[:, : self._turned])
         queries = self.config.num_attention_heads
@@ -98,6 +95,22 @@ class Llama:
         seen = self.kernels.attention(queries, keys, values, mask)
         return layer.attention_out(mx.flatten(seen.swapaxes(1, 2), -2))
 
+    def _layer(self, weights: Weights, index: int) -> Layer:
+        path = f"language_model.layers.{index}"
+        attention = (f"{path}.self_attn.{part}_proj.weight" for part in "qkv")
+        feed = (f"{path}.mlp.{part}_proj.weight" for part in ("gate", "up"))
+        return Layer(
+            attention_norm=self._take_norm(weights, f"{path}.input_layernorm.weight"),
+            queries_keys_values=weights.matrix(*attention),
+            attention_out=weights.matrix(f"{path}.self_attn.o_proj.weight"),
+            feed_norm=self._take_norm(weights, f"{path}.post_attention_layernorm.weight"),
+            gate_up=weights.matrix(*feed),
+            down=weights.matrix(f"{path}.mlp.down_proj.weight"),
+        )
+
+    def _take_norm(self, weights: Weights, name: str) -> Norm:
+        return self.kernels.norm(weights.array(name), self.config.rms_norm_eps)
+
 
 def causal(at: int, n: int, dtype: mx.Dtype) -> mx.array | None:
     """Mask [n, at + n] of n tokens that follow `at` columns; None where it hides nothing."""
@@ -109,17 +122,3 @@ def causal(at: int, n: int, dtype: mx.Dtype) -> mx.array | None:
 def additive(seen: mx.array, dtype: mx.Dtype) -> mx.array:
     """Return 0 where `seen`, -inf elsewhere: what is added to attention's scores."""
     return mx.where(seen, mx.array(0, dtype), mx.array(-math.inf, dtype))
-
-
-def _layer(weights: Weights, index: int) -> Layer:
-    path = f"language_model.layers.{index}"
-    attention = (f"{path}.self_attn.{part}_proj.weight" for part in "qkv")
-    feed = (f"{path}.mlp.{part}_proj.weight" for part in ("gate", "up"))
-    return Layer(
-        attention_norm=weights.array(f"{path}.input_layernorm.weight"),
-        queries_keys_values=weights.matrix(*attention),
-        attention_out=weights.matrix(f"{path}.self_attn.o_proj.weight"),
-        feed_norm=weights.array(f"{path}.post_attention_layernorm.weight"),
-        gate_up=weights.matrix(*feed),
-        down=weights.matrix(f"{path}.mlp.down_proj.weight"),
-    )
