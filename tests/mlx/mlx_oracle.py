@@ -6,11 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import factory
 from mmspec.loop import decode
-from mmspec.sampling import GREEDY
+from mmspec.sampling import GREEDY, Sampling
 from mmspec.seam import Features, Segment
+
+DRAWN = Sampling(temperature=0.9)
+both_samplings = pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
 
 IMAGE = factory.IMAGE_TOKEN_ID
 VOCABULARY = 320
@@ -54,6 +58,11 @@ def even(drafter: Any) -> list[float]:
 def drafted(drafter: Any, k: int) -> list[int]:
     """What a greedy drafter proposes."""
     return [each.item() for each in drafter.draft(k, even(drafter), ()).ids]
+
+
+def seed(sampling: Sampling) -> int | None:
+    """The seed that `rounds` takes for a way of sampling."""
+    return None if sampling.greedy else 3
 
 
 def plain(target: Any, count: int) -> list[int]:

@@ -1,42 +1,16 @@
 """Caches, rows and rounds: whatever happened before, a sequence continues like a cold one."""
 
-from collections import Counter
-
 import mlx.core as mx
 import mlx_oracle as oracle
 import numpy as np
 import pytest
 
 import factory
-from mmspec.sampling import GREEDY, Sampling
+from mmspec.sampling import Sampling
 from mmspec.seam import Segment
-from mmspec_mlx import cache, host
+from mmspec_mlx import cache
 from mmspec_mlx.backend import MlxBackend
 from mmspec_mlx.llama import Llama
-
-DRAWN = Sampling(temperature=0.9)
-both_samplings = pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
-
-
-@pytest.fixture(scope="module")
-def pair(pair_paths):
-    return [MlxBackend().load(path) for path in pair_paths]
-
-
-@pytest.fixture(scope="module")
-def views(pair):
-    """One prompt with two images as M, T and P see it."""
-    images = [pair[0].encode(oracle.pixels(32, seed)) for seed in (0, 1)]
-    return [
-        oracle.prompt(images),
-        oracle.TEXT,
-        oracle.prompt([image.pooled(4) for image in images]),
-    ]
-
-
-def seed(sampling):
-    return None if sampling.greedy else 3
-
 
 # The target's sequence
 
@@ -165,14 +139,14 @@ def test_a_row_of_one_token_beside_longer_ones_stays_finite(pair):
     assert [each.item() for each in drafts[0]] == [each.item() for each in drafts[1]]
 
 
-@both_samplings
+@oracle.both_samplings
 def test_a_twin_is_always_accepted_even_after_rejections(pair, views, sampling):
     """A stale draft cache costs acceptance alone, so nothing else shows it."""
     target = oracle.target(pair[0], views[0], sampling)
     twin = oracle.drafter(pair[0], views[:2], sampling)
-    first = oracle.rounds(target, twin, 40, seed=seed(sampling))
+    first = oracle.rounds(target, twin, 40, seed=oracle.seed(sampling))
     assert any(each.accepted < each.drafted for each in first)
-    later = oracle.rounds(target, twin, 40, 1.0, 0.0, seed=seed(sampling))
+    later = oracle.rounds(target, twin, 40, 1.0, 0.0, seed=oracle.seed(sampling))
     assert all(each.accepted == each.drafted for each in later)
 
 
@@ -210,7 +184,7 @@ def test_vocabularies_of_other_sizes(tmp_path, pair):
     draft = drafter.draft(40, [0.5, 0.5], [place / 40 for place in range(40)])
     assert max(each.item() for each in draft.ids) < oracle.VOCABULARY
     assert {each.shape for each in draft.q} == {(1, oracle.VOCABULARY)}
-    narrow = pair[0].open_drafter(1, 384, DRAWN)
+    narrow = pair[0].open_drafter(1, 384, oracle.DRAWN)
     narrow.extend([oracle.TEXT])
     narrow.commit([], [383])  # a token that the draft has no embedding of
     (q,) = narrow.draft(1, [1.0], [0.5]).q
@@ -231,80 +205,3 @@ def test_rows_must_be_complete_and_end_alike(pair, views):
         drafter.extend([Segment([5]), Segment([6]), Segment([5])])
     with pytest.raises(ValueError, match="1 segments for 3 branches"):
         drafter.extend([Segment([5])])
-
-
-# Rounds
-
-
-@both_samplings
-def test_each_round_reads_one_array_once(pair, views, sampling, monkeypatch):
-    target = oracle.target(pair[0], views[0], sampling)
-    drafter = oracle.drafter(pair[1], views, sampling)
-    calls = Counter()
-    for name in ("integers", "floats", "float32", "raw"):
-        original = getattr(host, name)
-
-        def spy(array, _name=name, _original=original):
-            calls["read"] += 1
-            return _original(array)
-
-        monkeypatch.setattr(host, name, spy)
-    monkeypatch.setattr(mx, "eval", lambda *_: calls.update(["eval"]))
-    done = oracle.rounds(target, drafter, 60, seed=seed(sampling))
-    assert calls == {"read": len(done)}
-
-
-def test_rounds_write_into_the_cache_and_never_copy_it(pair, views):
-    """With room for 30,000 columns, one layer's copy would double what a round needs."""
-    target, drafter = oracle.target(pair[0], views[0]), oracle.drafter(pair[1], views)
-    oracle.rounds(target, drafter, 10)
-    columns, heads, width = 30_000, 4, 16
-    for each in (target, drafter):
-        each._cache.reserve(columns)
-        each._cache.settle()
-    layer = 2 * heads * columns * width * 4
-    mx.reset_peak_memory()
-    before = mx.get_active_memory()
-    oracle.rounds(target, drafter, 30)
-    assert mx.get_peak_memory() - before < layer
-
-
-@both_samplings
-@pytest.mark.parametrize("call", [0, 1, 2, 3, 9, 14, 20, 27])
-@pytest.mark.parametrize("victim", [0, 1], ids=["target", "drafter"])
-def test_a_fault_anywhere_leaves_both_sequences_as_they_were(pair, views, sampling, call, victim):
-    def opened():
-        target = oracle.target(pair[0], views[0], sampling)
-        return target, oracle.drafter(pair[1], views, sampling)
-
-    expected = oracle.tokens(oracle.rounds(*opened(), 30, seed=seed(sampling)))
-    target, drafter = opened()
-    lengths = target.length, drafter.length
-    with pytest.raises(oracle.Fault), oracle.failing(pair[victim], call):
-        turn(target, drafter, views, sampling)
-    target.rewind(lengths[0])
-    drafter.rewind(lengths[1])
-    assert oracle.tokens(oracle.rounds(target, drafter, 30, seed=seed(sampling))) == expected
-
-
-def turn(target, drafter, views, sampling):
-    oracle.rounds(target, drafter, 6, seed=seed(sampling))
-    target.extend(views[0])
-    drafter.extend(views)
-    oracle.rounds(target, drafter, 40, seed=seed(sampling))
-
-
-def test_a_fault_in_a_step_can_be_tried_again(pair, views):
-    """Without any rewind: the step simply did not happen."""
-    target, drafter = oracle.target(pair[0], views[0]), oracle.drafter(pair[1], views)
-    expected = oracle.tokens(
-        oracle.rounds(oracle.target(pair[0], views[0]), oracle.drafter(pair[1], views), 20)
-    )
-    said = []
-    while len(said) < 20:
-        with pytest.raises(oracle.Fault), oracle.failing(pair[1], 3):
-            drafter.draft(4, oracle.even(drafter), ())
-        with pytest.raises(oracle.Fault), oracle.failing(pair[0], 1):
-            target.verify(None, ())
-        said += oracle.tokens(oracle.rounds(target, drafter, 4, gamma=3))
-    assert said[:20] == expected
