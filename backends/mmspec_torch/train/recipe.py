@@ -69,7 +69,7 @@ class Recipe:
 MINI = Recipe(
     tower=Tower(hidden=192, layers=4, heads=3, ffn=768),
     target=Text(hidden=256, layers=11, heads=4, ffn=768, positions=2048),
-    draft=Text(hidden=128, layers=2, heads=4, ffn=384, positions=512),
+    draft=Text(hidden=128, layers=2, heads=2, ffn=384, positions=512),
 )
 TEST = Recipe(
     tower=Tower(hidden=32, layers=2, heads=2, ffn=64, image=48, patch=12),
