@@ -1,0 +1,128 @@
+"""What every backend is asked: conversations of all shapes, and what a cold run answers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from mmspec.chat import Chat
+from mmspec.conversation import Conversation
+from mmspec.engine import Engine
+from mmspec.images import Picture, picture_from
+from mmspec.options import Options
+
+DRAFTINGS = ["".join(word) for size in range(1, 5) for word in combinations("MTCP", size)]
+GAMMAS = range(1, 9)
+IMAGES = (1, 2, 5)
+NOUNS = ("circle", "square", "triangle", "bar", "picture", "chart", "word", "image")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One conversation under one drafting."""
+
+    drafting: str
+    gamma: int
+    images: int
+    turns: int
+
+
+Question = tuple[str, tuple[Picture, ...]]
+
+
+def product_cases() -> list[Case]:
+    """Every combination; without images all views are equal, and T stands for them."""
+    seeing = [Case(*each) for each in product(DRAFTINGS, GAMMAS, IMAGES, (1, 2))]
+    return seeing + [Case("T", gamma, 0, turns) for gamma, turns in product(GAMMAS, (1, 2))]
+
+
+def covering_cases() -> list[Case]:
+    """Every pair of values of two factors at least once; all of the product without images."""
+    numbered = enumerate(DRAFTINGS)
+    cases = [
+        Case(word, gamma, IMAGES[(row + gamma) % 3], 1 + (row + gamma // 3) % 2)
+        for (row, word), gamma in product(numbered, GAMMAS)
+    ]
+    return cases + [case for case in product_cases() if not case.images]
+
+
+def picture(seed: int, size: int = 32) -> Picture:
+    """A picture of random pixels."""
+    content = np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)
+    return picture_from(Image.fromarray(content), f"picture-{seed}")
+
+
+PICTURES = [picture(seed) for seed in range(7)]
+
+
+def questions(case: Case, seed: int) -> Iterator[Question]:
+    """The turns of a case; of several images, some come with the second question."""
+    draws = np.random.default_rng(seed)
+    later = case.images // 2 if case.turns == 2 else 0
+    shown = [PICTURES[index] for index in draws.permutation(7)[: case.images]]
+    counts = [case.images - later, later][: case.turns]
+    for count in counts:
+        nouns = " or the ".join(draws.choice(NOUNS, 3))
+        yield f"Is the {nouns} {draws.integers(1000)}?", tuple(shown[:count])
+        shown = shown[count:]
+
+
+def replies(chat: Chat, asked: Sequence[Question]) -> list[list[int]]:
+    """The ids of all answers of a conversation."""
+    return [chat.reply(text, images).token_ids for text, images in asked]
+
+
+def plainly(options: Options) -> Options:
+    """The same without a draft."""
+    return replace(options, drafting="none", weights=())
+
+
+def copied(chat: Chat) -> Conversation:
+    """The turns so far, for a chat that has no caches yet."""
+    return Conversation(chat.conversation.system, list(chat.conversation.turns))
+
+
+def cold(chat: Chat, question: Question, options: Options | None = None) -> Chat:
+    """A new chat that has gone through the same turns and answered `question`."""
+    opened = chat.engine.chat(options or chat.options, copied(chat))
+    opened.speculate = chat.speculate
+    opened.reply(*question)
+    return opened
+
+
+def outcome(chat: Chat) -> dict[str, Any]:
+    """What must not depend on what the caches have been through."""
+    answer = chat.answer
+    statistics = answer.statistics
+    counts = (statistics.rounds, statistics.drafted, statistics.accepted)
+    return {
+        "ids": answer.token_ids,
+        "text": answer.text,
+        "finish": answer.finish_reason,
+        "prompt": statistics.prompt_tokens,
+        "counts": counts,
+    }
+
+
+def logits(chat: Chat) -> np.ndarray:
+    """The target's next-token logits where the chat stands."""
+    return chat._session.target.logits()
+
+
+def check_like_cold(chat: Chat, question: Question) -> None:
+    """Ask, and hold the answer to a cold run's and to plain decoding's."""
+    fresh, plain = (cold(chat, question, each) for each in (chat.options, plainly(chat.options)))
+    chat.reply(*question)
+    assert outcome(chat) == outcome(fresh)
+    assert chat.answer.token_ids == plain.answer.token_ids
+    np.testing.assert_allclose(logits(chat), logits(plain), atol=1e-4)
+
+
+def small(engine: Engine, drafting: str = "MT", **named: Any) -> Options:
+    """Options for a short answer."""
+    given = {"gamma": 3, "max_new_tokens": 10} | named
+    chosen = "none" if engine.draft is None else drafting
+    return Options(drafting=chosen, **given)

@@ -1,0 +1,62 @@
+"""Every backend that an entry point declares, each with the same tiny pair.
+
+A declared backend whose framework is not installed fails the suite, unless MMSPEC_ALLOW_MISSING
+names it (several with commas between); it is then skipped, and the report says so.
+"""
+
+import os
+
+import pytest
+
+from mmspec.engine import Engine, load
+from mmspec.registry import BACKENDS, installed_backends, registered
+
+pytest.register_assert_rewrite("conformance_cases")
+
+DECLARED = sorted(registered(BACKENDS))
+ALLOWED = {name for name in os.environ.get("MMSPEC_ALLOW_MISSING", "").split(",") if name}
+
+
+def usable(name: str) -> str:
+    """The name itself; skips or fails where the backend is not there."""
+    if name not in installed_backends():
+        if name in ALLOWED:
+            pytest.skip(f"backend {name} is missing, as MMSPEC_ALLOW_MISSING allows")
+        pytest.fail(f"backend {name} is declared and missing; MMSPEC_ALLOW_MISSING={name} skips it")
+    return name
+
+
+@pytest.fixture(scope="session", params=DECLARED)
+def backend(request) -> str:
+    """The name of each backend in turn."""
+    return usable(request.param)
+
+
+@pytest.fixture(scope="session")
+def backends() -> list[str]:
+    """The names of all backends that are there, to be compared with one another."""
+    return [name for name in DECLARED if name not in ALLOWED or name in installed_backends()]
+
+
+@pytest.fixture(scope="session")
+def engines(pair_paths) -> dict[str, Engine]:
+    """Engines of the tiny pair by backend, loaded once."""
+
+    class Loaded(dict):
+        def __missing__(self, name):
+            target, draft = map(str, pair_paths)
+            return self.setdefault(name, load(target, draft, backend=usable(name)))
+
+    return Loaded()
+
+
+@pytest.fixture(scope="session")
+def engine(backend, engines) -> Engine:
+    """The tiny pair on each backend: a draft that agrees with about half of the target's tokens."""
+    return engines[backend]
+
+
+@pytest.fixture(scope="session")
+def twin(backend, pair_paths) -> Engine:
+    """The target as its own draft."""
+    return load(str(pair_paths[0]), str(pair_paths[0]), backend=backend)

@@ -1,0 +1,227 @@
+"""Whatever a conversation has been through, its next answer is a cold run's."""
+
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from conformance_cases import (
+    PICTURES,
+    check_like_cold,
+    cold,
+    copied,
+    logits,
+    outcome,
+    plainly,
+    small,
+)
+
+from mmspec.sampling import GREEDY, Sampling
+
+FIRST = ("What is in the picture?", (PICTURES[0],))
+SECOND = ("How many shapes are there?", (PICTURES[1],))
+THIRD = ("Which bar is the tallest?", ())
+FORWARDS = {"torch": "mmspec_torch.llama.Llama._attend", "mlx": "mmspec_mlx.llama.Llama._attend"}
+"""What each backend runs once per layer of every forward."""
+
+
+class Fault(BaseException):
+    """Raised where an interrupt would be."""
+
+
+def begun(engine, drafting="MT", **named):
+    """A chat that has answered one question."""
+    chat = engine.chat(small(engine, drafting, **named))
+    chat.reply(*FIRST)
+    return chat
+
+
+# Exact ends
+
+
+@pytest.mark.parametrize("budget", range(1, 13))
+def test_budgets_are_exact_and_nothing_is_left_behind(engine, budget):
+    whole = cold(engine.chat(small(engine, max_new_tokens=13)), FIRST).answer.token_ids
+    chat = begun(engine, gamma=4, max_new_tokens=budget)
+    assert chat.answer.token_ids == whole[:budget]
+    assert chat.answer.finish_reason == "length"
+    check_like_cold(chat, THIRD)
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_nothing_follows_a_stop_token_and_nothing_is_left_behind(engine, at, monkeypatch):
+    whole = begun(engine, max_new_tokens=12).answer.token_ids
+    monkeypatch.setattr(engine.target.tokenizer, "eos_ids", frozenset({whole[at]}))
+    chat = begun(engine, gamma=4, max_new_tokens=12)
+    assert chat.answer.token_ids == whole[: whole.index(whole[at]) + 1]
+    assert chat.answer.finish_reason == "stop"
+    assert whole[at] not in chat.conversation.turns[0].answer
+    check_like_cold(chat, THIRD)
+
+
+# Interrupts and faults
+
+
+@pytest.mark.parametrize("drafting", ["MTP", "none"])
+def test_an_answer_dropped_after_any_event_leaves_nothing(engine, drafting):
+    for events in count():
+        chat = begun(engine, drafting)
+        answering = chat.ask(*SECOND)
+        taken = sum(1 for _ in zip(range(events), answering, strict=False))
+        answering.close()
+        assert len(chat.conversation.turns) == (2 if events else 1)
+        check_like_cold(chat, THIRD)
+        if taken < events:
+            return
+
+
+class Breaking:
+    """Raises at one call of what it wraps, before or after the call; counts until then."""
+
+    def __init__(self, after):
+        self.after = after
+        self.left = -1
+        self.calls = 0
+
+    def around(self, original):
+        def call(*given, **named):
+            self.calls += 1
+            self.left -= 1
+            if self.left == 0 and not self.after:
+                raise Fault
+            result = original(*given, **named)
+            if self.left == 0 and self.after:
+                self.left = -1
+                raise Fault
+            return result
+
+        return call
+
+
+def check_broken_at_every_call(engine, breaking, step):
+    """Break the second question at each call in turn; the third must not show it."""
+    chat = begun(engine, "MTP", gamma=2, max_new_tokens=5)
+    before = breaking.calls
+    chat.reply(*SECOND)
+    total = breaking.calls - before
+    assert total > 3
+    for call in range(1, total + 1, step):
+        chat = begun(engine, "MTP", gamma=2, max_new_tokens=5)
+        breaking.left = call
+        with pytest.raises(Fault):
+            chat.reply(*SECOND)
+        breaking.left = -1
+        check_like_cold(chat, THIRD)
+        yield call
+
+
+METHODS = {
+    "target": ("extend", "rewind", "verify", "commit"),
+    "drafter": ("extend", "rewind", "draft", "commit"),
+}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("side", METHODS)
+def test_a_fault_at_any_call_leaves_nothing(engine, side, after, monkeypatch):
+    model = engine.target.model
+    sequence = model.open_target(GREEDY) if side == "target" else model.open_drafter(1, 320, GREEDY)
+    breaking = Breaking(after)
+    for name in METHODS[side]:
+        original = getattr(type(sequence), name)
+        monkeypatch.setattr(type(sequence), name, breaking.around(original))
+    assert list(check_broken_at_every_call(engine, breaking, 1))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_fault_inside_any_forward_leaves_nothing(engine, backend, after, monkeypatch):
+    breaking = Breaking(after)
+    path = FORWARDS[backend]
+    module, owner, name = path.rsplit(".", 2)
+    original = getattr(getattr(__import__(module, fromlist=[owner]), owner), name)
+    monkeypatch.setattr(path, breaking.around(original))
+    assert list(check_broken_at_every_call(engine, breaking, 3))
+
+
+# Images and turns
+
+
+@pytest.mark.parametrize("drafting", ["MP", "none"])
+def test_the_same_text_with_another_image_reuses_nothing_of_the_first(engine, drafting):
+    chat = engine.chat(small(engine, drafting))
+    text = "What is in the picture?"
+    chat.reply(text, PICTURES[:1])
+    first = logits(chat)
+    chat.conversation.undo()
+    check_like_cold(chat, (text, (PICTURES[1],)))
+    assert abs(logits(chat) - first).max() > 0.01
+    chat.conversation.undo()
+    check_like_cold(chat, (text, (PICTURES[1], PICTURES[0])))
+    chat.conversation.undo()
+    check_like_cold(chat, (text, (PICTURES[0], PICTURES[1])))
+
+
+@pytest.mark.parametrize("drafting", ["MTCP", "M", "none"])
+def test_undo_retry_reset_and_other_draftings_are_like_cold_runs(engine, drafting):
+    chat = begun(engine, drafting)
+    check_like_cold(chat, SECOND)
+    expected = chat.answer.token_ids
+    for _ in chat.retry():
+        pass
+    assert chat.answer.token_ids == expected
+    chat.speculate = False
+    check_like_cold(chat, THIRD)
+    chat.speculate = True
+    chat.conversation.undo()
+    check_like_cold(chat, THIRD)
+    chat.conversation.reset()
+    check_like_cold(chat, SECOND)
+
+
+def test_a_new_turn_prefills_only_what_is_new(engine):
+    chat = begun(engine)
+    held = chat.answer.statistics.prompt_tokens + len(chat.conversation.turns[0].answer)
+    chat.reply(*THIRD)
+    statistics = chat.answer.statistics
+    assert statistics.cached_tokens == held - 1
+    assert statistics.prompt_tokens > held
+
+
+# A draft that cannot be wrong
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_a_twin_is_always_accepted(twin, temperature):
+    """A stale draft cache costs acceptance alone, so nothing else shows it."""
+    chat = twin.chat(replace(small(twin, "M"), sampling=Sampling(temperature), seed=4))
+
+    def all_accepted():
+        statistics = chat.answer.statistics
+        return 0 < statistics.accepted == statistics.drafted
+
+    for question in (FIRST, SECOND, THIRD):
+        chat.reply(*question)
+        assert all_accepted()
+    chat.conversation.undo()
+    chat.conversation.undo()
+    for question in ((SECOND[0], FIRST[1]), THIRD):
+        chat.reply(*question)
+        assert all_accepted()
+    answering = chat.ask(*SECOND)
+    for _ in zip(range(3), answering, strict=False):
+        pass
+    answering.close()
+    chat.reply(*THIRD)
+    assert all_accepted()
+    assert outcome(chat)["ids"] == cold_ids(chat)
+
+
+def cold_ids(chat):
+    """The last answer again, by a new chat without a draft where nothing is drawn."""
+    chat.conversation.reopen()
+    question = chat.conversation.turns[-1].question
+    chat.conversation.undo()
+    plain = chat.options if not chat.options.sampling.greedy else plainly(chat.options)
+    fresh = chat.engine.chat(plain, copied(chat))
+    for _ in fresh.send(question):
+        pass
+    return fresh.answer.token_ids

@@ -1,0 +1,100 @@
+"""Greedy speculative decoding says, token for token, what the target says alone."""
+
+from itertools import combinations, product
+
+import pytest
+from conformance_cases import (
+    DRAFTINGS,
+    GAMMAS,
+    IMAGES,
+    Case,
+    covering_cases,
+    plainly,
+    product_cases,
+    questions,
+    replies,
+)
+
+import factory
+from mmspec.engine import load
+from mmspec.options import Options
+
+BUDGET = 14
+
+
+def check(engine, case, seed, **named):
+    options = Options(drafting=case.drafting, gamma=case.gamma, max_new_tokens=BUDGET, **named)
+    asked = list(questions(case, seed))
+    chat = engine.chat(options)
+    assert replies(chat, asked) == replies(engine.chat(plainly(options)), asked), case
+    return chat.answer
+
+
+def test_the_covering_set_holds_every_pair_of_values():
+    pairs = {pair for case in covering_cases() for pair in paired(case)}
+    factors = {"drafting": DRAFTINGS, "gamma": GAMMAS, "images": IMAGES, "turns": (1, 2)}
+    for (first, ones), (second, others) in combinations(factors.items(), 2):
+        for one, other in product(ones, others):
+            assert ((first, one), (second, other)) in pairs
+    for missing in ("drafting", "T"), *(("gamma", gamma) for gamma in GAMMAS):
+        assert (missing, ("images", 0)) in pairs
+    assert sum(case.turns for case in covering_cases()) >= 200
+
+
+def paired(case):
+    return combinations(vars(case).items(), 2)
+
+
+def test_the_product_holds_everything():
+    assert len(set(product_cases())) == (15 * 3 + 1) * 8 * 2
+    assert set(covering_cases()) <= set(product_cases())
+
+
+@pytest.mark.parametrize("drafting", DRAFTINGS)
+def test_speculative_equals_plain(engine, drafting):
+    cases = [case for case in covering_cases() if case.drafting == drafting]
+    answers = [check(engine, case, seed) for seed, case in enumerate(cases)]
+    drafted = sum(answer.statistics.drafted for answer in answers)
+    accepted = sum(answer.statistics.accepted for answer in answers)
+    assert 0 < accepted < drafted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("drafting", DRAFTINGS)
+def test_speculative_equals_plain_in_the_full_product(engine, drafting):
+    cases = [case for case in product_cases() if case.drafting == drafting]
+    for seed, case in enumerate(cases, start=1000):
+        check(engine, case, seed)
+
+
+KEPT = {"pool": "PT", "drop": "TP", "run": "MTCP"}
+"""What is left of MTCP with five images: captions are long, images fit only when pooled."""
+
+
+@pytest.fixture(scope="session")
+def short_paths(checkpoints):
+    """A draft whose positions five images exceed."""
+    return factory.tiny_pair(checkpoints / "short", draft_positions=112)
+
+
+@pytest.mark.parametrize("overflow", KEPT)
+def test_a_draft_that_runs_out_of_positions_changes_nothing(
+    backend, short_paths, overflow, monkeypatch
+):
+    """Branches too long to start, and (with a low bar for starting) those that end on the way."""
+    engine = load(*map(str, short_paths), backend=backend)
+    answer = check(engine, Case("MTCP", 3, 5, 1), 0, overflow=overflow)
+    assert answer.drafting.word == KEPT[overflow]
+    monkeypatch.setattr("mmspec.chat.TYPICAL_ANSWER", 0)
+    for images in (1, 2, 5):
+        check(engine, Case("MTC", 3, images, 2), images, overflow=overflow)
+
+
+@pytest.mark.parametrize("weights", [(1, 0, 0), (0, 0, 1), (5, 3, 1)])
+def test_weights_change_nothing(engine, weights):
+    check(engine, Case("MTP", 4, 2, 2), 5, weights=weights)
+
+
+@pytest.mark.parametrize("pool", [1, 4])
+def test_pooled_sizes_change_nothing(engine, pool):
+    check(engine, Case("MP", 4, 2, 2), 6, pool=pool)

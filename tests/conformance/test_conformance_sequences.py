@@ -1,0 +1,176 @@
+"""Every cache class fed, rewound and fed again; rows of a batch alone and together; reads."""
+
+from collections import Counter
+from importlib import import_module
+
+import numpy as np
+import pytest
+from conformance_cases import PICTURES, small
+
+from mmspec.conversation import Chunk
+from mmspec.drafting import Branch
+from mmspec.images import pixels
+from mmspec.sampling import GREEDY
+
+BRANCHES = [Branch("M", 16), Branch("T"), Branch("C"), Branch("P", 4)]
+CHUNKS = [
+    Chunk("prompt", ((1, 20, 21), PICTURES[0], (22, 30))),
+    Chunk("answer", ((40, 41, 42, 43),)),
+    Chunk("prompt", ((50,), PICTURES[1], (51,), PICTURES[2], (52, 53))),
+    Chunk("answer", ((60, 61),)),
+    Chunk("prompt", ((70, 71, 72),)),
+]
+"""Two turns with images between them lengthen the rows unevenly, twice."""
+OTHER = Chunk("prompt", ((50,), PICTURES[3], (51, 52)))
+
+
+@pytest.fixture(scope="session")
+def views(engine):
+    return engine.draft.views(lambda picture: [30, 31, 32 + int(picture.name[-1]), 33][:3])
+
+
+def target_of(engine, views, chunks):
+    target = engine.target.model.open_target(GREEDY)
+    return feed_target(target, views, chunks)
+
+
+def feed_target(target, views, chunks):
+    for chunk in chunks:
+        target.extend(views.segment(chunk, BRANCHES[0]))
+    return target
+
+
+def drafter_of(engine, views, chunks, branches=BRANCHES):
+    drafter = engine.draft.model.open_drafter(len(branches), 320, GREEDY)
+    return feed_drafter(drafter, views, chunks, branches)
+
+
+def feed_drafter(drafter, views, chunks, branches=BRANCHES):
+    for chunk in chunks:
+        drafter.extend([views.segment(chunk, branch) for branch in branches])
+    return drafter
+
+
+def rounds(target, drafter, count):
+    """Verify and commit `count` rounds of two drafted tokens, however many are kept."""
+    for _ in range(count):
+        draft = drafter.draft(2, [1 / len(drafter.row_lengths)] * len(drafter.row_lengths), ())
+        verdict = target.verify(draft, ())
+        kept = [0] if verdict.accept[0] else []
+        tokens = [verdict.drafted[0]] * len(kept) + [verdict.fallback[len(kept)]]
+        target.commit(kept, tokens[-1])
+        drafter.commit(kept, tokens)
+
+
+def proposals(engine, drafter, k=6):
+    """What each row says alone, and what all say together, read by verifying."""
+    target = target_of(engine, engine.target.views(lambda _: []), CHUNKS[4:])
+    rows = len(drafter.row_lengths)
+    alone = [[float(row == other) for other in range(rows)] for row in range(rows)]
+    mixtures = [*alone, [1 / rows] * rows]
+    return [target.verify(drafter.draft(k, weights, ()), ()).drafted for weights in mixtures]
+
+
+@pytest.mark.parametrize("keep", range(6))
+def test_a_target_rewound_anywhere_continues_like_a_cold_one(engine, views, keep):
+    ends = [0]
+    target = engine.target.model.open_target(GREEDY)
+    for chunk in CHUNKS:
+        feed_target(target, views, [chunk])
+        ends.append(target.length)
+    rounds(target, drafter_of(engine, views, CHUNKS), 3)
+    target.rewind(ends[keep])
+    rest = [OTHER, *CHUNKS[1:2]]
+    feed_target(target, views, rest)
+    fresh = target_of(engine, views, [*CHUNKS[:keep], *rest])
+    np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
+    for sequence in (target, fresh):
+        sequence.commit([], sequence.verify(None, ()).fallback[0])
+    np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
+    target.rewind(0)
+    feed_target(target, views, CHUNKS)
+    whole = target_of(engine, views, CHUNKS)
+    np.testing.assert_allclose(target.logits(), whole.logits(), atol=1e-5)
+
+
+@pytest.mark.parametrize("keep", range(6))
+def test_a_drafter_rewound_anywhere_continues_like_a_cold_one(engine, views, keep):
+    ends = [0]
+    drafter = engine.draft.model.open_drafter(4, 320, GREEDY)
+    for chunk in CHUNKS:
+        feed_drafter(drafter, views, [chunk])
+        ends.append(drafter.length)
+    rounds(target_of(engine, views, CHUNKS), drafter, 3)
+    drafter.rewind(ends[keep])
+    rest = [OTHER, *CHUNKS[1:2]]
+    feed_drafter(drafter, views, rest)
+    fresh = drafter_of(engine, views, [*CHUNKS[:keep], *rest])
+    assert (drafter.length, drafter.row_lengths) == (fresh.length, fresh.row_lengths)
+    assert proposals(engine, drafter) == proposals(engine, fresh)
+
+
+def test_rewinding_into_what_was_said_equals_never_having_said_it(engine, views):
+    target, drafter = target_of(engine, views, CHUNKS), drafter_of(engine, views, CHUNKS)
+    expected = target.logits(), proposals(engine, drafter)
+    lengths = target.length, drafter.length
+    rounds(target, drafter, 5)
+    target.rewind(lengths[0])
+    drafter.rewind(lengths[1])
+    np.testing.assert_allclose(target.logits(), expected[0], atol=1e-5)
+    assert proposals(engine, drafter) == expected[1]
+
+
+def test_rows_of_a_batch_draft_what_each_drafts_alone(engine, views):
+    target = target_of(engine, views, CHUNKS)
+    drafter = drafter_of(engine, views, CHUNKS)
+    said = []
+    for _ in range(3):
+        drafter.draft(2, [0.25] * 4, ())
+        token = target.verify(None, ()).fallback[0]
+        target.commit([], token)
+        drafter.commit([], [token])
+        said.append(token)
+    feed_drafter(drafter, views, [OTHER])
+    together = proposals(engine, drafter)
+    assert len({tuple(each) for each in together[:4]}) > 1
+    for row, branch in enumerate(BRANCHES):
+        alone = drafter_of(engine, views, CHUNKS, [branch])
+        alone.commit([], said)
+        feed_drafter(alone, views, [OTHER], [branch])
+        assert alone.row_lengths == [drafter.row_lengths[row]]
+        assert proposals(engine, alone)[0] == together[row]
+
+
+def test_features_of_another_image_are_another_images(engine):
+    preprocessing = engine.target.features.preprocessing
+    encode = engine.target.model.encode
+    one, two = (encode(pixels(each, preprocessing)).numpy() for each in PICTURES[:2])
+    assert abs(one - two).max() > 0.01
+
+
+READS = {
+    "torch": ("torch", "Tensor", ["tolist", "item", "cpu", "numpy", "__bool__", "__int__"]),
+    "mlx": ("mmspec_mlx", "host", ["integers", "floats", "float32", "raw"]),
+}
+"""Where each backend's numbers come to the host."""
+
+
+@pytest.mark.parametrize("drafting", ["M", "MTCP"])
+def test_a_round_reads_from_the_device_once(engine, backend, drafting, monkeypatch):
+    chat = engine.chat(small(engine, drafting))
+    chat.reply("What is in the picture?", PICTURES[:1])
+    reads = Counter()
+    module, owner, names = READS[backend]
+    place = getattr(import_module(module), owner)
+    for name in names:
+        original = getattr(place, name)
+
+        def spy(*given, _original=original, **named):
+            reads["all"] += 1
+            return _original(*given, **named)
+
+        monkeypatch.setattr(place, name, spy)
+    rounds = chat._session.decode(gamma=3, max_tokens=20, stop=(), seed=None)
+    counted = [(reads["all"], each.drafted) for each in rounds]
+    assert [count for count, _ in counted] == list(range(1, len(counted) + 1))
+    assert sum(drafted for _, drafted in counted) > 10
