@@ -83,22 +83,22 @@ RECIPES = {"mini": MINI, "test": TEST}
 
 # Shares of samples, in percent.
 TASK_SHARES: dict[str, float] = {
-    "chat": 20,
-    "general": 16,
-    "conversation": 8,
-    "detail": 6,
-    "caption": 6,
-    "hallucination": 7,
-    "chart": 9,
-    "text": 9,
-    "reasoning": 4,
-    "science": 4,
-    "spot": 4,
-    "edit": 3,
-    "pororo": 2,
-    "vist": 2,
-    "video": 2,
-    "swap": 2,
+    "chat": 14,
+    "general": 14,
+    "conversation": 6,
+    "detail": 4,
+    "caption": 3,
+    "hallucination": 5,
+    "chart": 8,
+    "text": 14,
+    "reasoning": 6,
+    "science": 5,
+    "spot": 7,
+    "edit": 6,
+    "pororo": 3,
+    "vist": 3,
+    "video": 1,
+    "swap": 1,
 }
 
 
