@@ -384,20 +384,26 @@ def applied(mutant: Mutant, text: str) -> str:
 
 
 def is_caught(mutant: Mutant, copy: Path) -> bool:
-    """Whether the named test fails on the copy with the mutant in it, and not for want of tests."""
+    """Whether the named test fails on the copy with the mutant in it."""
     file = copy / mutant.file
     sound = file.read_text(encoding="utf-8")
     file.write_text(applied(mutant, sound), encoding="utf-8")
-    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     try:
-        run = subprocess.run(
-            [*command, mutant.test], cwd=copy, capture_output=True, text=True, check=False,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, _roots(copy)))},
-        )  # fmt: skip
+        return fails([mutant.test], copy)
     finally:
         file.write_text(sound, encoding="utf-8")
+
+
+def fails(tests: list[str], copy: Path) -> bool:
+    """Whether any of `tests` fails; RuntimeError where they cannot even be collected."""
+    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    paths = os.pathsep.join(map(str, _roots(copy)))
+    environment = os.environ | {"PYTHONPATH": paths}
+    run = subprocess.run(
+        command, cwd=copy, env=environment, capture_output=True, text=True, check=False
+    )
     if run.returncode not in (0, 1):
-        raise RuntimeError(f"{mutant.test} did not run:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
+        raise RuntimeError(f"{tests} did not run:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
     return run.returncode == 1
 
 
@@ -405,18 +411,24 @@ def _roots(copy: Path) -> list[Path]:
     return [copy, copy / "backends", copy / "cli", copy / "models"]
 
 
+def copied(folder: Path) -> Path:
+    """Copy what the tests need of the tree to `folder`."""
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=UNNEEDED)
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
 def main(names: list[str]) -> int:
     """Try the mutants whose names contain any of `names`, all where none is given."""
     chosen = [each for each in MUTANTS if not names or any(name in each.name for name in names)]
     survivors = 0
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        for name in COPIED:
-            source, place = ROOT / name, copy / name
-            if source.is_dir():
-                shutil.copytree(source, place, ignore=UNNEEDED)
-            else:
-                shutil.copy(source, place)
+        copy = copied(Path(folder))
+        if fails(sorted({mutant.test for mutant in chosen}), copy):
+            raise RuntimeError("a test fails without any mutant: nothing can be told from it")
         for mutant in chosen:
             caught = is_caught(mutant, copy)
             survivors += not caught

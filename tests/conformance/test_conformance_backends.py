@@ -1,0 +1,23 @@
+"""Nothing of this suite is left out in silence."""
+
+import json
+import tomllib
+from pathlib import Path
+
+from mmspec.registry import BACKENDS, load_backend, registered
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_every_backend_of_the_project_is_declared_where_it_is_installed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(project["entry-points"][BACKENDS]) == {"mlx", "torch"} <= set(registered(BACKENDS))
+
+
+def test_a_backend_knows_its_name_and_describes_itself(backend):
+    loaded = load_backend(backend)
+    assert loaded.name == backend
+    assert json.loads(json.dumps(loaded.describe()))
+    loaded.synchronize()
+    loaded.reset_peak_memory()
+    assert loaded.peak_memory() > 0
