@@ -64,7 +64,10 @@ class Segment:
     tokens: Sequence[int]
     """One image token id for every visual position, N in a row for an image."""
     features: Sequence[Features] = ()
-    """The images whose positions stand in `tokens`, in order, each whole."""
+    """The images whose positions stand in `tokens`, in order, each whole.
+
+    Without any, an image token id is an ordinary token: a model may have said it.
+    """
 
 
 class Draft(Protocol):

@@ -34,10 +34,12 @@ Place = Callable[[Segment, int], Placed]
 def place(segment: Segment, offset: int, image_token_id: int | None, project: Projection) -> Placed:
     """Return a segment's token ids and the images in it, the sequence being `offset` long.
 
-    Ids at image positions become 0: they are looked up in no table.  Raises ValueError where
-    images and image tokens do not match.
+    Ids at image positions become 0: they are looked up in no table.  Without images an image
+    token is text: a model may have said it.  Raises ValueError where the two do not match.
     """
     ids, pictures = list(segment.tokens), []
+    if not segment.features:
+        return ids, pictures
     needed = sum(features.positions for features in segment.features)
     places = [at for at, token in enumerate(ids) if token == image_token_id]
     if len(places) != needed:

@@ -58,7 +58,12 @@ class Row:
 
 
 def _places(segment: Segment, start: int, image_id: int | None) -> Iterator[Placed]:
-    """Find each image's run of image tokens, whole and in order."""
+    """Find each image's run of image tokens, whole and in order.
+
+    Without images an image token is text: a model may have said it.
+    """
+    if not segment.features:
+        return
     tokens, at = list(segment.tokens), 0
     held = sum(token == image_id for token in tokens)
     if held != (needed := sum(image.positions for image in segment.features)):

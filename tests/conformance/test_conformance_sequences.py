@@ -166,3 +166,17 @@ def test_a_round_reads_from_the_device_once(engine, backend, drafting, monkeypat
     counted = [(reads["all"], each.drafted) for each in rounds]
     assert [count for count, _ in counted] == list(range(1, len(counted) + 1))
     assert sum(drafted for _, drafted in counted) > 10
+
+
+def test_an_answer_that_says_the_image_token_is_fed_again_as_text(engine, views):
+    """Committed as the model said it, then given to fresh sequences: the same logits."""
+    image = engine.target.model.config.image_token_id
+    said = target_of(engine, views, CHUNKS[:1])
+    for token in (40, image, 41):
+        said.verify(None, ())
+        said.commit([], token)
+    answer = Chunk("answer", ((40, image, 41),))
+    again = target_of(engine, views, [CHUNKS[0], answer])
+    np.testing.assert_allclose(again.logits(), said.logits(), atol=5e-5)
+    drafter = drafter_of(engine, views, [CHUNKS[0], answer])
+    assert drafter.row_lengths[0] == again.length

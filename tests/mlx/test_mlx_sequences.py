@@ -68,7 +68,7 @@ def test_chunks_and_steps_of_the_cache_change_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("tokens", "images", "problem"),
     [
-        ([1, oracle.IMAGE, 5], 0, "1 image tokens for images of 0"),
+        ([1, oracle.IMAGE, 5], 1, "1 image tokens for images of 16"),
         ([1, 5], 1, "0 image tokens for images of 16"),
         ([oracle.IMAGE] * 8 + [7] + [oracle.IMAGE] * 8, 1, "split at 0"),
     ],

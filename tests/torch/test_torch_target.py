@@ -104,11 +104,11 @@ def test_positions_past_the_trained_ones_still_run(tmp_path):
 @pytest.mark.parametrize(
     "segment",
     [
-        Segment([1, oracle.IMAGE, 5]),
+        Segment([1, oracle.IMAGE, 5], ["one"]),
         Segment([1, 5], ["one"]),
         Segment([oracle.IMAGE] * 8 + [7] + [oracle.IMAGE] * 8, ["one"]),
     ],
-    ids=["no image", "no positions", "split"],
+    ids=["too few", "none", "split"],
 )
 def test_image_tokens_that_are_not_the_images_positions_are_refused(pair, views, segment):
     images = views[0].features[: len(segment.features)]
