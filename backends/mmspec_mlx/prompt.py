@@ -37,7 +37,8 @@ def place(segment: Segment, offset: int, image_token_id: int | None, project: Pr
     Ids at image positions become 0: they are looked up in no table.  Without images an image
     token is text: a model may have said it.  Raises ValueError where the two do not match.
     """
-    ids, pictures = list(segment.tokens), []
+    ids = list(segment.tokens)
+    pictures: list[Picture] = []
     if not segment.features:
         return ids, pictures
     needed = sum(features.positions for features in segment.features)
