@@ -25,10 +25,18 @@ def stream(answering: Answering, screen: Screen, *, silent: bool = False) -> flo
             if isinstance(item, Prefilled):
                 screen.progress(f"reading {item.done} of {item.total} tokens")
             else:
-                first = first or perf_counter() - started
+                if first is None:
+                    first, item = perf_counter() - started, unspaced(item)
                 if not silent:
                     screen.piece(item)
             if interrupt.requested:
                 break
     screen.clear_progress()
     return first
+
+
+def unspaced(piece: Piece) -> Piece:
+    """The first piece without the space that many tokenizers put before a word."""
+    if piece.accepted:
+        return Piece(piece.accepted.removeprefix(" "), piece.own)
+    return Piece("", piece.own.removeprefix(" "))
