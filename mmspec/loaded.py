@@ -28,10 +28,6 @@ class FeatureCache:
         self.preprocessing = preprocessing
         self._kept: OrderedDict[str, Features] = OrderedDict()
 
-    def __contains__(self, picture: Picture) -> bool:
-        """Whether the image's features are kept."""
-        return picture.digest in self._kept
-
     def __call__(self, picture: Picture) -> Features:
         """The features of one image, computed at most once while they are kept."""
         if picture.digest not in self._kept:

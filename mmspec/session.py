@@ -75,11 +75,6 @@ class DraftSide:
                 self.drafter.extend([self.views.segment(chunk, branch) for branch in branches])
             self.track.add(chunk, self.drafter.length)
 
-    def keep(self, answer: Chunk, end: int) -> None:
-        """Note the answer, unless an interrupt came before the drafter was told all of it."""
-        if self.drafter.length >= end:
-            self.track.add(answer, end)
-
 
 class Session:
     """A target's sequence, and perhaps a drafter's, carried from turn to turn.
@@ -148,4 +143,4 @@ class Session:
             answer = Chunk("answer", (ids,) if ids else ())
             self._track.add(answer, starts[0] + len(ids))
             if side:
-                side.keep(answer, starts[1] + len(ids))
+                side.track.add(answer, starts[1] + len(ids))
