@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from mmspec import errors
 from mmspec_torch.train import data
 from mmspec_torch.train.log import Log, Row, Sized
+from mmspec_torch.train.optimizer import Optimizer
 
 WARM_UP_STEPS = 100
 FINAL_SHARE = 0.02
-CLIP = 1.0
 Item = TypeVar("Item", bound=Sized)
 
 
@@ -88,8 +88,7 @@ class _Run(Generic[Item]):
     machine: Machine
     file: Path
     log: Log
-    optimizer: torch.optim.AdamW
-    peaks: list[float]
+    optimizer: Optimizer
     step: int = 0
     seconds: float = 0.0
     saved: float = field(default=0.0)
@@ -136,9 +135,8 @@ class _Run(Generic[Item]):
 
     def _set_rates(self, progress: float) -> float:
         scale = schedule(self.step, progress)
-        for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
-            group["lr"] = peak * scale
-        return scale * max(self.peaks)
+        self.optimizer.scale_rates(scale)
+        return scale * self.optimizer.highest_rate
 
     def _step(self, batch: Item) -> float:
         with self.machine.autocast():
@@ -150,10 +148,7 @@ class _Run(Generic[Item]):
                 f" the last good state is {self.file}: lower the learning rate and run again"
             )
         loss.backward()  # type: ignore[no-untyped-call]
-        for group in self.optimizer.param_groups:
-            nn.utils.clip_grad_norm_(group["params"], CLIP)
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
         return value
 
     @torch.no_grad()
@@ -178,10 +173,7 @@ def run(phase: Phase[Any], budget: Budget, machine: Machine, file: Path, log: Lo
     """
     phase.module.to(machine.device).requires_grad_(False)
     trained = [(part.requires_grad_(True), rate) for part, rate in phase.parts if rate]
-    groups = [{"params": list(part.parameters()), "lr": rate} for part, rate in trained]
-    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.02, fused=True)
-    peaks = [rate for _, rate in trained]
-    under_way = _Run(phase, budget, machine, file, log, optimizer, peaks)
+    under_way = _Run(phase, budget, machine, file, log, Optimizer(trained))
     under_way.resume()
     under_way.train()
     under_way.save()

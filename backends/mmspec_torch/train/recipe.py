@@ -56,7 +56,7 @@ class Recipe:
     draft: Text
     vocabulary: int = 1024
     draft_images: int = 2
-    positions_per_batch: int = 4096
+    positions_per_batch: int = 8192
     images_per_batch: int = 48
     tower_rate: float = 1e-3
     projector_rates: Rates = Rates(tower=0.0, projector=2e-3, text=0.0)
@@ -84,20 +84,20 @@ RECIPES = {"mini": MINI, "test": TEST}
 # Shares of samples, in percent.
 TASK_SHARES: dict[str, float] = {
     "chat": 14,
-    "general": 14,
-    "conversation": 6,
-    "detail": 4,
-    "caption": 3,
-    "hallucination": 5,
+    "general": 10,
+    "conversation": 14,
+    "detail": 3,
+    "caption": 2,
+    "hallucination": 4,
     "chart": 8,
     "text": 14,
     "reasoning": 6,
-    "science": 5,
-    "spot": 7,
+    "science": 4,
+    "spot": 8,
     "edit": 6,
-    "pororo": 3,
-    "vist": 3,
-    "video": 1,
+    "pororo": 2,
+    "vist": 2,
+    "video": 2,
     "swap": 1,
 }
 

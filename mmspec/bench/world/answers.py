@@ -67,8 +67,8 @@ CAPTIONS = (
 
 
 def explain(rng: random.Random, ask: Ask) -> str:
-    """Answer an ask with its reasons: reasons first, or the answer first."""
-    if rng.random() < 0.65:
+    """Answer an ask with its reasons: reasons first, or the answer first where it can be seen."""
+    if ask.derived or rng.random() < 0.65:
         links = VERDICT_LINKS if ask.verdict else LINKS
         conclusion = sentence(say(rng, links, c=ask.clause, v=ask.verdict))
         parts = [maybe(rng, 0.4, OPENINGS), ask.evidence, conclusion]
@@ -79,8 +79,8 @@ def explain(rng: random.Random, ask: Ask) -> str:
 
 
 def reply(rng: random.Random, ask: Ask) -> str:
-    """Answer an ask as in a chat, mostly in one sentence."""
-    if rng.random() < 0.3:
+    """Answer an ask as in a chat, mostly in one sentence where the answer can be seen."""
+    if ask.derived or rng.random() < 0.3:
         return explain(rng, ask)
     clause = sentence(say(rng, SHORT_LINKS, c=ask.clause))
     return joined(clause, ask.evidence if rng.random() < 0.25 else "")

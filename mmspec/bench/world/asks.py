@@ -60,7 +60,8 @@ class Ask:
     """A question, the clause that answers it and the sentences that support the clause.
 
     `about` names what a follow-up can call "it"; `verdict` is the "yes" or "no" of a question
-    that wants one. Both are empty where there is no such thing.
+    that wants one. Both are empty where there is no such thing. `derived`: the clause follows from
+    the evidence, as a count does, and is not seen at once.
     """
 
     question: str
@@ -69,6 +70,7 @@ class Ask:
     fact: Fact
     about: str = ""
     verdict: str = ""
+    derived: bool = False
 
 
 def ask_colour(rng: random.Random, scene: Scene) -> Ask | None:
@@ -111,7 +113,7 @@ def ask_count(rng: random.Random, scene: Scene) -> Ask | None:
     forms = (rf"{{}} (?:{shape}|{plural(shape)})",)
     fact = Fact("count", NUMBERS[number - 1], NUMBERS, forms)
     question = say(rng, QUESTIONS["count"], shapes=plural(shape))
-    return Ask(question, clause, _one_by_one(rng, scene, shape), fact)
+    return Ask(question, clause, _one_by_one(rng, scene, shape), fact, derived=True)
 
 
 def ask_place(rng: random.Random, scene: Scene) -> Ask | None:
@@ -169,7 +171,7 @@ def ask_relation(rng: random.Random, scene: Scene) -> Ask | None:
             there=at(rng, second.place),
         )
     )
-    return Ask(question, clause, evidence, fact)
+    return Ask(question, clause, evidence, fact, derived=True)
 
 
 def ask_background(rng: random.Random, picture: Picture) -> Ask | None:

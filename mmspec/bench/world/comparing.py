@@ -117,20 +117,18 @@ def pair_facts(pair: Pair) -> tuple[Fact, ...]:
 
 
 def difference(rng: random.Random, pair: Pair) -> str:
-    """Tell the difference between the images, with or without what each shows."""
+    """Tell what each image shows, then the difference."""
     change = sentence(_change(rng, pair, DIFFERENCES))
     closing = sentence(say(rng, PAIR_CLOSINGS, b=pair.scenes[0].background))
-    if rng.random() < 0.5:
-        return joined(_both(rng, pair), change, closing if rng.random() < 0.4 else "")
-    return joined(maybe(rng, 0.6, PAIR_OPENINGS), change, closing)
+    opening = maybe(rng, 0.3, PAIR_OPENINGS)
+    return joined(opening, _both(rng, pair), change, closing if rng.random() < 0.4 else "")
 
 
 def edit(rng: random.Random, pair: Pair) -> str:
-    """Instruct how to edit the first image into the second."""
+    """Tell what each image shows, then how to edit the first into the second."""
     change = sentence(_change(rng, pair, EDITS))
-    keep = say(rng, "[leave|keep] [everything else|the rest] as [it is|before]")
-    parts = [_both(rng, pair) if rng.random() < 0.3 else "", change]
-    return joined(*parts, sentence(keep) if rng.random() < 0.7 else "")
+    keep = sentence(say(rng, "[leave|keep] [everything else|the rest] as [it is|before]"))
+    return joined(_both(rng, pair), change, keep if rng.random() < 0.7 else "")
 
 
 def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, ...]]) -> str:

@@ -74,7 +74,7 @@ def _outermost(rng: random.Random, scene: Scene) -> Ask | None:
     clause = say(rng, "the [shape|object] {end} is {s}", end=end, s=an(first.shape))
     fact = Fact("relation", first.shape, SHAPES, (rf"(?:shape|object) {end} is an? {{}}",))
     evidence = describe(rng, scene)
-    return Ask(say(rng, ENDMOST, end=end), clause, evidence, fact)
+    return Ask(say(rng, ENDMOST, end=end), clause, evidence, fact, derived=True)
 
 
 def _left_over(rng: random.Random, scene: Scene) -> Ask | None:
@@ -100,7 +100,7 @@ def _left_over(rng: random.Random, scene: Scene) -> Ask | None:
         verb="is" if gone == 1 else "are",
     )
     evidence = f"{describe(rng, scene)} {work[0].upper()}{work[1:]}."
-    return Ask(say(rng, TAKEN, shape=shape), clause, evidence, fact)
+    return Ask(say(rng, TAKEN, shape=shape), clause, evidence, fact, derived=True)
 
 
 DOUBTS = (

@@ -44,7 +44,7 @@ def ask_extreme_bar(rng: random.Random, chart: Chart) -> Ask | None:
     forms = (rf"{word} bar is {{}}", rf"{{}} bar is the {word}")
     fact = Fact("chart", bar.colour, tuple(COLOURS), forms)
     question = say(rng, QUESTIONS["extreme bar"], word=word)
-    return Ask(question, clause, bars_in_words(rng, chart), fact)
+    return Ask(question, clause, bars_in_words(rng, chart), fact, derived=True)
 
 
 def ask_bar_value(rng: random.Random, chart: Chart) -> Ask | None:
@@ -60,7 +60,8 @@ def ask_word(rng: random.Random, word: Word) -> Ask | None:
     clause = say(
         rng, "[the word is {w}|the picture says {w}|it reads {w}|the text says {w}]", w=word.text
     )
-    return Ask(say(rng, QUESTIONS["word"]), clause, spelling(rng, word), word_fact(rng, word))
+    question, fact = say(rng, QUESTIONS["word"]), word_fact(rng, word)
+    return Ask(question, clause, spelling(rng, word), fact, derived=True)
 
 
 def ask_ink(rng: random.Random, word: Word) -> Ask | None:

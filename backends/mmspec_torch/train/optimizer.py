@@ -1,0 +1,70 @@
+"""Muon for the matrices of transformer layers, AdamW for everything else."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+CLIP = 1.0
+DECAY = 0.02
+
+
+class Optimizer:
+    """Two optimizers over disjoint parameters, stepped as one.
+
+    Both take AdamW's learning rates: Muon's updates are scaled to the size of AdamW's.
+    """
+
+    def __init__(self, parts: Iterable[tuple[nn.Module, float]]) -> None:
+        """Optimize each part at its peak learning rate."""
+        matrices, others = [], []
+        for part, rate in parts:
+            inner, outer = _divided(part)
+            matrices.append({"params": inner, "lr": rate, "peak": rate})
+            others.append({"params": outer, "lr": rate, "peak": rate})
+        matrices = [group for group in matrices if group["params"]]
+        self._optimizers: list[torch.optim.Optimizer] = [
+            torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=DECAY, fused=True)
+        ]
+        if matrices:
+            muon = torch.optim.Muon(matrices, weight_decay=DECAY, adjust_lr_fn="match_rms_adamw")
+            self._optimizers.append(muon)
+
+    @property
+    def highest_rate(self) -> float:
+        """The highest peak learning rate of any part."""
+        return max(group["peak"] for group in self._groups())
+
+    def scale_rates(self, scale: float) -> None:
+        """Set every part's learning rate to a share of its peak."""
+        for group in self._groups():
+            group["lr"] = group["peak"] * scale
+
+    def step(self) -> None:
+        """Clip the gradients part by part, take one step and forget them."""
+        for group in self._groups():
+            nn.utils.clip_grad_norm_(group["params"], CLIP)
+        for optimizer in self._optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """Return both optimizers' states."""
+        return [optimizer.state_dict() for optimizer in self._optimizers]
+
+    def load_state_dict(self, states: list[dict[str, Any]]) -> None:
+        """Continue from both optimizers' states."""
+        for optimizer, state in zip(self._optimizers, states, strict=True):
+            optimizer.load_state_dict(state)
+
+    def _groups(self) -> Iterable[dict[str, Any]]:
+        return (group for optimizer in self._optimizers for group in optimizer.param_groups)
+
+
+def _divided(part: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Return the matrices inside transformer layers, and every other parameter."""
+    named = list(part.named_parameters())
+    inner = [p for name, p in named if "layers." in name and p.ndim == 2]
+    chosen = {id(p) for p in inner}
+    return inner, [p for _, p in named if id(p) not in chosen]
