@@ -64,7 +64,6 @@ class TorchDrafter:
         self._model, self._llama, self._sampling = model, model.llama, sampling
         self._shared = min(vocabulary, model.config.text.vocab_size)
         self._missing = vocabulary - self._shared
-        self._head = model.llama.head[:, : self._shared]
         self._cache = model.llama.new_cache(branches)
         self._rows = [Row() for _ in range(branches)]
         self._state = State(0, 0, (0,) * branches)
@@ -181,8 +180,10 @@ class TorchDrafter:
         pending = state.columns - start
         positions = [range(length - pending, length + k - 1) for length in state.lengths]
         sizes = [pending] + [1] * (k - 1)
-        cos, sin = self._llama.rotary.at([list(row) for row in positions])
-        return zip(torch.split(cos, sizes, dim=2), torch.split(sin, sizes, dim=2), strict=True)
+        rotary, first = self._llama.rotary, positions[0]
+        alone = len(positions) == 1
+        cos, sin = rotary.run(first.start, first.stop) if alone else rotary.at(positions)
+        return zip(torch.split(cos, sizes, dim=-2), torch.split(sin, sizes, dim=-2), strict=True)
 
     def _forward(
         self, x: Tensor, start: int, end: int, angles: Angles, mask: Tensor | None
@@ -198,7 +199,7 @@ class TorchDrafter:
 
     def _choose(self, last: Tensor, blend: Tensor, draw: Tensor) -> tuple[Tensor, Tensor | None]:
         """The next token [1] and, where it is drawn, the distribution [V] it is drawn from."""
-        logits = self._llama.logits(last, self._head)
+        logits = self._llama.logits(last)[:, : self._shared]
         if self._sampling.greedy and len(self._rows) == 1:
             return logits.argmax(dim=-1), None
         mixture = maths.mix(xp, blend, logits.float())

@@ -15,6 +15,8 @@ from mmspec.config import TextConfig
 from mmspec.manifest import EMBEDDING, LM_HEAD
 from mmspec_torch import cache
 from mmspec_torch.device import upload
+from mmspec_torch.norms import Norm, norm
+from mmspec_torch.products import Product, product
 from mmspec_torch.weights import Weights
 
 CHUNK = 512
@@ -26,25 +28,25 @@ Angles = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One decoder layer; products are kept as [inputs, outputs]."""
+    """One decoder layer."""
 
-    attention_norm: Tensor
-    qkv: Tensor
-    output: Tensor
-    mlp_norm: Tensor
-    gate_up: Tensor
-    down: Tensor
+    attention_norm: Norm
+    qkv: Product
+    output: Product
+    mlp_norm: Norm
+    gate_up: Product
+    down: Product
 
     @classmethod
-    def take(cls, weights: Weights, path: str) -> "Layer":
+    def take(cls, weights: Weights, path: str, eps: float) -> "Layer":
         """Take the layer at `path`, products of one input fused."""
         return cls(
-            weights.take(f"{path}.input_layernorm.weight"),
-            weights.fuse(f"{path}.self_attn", ("q_proj", "k_proj", "v_proj")).T,
-            weights.take(f"{path}.self_attn.o_proj.weight").T,
-            weights.take(f"{path}.post_attention_layernorm.weight"),
-            weights.fuse(f"{path}.mlp", ("gate_proj", "up_proj")).T,
-            weights.take(f"{path}.mlp.down_proj.weight").T,
+            norm(weights.take(f"{path}.input_layernorm.weight"), eps),
+            product(weights.fuse(f"{path}.self_attn", ("q_proj", "k_proj", "v_proj"))),
+            product(weights.take(f"{path}.self_attn.o_proj.weight")),
+            norm(weights.take(f"{path}.post_attention_layernorm.weight"), eps),
+            product(weights.fuse(f"{path}.mlp", ("gate_proj", "up_proj"))),
+            product(weights.take(f"{path}.mlp.down_proj.weight")),
         )
 
 
@@ -66,7 +68,7 @@ class Rotary:
     def at(self, positions: Sequence[Sequence[int]]) -> Angles:
         """Angles of positions [R, n]."""
         cos, sin = self._reaching(max(max(row) for row in positions) + 1)
-        index = upload(positions, torch.int64, self._device)
+        index = upload([list(row) for row in positions], torch.int64, self._device)
         return cos[index].unsqueeze(1), sin[index].unsqueeze(1)
 
     def _reaching(self, end: int) -> Angles:
@@ -124,10 +126,10 @@ class Llama:
         self.config, self.device, self.dtype = config, device, dtype
         self.embedding = weights.take(EMBEDDING)
         paths = (f"language_model.layers.{index}" for index in range(config.num_hidden_layers))
-        self._layers = [Layer.take(weights, path) for path in paths]
-        self._norm = weights.take("language_model.norm.weight")
+        self._layers = [Layer.take(weights, path, config.rms_norm_eps) for path in paths]
+        self._norm = norm(weights.take("language_model.norm.weight"), config.rms_norm_eps)
         tied = config.tie_word_embeddings
-        self.head = (self.embedding if tied else weights.take(LM_HEAD)).T
+        self._head = product(self.embedding if tied else weights.take(LM_HEAD))
         self.rotary = Rotary(config.head_dim, config.rope_theta, device, dtype)
         self._grouped = config.num_key_value_heads != config.num_attention_heads
         self._half = config.head_dim // 2
@@ -143,26 +145,22 @@ class Llama:
         return F.embedding(ids, self.embedding)
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
-        """Feed embeddings [R * n, H], overwriting them with the last layer's output."""
+        """Feed embeddings [R * n, H], which may be overwritten; returns the last layer's output."""
         for layer, memory in zip(self._layers, step.layers, strict=True):
-            self._attend(x, layer, memory, step)
-            gate, up = torch.mm(self.norm(x, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
-            x.addmm_(F.silu(gate).mul_(up), layer.down)
+            x = self._attend(x, layer, memory, step)
+            gate, up = layer.gate_up(layer.mlp_norm(x)).chunk(2, dim=-1)
+            x = layer.down.added(F.silu(gate).mul_(up), x)
         return x
 
-    def logits(self, x: Tensor, head: Tensor) -> Tensor:
-        """Logits [n, V] of outputs [n, H] under a head [H, V]."""
-        return torch.mm(self.norm(x, self._norm), head)
+    def logits(self, x: Tensor) -> Tensor:
+        """Logits [n, V] of outputs [n, H]."""
+        return self._head(self._norm(x))
 
-    def norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Root-mean-square norm."""
-        return F.rms_norm(x, (self.config.hidden_size,), weight, self.config.rms_norm_eps)
-
-    def _attend(self, x: Tensor, layer: Layer, memory: cache.Layer, step: Step) -> None:
+    def _attend(self, x: Tensor, layer: Layer, memory: cache.Layer, step: Step) -> Tensor:
         """Add attention's output to x, and this step's keys and values to the cache."""
         written, seen = memory
         queries, keys = self.config.num_attention_heads, self.config.num_key_value_heads
-        fused = torch.mm(self.norm(x, layer.attention_norm), layer.qkv)
+        fused = layer.qkv(layer.attention_norm(x))
         heads = fused.view(written.shape[0], -1, queries + 2 * keys, self.config.head_dim)
         heads = heads.transpose(1, 2)
         self._rotate(heads.narrow(1, 0, queries + keys), step.angles)
@@ -175,7 +173,7 @@ class Llama:
             is_causal=step.causal,
             enable_gqa=self._grouped,
         )
-        x.addmm_(attended.transpose(1, 2).reshape(x.shape[0], -1), layer.output)
+        return layer.output.added(attended.transpose(1, 2).reshape(x.shape[0], -1), x)
 
     def _rotate(self, heads: Tensor, angles: Angles) -> None:
         cos, sin = angles

@@ -106,7 +106,7 @@ class TorchTarget:
         if draft is not None:
             x = torch.cat((x, self._llama.embed(draft.ids)))
         outputs = self._forward(x, length - 1, length - 1 + len(x))
-        return self._llama.logits(outputs, self._llama.head)
+        return self._llama.logits(outputs)
 
     def _forward(self, x: Tensor, start: int, end: int) -> Tensor:
         alone = end - start == 1

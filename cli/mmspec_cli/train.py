@@ -6,7 +6,7 @@ import click
 
 STAGES = ("tokenizer", "tower", "projector", "target", "draft")
 # Minutes per stage on two CPU cores.
-MINUTES = {"tower": 25.0, "projector": 1.0, "target": 110.0, "draft": 8.0}
+MINUTES = {"tower": 15.0, "projector": 1.0, "target": 110.0, "draft": 8.0}
 
 
 @click.group()

@@ -34,7 +34,7 @@ class Optimizer:
     @property
     def highest_rate(self) -> float:
         """The highest peak learning rate of any part."""
-        return max(group["peak"] for group in self._groups())
+        return max(float(group["peak"]) for group in self._groups())
 
     def scale_rates(self, scale: float) -> None:
         """Set every part's learning rate to a share of its peak."""

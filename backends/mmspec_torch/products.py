@@ -1,0 +1,81 @@
+"""Products with a fixed matrix, in the layouts that its device multiplies fastest.
+
+Shape letters: n rows, I inputs, O outputs.
+"""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+PACKED_ROWS = 6
+"""Rows that oneDNN lays a matrix out for, a verification of five; it multiplies any number."""
+WORTH_PACKING = 2**19
+"""Multiplications from which the packed layout wins back its dearer call."""
+LARGEST_COPIED = 2**22
+"""Elements up to which a matrix is held in two layouts; beyond, memory is the cost."""
+
+
+class Product(Protocol):
+    """A matrix [I, O] to multiply with."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Multiply x [n, I] with it."""
+        ...
+
+    def added(self, x: Tensor, to: Tensor) -> Tensor:
+        """Return the product of x [n, I] plus `to` [n, O], which may be overwritten."""
+        ...
+
+
+class Dense:
+    """One plain layout, on every device."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        """Keep a matrix [I, O]."""
+        self._matrix = matrix
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Multiply x [n, I]."""
+        return torch.mm(x, self._matrix)
+
+    def added(self, x: Tensor, to: Tensor) -> Tensor:
+        """Add the product of x [n, I] to `to` in place."""
+        return to.addmm_(x, self._matrix)
+
+
+class Twofold:
+    """A small float32 matrix on a CPU: plain for a few rows, oneDNN's own blocks for more."""
+
+    def __init__(self, weight: Tensor) -> None:
+        """Lay out a weight [O, I] twice."""
+        # The operators to which torch.compile lowers a linear layer of frozen weights.
+        onednn = torch.ops.mkldnn
+        self._matrix = weight.T.contiguous()
+        self._packed = onednn._reorder_linear_weight(weight, PACKED_ROWS)  # noqa: SLF001
+        self._few = (WORTH_PACKING - 1) // weight.numel()
+        self._multiply = onednn._linear_pointwise.default  # noqa: SLF001
+        self._multiply_and_add = onednn._linear_pointwise.binary  # noqa: SLF001
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Multiply x [n, I]."""
+        if x.shape[0] <= self._few:
+            return torch.mm(x, self._matrix)
+        product: Tensor = self._multiply(x, self._packed, None, "none", [], "")
+        return product
+
+    def added(self, x: Tensor, to: Tensor) -> Tensor:
+        """Return the product of x [n, I] plus `to`."""
+        if x.shape[0] <= self._few:
+            return to.addmm_(x, self._matrix)
+        total: Tensor = self._multiply_and_add(x, to, self._packed, None, "add")
+        return total
+
+
+def product(weight: Tensor) -> Product:
+    """Choose the layouts for a weight [O, I]."""
+    plain = weight.device.type == "cpu" and weight.dtype == torch.float32
+    packs = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if plain and packs and weight.numel() <= LARGEST_COPIED:
+        return Twofold(weight.contiguous())
+    return Dense(weight.T)

@@ -1,0 +1,55 @@
+"""Matrix layouts and norms of the torch backend, against PyTorch's own."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mmspec_torch import norms, products
+from mmspec_torch.products import Dense, Twofold
+
+SHAPES = [(96, 64), (768, 256), (1024, 128)]
+
+
+@pytest.fixture
+def rng():
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), SHAPES)
+@pytest.mark.parametrize("rows", [1, 2, 4, 6, 40, 600])
+def test_every_layout_multiplies_as_linear_does(rng, outputs, inputs, rows):
+    weight, x = (torch.randn(n, inputs, generator=rng) for n in (outputs, rows))
+    other = torch.randn(rows, outputs, generator=rng)
+    expected = F.linear(x, weight)
+    for each in (Dense(weight.T), Twofold(weight)):
+        torch.testing.assert_close(each(x), expected, atol=1e-4, rtol=1e-5)
+        summed = each.added(x, other.clone())
+        torch.testing.assert_close(summed, expected + other, atol=1e-4, rtol=1e-5)
+
+
+def test_rows_are_packed_once_that_pays(rng):
+    weight = torch.randn(768, 256, generator=rng)
+    small = Twofold(weight[:64, :64].contiguous())
+    assert Twofold(weight)._few == 2
+    assert small._few > 100
+
+
+def test_a_matrix_is_held_twice_only_while_it_is_small():
+    small, large = (torch.empty(n, 1024) for n in (4096, 4097))
+    assert isinstance(products.product(small), Twofold)
+    assert isinstance(products.product(large), Dense)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_half_types_keep_one_layout_and_the_exact_norm(kind):
+    weight = torch.ones(64, 64, dtype=kind)
+    assert isinstance(products.product(weight), Dense)
+    assert isinstance(norms.norm(weight[0], 1e-5), norms.RootMeanSquare)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_the_short_norm_is_the_long_one(rng, size):
+    x, weight = size * torch.randn(5, 256, generator=rng), torch.rand(256, generator=rng)
+    expected = F.rms_norm(x, (256,), weight, 1e-5)
+    torch.testing.assert_close(norms.norm(weight, 1e-5)(x), expected, atol=2e-6, rtol=2e-6)
+    assert not torch.equal(expected, x)
