@@ -33,7 +33,7 @@ from mmspec.bench.world.scene import Scene, Thing
 from mmspec.bench.world.split import KEY_SEPARATOR
 
 SEEDS = range(60)
-IMAGE_COUNTS = {"spot": 2, "edit": 2, "video": 4, "pororo": 5, "vist": 5}
+IMAGE_COUNTS = {"told": 0, "spot": 2, "edit": 2, "video": 4, "pororo": 5, "vist": 5}
 
 
 def digest(made: Sample) -> str:

@@ -25,6 +25,7 @@ from mmspec_torch.train import (
     recipe,
     stages,
 )
+from mmspec_torch.train.optimizer import Optimizer
 from mmspec_torch.train.tokenizer import IMAGE, train
 
 STEPS = {"tower": 3, "projector": 1, "target": 6, "draft": 2}
@@ -91,6 +92,32 @@ def test_drafts_see_two_images_at_most(run: stages.Run) -> None:
     for batch in itertools.islice(source.batches(0), 8):
         images = (batch.ids == tokenizer.token_to_id(IMAGE)).sum(dim=1) // 16
         assert images.max() <= 2
+
+
+def test_a_batch_may_show_no_picture(run: stages.Run) -> None:
+    told, shown = (
+        conversation.encode(world.sample(task, 1, split="train", size=48), run.tokenizer, 16, 2.0)
+        for task in ("told", "spot")
+    )
+    assert len(data.collate([told, shown], 0).pixels) == 2
+    model = build.llava(recipe.TEST, recipe.TEST.target, run.tokenizer, 0)
+    assert build.learned_loss(model, data.collate([told, told], 0)).isfinite()
+
+
+def test_muon_takes_the_matrices_of_layers_and_adamw_the_rest(run: stages.Run) -> None:
+    model = build.llava(recipe.TEST, recipe.TEST.target, run.tokenizer, 0)
+    parts = build.parts(model, recipe.Rates(tower=1e-4, projector=0.0, text=1e-3))
+    optimizer = Optimizer((part, rate) for part, rate in parts if rate)
+    adamw, muon = (each.param_groups for each in optimizer._optimizers)
+    layers = model.model.language_model.layers
+    assert {id(p) for p in muon[1]["params"]} == {id(p) for p in layers.parameters() if p.ndim == 2}
+    whole = [p for group in (*adamw, *muon) for p in group["params"]]
+    trained = [p for part, rate in parts if rate for p in part.parameters()]
+    assert {id(p) for p in whole} == {id(p) for p in trained}
+    assert len(whole) == len(trained)
+    optimizer.scale_rates(0.5)
+    assert [group["lr"] for group in muon] == [5e-5, 5e-4]
+    assert optimizer.highest_rate == 1e-3
 
 
 def test_an_interrupted_run_ends_at_the_same_weights(

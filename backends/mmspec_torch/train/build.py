@@ -96,8 +96,9 @@ def learned_loss(model: LlavaForConditionalGeneration, batch: Batch) -> Tensor:
 
     Only they pass through the vocabulary.
     """
+    pixels = normalised(batch.pixels) if len(batch.pixels) else None
     hidden = model.model(
-        input_ids=batch.ids, pixel_values=normalised(batch.pixels), use_cache=False
+        input_ids=batch.ids, pixel_values=pixels, use_cache=False
     ).last_hidden_state
     learned = batch.targets != IGNORED
     logits = model.lm_head(hidden[learned]).float()

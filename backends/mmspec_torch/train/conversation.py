@@ -72,8 +72,9 @@ def expanded(ids: Ids, tokenizer: Tokenizer, patches: int) -> Ids:
 
 
 def pixels(sample: Sample) -> npt.NDArray[np.uint8]:
-    """Return a sample's images as one (images, side, side, 3) array."""
-    return np.stack([np.asarray(image, dtype=np.uint8) for image in sample.images])
+    """Return a sample's images as one (images, side, side, 3) array, (0, 1, 1, 3) without any."""
+    drawn = [np.asarray(image, dtype=np.uint8) for image in sample.images]
+    return np.stack(drawn) if drawn else np.zeros((0, 1, 1, 3), np.uint8)
 
 
 def _counts(ids: Ids, tokenizer: Tokenizer, patches: int) -> Ids:

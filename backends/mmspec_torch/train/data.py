@@ -168,8 +168,9 @@ def collate(samples: list[Encoded], pad: int) -> Batch:
         ids[row, : len(sample.ids)] = sample.ids
         targets[row, : len(sample.ids)] = sample.targets
     weights = np.concatenate([s.weights[s.targets != IGNORED] for s in samples])
-    pixels = np.concatenate([sample.pixels for sample in samples])
-    return Batch(*map(torch.from_numpy, (ids, targets, weights, pixels)))
+    pixels = [sample.pixels for sample in samples]
+    drawn = np.concatenate([each for each in pixels if len(each)] or pixels)
+    return Batch(*map(torch.from_numpy, (ids, targets, weights, drawn)))
 
 
 class _Stream(IterableDataset[Item], Generic[Item]):

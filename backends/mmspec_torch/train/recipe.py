@@ -81,7 +81,7 @@ TEST = Recipe(
 )
 RECIPES = {"mini": MINI, "test": TEST}
 
-# Shares of samples, in percent.
+# Shares of samples, relative to each other.
 TASK_SHARES: dict[str, float] = {
     "chat": 14,
     "general": 10,
@@ -99,6 +99,7 @@ TASK_SHARES: dict[str, float] = {
     "vist": 2,
     "video": 2,
     "swap": 1,
+    "told": 14,
 }
 
 

@@ -121,14 +121,19 @@ def difference(rng: random.Random, pair: Pair) -> str:
     change = sentence(_change(rng, pair, DIFFERENCES))
     closing = sentence(say(rng, PAIR_CLOSINGS, b=pair.scenes[0].background))
     opening = maybe(rng, 0.3, PAIR_OPENINGS)
-    return joined(opening, _both(rng, pair), change, closing if rng.random() < 0.4 else "")
+    return joined(opening, both(rng, pair), change, closing if rng.random() < 0.4 else "")
 
 
 def edit(rng: random.Random, pair: Pair) -> str:
     """Tell what each image shows, then how to edit the first into the second."""
     change = sentence(_change(rng, pair, EDITS))
     keep = sentence(say(rng, "[leave|keep] [everything else|the rest] as [it is|before]"))
-    return joined(_both(rng, pair), change, keep if rng.random() < 0.7 else "")
+    return joined(both(rng, pair), change, keep if rng.random() < 0.7 else "")
+
+
+def change_alone(rng: random.Random, pair: Pair, wanted: str) -> str:
+    """Tell the difference or the edit and nothing else; `wanted` is "difference" or "edit"."""
+    return sentence(_change(rng, pair, DIFFERENCES if wanted == "difference" else EDITS))
 
 
 def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, ...]]) -> str:
@@ -151,7 +156,8 @@ def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, .
     )
 
 
-def _both(rng: random.Random, pair: Pair) -> str:
+def both(rng: random.Random, pair: Pair) -> str:
+    """Tell what each image shows."""
     first, second = (listed([placed(rng, t) for t in scene.things]) for scene in pair.scenes)
     return sentence(say(rng, BOTH, first=first, second=second))
 

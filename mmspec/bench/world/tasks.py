@@ -6,7 +6,7 @@ from collections.abc import Callable
 from mmspec.bench.world.answers import detailed, explain, short
 from mmspec.bench.world.asks import Ask
 from mmspec.bench.world.charts import bar_chart
-from mmspec.bench.world.comparing import difference, edit, pair_facts
+from mmspec.bench.world.comparing import both, change_alone, difference, edit, pair_facts
 from mmspec.bench.world.describing import Picture
 from mmspec.bench.world.doubts import doubt, puzzle
 from mmspec.bench.world.facts import Fact, Turn
@@ -131,6 +131,14 @@ def edit_instruction(rng: random.Random, split: Split) -> Script:
     return _of_pair(pair, _prompt(rng, EDIT), edit(rng, pair))
 
 
+def told(rng: random.Random, split: Split) -> Script:
+    """Compare two images that are only described: nothing is drawn, and no sight asked for."""
+    pair = within(split, changed_pair, rng)
+    wanted, prompts = rng.choice((("difference", SPOT), ("edit", EDIT)))
+    question = f"{both(rng, pair)} {rng.choice(prompts[1:])}"
+    return Script((), (Turn(question, change_alone(rng, pair, wanted), ()),), (pair.key,))
+
+
 def pororo(rng: random.Random, split: Split) -> Script:
     """End a story of five captioned images (PororoSV)."""
     return _story_end(rng, split, PORORO)
@@ -165,6 +173,7 @@ TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
     "video": video,
     "chat": free_chat,
     "swap": swapped,
+    "told": told,
 }
 
 
