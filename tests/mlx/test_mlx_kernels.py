@@ -9,6 +9,7 @@ from mmspec_mlx.columns import Columns
 from mmspec_mlx.kernels import FUSED, PLAIN, kernels
 from mmspec_mlx.llama import causal
 from mmspec_mlx.rotary import Rotary
+from mmspec_mlx.weights import Plain
 
 
 def close(ours, theirs, atol=2e-6):
@@ -80,3 +81,11 @@ def seen(mask):
 def test_a_mask_is_as_wide_as_asked_however_long_the_prompt(columns):
     padded = Columns(np.ones((2, 0), dtype=bool), mx.float32).padded(0, [600, 1])
     assert padded.mask(columns - 1, 1).shape == (2, 1, 1, columns)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 64), (1, 3, 64), (3, 1, 64), (1, 4, 64), (2, 40, 64)])
+def test_few_rows_multiply_as_many_do(shape):
+    x, weight = random(*shape), random(96, 64)
+    product = Plain(weight.T)(x)
+    assert product.shape == (*shape[:-1], 96)
+    close(product, np.array(x) @ np.array(weight).T, atol=1e-4)
