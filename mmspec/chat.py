@@ -100,6 +100,22 @@ class Chat:
         self.conversation.reopen()
         yield from self._answered_or(turns)
 
+    def resume(self, conversation: Conversation) -> None:
+        """Go on with a saved conversation.
+
+        Raises UsageError where an answer's tokens are not its text, as with another tokenizer.
+        """
+        decode = self.engine.target.tokenizer.decode
+        for number, turn in enumerate(conversation.turns, start=1):
+            told, saved = decode(turn.answer or ()), turn.answer_text
+            # An interrupted answer may end within a character, a whole one with a stop token.
+            if not (told.startswith(saved) or saved.startswith(told)):
+                raise UsageError(
+                    f"answer {number} was written in other tokens than {self.engine.target.name}'s:"
+                    " go on with the model that gave it"
+                )
+        self.conversation = conversation
+
     def _answered_or(self, turns: list[Turn]) -> Generator[Prefilled | Piece]:
         """Answer the open question; leave `turns` as the conversation where nothing begins."""
         try:

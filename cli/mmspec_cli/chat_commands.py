@@ -132,7 +132,7 @@ def _load(talk: "Talk", name: str) -> None:
         text = Path(_path(name)).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{name} cannot be read ({error})") from error
-    talk.chat.conversation = Conversation.from_json(text)
+    talk.chat.resume(Conversation.from_json(text))
     talk.screen.say(f"went on from {name}")
 
 

@@ -298,3 +298,15 @@ def test_an_interrupted_answer_stays_as_far_as_it_got(engine):
     turn = chat.conversation.turns[0]
     assert (list(turn.answer), turn.answer_text) == (chat.answer.token_ids, chat.answer.text)
     check(chat, "Why?")
+
+
+def test_a_conversation_is_resumed_by_the_tokens_it_was_written_in(engine):
+    first, other = engine.chat(Options()), engine.chat(Options())
+    asked(first, "a")
+    turns = Conversation(None, list(first.conversation.turns))
+    other.resume(turns)
+    assert other.conversation is turns
+    changed = Conversation(None, [replace(turns.turns[0], answer_text="something else")])
+    with pytest.raises(UsageError, match="answer 1 was written in other tokens"):
+        other.resume(changed)
+    assert other.conversation is turns
