@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mmspec.bench.world.describing import Picture, describe
+from mmspec.bench.world.describing import Picture, describe, inventory
 from mmspec.bench.world.facts import Fact
 from mmspec.bench.world.palette import NUMBERS, SHAPES
 from mmspec.bench.world.phrasing import an, at, listed, place_pattern, plural, say, sentence
@@ -113,7 +113,8 @@ def ask_count(rng: random.Random, scene: Scene) -> Ask | None:
     forms = (rf"{{}} (?:{shape}|{plural(shape)})",)
     fact = Fact("count", NUMBERS[number - 1], NUMBERS, forms)
     question = say(rng, QUESTIONS["count"], shapes=plural(shape))
-    return Ask(question, clause, _one_by_one(rng, scene, shape), fact, derived=True)
+    evidence = f"{inventory(rng, scene)} {one_by_one(rng, scene, shape)}"
+    return Ask(question, clause, evidence, fact, derived=True)
 
 
 def ask_place(rng: random.Random, scene: Scene) -> Ask | None:
@@ -161,7 +162,7 @@ def ask_relation(rng: random.Random, scene: Scene) -> Ask | None:
     form = rf"{first.shape} (?:is|lies) (?:to the )?{{}} the {second.shape}"
     fact = Fact("relation", side, ("left of", "right of", "above", "below"), (form,))
     question = say(rng, QUESTIONS["relation"], a=first.shape, b=second.shape)
-    evidence = sentence(
+    places = sentence(
         say(
             rng,
             "the {a} is {here}[, while|, and] the {b} is {there}",
@@ -171,6 +172,7 @@ def ask_relation(rng: random.Random, scene: Scene) -> Ask | None:
             there=at(rng, second.place),
         )
     )
+    evidence = f"{inventory(rng, scene)} {places}"
     return Ask(question, clause, evidence, fact, derived=True)
 
 
@@ -205,8 +207,8 @@ def _look(rng: random.Random, scene: Scene, thing: Thing) -> str:
     return sentence(say(rng, LOOK, thing=an(thing.name), there=at(rng, thing.place)))
 
 
-def _one_by_one(rng: random.Random, scene: Scene, shape: str) -> str:
-    places = [at(rng, thing.place) for thing in scene.things if thing.shape == shape]
-    if len(places) == 1:
-        return sentence(say(rng, "[it is|I find it] {there}", there=places[0]))
-    return sentence(say(rng, COUNTING, places=listed([f"one {place}" for place in places])))
+def one_by_one(rng: random.Random, scene: Scene, shape: str) -> str:
+    """Name the place of every thing of a shape."""
+    first, *others = [at(rng, thing.place) for thing in scene.things if thing.shape == shape]
+    places = [f"one {shape} {first}", *(f"one {place}" for place in others)]
+    return sentence(say(rng, COUNTING, places=listed(places)))

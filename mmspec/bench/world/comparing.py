@@ -94,6 +94,7 @@ STATEMENTS = {
     ),
 }
 BOTH = "the first image [shows|has|contains] {first}. The second [image |one |][shows|has] {second}"
+ONLY = "only the {which} [image |one |][shows|has|contains] {thing}"
 PAIR_OPENINGS = (
     "[I compare|let me compare] the two images",
     "[the two images|both pictures] are [almost the same|nearly alike], but one thing is different",
@@ -120,20 +121,36 @@ def difference(rng: random.Random, pair: Pair) -> str:
     """Tell what each image shows, then the difference."""
     change = sentence(_change(rng, pair, DIFFERENCES))
     closing = sentence(say(rng, PAIR_CLOSINGS, b=pair.scenes[0].background))
-    opening = maybe(rng, 0.3, PAIR_OPENINGS)
-    return joined(opening, both(rng, pair), change, closing if rng.random() < 0.4 else "")
+    parts = maybe(rng, 0.2, PAIR_OPENINGS), both(rng, pair), _compared(rng, pair), change
+    return joined(*parts, closing if rng.random() < 0.3 else "")
 
 
 def edit(rng: random.Random, pair: Pair) -> str:
     """Tell what each image shows, then how to edit the first into the second."""
     change = sentence(_change(rng, pair, EDITS))
     keep = sentence(say(rng, "[leave|keep] [everything else|the rest] as [it is|before]"))
-    return joined(both(rng, pair), change, keep if rng.random() < 0.7 else "")
+    parts = both(rng, pair), _compared(rng, pair), change
+    return joined(*parts, keep if rng.random() < 0.5 else "")
 
 
 def change_alone(rng: random.Random, pair: Pair, wanted: str) -> str:
     """Tell the difference or the edit and nothing else; `wanted` is "difference" or "edit"."""
-    return sentence(_change(rng, pair, DIFFERENCES if wanted == "difference" else EDITS))
+    change = sentence(_change(rng, pair, DIFFERENCES if wanted == "difference" else EDITS))
+    return f"{_compared(rng, pair)} {change}"
+
+
+def _compared(rng: random.Random, pair: Pair) -> str:
+    """Go through the things: which stay, and what only one of the images shows."""
+    first, second = pair.scenes
+    same = [f"the {thing.name}" for thing in first.things if thing in second.things]
+    verb = "stay" if len(same) > 1 else "stays"
+    stay = sentence(f"{listed(same)} {verb} the same") if same else ""
+    alone = [
+        sentence(say(rng, ONLY, which=which, thing=placed(rng, thing)))
+        for which, thing in (("first", pair.before), ("second", pair.after))
+        if thing
+    ]
+    return joined(stay, *alone)
 
 
 def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, ...]]) -> str:

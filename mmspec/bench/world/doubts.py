@@ -2,11 +2,11 @@
 
 import random
 
-from mmspec.bench.world.asks import Ask
-from mmspec.bench.world.describing import describe
+from mmspec.bench.world.asks import Ask, one_by_one
+from mmspec.bench.world.describing import describe, inventory
 from mmspec.bench.world.facts import Fact
 from mmspec.bench.world.palette import COLOURS, NUMBERS, SHAPES
-from mmspec.bench.world.phrasing import an, say
+from mmspec.bench.world.phrasing import an, say, sentence
 from mmspec.bench.world.scene import Scene, Thing
 from mmspec.bench.world.statements import thing_colour, thing_shape
 
@@ -89,17 +89,15 @@ def _left_over(rng: random.Random, scene: Scene) -> Ask | None:
         thing="object" if left == 1 else "objects",
     )
     fact = Fact("count", NUMBERS[left - 1], NUMBERS, (r"{} objects? would",))
-    total = NUMBERS[len(scene.things) - 1]
+    total = say(rng, "[in all, there are|that makes] {n} objects", n=NUMBERS[len(scene.things) - 1])
     work = say(
         rng,
-        "[in all, there {be} {total}|that makes {total} in all], and {gone} of them "
-        "[would go|{verb} taken away]",
-        be="are",
-        total=total,
+        "{gone} of them [would go|{verb} taken away]",
         gone=NUMBERS[gone - 1],
         verb="is" if gone == 1 else "are",
     )
-    evidence = f"{describe(rng, scene)} {work[0].upper()}{work[1:]}."
+    counted = one_by_one(rng, scene, shape)
+    evidence = f"{inventory(rng, scene)} {sentence(total)} {counted} {sentence(work)}"
     return Ask(say(rng, TAKEN, shape=shape), clause, evidence, fact, derived=True)
 
 
