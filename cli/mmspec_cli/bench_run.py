@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mmspec.bench.suite.methods import read_methods
+from mmspec.bench.suite.methods import PROBES, read_methods
 from mmspec.bench.suite.metrics import ratio
 from mmspec.bench.suite.prepare import Prepared, prepare
 from mmspec.bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
@@ -129,17 +129,20 @@ def _summaries(rows: Sequence[Row], methods: Sequence[str]) -> list[Summary]:
 
 
 def _show(screen: Screen, summaries: Sequence[Summary], out: Path) -> None:
-    columns = ("", "answers", "tokens per round", "accepted", "times plain", "same tokens")
-    screen.table(columns, [_line(each) for each in summaries])
+    measures = ("tokens per round", "accepted", "times plain", "same tokens", "facts right")
+    screen.table(("", "answers", *measures), [_line(each) for each in summaries])
     screen.say(f"{out / ROWS}")
 
 
 def _line(each: Summary) -> tuple[str, ...]:
+    """A method's measures; a probe's answers are other ones, so that its speed says nothing."""
+    compared = each.speed_up_paired and each.method not in PROBES
     return (
         each.method,
         str(each.answers),
         f"{each.block_efficiency:.2f}",
         f"{each.acceptance_rate:.0%}",
-        f"{each.speed_up_paired:.2f}" if each.speed_up_paired else "",
+        f"{each.speed_up_paired:.2f}" if compared else "",
         "" if each.identical is None else f"{each.identical:.1%}",
+        f"{each.facts_right / each.facts_asked:.0%}" if each.facts_asked else "",
     )
