@@ -5,7 +5,7 @@ computed of a picture, its vision features and its caption, the next computes ag
 conversation the caches stay, as in a chat: a later turn pays for what is new.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -16,6 +16,7 @@ from mmspec.conversation import Turn
 from mmspec.engine import Engine
 from mmspec.errors import ContextError, UsageError
 from mmspec.options import Options
+from mmspec.session import Prefilled
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +48,24 @@ class MethodArm:
         chat = self.engine.chat(self.options)
         refused = ""
         for question in questions:
-            before, started, first = tuple(chat.conversation.turns), perf_counter(), 0.0
+            shown = question.blank if self.method.blank else question
+            before, first = tuple(chat.conversation.turns), 0.0
             try:
-                shown = question.blank if self.method.blank else question
-                for item in () if refused else chat.send(shown.message):
-                    if isinstance(item, Piece) and not first:
-                        first = perf_counter() - started
+                first = 0.0 if refused else _finished(chat.send(shown.message))
             except ContextError as error:
                 if not self.method.probe:
                     raise
                 refused = str(error)
-            yield Said(Answer() if refused else chat.answer, before, first, refused=refused)
+            yield Said(Answer() if refused else chat.answer, before, first, refused)
+
+
+def _finished(answering: Iterable[Prefilled | Piece]) -> float:
+    """Run an answer to its end; returns the seconds to its first text."""
+    started, first = perf_counter(), 0.0
+    for item in answering:
+        if isinstance(item, Piece) and not first:
+            first = perf_counter() - started
+    return first
 
 
 def open_arm(method: Method, engine: Engine, options: Options) -> MethodArm:
