@@ -44,6 +44,11 @@ class ModelCaptioner:
         ids = [token for each in rounds for token in each.tokens]
         return " ".join(self._loaded.tokenizer.decode(ids).split())
 
+    def forget(self) -> None:
+        """Drop the vision features that were kept."""
+        if self._loaded.features:
+            self._loaded.features.forget()
+
 
 def _nothing(_: Picture) -> Sequence[int]:
     return ()

@@ -48,6 +48,7 @@ class Answer:
     drafting: Drafting = PLAIN
     notes: list[str] = field(default_factory=list)
     """One line for every decision the user did not make."""
+    rounds: list[Round] = field(default_factory=list)
     statistics: Statistics = field(default_factory=Statistics)
 
 
@@ -161,8 +162,8 @@ class Chat:
     def _look(self, chunks: Sequence[Chunk]) -> None:
         """Compute vision features and captions of new images, each timed as its own stage."""
         statistics = self.answer.statistics
-        drafts = self.engine.draft
         wanted = self._drafting(chunks)
+        drafts = self.engine.draft if set(wanted.word) & {"M", "P"} else None
         for picture in pictures(self._session.fresh(chunks)):
             with statistics.timing("vision"):
                 for loaded in filter(None, (self.engine.target, drafts)):
@@ -229,6 +230,7 @@ class Chat:
         )
         for round_ in self._timed("decode", rounds):
             answer.statistics.count(round_)
+            answer.rounds.append(round_)
             answer.token_ids += round_.tokens
             yield self._said(round_, stream)
         answer.finish_reason = "stop" if answer.token_ids[-1] in self.engine.stop else "length"

@@ -8,7 +8,7 @@ import numpy as np
 
 from mmspec.bench.prompts import Prompt
 from mmspec.chat import Answer
-from mmspec.conversation import Message
+from mmspec.conversation import Message, Turn
 from mmspec.engine import Engine
 from mmspec.errors import UsageError
 from mmspec.options import Options
@@ -177,9 +177,11 @@ def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
     return next((n for n, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
-def logits_after(engine: Engine, message: Message, tokens: Sequence[int]) -> Float32:
-    """Next-token logits [V] after `message` and `tokens`, these fed one by one."""
-    target = opened(engine, message)
+def logits_after(
+    engine: Engine, message: Message, tokens: Sequence[int], before: Sequence[Turn] = ()
+) -> Float32:
+    """Next-token logits [V] after `before`, `message` and `tokens`, these fed one by one."""
+    target = opened(engine, message, before)
     for token in tokens:
         feed(target, token)
     return target.logits()

@@ -54,6 +54,15 @@ class Engine:
             self._captions = CaptionTokens(self.captioner, self.target.tokenizer)
         return self._captions(picture)
 
+    def forget(self) -> None:
+        """Drop what is kept of images, vision features and captions: the next chat pays again."""
+        self._captions = None
+        for loaded in filter(None, (self.target, self.draft)):
+            if loaded.features:
+                loaded.features.forget()
+        if isinstance(self.captioner, ModelCaptioner):
+            self.captioner.forget()
+
 
 def load(
     model: str = "auto",

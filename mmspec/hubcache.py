@@ -24,6 +24,18 @@ def cached(repository: str, revision: str) -> Path | None:
     return Path(found) if is_whole(Path(found)) else None
 
 
+def cached_dataset(repository: str, pattern: str) -> list[Path]:
+    """Return the files of a dataset that are in the cache and match `pattern`, in order."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        found = snapshot_download(repository, repo_type="dataset", local_files_only=True)
+    except LocalEntryNotFoundError:
+        return []
+    return sorted(Path(found).glob(pattern))
+
+
 def is_whole(directory: Path) -> bool:
     """Say whether a config and every weight file that it needs are there."""
     if not (directory / CONFIG_FILE).is_file():

@@ -7,6 +7,7 @@ import hashlib
 import math
 import warnings
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,21 @@ def open_picture(path: str | Path) -> Picture:
     file = Path(path).expanduser()
     shown = str(path) if str(path).isprintable() else repr(str(path))
     _check_file(file, shown)
+    return _read(file, shown, str(path))
+
+
+def decode_picture(content: bytes, name: str) -> Picture:
+    """Return the picture in the bytes of an image file; raises ImageError, as `open_picture`."""
+    return _read(BytesIO(content), name, name)
+
+
+def _read(source: Path | BytesIO, shown: str, name: str) -> Picture:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the size has a limit of our own; metadata is not ours
-            with Image.open(file, formats=FORMATS) as image:
+            with Image.open(source, formats=FORMATS) as image:
                 _check_size(image, shown)
-                return picture_from(image, str(path))
+                return picture_from(image, name)
     except Image.DecompressionBombError as error:
         raise _too_large(shown) from error
     except UnidentifiedImageError as error:

@@ -37,6 +37,10 @@ class FeatureCache:
         self._kept.move_to_end(picture.digest)
         return self._kept[picture.digest]
 
+    def forget(self) -> None:
+        """Compute all anew, as a measurement wants that must not profit from the one before."""
+        self._kept.clear()
+
     def serves(self, model: Model, preprocessing: Preprocessing) -> bool:
         """Whether another model would compute the same features: equal tower, layer and pixels."""
         return bool(model.tower) and (model.tower, preprocessing) == (

@@ -33,6 +33,7 @@ class Mutant:
 LOOP = "tests/core/test_loop.py::"
 SESSION = "tests/core/test_session.py::"
 CHAT = "tests/core/test_chat.py::"
+RUNNER = "tests/core/test_suite_runner.py::"
 DRAFTING = "tests/core/test_drafting.py::"
 SEQUENCES = "tests/conformance/test_conformance_sequences.py::"
 SAMPLING = "tests/conformance/test_conformance_sampling.py::"
@@ -200,6 +201,28 @@ MUTANTS = [
         "if not earlier and ids[:1] != tokenizer.prefix:",
         "if earlier and ids[:1] != tokenizer.prefix:",
         ORACLE + "test_a_first_prompt_is_what_transformers_processor_makes",
+    ),
+    # The benchmark
+    Mutant(
+        "a method profits from what another computed",
+        "mmspec/bench/suite/arms.py",
+        "        self.engine.forget()\n",
+        "",
+        RUNNER + "test_each_method_pays_for_the_picture_and_its_caption",
+    ),
+    Mutant(
+        "half a sample counts as a whole one",
+        "mmspec/bench/suite/runner.py",
+        "if item is None or len(last) ==",
+        "if item is None or len(last) <=",
+        RUNNER + "test_wherever_a_kill_cuts_the_file_resuming_completes_it",
+    ),
+    Mutant(
+        "a differing answer counts as identical",
+        "mmspec/bench/suite/record.py",
+        "identical = said.answer.token_ids == plain.answer.token_ids",
+        "identical = len(said.answer.token_ids) == len(plain.answer.token_ids)",
+        RUNNER + "test_a_difference_is_placed_and_what_follows_it_is_not_compared",
     ),
     # Drafting
     Mutant(

@@ -3,13 +3,15 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.control import Control
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
@@ -101,6 +103,22 @@ class Screen:
         if self._progress:
             self._err.control(Control(*_ERASED_LINE))
             self._progress = False
+
+    @contextmanager
+    def bar(self, total: int, *, done: int = 0) -> Iterator[Callable[[str], None]]:
+        """Count from `done` to `total` with the time left; nothing is shown where plain.
+
+        Yields what to call with a remark when one more is done.
+        """
+        self.clear_progress()
+        columns = (
+            *(BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False)),
+            *(TimeRemainingColumn(), TextColumn("left")),
+        )
+        hidden = self.plain or not self._err.is_terminal
+        with Progress(*columns, console=self._err, transient=True, disable=hidden) as progress:
+            task = progress.add_task("", total=total, completed=done)
+            yield lambda text: progress.update(task, advance=1, description=one_line(text))
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Write a table of text; a column of numbers is the caller's to format."""

@@ -18,7 +18,7 @@ from mmspec.errors import UsageError
 from mmspec.options import Options
 from mmspec.replay import opened, rendered
 from mmspec.sampling import GREEDY
-from mmspec.seam import Drafter
+from mmspec.seam import Draft, Drafter
 from mmspec.session import DraftSide
 
 FORWARDS = ("llama.py", "host.py")
@@ -70,27 +70,55 @@ class HostShare:
 def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -> Costs:
     """Time one and, where the draft sees images, four branches, and one and gamma + 1 rows.
 
-    The parts alternate.  Nothing is committed: every call starts from the same prompt.
+    Nothing is committed: every call starts from the same prompt.
     """
-    gamma, target = options.gamma, opened(engine, prompt.message)
+    gamma = options.gamma
     words = ("M", "MTCP") if prompt.message.pictures and _draft_sees(engine) else ("T",)
-    sides = {word: _drafter(engine, prompt, word) for word in words}
+    (step, block), drafted = steps(engine, prompt, (1, gamma + 1), words, repeats)
+    return Costs(gamma, step, block, dict(zip(words, drafted, strict=True)))
 
-    def drafts(word: str) -> Callable[[], object]:
-        drafter, drafting = sides[word]
-        return lambda: drafter.draft(gamma, drafting.weights, ())
 
-    def block() -> float:
-        draft = drafts(words[0])()
-        return _seconds(engine, lambda: target.verify(draft, ()))  # type: ignore[arg-type]
+def steps(
+    engine: Engine, prompt: Prompt, rows: Sequence[int], words: Sequence[str], repeats: int
+) -> tuple[list[float], list[float]]:
+    """Median seconds of a target forward over each of `rows`, and of a drafted token by word.
 
-    rows = []
-    for _ in range(repeats + 1):
-        step = _seconds(engine, lambda: target.verify(None, ()))
-        rows.append((step, block(), *(_seconds(engine, drafts(word)) for word in words)))
-    step, whole, *drafted = (median(column) for column in zip(*rows[1:], strict=True))
-    each = (seconds / gamma for seconds in drafted)
-    return Costs(gamma, step, whole, dict(zip(words, each, strict=True)))
+    The parts alternate; a first pass is not counted.  A draft is as long as the most rows leave
+    it; its cost is divided by its tokens.
+    """
+    target, gamma = opened(engine, prompt.message), max(rows) - 1
+    sides = [_drafter(engine, prompt, word) for word in words]
+
+    def drafted(side: tuple[Drafter, Drafting], count: int) -> Draft:
+        drafter, drafting = side
+        return drafter.draft(count, drafting.weights, ())
+
+    def verifying(count: int) -> float:
+        draft = drafted(sides[0], count - 1) if count > 1 else None
+        return _seconds(engine, lambda: target.verify(draft, ()))
+
+    def drafting(side: tuple[Drafter, Drafting]) -> float:
+        return _seconds(engine, lambda: drafted(side, gamma)) / gamma
+
+    passes = [
+        [*(verifying(count) for count in rows), *(drafting(side) for side in sides)]
+        for _ in range(repeats + 1)
+    ]
+    medians = [median(column) for column in zip(*passes[1:], strict=True)]
+    return medians[: len(rows)], medians[len(rows) :]
+
+
+def branch_words(engine: Engine) -> list[str]:
+    """One drafting for every number of branches that can be had: M, MT, MTC, MTCP with all."""
+    if engine.draft is None:
+        return []
+    sees = _draft_sees(engine)
+    letters = [
+        letter
+        for letter, can in zip("MTCP", (sees, True, engine.captioner, sees), strict=True)
+        if can
+    ]
+    return ["".join(letters[: count + 1]) for count in range(len(letters))]
 
 
 def _draft_sees(engine: Engine) -> bool:

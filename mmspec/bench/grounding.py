@@ -146,7 +146,8 @@ def verdicts(
 ) -> Iterator[tuple[str, bool]]:
     """Hold one conversation and judge its facts: a category and whether the answer is right."""
     chat = engine.chat(options)
-    pictures = iter([_shown(image, blank) for image in made.images])
+    shown = (picture_from(image) for image in made.images)
+    pictures = iter([blanked(picture) if blank else picture for picture in shown])
     for turn in made.turns:
         for _ in chat.send(question(turn, [next(pictures) for _ in range(turn.images)])):
             pass
@@ -154,8 +155,9 @@ def verdicts(
             yield fact.category, judge(fact, chat.answer.text)
 
 
-def _shown(image: Image.Image, blank: bool) -> Picture:
-    return picture_from(Image.new("RGB", image.size, GREY) if blank else image)
+def blanked(picture: Picture) -> Picture:
+    """Mid-grey of the same size."""
+    return picture_from(Image.new("RGB", picture.image.size, GREY), picture.name)
 
 
 def markdown(report: GroundingReport) -> str:

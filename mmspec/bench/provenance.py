@@ -14,7 +14,7 @@ from mmspec.seam import Backend
 
 PACKAGES = (
     *("mmspec", "numpy", "pillow", "tokenizers", "jinja2", "huggingface_hub", "click", "rich"),
-    *("torch", "mlx", "transformers", "mlx-lm"),
+    *("torch", "mlx", "transformers", "mlx-lm", "pyarrow", "matplotlib"),
 )
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 

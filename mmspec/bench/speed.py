@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from mmspec.bench.arms import Arm, Timing, chosen, drafting_arm
 from mmspec.bench.costs import Costs, HostShare, costs, host_share
@@ -16,6 +16,8 @@ GAMMAS = (1, 2, 3, 4, 5, 6, 8)
 """Draft lengths that a search tries."""
 
 Progress = Callable[[str], None]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def measure(
     return [summary(name, every, first) for name, every in timings.items()]
 
 
-def rotated(arms: Sequence[Arm], by: int) -> list[Arm]:
+def rotated(arms: Sequence[T], by: int) -> list[T]:
     """The arms, starting with another one each time."""
     start = by % len(arms)
     return [*arms[start:], *arms[:start]]

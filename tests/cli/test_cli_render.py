@@ -67,6 +67,26 @@ def test_progress_goes_before_anything_else_is_written(terminal, capsys):
     assert capsys.readouterr().err.endswith("\r\x1b[2K")
 
 
+def test_a_bar_counts_and_says_what_it_is_told(terminal, capsys):
+    terminal()
+    screen = Screen()
+    with screen.bar(3, done=1) as advance:
+        advance("2.50 [b]tokens[/b] per round")
+        screen.note("left out chart/7")
+    out, err = capsys.readouterr()
+    assert "2/3" in err
+    assert "2.50 [b]tokens[/b] per round" in err
+    assert "left out chart/7" in err
+    assert out == ""
+
+
+def test_no_bar_where_nothing_may_vanish(capsys):
+    screen = Screen()
+    with screen.bar(3) as advance:
+        advance("2.50 tokens per round")
+    assert capsys.readouterr() == ("", "")
+
+
 def test_remarks_are_one_line_and_do_not_cut_into_the_answer(capsys):
     screen = Screen()
     screen.piece(Piece("", "unfinished"))

@@ -1,0 +1,138 @@
+"""The methods of a run, as they are written after --methods, and the options they stand for.
+
+METHOD  = none | ngram | [adaptive:]LETTERS[:WEIGHTS][/RULE] | PROBE
+LETTERS = one or more of M, T, C, P; P may be followed by its positions, as in P36
+WEIGHTS = one number per letter, as in MTC:2,1,1
+RULE    = pool | drop | run: what to do with a branch longer than the draft's positions
+PROBE   = none:blank | draft | draft:blank: what target and draft know, without speed
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+from mmspec.bench.suite.rows import PLAIN
+from mmspec.drafting import OVERFLOWS, read_letters
+from mmspec.errors import UsageError, choice
+from mmspec.options import Options
+
+NGRAM = "ngram"
+ADAPTIVE = "adaptive:"
+DRAFT = "draft"
+BLANK = ":blank"
+PROBES = (PLAIN + BLANK, DRAFT, DRAFT + BLANK)
+"""Plain decoding with grey in place of every image, and the draft asked alone, both ways."""
+
+_FORM = re.compile(
+    r"(?P<adaptive>adaptive:)?(?P<letters>(?:P\d+|[A-Z])+)(?::(?P<weights>[\d.,]+))?"
+    r"(?:/(?P<rule>\w+))?",
+    re.IGNORECASE | re.ASCII,
+)
+_NUMBER = re.compile(r"[\d.]+(?:/\w+)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way of answering, under the name that its rows carry."""
+
+    name: str
+    letters: str = ""
+    adaptive: bool = False
+    pool: int | None = None
+    weights: tuple[float, ...] = ()
+    overflow: str = OVERFLOWS[0]
+
+    @property
+    def probe(self) -> bool:
+        """Whether it asks what a model knows; its text need not be the target's."""
+        return self.name in PROBES
+
+    @property
+    def blank(self) -> bool:
+        """Whether images are shown as grey."""
+        return self.name.endswith(BLANK)
+
+    @property
+    def of_draft(self) -> bool:
+        """Whether the draft alone is asked."""
+        return self.name.startswith(DRAFT)
+
+
+def read_methods(text: str) -> list[Method]:
+    """Read methods separated by commas; numbers are the weights of the method before them.
+
+    Raises UsageError for a word that is no method, or one that is given twice.
+    """
+    words: list[str] = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        if words and _NUMBER.fullmatch(part):
+            words[-1] += f",{part}"
+        else:
+            words.append(part)
+    methods = [read_method(word) for word in words]
+    names = [method.name for method in methods]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"--methods: {name} is given {names.count(name)} times; once is enough"
+            )
+    if not methods:
+        raise UsageError("--methods: give at least one, such as M,T,MTC,none")
+    return methods
+
+
+def read_method(word: str) -> Method:
+    """Read one method; raises UsageError for a word that is none."""
+    if word.lower() in (PLAIN, NGRAM, *PROBES):
+        return Method(word.lower())
+    match = _FORM.fullmatch(word)
+    if not match:
+        raise UsageError(
+            f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
+            f"MT:2,1, M/run), adaptive:LETTERS, {NGRAM}, {PLAIN}, {', '.join(PROBES)}"
+        )
+    letters = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
+    rule = (match["rule"] or OVERFLOWS[0]).lower()
+    if rule not in OVERFLOWS:
+        raise choice("overflow rule", rule, OVERFLOWS)
+    pool = re.search(r"\d+", match["letters"])
+    method = Method(
+        _name(word),
+        letters,
+        adaptive=match["adaptive"] is not None,
+        pool=int(pool[0]) if pool else None,
+        weights=_weights(word, match["weights"] or "", len(letters)),
+        overflow=rule,
+    )
+    if method.adaptive and method.weights:
+        raise UsageError(f"--methods: {word!r}: adaptive weights cannot be given")
+    return method
+
+
+def _name(word: str) -> str:
+    """Letters in capitals, everything else in small ones: one name for one method."""
+    prefix = ADAPTIVE if word.lower().startswith(ADAPTIVE) else ""
+    letters, slash, rule = word[len(prefix) :].partition("/")
+    return f"{prefix}{letters.upper()}{slash}{rule.lower()}"
+
+
+def _weights(word: str, text: str, count: int) -> tuple[float, ...]:
+    try:
+        weights = tuple(float(number) for number in text.split(",")) if text else ()
+    except ValueError as error:
+        raise UsageError(f"--methods: {word!r}: give weights as numbers, such as 2,1") from error
+    if weights and len(weights) != count:
+        raise UsageError(f"--methods: {word!r}: {len(weights)} weights for {count} letters")
+    return weights
+
+
+def method_options(method: Method, options: Options) -> Options:
+    """The options that answer as `method` says; raises UsageError for what cannot be had."""
+    if method.adaptive or method.name == NGRAM:
+        raise UsageError(f"--methods: {method.name} is not there yet: leave it out")
+    return replace(
+        options,
+        drafting=method.letters or PLAIN,
+        weights=method.weights,
+        pool=method.pool,
+        overflow=method.overflow,
+    )

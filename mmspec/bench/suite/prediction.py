@@ -1,0 +1,74 @@
+"""What measured costs of single forwards say that a run should have taken."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mmspec.bench.suite.metrics import ratio
+from mmspec.bench.suite.rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class StepCosts:
+    """Measured seconds of the parts of a round, on a prompt with `images` images."""
+
+    images: int
+    prompt_tokens: int
+    target: list[float]
+    """[n] a target forward over 1..n rows."""
+    draft: list[float]
+    """[R] one drafted token with 1..R branches; empty without a draft."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """An entry of `costs` in a provenance file; `StepCosts(**entry)` reads it."""
+        return asdict(self)
+
+    def round_seconds(self, branches: int, drafted: int) -> float:
+        """A round that drafts `drafted` tokens; without branches drafting costs nothing."""
+        drafting = drafted * self.draft[branches - 1] if branches else 0.0
+        return drafting + self.target[drafted]
+
+    def covers(self, row: Row) -> bool:
+        """Whether all that the row's rounds did was measured."""
+        return longest_draft([row]) < len(self.target) and len(row.branches) <= len(self.draft)
+
+
+def longest_draft(rows: Iterable[Row]) -> int:
+    """The most tokens any round drafted."""
+    return max((each.drafted for row in rows for each in row.rounds), default=0)
+
+
+def costs_for(row: Row, measured: Iterable[StepCosts]) -> StepCosts | None:
+    """The measurement with the nearest number of images; None where none covers the row."""
+    covering = [costs for costs in measured if costs.covers(row)]
+    return min(covering, key=lambda costs: abs(costs.images - row.images), default=None)
+
+
+def predicted_speed_up(rows: Iterable[Row], measured: Sequence[StepCosts]) -> float:
+    """What the measured costs say of these very rounds, with nothing lost between the parts.
+
+    The seconds of as many plain rounds as there are tokens, over those of the rounds; 0 where
+    the costs of no row were measured.
+    """
+    return _modelled(rows, measured, None)
+
+
+def formula_speed_up(rows: Sequence[Row], measured: Sequence[StepCosts]) -> float:
+    """tau / (gamma c + T_V / T_p), as published instead of a measurement (IbED, section 4).
+
+    tau: block efficiency.  c: a drafted token over T_p.  T_V, T_p: a target forward over gamma + 1
+    rows and over one.  Every round counts as one that drafts gamma, the last ones too.
+    """
+    return _modelled(rows, measured, longest_draft(rows))
+
+
+def _modelled(rows: Iterable[Row], measured: Sequence[StepCosts], gamma: int | None) -> float:
+    """Plain seconds over speculative ones; gamma: drafted in each round, None for what was."""
+    plain = ours = 0.0
+    for row in rows:
+        costs = costs_for(row, measured)
+        if costs and row.rounds:
+            plain += row.emitted * costs.target[0]
+            counts = (each.drafted if gamma is None else gamma for each in row.rounds)
+            ours += sum(costs.round_seconds(len(row.branches), count) for count in counts)
+    return ratio(plain, ours)

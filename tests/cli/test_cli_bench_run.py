@@ -1,0 +1,182 @@
+"""`mmspec bench run`: rows and provenance, killed and resumed, in shards, with broken samples."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mmspec.bench.suite.prediction import StepCosts
+from mmspec.bench.suite.rows import PROVENANCE, ROWS, read_rows
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def models(pair_paths):
+    target, draft = map(str, pair_paths)
+    return ["--model", target, "--draft", draft, "--backend", "torch"]
+
+
+def short(out, *more, methods="M,MTC,none", gamma="2"):
+    length = ["--methods", methods, "--gamma", gamma, "--max-new-tokens", "8"]
+    chosen = more if "--suite" in more else ["--tasks", "chart,spot", *more]
+    return ["bench", "run", *length, "--limit", "2", *chosen, "--out", str(out)]
+
+
+def same(row):
+    """A row without what differs from run to run."""
+    rounds = [each[:3] for each in row.rounds]
+    return replace(row, rounds=rounds, seconds={}, peak_memory_bytes=0)
+
+
+def told(out):
+    return json.loads((out / PROVENANCE).read_text())
+
+
+def test_a_run_leaves_rows_and_what_made_them(run, models, tmp_path):
+    out = tmp_path / "out"
+    result = run(*short(out, "--json"), *models)
+    assert (result.status, result.err) == (0, "")
+    rows = read_rows(out / ROWS)
+    assert {row.sample for row in rows} == {"chart/0", "chart/1", "spot/0", "spot/1"}
+    assert len(rows) == 4 * 2 * 3
+    assert all(row.identical for row in rows if row.method != "none")
+    assert {row.images for row in rows} == {1, 2}
+    summaries = json.loads(result.out)["methods"]
+    assert [each["method"] for each in summaries] == ["M", "MTC", "none"]
+    assert [each["identical"] for each in summaries] == [1.0, 1.0, None]
+    provenance = told(out)
+    assert (provenance["suite"], provenance["gamma"], provenance["shard"]) == ("offline", 2, "1/1")
+    assert len(provenance["models"]["target"]["digest"]) == 64
+    assert provenance["models"]["target"] != provenance["models"]["draft"]
+    assert provenance["methods"] == ["M", "MTC", "none"]
+    one, two = (StepCosts(**entry) for entry in provenance["costs"])
+    assert (one.images, two.images) == (1, 2)
+    assert (len(one.target), len(one.draft)) == (3, 4)
+    assert all(row.seconds["caption"] > 0 for row in rows if row.method == "MTC" and not row.turn)
+
+
+def test_a_second_run_must_say_so_and_be_the_same(run, models, tmp_path):
+    few = "--tasks", "chart", "--turns", "1"
+    assert run(*short(tmp_path, *few), *models).status == 0
+    before = (tmp_path / ROWS).read_bytes()
+    result = run(*short(tmp_path, *few), *models)
+    assert result.status == 2
+    assert "--resume" in result.err
+    for changed, name in (({"gamma": "3"}, "gamma 2"), ({"methods": "M,none"}, "M,MTC,none")):
+        result = run(*short(tmp_path, *few, "--resume", **changed), *models)
+        assert result.status == 2
+        assert name in result.err
+        assert len(result.err.splitlines()) == 1
+    assert run(*short(tmp_path, *few, "--resume"), *models).status == 0
+    assert (tmp_path / ROWS).read_bytes() == before
+    assert len(told(tmp_path)["resumed"]) == 1
+
+
+def test_another_model_is_another_run(run, models, tmp_path, llava_path):
+    few = "--tasks", "chart", "--turns", "1"
+    assert run(*short(tmp_path, *few), *models).status == 0
+    result = run(*short(tmp_path, *few, "--resume"), *models, "--draft", llava_path)
+    assert result.status == 2
+    assert "was run with models" in result.err
+
+
+def test_shards_make_the_rows_of_one_run(run, models, tmp_path):
+    folders = [tmp_path / name for name in ("whole", "one", "two")]
+    for out, part in zip(folders, ("1/1", "1/2", "2/2"), strict=True):
+        assert run(*short(out, "--turns", "1", "--shard", part), *models).status == 0
+    whole, *parts = ([same(row) for row in read_rows(out / ROWS)] for out in folders)
+    merged = [row for part in parts for row in part]
+    order = {row.sample: place for place, row in enumerate(whole)}
+    assert sorted(merged, key=lambda row: (order[row.sample], row.position)) == whole
+    assert all(len(part) == 6 for part in parts)
+
+
+def test_a_killed_run_goes_on_where_it_was(run, models, tmp_path):
+    """kill -9 in the middle, a torn line on top, then --resume: every answer once, in order."""
+    arguments = [*short(tmp_path, "--turns", "1", methods="M,none"), *models, "--limit", "12"]
+    kill_after_a_sample([sys.executable, "-m", "mmspec_cli", *arguments], tmp_path / ROWS)
+    left = read_rows(tmp_path / ROWS)
+    assert 0 < len(left) < 2 * 24
+    with (tmp_path / ROWS).open("a") as opened:
+        opened.write('{"sample": "chart/')
+    assert run(*arguments, "--resume").status == 0
+    rows = read_rows(tmp_path / ROWS)
+    assert rows[: len(left) - 1] == left[: len(left) - 1]
+    samples = [f"{task}/{number}" for task in ("chart", "spot") for number in range(12)]
+    assert [row.sample for row in rows if row.method == "none"] == samples
+    assert [row.sample for row in rows if row.method == "M"] == samples
+    assert [row.position for row in rows[:4]] == [0, 1, 0, 1]
+    assert all(row.identical for row in rows if row.method == "M")
+
+
+def kill_after_a_sample(command, rows):
+    paths = [ROOT, *(ROOT / name for name in ("backends", "cli", "models"))]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
+    child = subprocess.Popen(command, env=environment, cwd=ROOT, start_new_session=True)
+    try:
+        while child.poll() is None and not (rows.exists() and rows.stat().st_size):
+            time.sleep(0.005)
+    finally:
+        child.send_signal(signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+
+
+def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_path, red):
+    prompts = [{"prompt": "What?", "image": red.name}, {"prompt": "What?", "image": "gone.png"}]
+    records = [
+        {"id": n, "turns": [each["prompt"]], "image": each["image"], "topic": "t"}
+        for n, each in enumerate(prompts, start=1)
+    ]
+    (tmp_path / "images").symlink_to(tmp_path)
+    (tmp_path / "mmspec.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    out = tmp_path / "out"
+    asked = short(out, "--suite", tmp_path, methods="T,none")
+    result = run(*asked, *models)
+    assert result.status == 2
+    assert "mmspec/2" in result.err
+    assert "gone.png" in result.err
+    result = run(*asked, *models, "--skip-bad", "--resume")
+    assert result.status == 0
+    assert "left out mmspec/2" in result.err
+    assert [row.sample for row in read_rows(out / ROWS)] == ["mmspec/1", "mmspec/1"]
+    assert [each["sample"] for each in told(out)["skipped"]] == ["mmspec/2"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--methods", "adaptive:MTC"], "adaptive:MTC is not there yet"),
+        (["--methods", "MX"], "unknown drafting letter 'X'"),
+        (["--suite", "charqa"], "nearest: chartqa"),
+        (["--tasks", "chrat"], "nearest: chart"),
+        (["--shard", "3/2"], "--shard '3/2'"),
+    ],
+)
+def test_what_cannot_be_run_is_said_in_one_line(run, models, tmp_path, more, message):
+    result = run(*short(tmp_path / "out"), *models, *more)
+    assert result.status == 2
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_difference_that_rounding_cannot_explain_is_a_failure(run, models, tmp_path, monkeypatch):
+    from mmspec.bench.suite import record
+
+    original = record.compared
+
+    def wrong(row, *rest):
+        divergence = {"position": 0, "margin": 2.0, "outcome": "bug"}
+        row = original(row, *rest)
+        return replace(row, divergence=divergence) if row.method == "M" else row
+
+    monkeypatch.setattr("mmspec.bench.suite.runner.compared", wrong)
+    few = "--tasks", "chart", "--turns", "1"
+    assert run(*short(tmp_path, *few, methods="M,none"), *models).status == 1

@@ -1,0 +1,319 @@
+"""The papers' datasets: small files in the hub's own schemas, and everything that can be wrong."""
+
+import io
+import json
+
+import pyarrow as pa
+import pytest
+from PIL import Image
+from pyarrow import parquet
+
+from mmspec.bench.suite import sources
+from mmspec.bench.suite.layouts import GROUPS, LAYOUTS
+from mmspec.bench.suite.sources import items
+from mmspec.bench.world.tasks import REASONED
+from mmspec.errors import HubError, ImageError, UsageError
+
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+# The columns as the hub's dataset cards list them.
+SCHEMAS = {
+    "chartqa": [("type", pa.string()), ("question", pa.string()), ("answer", pa.string())],
+    "textvqa": [
+        *[("image_id", pa.string()), ("question_id", pa.int32()), ("question", pa.string())],
+        *[("ocr_tokens", pa.list_(pa.string())), ("answers", pa.list_(pa.string()))],
+    ],
+    "vqav2": [
+        ("question_type", pa.string()),
+        ("multiple_choice_answer", pa.string()),
+        ("answers", pa.list_(pa.struct([("answer", pa.string()), ("answer_id", pa.int64())]))),
+        ("question_id", pa.int64()),
+        ("question", pa.string()),
+    ],
+    "docvqa": [
+        *[("questionId", pa.string()), ("question", pa.string())],
+        *[("docId", pa.int64()), ("answers", pa.list_(pa.string()))],
+    ],
+    "hallusion": [
+        *[("category", pa.string()), ("visual_input", pa.string()), ("question", pa.string())],
+        *[("gt_answer", pa.string()), ("filename", pa.string())],
+    ],
+    "pope": [
+        *[("id", pa.string()), ("question_id", pa.string()), ("question", pa.string())],
+        *[("answer", pa.string()), ("image_source", pa.string()), ("category", pa.string())],
+    ],
+    "mmvet": [
+        *[("question_id", pa.string()), ("question", pa.string()), ("answer", pa.string())],
+        *[("image_source", pa.string()), ("capability", pa.string())],
+    ],
+    "llava-w": [
+        *[("question_id", pa.int8()), ("question", pa.string()), ("caption", pa.string())],
+        *[("gpt_answer", pa.string()), ("category", pa.string()), ("image_id", pa.string())],
+    ],
+    "coco": [
+        *[("question_id", pa.string()), ("question", pa.string())],
+        *[("answer", pa.list_(pa.string())), ("id", pa.int64()), ("file_name", pa.string())],
+    ],
+}
+SCHEMAS |= {f"{name}-full": SCHEMAS[name] for name in ("chartqa", "textvqa", "vqav2")}
+INTERLEAVED = [
+    *[("sample_id", pa.int64()), ("sub_task", pa.string())],
+    *[(f"image_{n}", IMAGE) for n in range(12)],
+    *[("question", pa.string()), ("answer", pa.string()), ("question_type", pa.string())],
+]
+SCIENCE = [
+    *[("image", IMAGE), ("question", pa.string()), ("choices", pa.list_(pa.string()))],
+    *[("answer", pa.int8()), ("hint", pa.string()), ("task", pa.string())],
+    *[("grade", pa.string()), ("subject", pa.string()), ("solution", pa.string())],
+]
+
+
+def image(number, kind="PNG"):
+    content = io.BytesIO()
+    Image.new("RGB", (20, 10), (number % 256, 9, 9)).save(content, kind)
+    return {"bytes": content.getvalue(), "path": None}
+
+
+def write(file, schema, rows, group=4):
+    """A parquet file of rows, in which columns left out are null."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.Table.from_pylist(rows, schema=pa.schema(schema))
+    parquet.write_table(table, file, row_group_size=group)
+
+
+def single(folder, name, count, **changes):
+    """A dataset of one image a row, laid out as on the hub."""
+    rows = [{"question": f"What is {n}?", "image": image(n)} | changes for n in range(count)]
+    file = folder / LAYOUTS[name].files.replace("*", "00000-of-00001")
+    write(file, [*SCHEMAS[name], ("image", IMAGE)], rows)
+    return folder
+
+
+def texts(question):
+    return "".join(p if isinstance(p, str) else "<image>" for p in question.message.parts)
+
+
+def colours(question):
+    return [picture.image.getpixel((0, 0))[0] for picture in question.message.pictures]
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_single_images_are_the_first_rows_in_order(tmp_path, name):
+    layout = LAYOUTS[name]
+    made = items(f"{name}={single(tmp_path, name, 110)}", 16)
+    assert len(made) == layout.rows == (60 if name == "llava-w" else 100)
+    for number in (0, 7, len(made) - 1):
+        assert made[number].name == f"{name}/{number}"
+        assert colours(made[number].read()[0]) == [number]
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_single_images_are_asked_as_published(tmp_path, name):
+    made = items(f"{name}={single(tmp_path, name, 3)}", 16)
+    asked = {"llava-w": "What is 0?", "coco": "Describe this image in detail."}
+    assert texts(made[0].read()[0]) == "<image>" + asked.get(name, REASONED + "What is 0?")
+    second = [texts(question) for question in made[2].read()[1:]]
+    wraps = name in ("docvqa", "pope", "mmvet", "llava-w")
+    assert second == ([texts(made[0].read()[0])] if wraps else [])
+
+
+def interleaved(folder, sub_tasks, images, question):
+    rows = [
+        {"sample_id": n, "sub_task": task, "question": question.format(n=n)}
+        | {f"image_{i}": image(n + i) for i in range(images)}
+        for n, task in enumerate(sub_tasks)
+    ]
+    write(folder / "in_domain" / "test-00000-of-00001.parquet", INTERLEAVED, rows)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "sub_task", "images"),
+    [
+        *[("spot", "Spot-the-Diff", 2), ("iedit", "IEdit", 2), ("magicbrush", "MagicBrush", 2)],
+        *[("pororo", "PororoSV", 5), ("vist", "VIST", 5)],
+    ],
+)
+def test_interleaved_sets_are_the_rows_of_their_sub_task(tmp_path, name, sub_task, images):
+    tasks = ["QBench", sub_task, "QBench", "QBench", "QBench", sub_task, sub_task]
+    question = "Row {n}:" + " <image>" * images
+    made = items(f"{name}={interleaved(tmp_path, tasks, images, question)}", 16)
+    assert [texts(each.read()[0])[:6] for each in made] == ["Row 1:", "Row 5:", "Row 6:"]
+    first, *second = made[1].read()
+    assert colours(first) == [5 + i for i in range(images)]
+    assert texts(first) == question.format(n=5)
+    assert ["story for children" in texts(each) for each in second] == [True] * (images == 2)
+
+
+def test_markers_and_images_must_agree(tmp_path):
+    (item,) = items(f"spot={interleaved(tmp_path, ['Spot-the-Diff'], 3, '<image> <image>')}", 16)
+    with pytest.raises(UsageError, match=r"row 0: 2 <image> for 3 images"):
+        item.read()
+
+
+def test_choices_are_lettered_and_reasoned_about(tmp_path):
+    common = {"question": "Which?", "choices": ["ant", "bee"], "image": image(1)}
+    rows = [common | {"hint": "Look."}, common | {"hint": ""}]
+    write(tmp_path / "ScienceQA-IMG" / "test-00000-of-00001.parquet", SCIENCE, rows)
+    hinted, bare = (texts(each.read()[0]) for each in items(f"scienceqa={tmp_path}", 16))
+    choices = "Question: Which?\nChoices: (A) ant (B) bee\n"
+    assert hinted.startswith("<image>Context: Look.\n" + choices)
+    assert bare == "<image>" + choices + "Answer the question with a chain of thought."
+
+
+def test_shards_of_a_table_follow_one_another(tmp_path):
+    schema = [*SCHEMAS["pope"], ("image", IMAGE)]
+    for part in range(2):
+        rows = [{"question": "q", "image": image(part * 5 + n)} for n in range(5)]
+        write(tmp_path / "data" / f"test-0000{part}-of-00002.parquet", schema, rows)
+    made = items(f"pope={tmp_path}", 16, limit=7)
+    assert [colours(each.read()[0]) for each in made] == [[n] for n in range(7)]
+
+
+def test_json_lines_and_images_beside_them(tmp_path):
+    Image.new("RGB", (8, 8), (3, 0, 0)).save(tmp_path / "a.png")
+    lines = [json.dumps({"question": "What?", "image": "a.png"}), "", "{broken"]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    good, bad = items(f"chartqa={tmp_path}", 16)
+    assert colours(good.read()[0]) == [3]
+    with pytest.raises(UsageError, match=r"rows.jsonl:3: not JSON"):
+        bad.read()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "told"),
+    [
+        ({"image": None}, ImageError, "row 0: image holds no image"),
+        ({"image": {"bytes": b"GIF", "path": None}}, ImageError, "row 0: image: not an image"),
+        (
+            {"image": {"bytes": image(1)["bytes"][:45], "path": None}},
+            ImageError,
+            "row 0: image: damaged or unsupported",
+        ),
+        ({"image": {"bytes": None, "path": "gone.png"}}, ImageError, "gone.png"),
+        ({"question": " "}, UsageError, "row 0: question is ' ', but must be a text"),
+        ({"question": None}, UsageError, "row 0: question is None"),
+    ],
+)
+def test_a_broken_row_names_row_column_and_value(tmp_path, changes, error, told):
+    first, *_ = items(f"chartqa={single(tmp_path, 'chartqa', 2, **changes)}", 16)
+    with pytest.raises(error) as raised:
+        first.read()
+    assert told in str(raised.value)
+
+
+def test_a_missing_column_is_named_with_those_that_are_there(tmp_path):
+    write(tmp_path / "lite.parquet", [("query", pa.string()), ("image", IMAGE)], [{"query": "?"}])
+    (item,) = items(f"chartqa={tmp_path}", 16)
+    with pytest.raises(
+        UsageError, match=r"row 0: no column 'question' \(there are: query, image\)"
+    ):
+        item.read()
+
+
+def test_what_rows_are_chosen_by_must_be_there(tmp_path):
+    write(tmp_path / "x.parquet", [("question", pa.string())], [{"question": "?"}])
+    with pytest.raises(UsageError, match=r"no column 'sub_task' \(there are: question\)"):
+        items(f"vist={tmp_path}", 16)
+
+
+def test_a_file_that_is_no_table_is_named(tmp_path):
+    (tmp_path / "x.parquet").write_bytes(b"nothing of the kind")
+    with pytest.raises(UsageError, match=r"x\.parquet: not a parquet file"):
+        items(f"chartqa={tmp_path}", 16)
+
+
+def mmspec(folder, *records):
+    (folder / "images").mkdir()
+    for number in (1, 2):
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / "images" / f"mmspec_00{number}.jpg")
+    (folder / "mmspec.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    return folder
+
+
+def record(number, **changes):
+    return {
+        "id": f"mmspec_00{number}",
+        "image": f"mmspec_00{number}.jpg",
+        "turns": ["What is this?"],
+        "category": "default",
+        "topic": "general vqa",
+    } | changes
+
+
+def test_mmspecs_own_files_with_their_turns(tmp_path):
+    talk = record(2, turns=["First?", "Then?"], topic="multi-turn conversation")
+    first, second = items(str(mmspec(tmp_path, record(1), talk)), 16)
+    assert (first.name, first.task) == ("mmspec/mmspec_001", "general vqa")
+    assert second.task == "multi-turn conversation"
+    assert [texts(each) for each in second.read()] == ["<image>First?", "Then?"]
+
+
+def test_limits_are_by_topic(tmp_path):
+    folder = mmspec(tmp_path, record(1), record(2), record(3, topic="text vqa"))
+    made = items(str(folder), 16, limit=1)
+    assert [item.name for item in made] == ["mmspec/mmspec_001", "mmspec/mmspec_003"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"image": "gone.jpg"}, "gone.jpg"),
+        ({"turns": "What?"}, "turns is 'What?', but must be a list of texts"),
+        ({"image": None}, "mmspec.jsonl:1: image holds no image"),
+    ],
+)
+def test_mmspecs_broken_rows_are_named(tmp_path, changes, told):
+    (item,) = items(str(mmspec(tmp_path, record(1, **changes))), 16)
+    with pytest.raises((UsageError, ImageError)) as raised:
+        item.read()
+    assert told in str(raised.value)
+
+
+def test_prompts_of_ones_own(tmp_path):
+    Image.new("RGB", (8, 8), (5, 0, 0)).save(tmp_path / "a.png")
+    line = json.dumps({"prompt": "What?", "images": ["a.png"]})
+    (tmp_path / "mine.jsonl").write_text(line)
+    (item,) = items(str(tmp_path / "mine.jsonl"), 16)
+    assert (item.task, texts(item.read()[0])) == ("mine", "<image>What?")
+
+
+def test_the_hubs_cache_is_looked_into(tmp_path, monkeypatch):
+    single(tmp_path, "chartqa", 3)
+    asked = []
+
+    def cached(repository, pattern):
+        asked.append(repository)
+        return sorted(tmp_path.glob(pattern))
+
+    monkeypatch.setattr(sources, "cached_dataset", cached)
+    assert len(items("chartqa", 16)) == 3
+    assert asked == ["lmms-lab/LMMs-Eval-Lite"]
+
+
+def test_what_is_not_on_this_machine_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(sources, "cached_dataset", lambda *_: [])
+    with pytest.raises(HubError, match=r"hf download --repo-type dataset lmms-lab/POPE"):
+        items("pope", 16)
+
+
+@pytest.mark.parametrize(
+    ("suite", "told"),
+    [
+        ("charqa", "unknown suite 'charqa'"),
+        ("charqa=/tmp", "unknown dataset 'charqa'"),
+        ("{path}", "say which, such as chartqa="),
+        ("chartqa={path}", "there is no chartqa/lite-*.parquet"),
+        ("offline,offline", "the same samples twice"),
+        ("", "there is no sample"),
+    ],
+)
+def test_what_is_no_suite_is_named(tmp_path, suite, told):
+    with pytest.raises(UsageError) as raised:
+        items(suite.format(path=tmp_path), 16)
+    assert told in str(raised.value)
+
+
+def test_groups_name_datasets_that_are_there():
+    assert all(name in LAYOUTS for group in GROUPS.values() for name in group)
+    assert len(GROUPS["ibed"]) == 8

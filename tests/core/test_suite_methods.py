@@ -1,0 +1,70 @@
+"""The list after --methods: what it reads, what it refuses, and the options it becomes."""
+
+import pytest
+
+from mmspec.bench.suite.methods import method_options, read_method, read_methods
+from mmspec.errors import UsageError
+from mmspec.options import Options
+
+OPTIONS = Options(gamma=3, max_new_tokens=9)
+
+
+def test_commas_separate_methods_and_weights():
+    methods = read_methods("M, mt:2,1,MTC:2,1,0.5/run ,p36,none,none:blank,draft")
+    names = ["M", "MT:2,1", "MTC:2,1,0.5/run", "P36", "none", "none:blank", "draft"]
+    assert [method.name for method in methods] == names
+    assert [read_method(name) for name in names] == methods
+
+
+def test_letters_become_options():
+    made = method_options(read_method("MTCP9:4,3,2,1/drop"), OPTIONS)
+    assert (made.drafting, made.pool, made.weights) == ("MTCP", 9, (4, 3, 2, 1))
+    assert (made.overflow, made.gamma, made.max_new_tokens) == ("drop", 3, 9)
+
+
+@pytest.mark.parametrize("name", ["none", "none:blank", "draft", "draft:blank"])
+def test_probes_and_plain_decode_plainly(name):
+    assert method_options(read_method(name), OPTIONS).drafting == "none"
+
+
+def test_probes_know_what_they_ask():
+    probes = {name: read_method(name) for name in ("none:blank", "draft", "draft:blank")}
+    assert all(method.probe for method in probes.values())
+    assert [m.blank for m in probes.values()] == [True, False, True]
+    assert [m.of_draft for m in probes.values()] == [False, True, True]
+    assert not read_method("none").probe
+    assert not read_method("MT").of_draft
+
+
+def test_adaptive_methods_are_read():
+    method = read_method("Adaptive:mtc")
+    assert (method.name, method.letters, method.adaptive) == ("adaptive:MTC", "MTC", True)
+
+
+@pytest.mark.parametrize("name", ["adaptive:MTC", "ngram"])
+def test_what_is_not_there_yet_says_so(name):
+    with pytest.raises(UsageError, match=f"{name} is not there yet"):
+        method_options(read_method(name), OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "give at least one"),
+        ("M,M", "M is given 2 times"),
+        ("mt:2,1,MT:2,1", "MT:2,1 is given 2 times"),
+        ("MTX", "unknown drafting letter 'X'"),
+        ("MM", "at most once"),
+        ("M9", "'M9' is no method"),
+        ("MT:2", "1 weights for 2 letters"),
+        ("MT:2,..", "give weights as numbers"),
+        ("M/none", "unknown overflow rule 'none'"),
+        ("adaptive:MT:2,1", "adaptive weights cannot be given"),
+        ("best of all", "is no method"),
+        ("1,M", "'1' is no method"),
+    ],
+)
+def test_what_is_no_method_is_named(text, told):
+    with pytest.raises(UsageError) as error:
+        read_methods(text)
+    assert told in str(error.value)

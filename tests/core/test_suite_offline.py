@@ -1,0 +1,137 @@
+"""The drawn suite: the papers' tasks and prompts, deterministic, never trained on."""
+
+import random
+
+import pytest
+
+from mmspec.bench.suite.items import SECOND_TURNS, Item, Question, shard, with_second_turn
+from mmspec.bench.suite.offline import OFFLINE_TASKS, drawn, offline
+from mmspec.bench.suite.sources import items
+from mmspec.bench.world import TASKS, sample, split_of
+from mmspec.bench.world.split import KEY_SEPARATOR
+from mmspec.bench.world.tasks import REASONED
+from mmspec.conversation import Message
+from mmspec.errors import UsageError
+
+IMAGES = {"spot": 2, "edit": 2, "video": 4, "pororo": 5, "vist": 5}
+SIZE = 16
+
+
+def texts(question):
+    return "".join(p if isinstance(p, str) else "<image>" for p in question.message.parts)
+
+
+def digests(item):
+    return [(texts(q), [p.digest for p in q.message.pictures], q.facts) for q in item.read()]
+
+
+@pytest.fixture(scope="module")
+def few():
+    return offline(SIZE, limit=3)
+
+
+def test_every_task_has_a_hundred_samples():
+    every = offline(SIZE)
+    assert len(every) == 100 * len(OFFLINE_TASKS)
+    assert len({item.name for item in every}) == len(every)
+    assert OFFLINE_TASKS.keys() == set(TASKS) - {"chat", "swap"}
+
+
+def test_samples_are_the_same_for_the_same_seed_and_others_for_another(few):
+    again = offline(SIZE, limit=3)
+    assert [digests(item) for item in few] == [digests(item) for item in again]
+    other = offline(SIZE, limit=3, seed=3)
+    assert not {item.name for item in few} & {item.name for item in other}
+    assert digests(few[0]) != digests(other[0])
+
+
+@pytest.mark.parametrize("task", OFFLINE_TASKS)
+def test_nothing_that_is_asked_was_trained_on(task):
+    """Every content of a task's hundred samples, and of what follows them, is held out.
+
+    A trained sample's contents are all of the other split, so none can be the same.
+    """
+    rng = random.Random(task)
+    for seed in rng.sample(range(100), 20):
+        made = drawn(task, seed, SIZE)
+        assert {split_of(key) for key in made.key.split(KEY_SEPARATOR)} == {"held-out"}
+        trained = sample(task, seed, split="train", size=SIZE)
+        assert {split_of(key) for key in trained.key.split(KEY_SEPARATOR)} == {"train"}
+
+
+@pytest.mark.parametrize("task", OFFLINE_TASKS)
+def test_first_questions_show_the_papers_number_of_images(few, task):
+    for item in few:
+        if item.task == task:
+            assert len(item.read()[0].message.pictures) == IMAGES.get(task, 1)
+
+
+def test_questions_are_asked_as_the_papers_ask(few):
+    first = {item.task: texts(item.read()[0]) for item in few}
+    for task in ("chart", "text", "general", "hallucination"):
+        assert first[task].startswith("<image>" + REASONED)
+        assert first[task].count(REASONED) == 1
+    assert first["spot"] == (
+        "Explain the disparities between the first and second image. <image> <image> Difference:"
+    )
+    assert "Source Image: <image> Target Image: <image> Instruction:" in first["edit"]
+    assert first["pororo"].endswith("<image> Caption #5:")
+    assert first["video"] == "<image>" * 4 + "Provide a detailed caption for the provided video."
+
+
+def test_answers_keep_their_facts_under_the_papers_prompts(few):
+    facts = {item.task: item.read()[0].facts for item in few}
+    assert all(facts.values())
+
+
+def test_second_turns_are_built_as_tabed_builds_them(few):
+    by_task = {task: [item for item in few if item.task == task] for task in OFFLINE_TASKS}
+    charts = by_task["chart"]
+    for item, after in zip(charts, [*charts[1:], charts[0]], strict=True):
+        assert digests(item)[1] == digests(after)[0]
+    assert texts(by_task["spot"][0].read()[1]) == SECOND_TURNS["story"]
+    assert texts(by_task["detail"][0].read()[1]) == SECOND_TURNS["summary"]
+    assert texts(by_task["reasoning"][0].read()[1]) == SECOND_TURNS["caption"]
+    assert all(len(item.read()) == 1 for item in by_task["pororo"])
+    assert all(len(item.read()) >= 2 for item in by_task["conversation"])
+
+
+def asking(text):
+    return Item(text, "t", lambda: (Question(Message("user", (text,))),))
+
+
+def test_each_item_is_followed_by_its_own_neighbour():
+    made = with_second_turn([asking("a"), asking("b"), asking("c")], "next")
+    assert ["".join(map(texts, item.read())) for item in made] == ["ab", "bc", "ca"]
+
+
+def test_turns_and_tasks_can_be_chosen():
+    few = items("offline", SIZE, limit=2, turns=1, tasks=["spot", "chart"])
+    assert [item.name for item in few] == ["chart/0", "chart/1", "spot/0", "spot/1"]
+    assert all(len(item.read()) == 1 for item in few)
+
+
+def test_a_task_that_is_not_there_is_named():
+    with pytest.raises(UsageError, match=r"unknown task 'chrat'.*nearest: chart"):
+        items("offline", SIZE, tasks=["chrat"])
+
+
+def test_shards_share_all_out_with_their_places():
+    parts = [shard("abcdefg", f"{n}/3") for n in (1, 2, 3)]
+    assert sorted(pair for part in parts for pair in part) == list(enumerate("abcdefg"))
+    assert parts[1] == [(1, "b"), (4, "e")]
+
+
+@pytest.mark.parametrize("word", ["", "0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
+def test_other_shards_are_refused(word):
+    with pytest.raises(UsageError, match="such as 1/2"):
+        shard("abc", word)
+
+
+def test_a_blank_question_keeps_its_words_and_sizes(few):
+    question = few[0].read()[0]
+    blank = question.blank
+    assert (texts(blank), blank.facts) == (texts(question), question.facts)
+    (shown,), (grey,) = question.message.pictures, blank.message.pictures
+    assert grey.image.size == shown.image.size
+    assert len(grey.image.getcolors()) == 1

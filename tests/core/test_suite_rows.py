@@ -1,0 +1,85 @@
+"""Rows on disk: what is written comes back, what a kill tore is left out, the rest is refused."""
+
+import json
+
+import pytest
+from suite_row import plain, row
+
+from mmspec.bench.suite.rows import Row, append, read_rows, rewrite
+from mmspec.errors import UsageError
+
+FULL = row(
+    weights=[[0.5, 0.5]],
+    facts={"asked": 2, "right": 1},
+    identical=False,
+    divergence={"position": 1, "margin": 0.25, "outcome": "bug"},
+    notes=["é\u2028 line"],
+)
+
+
+def test_rows_come_back_as_they_were(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    append(file, [FULL])
+    append(file, [plain(), row("b/1", turn=1)])
+    assert read_rows(file) == [FULL, plain(), row("b/1", turn=1)]
+    assert len(file.read_text().splitlines(keepends=False)) >= 3
+
+
+def test_the_json_of_a_row_is_the_contract():
+    told = json.loads(json.dumps(row().as_dict()))
+    assert told["rounds"] == [[3, 2, 3, 0.1, 0.2]]
+    assert told["identical"] is None
+    assert told["divergence"] is None
+    assert not {"weights", "facts"} & told.keys()
+
+
+def test_keys_of_later_versions_are_passed_over():
+    assert Row.from_dict(row().as_dict() | {"mood": "good"}) == row()
+
+
+@pytest.mark.parametrize("cut", [1, 10, 200])
+def test_a_torn_last_line_is_left_out(tmp_path, cut):
+    file = tmp_path / "rows.jsonl"
+    append(file, [FULL, FULL])
+    file.write_bytes(file.read_bytes()[:-cut])
+    assert read_rows(file) == [FULL]
+
+
+def test_a_line_torn_inside_a_character_is_left_out(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    append(file, [plain()])
+    with file.open("ab") as opened:
+        opened.write('{"sample": "é'.encode()[:-1])
+    assert read_rows(file) == [plain()]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('{"sample":', "rows.jsonl:2: not JSON"),
+        ('{"sample": "a"}', "rows.jsonl:2: not a row: 'task' is missing"),
+        ("[]", "rows.jsonl:2: not a row"),
+        (json.dumps(row().as_dict() | {"rounds": [[1, 2]]}), "rows.jsonl:2: not a row"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path, line, told):
+    file = tmp_path / "rows.jsonl"
+    append(file, [row()])
+    with file.open("a") as opened:
+        opened.write(line + "\n")
+    with pytest.raises(UsageError) as error:
+        read_rows(file)
+    assert told in str(error.value)
+
+
+def test_rewriting_replaces_the_whole_file(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    append(file, [row(), row("b/0")])
+    rewrite(file, [row("c/0")])
+    assert read_rows(file) == [row("c/0")]
+    assert [each.name for each in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UsageError, match="no_such"):
+        read_rows(tmp_path / "no_such.jsonl")
