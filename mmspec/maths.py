@@ -7,6 +7,7 @@ uniforms come in as `draws`.  Greedy decoding needs only an argmax and calls non
 Axis names: R draft branches, k drafted tokens, V vocabulary.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from mmspec.sampling import Sampling
@@ -15,6 +16,15 @@ Array = Any  # whatever `xp` calls an array
 
 BLOCK = 256
 
+KEPT = 64
+"""Tokens of a vocabulary that mixtures are scored on, one by one."""
+
+FLOOR = 2.0**-30
+"""The least probability that a logarithm is taken of."""
+
+TIE = 1e-5
+"""What rounding may decide: of a probability, relative; of a divergence, in nats per token."""
+
 
 def softmax(xp: Any, logits: Array) -> Array:
     """Probabilities [..., V] of logits [..., V]."""
@@ -22,12 +32,12 @@ def softmax(xp: Any, logits: Array) -> Array:
     return exp / xp.sum(exp, axis=-1, keepdims=True)
 
 
-def mix(xp: Any, weights: Array, logits: Array) -> Array:
-    """Average the branches' probabilities: weights [R], logits [R, V] give [V].
+def mix(xp: Any, weights: Array, q: Array) -> Array:
+    """Average the branches' probabilities: weights [R], q [R, V] give [V].
 
     IbED, section 3.1: the mixture is of probabilities at temperature 1, not of logits.
     """
-    return xp.sum(xp.expand_dims(weights, axis=-1) * softmax(xp, logits), axis=0)
+    return xp.sum(xp.expand_dims(weights, axis=-1) * q, axis=0)
 
 
 def warp(xp: Any, p: Array, sampling: Sampling) -> Array:
@@ -108,3 +118,52 @@ def judge(xp: Any, p: Array, q: Array, drafted: Array, draws: Array) -> tuple[Ar
     residual = xp.maximum(p[:-1, :] - q, xp.zeros_like(q))
     # p == q leaves an empty residual; accept is then 1 and the fallback is never read.
     return accept, draw(xp, xp.concat([residual, p[-1:, :]], axis=0), draws)
+
+
+def condense(xp: Any, p: Array, q: Array) -> tuple[Array, Array]:
+    """Keep the likeliest tokens: p [n, V] and q [n, R, V] give [n, C + 1] and [n, R, C + 1].
+
+    The first is the argmax of p, then come those to which p or any branch gives most, and the last
+    is all others taken for one token, so that both stay distributions.  C is V, at most KEPT.
+    """
+    n, branches, vocabulary = q.shape
+    most = xp.maximum(p, xp.max(q, axis=1))
+    most = xp.where(p >= xp.max(p, axis=-1, keepdims=True), 2 * xp.ones_like(most), most)
+    order = xp.argsort(-most, axis=-1)[:, :KEPT]
+    at = xp.broadcast_to(xp.expand_dims(order, axis=1), (n, branches, min(KEPT, vocabulary)))
+    kept = xp.take_along_axis(p, order, axis=-1), xp.take_along_axis(q, at, axis=-1)
+    return _with_rest(xp, kept[0]), _with_rest(xp, kept[1])
+
+
+def _with_rest(xp: Any, p: Array) -> Array:
+    """Append what p [..., C] lacks of one."""
+    rest = 1 - xp.sum(p, axis=-1, keepdims=True)
+    return xp.concat([p, xp.maximum(rest, xp.zeros_like(rest))], axis=-1)
+
+
+def divergence(xp: Any, p: Array, q: Array) -> Array:
+    """KL(p, q) in nats, over the last axis; cross-entropy but for what does not depend on q."""
+    return xp.sum(p * (_log(xp, p) - _log(xp, q)), axis=-1)
+
+
+def _log(xp: Any, p: Array) -> Array:
+    return xp.log(xp.maximum(p, FLOOR * xp.ones_like(p)))
+
+
+def variation(xp: Any, p: Array, q: Array) -> Array:
+    """The sum of |p - q| over the last axis."""
+    return xp.sum(xp.abs(p - q), axis=-1)
+
+
+def score(xp: Any, p: Array, q: Array, candidates: Array, distance: Callable[..., Array]) -> Array:
+    """How well mixtures would have foretold the target (TABED): [n, 2, G].
+
+    p: [n, V] target; q: [n, R, V] branches; candidates: [G, R]; distance: `divergence` or
+    `variation`.  First whether a mixture's argmax is the target's, 1 or 0, up to a near-tie; then
+    its distance from p.
+    """
+    p, q = condense(xp, p, q)
+    mixed = candidates @ q
+    top = (1 - TIE) * xp.max(mixed[..., :-1], axis=-1)
+    agreed = xp.where(mixed[..., 0] >= top, xp.ones_like(top), xp.zeros_like(top))
+    return xp.stack([agreed, distance(xp, xp.expand_dims(p, axis=1), mixed)], axis=1)
