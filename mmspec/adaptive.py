@@ -145,14 +145,12 @@ def best(
 
     agreed, far: [G].  Mixtures with a weight on a branch that is given none are left out.
     """
-    ones, none = xp.ones_like(agreed), xp.zeros_like(given)
-    barred = xp.sum(xp.where(given > 0, none, candidates), axis=-1)
-    agreed = xp.where(barred > 0, -ones, agreed)
-    far = xp.where(agreed == xp.max(agreed), far, float("inf") * ones)
-    place = xp.cumulative_sum(ones, axis=-1)
-    place = xp.where(far <= xp.min(far) + slack, place, float("inf") * ones)
-    chosen = xp.expand_dims(place == xp.min(place), axis=-1)
-    return xp.sum(xp.where(chosen, candidates, xp.zeros_like(candidates)), axis=0)
+    barred = candidates @ xp.where(given > 0, xp.zeros_like(given), xp.ones_like(given))
+    agreed = xp.where(barred > 0, -1.0, agreed)
+    far = xp.where(agreed == xp.max(agreed), far, float("inf"))
+    near = xp.where(far <= xp.min(far) + slack, xp.ones_like(far), xp.zeros_like(far))
+    # The array API's argmax is the first of equals.
+    return xp.take(candidates, xp.expand_dims(xp.argmax(near, axis=-1), axis=0), axis=0)[0]
 
 
 def shared(xp: Any, merit: Array, given: Array) -> Array:

@@ -20,7 +20,7 @@ KEPT = 64
 """Tokens of a vocabulary that mixtures are scored on, one by one."""
 
 FLOOR = 2.0**-30
-"""The least probability that a logarithm is taken of."""
+"""The least probability that is scored."""
 
 TIE = 1e-5
 """What rounding may decide: of a probability, relative; of a divergence, in nats per token."""
@@ -120,39 +120,35 @@ def judge(xp: Any, p: Array, q: Array, drafted: Array, draws: Array) -> tuple[Ar
     return accept, draw(xp, xp.concat([residual, p[-1:, :]], axis=0), draws)
 
 
-def condense(xp: Any, p: Array, q: Array) -> tuple[Array, Array]:
-    """Keep the likeliest tokens: p [n, V] and q [n, R, V] give [n, C + 1] and [n, R, C + 1].
+def condense(xp: Any, rows: Array) -> Array:
+    """Keep the likeliest tokens: distributions [n, rows, V] give [n, rows, C + 1].
 
-    The first is the argmax of p, then come those to which p or any branch gives most, and the last
-    is all others taken for one token, so that both stay distributions.  C is V, at most KEPT.
+    The first is the argmax of row 0, then come those to which any row gives most, and the last is
+    all others taken for one token, so that every row stays a distribution.  C is V, at most KEPT.
     """
-    n, branches, vocabulary = q.shape
-    most = xp.maximum(p, xp.max(q, axis=1))
-    most = xp.where(p >= xp.max(p, axis=-1, keepdims=True), 2 * xp.ones_like(most), most)
-    order = xp.argsort(-most, axis=-1)[:, :KEPT]
-    at = xp.broadcast_to(xp.expand_dims(order, axis=1), (n, branches, min(KEPT, vocabulary)))
-    kept = xp.take_along_axis(p, order, axis=-1), xp.take_along_axis(q, at, axis=-1)
-    return _with_rest(xp, kept[0]), _with_rest(xp, kept[1])
-
-
-def _with_rest(xp: Any, p: Array) -> Array:
-    """Append what p [..., C] lacks of one."""
-    rest = 1 - xp.sum(p, axis=-1, keepdims=True)
-    return xp.concat([p, xp.maximum(rest, xp.zeros_like(rest))], axis=-1)
+    n, count, vocabulary = rows.shape
+    first, most = rows[:, 0, :], xp.max(rows, axis=1)
+    most = xp.where(first >= xp.max(first, axis=-1, keepdims=True), 2.0, most)
+    order = xp.expand_dims(xp.argsort(-most, axis=-1)[:, :KEPT], axis=1)
+    at = xp.broadcast_to(order, (n, count, min(KEPT, vocabulary)))
+    kept = xp.take_along_axis(rows, at, axis=-1)
+    rest = 1 - xp.sum(kept, axis=-1, keepdims=True)
+    kept = xp.concat([kept, rest], axis=-1)
+    return xp.where(kept > FLOOR, kept, FLOOR)
 
 
 def divergence(xp: Any, p: Array, q: Array) -> Array:
-    """KL(p, q) in nats, over the last axis; cross-entropy but for what does not depend on q."""
-    return xp.sum(p * (_log(xp, p) - _log(xp, q)), axis=-1)
+    """KL(p, q) in nats [n, G] of p [n, C] and q [n, G, C], all above zero.
 
-
-def _log(xp: Any, p: Array) -> Array:
-    return xp.log(xp.maximum(p, FLOOR * xp.ones_like(p)))
+    The cross-entropy but for what does not depend on q.
+    """
+    negentropy = xp.sum(p * xp.log(p), axis=-1, keepdims=True)
+    return negentropy - (xp.log(q) @ xp.expand_dims(p, axis=-1))[..., 0]
 
 
 def variation(xp: Any, p: Array, q: Array) -> Array:
-    """The sum of |p - q| over the last axis."""
-    return xp.sum(xp.abs(p - q), axis=-1)
+    """The sum [n, G] of |p - q|, p [n, C] and q [n, G, C]."""
+    return xp.sum(xp.abs(xp.expand_dims(p, axis=1) - q), axis=-1)
 
 
 def score(xp: Any, p: Array, q: Array, candidates: Array, distance: Callable[..., Array]) -> Array:
@@ -162,8 +158,8 @@ def score(xp: Any, p: Array, q: Array, candidates: Array, distance: Callable[...
     `variation`.  First whether a mixture's argmax is the target's, 1 or 0, up to a near-tie; then
     its distance from p.
     """
-    p, q = condense(xp, p, q)
-    mixed = candidates @ q
+    rows = condense(xp, xp.concat([xp.expand_dims(p, axis=1), q], axis=1))
+    mixed = candidates @ rows[:, 1:, :]
     top = (1 - TIE) * xp.max(mixed[..., :-1], axis=-1)
     agreed = xp.where(mixed[..., 0] >= top, xp.ones_like(top), xp.zeros_like(top))
-    return xp.stack([agreed, distance(xp, xp.expand_dims(p, axis=1), mixed)], axis=1)
+    return xp.stack([agreed, distance(xp, rows[:, 0, :], mixed)], axis=1)
