@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mmspec.adaptive import Adaptation as Adaptation
     from mmspec.chat import Answer as Answer
     from mmspec.chat import Chat as Chat
     from mmspec.chat import Piece as Piece
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 # Imported when first asked for: the command line's help needs neither numpy nor PIL.
 _HOMES = {
+    "Adaptation": "adaptive",
     "Answer": "chat",
     "Chat": "chat",
     "Conversation": "conversation",

@@ -46,6 +46,8 @@ class Answer:
     finish_reason: str = "interrupted"
     """'stop', 'length', or 'interrupted' while it is not finished."""
     drafting: Drafting = PLAIN
+    weights: tuple[float, ...] = ()
+    """[R] what the last round mixed the branches of `drafting` with."""
     notes: list[str] = field(default_factory=list)
     """One line for every decision the user did not make."""
     rounds: list[Round] = field(default_factory=list)
@@ -203,15 +205,18 @@ class Chat:
         drafting, notes = fit(drafting, room, length, draft.model.config, self.options.overflow)
         self.answer.notes += notes
         self.answer.drafting = drafting
+        self.answer.weights = drafting.weights
         if not drafting.branches:
             return None
         if self._side is None or self._side.drafting != drafting:
             vocabulary = self.engine.target.model.config.text.vocab_size
-            sampling = self.options.draft_sampling
-            drafter = draft.model.open_drafter(len(drafting.branches), vocabulary, sampling)
+            sampling, adaptive = self.options.draft_sampling, self.options.adaptive
+            branches = len(drafting.branches)
+            drafter = draft.model.open_drafter(branches, vocabulary, sampling, adaptive)
             run = self.options.overflow == "run"
             limit = None if run else text.max_position_embeddings
-            self._side = DraftSide(drafting, views, drafter, limit)
+            carry = adaptive is not None and adaptive.carry
+            self._side = DraftSide(drafting, views, drafter, limit, carry)
         return self._side
 
     def _prefilled(self, chunks: Sequence[Chunk]) -> Iterator[Prefilled]:
@@ -232,6 +237,7 @@ class Chat:
             answer.statistics.count(round_)
             answer.rounds.append(round_)
             answer.token_ids += round_.tokens
+            answer.weights = round_.weights or answer.weights
             yield self._said(round_, stream)
         answer.finish_reason = "stop" if answer.token_ids[-1] in self.engine.stop else "length"
         rest = stream.finish()

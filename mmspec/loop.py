@@ -10,7 +10,10 @@ from mmspec.statistics import Round
 
 
 class Weighting(Protocol):
-    """Decides, before each round, how the branches are mixed."""
+    """Decides, before each round, how the branches are mixed.
+
+    A drafter that adapts starts from these weights and never mixes in a branch that has none.
+    """
 
     def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:
         """[R] weights summing to one, or none at all where no branch may draft."""
@@ -56,7 +59,8 @@ def decode(
             drafter.commit(kept, tokens)
         left = 0 if tokens[-1] in stop else left - len(tokens)
         accepted = min(len(path), len(tokens))
-        yield Round(tokens, k, accepted, drafted - started, verified - drafted)
+        mixed = tuple(verdict.weights or weights) if draft else ()
+        yield Round(tokens, k, accepted, drafted - started, verified - drafted, mixed)
 
 
 def draws(seed: int | None, length: int, role: str, count: int) -> Sequence[float]:

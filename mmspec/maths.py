@@ -7,6 +7,7 @@ uniforms come in as `draws`.  Greedy decoding needs only an argmax and calls non
 Axis names: R draft branches, k drafted tokens, V vocabulary.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from mmspec.sampling import Sampling
@@ -15,6 +16,15 @@ Array = Any  # whatever `xp` calls an array
 
 BLOCK = 256
 
+KEPT = 64
+"""Tokens of a vocabulary that mixtures are scored on, one by one."""
+
+FLOOR = 2.0**-30
+"""The least probability that is scored."""
+
+TIE = 1e-5
+"""What rounding may decide: of a probability, relative; of a divergence, in nats per token."""
+
 
 def softmax(xp: Any, logits: Array) -> Array:
     """Probabilities [..., V] of logits [..., V]."""
@@ -22,12 +32,12 @@ def softmax(xp: Any, logits: Array) -> Array:
     return exp / xp.sum(exp, axis=-1, keepdims=True)
 
 
-def mix(xp: Any, weights: Array, logits: Array) -> Array:
-    """Average the branches' probabilities: weights [R], logits [R, V] give [V].
+def mix(xp: Any, weights: Array, q: Array) -> Array:
+    """Average the branches' probabilities: weights [R], q [R, V] give [V].
 
     IbED, section 3.1: the mixture is of probabilities at temperature 1, not of logits.
     """
-    return xp.sum(xp.expand_dims(weights, axis=-1) * softmax(xp, logits), axis=0)
+    return xp.sum(xp.expand_dims(weights, axis=-1) * q, axis=0)
 
 
 def warp(xp: Any, p: Array, sampling: Sampling) -> Array:
@@ -108,3 +118,48 @@ def judge(xp: Any, p: Array, q: Array, drafted: Array, draws: Array) -> tuple[Ar
     residual = xp.maximum(p[:-1, :] - q, xp.zeros_like(q))
     # p == q leaves an empty residual; accept is then 1 and the fallback is never read.
     return accept, draw(xp, xp.concat([residual, p[-1:, :]], axis=0), draws)
+
+
+def condense(xp: Any, rows: Array) -> Array:
+    """Keep the likeliest tokens: distributions [n, rows, V] give [n, rows, C + 1].
+
+    The first is the argmax of row 0, then come those to which any row gives most, and the last is
+    all others taken for one token, so that every row stays a distribution.  C is V, at most KEPT.
+    """
+    n, count, vocabulary = rows.shape
+    first, most = rows[:, 0, :], xp.max(rows, axis=1)
+    most = xp.where(first >= xp.max(first, axis=-1, keepdims=True), 2.0, most)
+    order = xp.expand_dims(xp.argsort(-most, axis=-1)[:, :KEPT], axis=1)
+    at = xp.broadcast_to(order, (n, count, min(KEPT, vocabulary)))
+    kept = xp.take_along_axis(rows, at, axis=-1)
+    rest = 1 - xp.sum(kept, axis=-1, keepdims=True)
+    kept = xp.concat([kept, rest], axis=-1)
+    return xp.where(kept > FLOOR, kept, FLOOR)
+
+
+def divergence(xp: Any, p: Array, q: Array) -> Array:
+    """KL(p, q) in nats [n, G] of p [n, C] and q [n, G, C], all above zero.
+
+    The cross-entropy but for what does not depend on q.
+    """
+    negentropy = xp.sum(p * xp.log(p), axis=-1, keepdims=True)
+    return negentropy - (xp.log(q) @ xp.expand_dims(p, axis=-1))[..., 0]
+
+
+def variation(xp: Any, p: Array, q: Array) -> Array:
+    """The sum [n, G] of |p - q|, p [n, C] and q [n, G, C]."""
+    return xp.sum(xp.abs(xp.expand_dims(p, axis=1) - q), axis=-1)
+
+
+def score(xp: Any, p: Array, q: Array, candidates: Array, distance: Callable[..., Array]) -> Array:
+    """How well mixtures would have foretold the target (TABED): [n, 2, G].
+
+    p: [n, V] target; q: [n, R, V] branches; candidates: [G, R]; distance: `divergence` or
+    `variation`.  First whether a mixture's argmax is the target's, 1 or 0, up to a near-tie; then
+    its distance from p.
+    """
+    rows = condense(xp, xp.concat([xp.expand_dims(p, axis=1), q], axis=1))
+    mixed = candidates @ rows[:, 1:, :]
+    top = (1 - TIE) * xp.max(mixed[..., :-1], axis=-1)
+    agreed = xp.where(mixed[..., 0] >= top, xp.ones_like(top), xp.zeros_like(top))
+    return xp.stack([agreed, distance(xp, rows[:, 0, :], mixed)], axis=1)

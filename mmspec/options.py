@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mmspec.adaptive import Adaptation
 from mmspec.drafting import OVERFLOWS, read_letters
 from mmspec.errors import UsageError, choice
 from mmspec.sampling import GREEDY, Sampling
@@ -16,6 +17,9 @@ class Options:
     drafting: str | None = None
     """Letters of M, T, C, P, or 'none'; None chooses MT with images and T without."""
     weights: tuple[float, ...] = ()
+    """One per letter; what an adaptive ensemble starts from."""
+    adaptive: Adaptation | None = None
+    """How the weights follow the target; None keeps them."""
     pool: int | None = None
     overflow: str = "pool"
     gamma: int = 5

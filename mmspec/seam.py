@@ -24,13 +24,14 @@ N visual positions of one image, D width of the vision tower, H width of the lan
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmspec.adaptive import Adaptation
 from mmspec.config import ModelConfig
 from mmspec.sampling import Sampling
 
@@ -95,6 +96,8 @@ class Verdict:
     """[n] probability of keeping each token once its earlier siblings have been rejected."""
     fallback: list[int]
     """[n + 1] the target's own token if no child of the root (0) or of node i (i + 1) is kept."""
+    weights: list[float] = field(default_factory=list)
+    """[R] what an adapting drafter mixed its branches with; empty where weights are as given."""
 
 
 class Target(Protocol):
@@ -159,6 +162,9 @@ class Drafter(Protocol):
 
         weights: [R], summing to one.  draws: [k] uniforms, unread (may be empty) where drafted
         tokens are the mixture's argmax.  A draft that was never committed is void.
+
+        A drafter that adapts takes these weights until it has observed a token.  Then it fits its
+        own, on the device, among the branches whose weight here is not zero.
         """
         ...
 
@@ -166,8 +172,14 @@ class Drafter(Protocol):
         """Append what the target kept: `path` nodes of the last draft, ending `tokens`' others.
 
         tokens: all tokens appended this round, of which the first len(path) are the drafted
-        ones.  `path` is empty after a round this drafter did not draft.
+        ones.  `path` is empty after a round this drafter did not draft.  A drafter that adapts
+        observes here what the target said of its draft: the target leaves that on the device when
+        it verifies.
         """
+        ...
+
+    def forget(self) -> None:
+        """Observe from nothing again; without effect on a drafter that does not adapt."""
         ...
 
 
@@ -209,12 +221,19 @@ class Model(Protocol):
         """Start an empty sequence."""
         ...
 
-    def open_drafter(self, branches: int, vocabulary: int, sampling: Sampling) -> Drafter:
+    def open_drafter(
+        self,
+        branches: int,
+        vocabulary: int,
+        sampling: Sampling,
+        adaptation: Adaptation | None = None,
+    ) -> Drafter:
         """Start an empty sequence of `branches` rows.
 
         vocabulary: V of the target; draft logits beyond the shared ids are cut, missing ones
         have probability zero.  sampling: how drafted tokens are drawn from the mixture; greedy
-        makes every drafted token a point mass.
+        makes every drafted token a point mass.  adaptation: how the weights of several branches
+        follow the target; None leaves them as given.
         """
         ...
 

@@ -62,6 +62,8 @@ class DraftSide:
     drafter: Drafter
     positions: int | None
     """Positions the draft may use; None lets it run past those it was trained for."""
+    carry: bool = False
+    """Whether an answer starts from what earlier ones have shown of the branches."""
     track: Track = field(default_factory=Track)
 
     def prefill(self, chunks: Sequence[Chunk]) -> None:
@@ -127,6 +129,8 @@ class Session:
         starts = self.target.length, side.drafter.length if side else 0
         said: list[int] = []
         try:
+            if side and not side.carry:
+                side.drafter.forget()
             for round_ in decode(
                 self.target,
                 side.drafter if side else None,

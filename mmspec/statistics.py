@@ -20,6 +20,8 @@ class Round:
     """How many of `tokens`, counted from the first, were drafted."""
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
+    weights: tuple[float, ...] = ()
+    """[R] what the branches were mixed with; empty where nothing was drafted."""
 
 
 @dataclass(slots=True)

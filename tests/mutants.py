@@ -32,6 +32,7 @@ class Mutant:
 
 LOOP = "tests/core/test_loop.py::"
 SESSION = "tests/core/test_session.py::"
+ADAPTIVE = "tests/core/test_adaptive.py::"
 CHAT = "tests/core/test_chat.py::"
 RUNNER = "tests/core/test_suite_runner.py::"
 DRAFTING = "tests/core/test_drafting.py::"
@@ -42,6 +43,9 @@ FEATURES = "tests/conformance/test_conformance_features.py::"
 CHATS = "tests/conformance/test_conformance_chat.py::"
 DRAWN = LOOP + "test_sampling_is_exactly_the_targets"
 PAIRS = SAMPLING + "test_pairs_of_tokens_come_as_often_as_the_target_says"
+DENSE = (
+    "tests/conformance/test_conformance_adaptive.py::test_weights_are_those_of_the_dense_history"
+)
 TORCH, MLX = "backends/mmspec_torch/", "backends/mmspec_mlx/"
 
 MUTANTS = [
@@ -267,6 +271,77 @@ MUTANTS = [
         "(model.tower, self.preprocessing) == (",
         FEATURES + "test_other_pixels_are_not_shared",
     ),
+    # Adaptive weights
+    Mutant(
+        "the bonus token is observed",
+        "mmspec/adaptive.py",
+        "min(tokens, evidence.q.shape[0])",
+        "tokens",
+        ADAPTIVE + "test_accepted_places_and_the_rejected_one_count_and_the_bonus_does_not",
+    ),
+    Mutant(
+        "the rejected token is not observed",
+        "mmspec/adaptive.py",
+        "min(tokens, evidence.q.shape[0])",
+        "min(tokens - 1, evidence.q.shape[0])",
+        ADAPTIVE + "test_every_round_is_mixed_as_the_rounds_before_it_say",
+    ),
+    Mutant(
+        "all drafted tokens are observed",
+        "mmspec/adaptive.py",
+        "min(tokens, evidence.q.shape[0])",
+        "evidence.q.shape[0]",
+        ADAPTIVE + "test_every_round_is_mixed_as_the_rounds_before_it_say",
+    ),
+    Mutant(
+        "the window keeps the first tokens",
+        "mmspec/adaptive.py",
+        "scores=scores[-window:]",
+        "scores=scores[:window]",
+        ADAPTIVE + "test_a_window_forgets_what_left_it",
+    ),
+    Mutant(
+        "only the last round counts",
+        "mmspec/adaptive.py",
+        "scores = self.xp.concat([self.scores, scores], axis=0)",
+        "pass",
+        ADAPTIVE + "test_weights_are_those_of_the_whole_history",
+    ),
+    Mutant(
+        "a branch at the end of its positions is fitted",
+        "mmspec/adaptive.py",
+        "agreed = xp.where(barred > 0, -1.0, agreed)",
+        "agreed = xp.where(barred > 9, -1.0, agreed)",
+        SESSION + "test_a_view_at_the_end_of_its_positions_gets_no_weight_whatever_was_observed",
+    ),
+    Mutant(
+        "matches alone choose the mixture",
+        "mmspec/adaptive.py",
+        'xp.where(agreed == xp.max(agreed), far, float("inf"))',
+        'xp.where(agreed == xp.max(agreed), 0.0, float("inf"))',
+        ADAPTIVE + "test_weights_are_those_of_the_whole_history",
+    ),
+    Mutant(
+        "the cross-entropy alone chooses the mixture",
+        "mmspec/adaptive.py",
+        'xp.where(agreed == xp.max(agreed), far, float("inf"))',
+        "far",
+        ADAPTIVE + "test_weights_are_those_of_the_whole_history",
+    ),
+    Mutant(
+        "an answer starts where the last one ended",
+        "mmspec/session.py",
+        "            if side and not side.carry:\n                side.drafter.forget()\n",
+        "",
+        SESSION + "test_each_answer_starts_from_equal_weights_also_after_a_dropped_one",
+    ),
+    Mutant(
+        "fitted weights are not reported",
+        "mmspec/loop.py",
+        "mixed = tuple(verdict.weights or weights) if draft else ()",
+        "mixed = tuple(weights) if draft else ()",
+        ADAPTIVE + "test_every_round_is_mixed_as_the_rounds_before_it_say",
+    ),
     # PyTorch
     Mutant(
         "torch: a rewound target keeps its keys",
@@ -327,11 +402,18 @@ MUTANTS = [
     Mutant(
         "torch: two reads in a round",
         TORCH + "target.py",
-        "drafted, fallback = read[:k], read[k:]",
-        "drafted, fallback = draft.ids.tolist() if draft else [], read[k:]",
+        "numbers = iter(torch.cat([part.float() for part in parts]).tolist())",
+        "numbers = iter([each for part in parts for each in part.float().tolist()])",
         SEQUENCES + "test_a_round_reads_from_the_device_once",
     ),
     # MLX
+    Mutant(
+        "torch: fitted weights are not drafted with",
+        TORCH + "drafter.py",
+        "blend = tally.weights(blend)",
+        "tally.weights(blend)",
+        DENSE,
+    ),
     Mutant(
         "mlx: a rewound target keeps its keys",
         MLX + "target.py",
@@ -349,8 +431,8 @@ MUTANTS = [
     Mutant(
         "mlx: keys of rejected tokens stay",
         MLX + "drafter.py",
-        "kept = min(len(path), self._drafted - 1) if self._drafted else None",
-        "kept = self._drafted - 1 if self._drafted else None",
+        "kept = min(len(path), drafted - 1) if drafted else None",
+        "kept = drafted - 1 if drafted else None",
         SEQUENCES + "test_rows_of_a_batch_draft_what_each_drafts_alone",
     ),
     Mutant(
@@ -387,6 +469,13 @@ MUTANTS = [
         "q = maths.point_mass(xp, drafted, p[:-1]) if not draft.q else mx.concatenate(draft.q)",
         "q = p[:-1] if not draft.q else mx.concatenate(draft.q)",
         PAIRS + "[mlx-T1-argmax-1]",
+    ),
+    Mutant(
+        "mlx: fitted weights are not drafted with",
+        MLX + "drafter.py",
+        "mixture = tally.weights(mixture)",
+        "tally.weights(mixture)",
+        DENSE,
     ),
     # Imports
     Mutant(

@@ -12,6 +12,7 @@ from hashlib import sha256
 import numpy as np
 
 from mmspec import maths
+from mmspec.adaptive import Adaptation, Evidence, Tally
 from mmspec.sampling import GREEDY, Sampling
 from mmspec.seam import Segment, Verdict
 
@@ -80,14 +81,19 @@ class ScriptedTarget:
 
     def verify(self, draft: "ScriptedDraft | None", draws: Sequence[float]) -> Verdict:
         self.fault("target.verify")
+        evidence = draft.evidence if draft else None
         drafted = draft.tokens if draft else []
         rows = [
             logits(self.seed, self.sequence + drafted[:i], self.vocabulary)
             for i in range(len(drafted) + 1)
         ]
         accept, fallback = self._judged(np.stack(rows), draft, draws)
+        weights = []
+        if evidence:
+            evidence.logits = np.stack(rows[:-1])
+            weights = evidence.weights.tolist()
         self.drafted = drafted
-        return Verdict(drafted, list(range(-1, len(drafted) - 1)), accept, fallback)
+        return Verdict(drafted, list(range(-1, len(drafted) - 1)), accept, fallback, weights)
 
     def _judged(self, rows, draft, draws):
         if self.sampling.greedy:
@@ -111,6 +117,7 @@ class ScriptedTarget:
 class ScriptedDraft:
     tokens: list[int]
     q: list[np.ndarray]
+    evidence: Evidence | None = None
 
     @property
     def size(self) -> int:
@@ -128,6 +135,7 @@ class ScriptedDrafter:
     other_seed: int = 5
     wrong_every: int = 3
     sampling: Sampling = GREEDY
+    adaptation: Adaptation | None = None
     fault: Callable[[str], None] = no_fault
     sequences: list[list[Item]] = field(default_factory=list)
     columns: list[Item] = field(default_factory=list)
@@ -137,6 +145,11 @@ class ScriptedDrafter:
     def __post_init__(self) -> None:
         self.marks: list[list[int]] = [[0] * self.rows]
         self.sequences = [[] for _ in range(self.rows)]
+        self.drafted: ScriptedDraft | None = None
+        self.tally: Tally | None = None
+        if self.adaptation and self.rows > 1:
+            candidates = np.array(self.adaptation.candidates(self.rows), dtype=np.float32)
+            self.tally = Tally(np, self.adaptation, candidates)
 
     @property
     def length(self) -> int:
@@ -162,6 +175,7 @@ class ScriptedDrafter:
     def rewind(self, length: int) -> None:
         assert 0 <= length <= self.length
         self.fault("drafter.rewind")
+        self.drafted = None
         marks = self.marks[: length + 1]
         self.sequences = [s[:n] for s, n in zip(self.sequences, marks[-1], strict=True)]
         self.marks = marks
@@ -170,11 +184,16 @@ class ScriptedDrafter:
         self.fault("drafter.draft")
         assert len(weights) == self.rows
         assert abs(sum(weights) - 1) < 1e-6
+        mixture, tally = np.array(weights, dtype=np.float32), self.tally
+        if tally:
+            tally = tally.settled()
+            mixture = tally.weights(mixture)
         tokens: list[int] = []
-        qs = []
+        qs, said = [], []
         for step in range(k):
             rows = np.stack([self._logits([*s, *tokens]) for s in self.sequences])
-            q = maths.mix(np, np.array(weights, dtype=np.float32), rows)[None]
+            said.append(maths.softmax(np, rows))
+            q = maths.mix(np, mixture, said[-1])[None]
             if self.sampling.greedy:
                 token = q.argmax(-1)
                 q = maths.point_mass(np, token, q)
@@ -183,7 +202,9 @@ class ScriptedDrafter:
                 token = maths.draw(np, q, np.array(draws[step : step + 1], dtype=np.float32))
             tokens.append(int(token[0]))
             qs.append(q[0])
-        return ScriptedDraft(tokens, qs)
+        evidence = Evidence(mixture, np.stack(said)) if tally else None
+        self.drafted, self.tally = ScriptedDraft(tokens, qs, evidence), tally
+        return self.drafted
 
     def _logits(self, sequence: list[Item]) -> np.ndarray:
         wrong = len(sequence) % self.wrong_every == 0
@@ -195,3 +216,10 @@ class ScriptedDrafter:
         marks = [[n + i for n in last] for i in range(1, len(tokens) + 1)]
         self.sequences = [s + list(tokens) for s in self.sequences]
         self.marks = self.marks + marks
+        if self.tally and self.drafted:
+            self.tally = self.tally.noted(self.drafted.evidence, len(tokens))
+        self.drafted = None
+
+    def forget(self) -> None:
+        self.fault("drafter.forget")
+        self.tally = self.tally.forgotten() if self.tally else None

@@ -1,12 +1,13 @@
 """The drafter's sequence: R views of one conversation as rows of one batched forward."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mlx.core as mx
 import numpy as np
 
 from mmspec import maths
+from mmspec.adaptive import Adaptation, Evidence, Tally
 from mmspec.sampling import Sampling
 from mmspec.seam import Segment
 from mmspec_mlx import host
@@ -20,10 +21,12 @@ class MlxDraft:
     """A drafted chain, on the device.
 
     ids: k arrays [1].  q: k arrays [1, V] they were drawn from, none if they are point masses.
+    evidence: where the drafter adapts.
     """
 
     ids: list[mx.array]
     q: list[mx.array]
+    evidence: Evidence | None = None
 
     @property
     def size(self) -> int:
@@ -39,7 +42,13 @@ class MlxDrafter:
     """
 
     def __init__(
-        self, llama: Llama, place: Place, branches: int, vocabulary: int, sampling: Sampling
+        self,
+        llama: Llama,
+        place: Place,
+        branches: int,
+        vocabulary: int,
+        sampling: Sampling,
+        adaptation: Adaptation | None = None,
     ) -> None:
         """Start with no columns; see `mmspec.seam.Model.open_drafter`."""
         self._llama = llama
@@ -52,7 +61,11 @@ class MlxDrafter:
         self._columns = Columns(np.ones((branches, 0), dtype=np.bool_), llama.dtype)
         self._tokens: list[int] = []
         self._fed = 0
-        self._drafted = 0
+        self._draft: MlxDraft | None = None
+        self._tally: Tally | None = None
+        if adaptation and branches > 1:
+            candidates = mx.array(adaptation.candidates(branches), dtype=mx.float32)
+            self._tally = Tally(self._xp, adaptation, candidates)
 
     @property
     def length(self) -> int:
@@ -75,7 +88,7 @@ class MlxDrafter:
         columns = self._columns.padded(self.length, lengths)
         self._prefill(segments, columns, max(lengths))
         self._tokens = [*self._tokens, *[0] * max(lengths), self._known(last)]
-        self._columns, self._fed, self._drafted = columns, self.length - 1, 0
+        self._columns, self._fed, self._draft = columns, self.length - 1, None
 
     def rewind(self, length: int) -> None:
         """Forget all columns from `length` on.  Only lengths seen before a call are given."""
@@ -83,35 +96,51 @@ class MlxDrafter:
             raise ValueError(f"cannot rewind {self.length} columns to {length}")
         columns, fed = self._columns.cut(length), min(self._fed, max(length - 1, 0))
         self._tokens, self._columns, self._fed = self._tokens[:length], columns, fed
-        self._drafted = 0
+        self._draft = None
 
     def draft(self, k: int, weights: Sequence[float], draws: Sequence[float]) -> MlxDraft:
         """Enqueue k tokens (k >= 1) from the mixture of the branches.  Never blocks."""
-        self._drafted = 0
+        self._draft = None
+        tally, mixture = self._tally, host.numbers(weights)
+        if tally:
+            tally = tally.settled()
+            mixture = tally.weights(mixture)
+        draft = self._drafted(k, mixture, host.numbers(draws))
+        self._draft, self._tally = draft, tally
+        return draft
+
+    def _drafted(self, k: int, mixture: mx.array, uniforms: mx.array) -> MlxDraft:
         chain, at, starts = MlxDraft([], []), self._fed, self._columns.lengths(self._fed)
-        mixture, uniforms = host.numbers(weights), host.numbers(draws)
+        said = []
         rows = self._llama.embedding.rows(host.ids(self._tokens[at:]))
         for node in range(k):
             logits = self._step(rows, at, starts)
-            self._choose(chain, logits, mixture, uniforms[node : node + 1])
+            said.append(self._choose(chain, logits, mixture, uniforms[node : node + 1]))
             # The device starts on this token while the next one's operations are listed.
             host.start(chain.ids[-1])
             at, starts = at + len(rows), [start + len(rows) for start in starts]
             rows = self._llama.embedding.rows(chain.ids[-1])
-        self._drafted = k
-        return chain
+        evidence = Evidence(mixture, self._padded(mx.stack(said))) if self._tally else None
+        return replace(chain, evidence=evidence)
 
     def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
         """Append what the target kept: `path` nodes of the last draft, ending `tokens`' others.
 
         The draft fed all that was pending and its own tokens but the last.
         """
-        kept = min(len(path), self._drafted - 1) if self._drafted else None
-        if len(path) > min(self._drafted, len(tokens)):
-            raise ValueError(f"a path of {len(path)} nodes in a draft of {self._drafted}")
+        drafted, tally = self._draft.size if self._draft else 0, self._tally
+        kept = min(len(path), drafted - 1) if drafted else None
+        if len(path) > min(drafted, len(tokens)):
+            raise ValueError(f"a path of {len(path)} nodes in a draft of {drafted}")
         fed = self._fed if kept is None else self.length + kept
+        if tally and self._draft:
+            tally = tally.noted(self._draft.evidence, len(tokens))
         self._tokens += [self._known(token) for token in tokens]
-        self._fed, self._drafted = fed, 0
+        self._fed, self._draft, self._tally = fed, None, tally
+
+    def forget(self) -> None:
+        """Observe from nothing again; without effect on a drafter that does not adapt."""
+        self._tally = self._tally.forgotten() if self._tally else None
 
     def _known(self, token: int) -> int:
         """Stand in token 0 for one of the target's that this model has no embedding of."""
@@ -149,13 +178,25 @@ class MlxDrafter:
 
     def _choose(
         self, chain: MlxDraft, logits: mx.array, weights: mx.array, uniform: mx.array
-    ) -> None:
-        """Append to the chain a token from the rows' mixture, and q if it is drawn from it."""
+    ) -> mx.array:
+        """Append to the chain a token from the rows' mixture, and q if it is drawn from it.
+
+        Return what each row says, [R, shared ids]; as logits where one row's argmax is all.
+        """
+        if self._sampling.greedy and self._rows == 1:
+            chain.ids.append(mx.argmax(logits, axis=-1).reshape(1))
+            return logits
+        rows = maths.softmax(self._xp, logits)
+        mixed = mx.expand_dims(maths.mix(self._xp, weights, rows), 0)
         if self._sampling.greedy:
-            best = logits if self._rows == 1 else maths.mix(self._xp, weights, logits)
-            chain.ids.append(mx.argmax(best, axis=-1).reshape(1))
-            return
-        mixed = mx.expand_dims(maths.mix(self._xp, weights, logits), 0)
+            chain.ids.append(mx.argmax(mixed, axis=-1).reshape(1))
+            return rows
         q = maths.warp(self._xp, mixed, self._sampling)
         chain.ids.append(maths.draw(self._xp, q, uniform).astype(mx.uint32))
-        chain.q.append(mx.pad(q, [(0, 0), (0, self._vocabulary - logits.shape[-1])]))
+        chain.q.append(self._padded(q))
+        return rows
+
+    def _padded(self, q: mx.array) -> mx.array:
+        """Distributions [..., V of the target]; ids that the draft does not have get nothing."""
+        missing = self._vocabulary - q.shape[-1]
+        return mx.pad(q, [*[(0, 0)] * (q.ndim - 1), (0, missing)])

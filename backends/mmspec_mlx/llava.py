@@ -9,6 +9,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from mmspec.adaptive import Adaptation
 from mmspec.config import ModelConfig
 from mmspec.errors import UsageError
 from mmspec.sampling import Sampling
@@ -111,9 +112,15 @@ class MlxModel:
         """Start an empty sequence."""
         return MlxTarget(self.llama, self._place, sampling)
 
-    def open_drafter(self, branches: int, vocabulary: int, sampling: Sampling) -> MlxDrafter:
+    def open_drafter(
+        self,
+        branches: int,
+        vocabulary: int,
+        sampling: Sampling,
+        adaptation: Adaptation | None = None,
+    ) -> MlxDrafter:
         """Start an empty sequence of `branches` rows for a target of `vocabulary` tokens."""
-        return MlxDrafter(self.llama, self._place, branches, vocabulary, sampling)
+        return MlxDrafter(self.llama, self._place, branches, vocabulary, sampling, adaptation)
 
     def _place(self, segment: Segment, offset: int) -> Placed:
         return place(segment, offset, self.config.image_token_id, self._project)

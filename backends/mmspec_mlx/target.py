@@ -1,6 +1,7 @@
 """The target's sequence: plain decoding, and verification of drafted chains."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import mlx.core as mx
@@ -95,6 +96,8 @@ class MlxTarget:
         return self._llama.logits(hidden[-len(chain) - 1 :])
 
     def _read(self, logits: mx.array, draft: MlxDraft | None, draws: Sequence[float]) -> Verdict:
+        if draft and draft.evidence:
+            draft.evidence.logits = logits[:-1].astype(mx.float32)
         if self._sampling.greedy:
             return _greedy(logits, draft)
         return _sampled(self._llama.kernels.arrays, logits, draft, draws, self._sampling)
@@ -102,11 +105,12 @@ class MlxTarget:
 
 def _greedy(logits: mx.array, draft: MlxDraft | None) -> Verdict:
     """Keep a token if and only if it is the target's argmax."""
-    best, k = mx.argmax(logits, axis=-1), logits.shape[0] - 1
-    read = host.integers(mx.concatenate([*draft.ids, best]) if draft else best)
-    drafted, fallback = read[:k], read[k:]
+    best = mx.argmax(logits, axis=-1)
+    if draft is None:
+        return Verdict([], [], [], host.integers(best))
+    drafted, fallback, weights = _values(mx.concatenate(draft.ids), best, _fitted(draft))
     accept = [float(token == choice) for token, choice in zip(drafted, fallback, strict=False)]
-    return Verdict(drafted, list(range(-1, k - 1)), accept, fallback)
+    return _verdict(drafted, accept, fallback, weights)
 
 
 def _sampled(
@@ -114,13 +118,28 @@ def _sampled(
 ) -> Verdict:
     """Judge a chain by `mmspec.maths.judge`; everything is read in one array."""
     p = maths.warp(xp, maths.softmax(xp, logits), sampling)
-    uniforms, k = host.numbers(draws), logits.shape[0] - 1
+    uniforms = host.numbers(draws)
     if draft is None:
         return Verdict([], [], [], host.integers(maths.draw(xp, p, uniforms)))
     drafted = mx.concatenate(draft.ids)
     q = maths.point_mass(xp, drafted, p[:-1]) if not draft.q else mx.concatenate(draft.q)
-    outcome = maths.judge(xp, p, q, drafted, uniforms)
-    # Token ids are exact in float32: they are below 2**24.
-    read = host.floats(mx.concatenate([each.astype(mx.float32) for each in (drafted, *outcome)]))
-    tokens, accept, fallback = read[:k], read[k : 2 * k], read[2 * k :]
-    return Verdict([*map(int, tokens)], [*range(-1, k - 1)], accept, [*map(int, fallback)])
+    return _verdict(*_values(drafted, *maths.judge(xp, p, q, drafted, uniforms), _fitted(draft)))
+
+
+def _fitted(draft: MlxDraft) -> mx.array:
+    """Return the weights [R] that the drafter fitted for this draft, or none."""
+    return draft.evidence.weights if draft.evidence else mx.zeros(0)
+
+
+def _values(*parts: mx.array) -> Iterator[list[float]]:
+    """Copy vectors to the host at once.  Token ids are exact in float32: they are below 2**24."""
+    numbers = iter(host.floats(mx.concatenate([part.astype(mx.float32) for part in parts])))
+    return (list(islice(numbers, part.shape[0])) for part in parts)
+
+
+def _verdict(
+    drafted: list[float], accept: list[float], fallback: list[float], weights: list[float]
+) -> Verdict:
+    """Put together a chain's verdict."""
+    parents = list(range(-1, len(drafted) - 1))
+    return Verdict([*map(int, drafted)], parents, accept, [*map(int, fallback)], weights)

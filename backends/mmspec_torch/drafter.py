@@ -5,7 +5,7 @@ Shape letters: R branches, k drafted tokens, n columns fed, V vocabulary, H widt
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import array_api_compat.torch as xp
 import torch
@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec import maths
+from mmspec.adaptive import Adaptation, Evidence, Tally
 from mmspec.sampling import Sampling
 from mmspec.seam import Segment
 from mmspec_torch.cache import STEP
@@ -32,11 +33,24 @@ class TorchDraft:
     """[k]"""
     q: Tensor | None
     """[k, V of the target] what the ids were drawn from; None where each is an argmax."""
+    evidence: Evidence | None = None
+    """Where the drafter adapts."""
 
     @property
     def size(self) -> int:
         """The number of drafted tokens, k."""
         return self.ids.shape[0]
+
+
+class Choice(NamedTuple):
+    """A drafted token and what it was chosen from."""
+
+    token: Tensor
+    """[1]"""
+    q: Tensor | None = None
+    """[V] what it was drawn from; None where it is the argmax."""
+    rows: Tensor | None = None
+    """[R, V] what each branch said; None where one was asked for its argmax."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +64,27 @@ class State:
     """[R] tokens of each row, padding left out."""
     mask: Tensor | None = None
     """[R, 1, 1, columns or more] hides padding; None where no row has any."""
-    drafted: int = 0
-    """Tokens of the draft that a commit may keep."""
+    draft: TorchDraft | None = None
+    """The draft that a commit may keep tokens of."""
+    tally: Tally | None = None
+    """What has been observed of the branches, where the drafter adapts."""
+
+    @property
+    def drafted(self) -> int:
+        """Tokens that a commit may keep."""
+        return self.draft.size if self.draft else 0
 
 
 class TorchDrafter:
     """Implements `mmspec.seam.Drafter`."""
 
     def __init__(
-        self, model: "TorchModel", branches: int, vocabulary: int, sampling: Sampling
+        self,
+        model: "TorchModel",
+        branches: int,
+        vocabulary: int,
+        sampling: Sampling,
+        adaptation: Adaptation | None = None,
     ) -> None:
         """Start empty; `vocabulary` is V of the target."""
         self._model, self._llama, self._sampling = model, model.llama, sampling
@@ -66,7 +92,11 @@ class TorchDrafter:
         self._missing = vocabulary - self._shared
         self._cache = model.llama.new_cache(branches)
         self._rows = [Row() for _ in range(branches)]
-        self._state = State(0, 0, (0,) * branches)
+        tally = None
+        if adaptation and branches > 1:
+            points = upload(adaptation.candidates(branches), torch.float32, self._llama.device)
+            tally = Tally(xp, adaptation, points)
+        self._state = State(0, 0, (0,) * branches, tally=tally)
 
     @property
     def length(self) -> int:
@@ -100,9 +130,13 @@ class TorchDrafter:
         """Enqueue k tokens from the mixture of the branches."""
         if not self.length:
             raise ValueError("an empty sequence has nothing to draft from: extend it first")
-        state = self._state = replace(self._state, mask=self._mask_for(k), drafted=0)
-        draft = self._drafted(state, k, weights, draws)
-        self._state = replace(state, drafted=k)
+        state = self._state = replace(self._state, mask=self._mask_for(k), draft=None)
+        blend, tally = upload(weights, torch.float32, self._llama.device), state.tally
+        if tally:
+            tally = tally.settled()
+            blend = tally.weights(blend)
+        draft = self._drafted(state, k, blend, draws)
+        self._state = replace(state, draft=draft, tally=tally)
         return draft
 
     def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
@@ -115,8 +149,15 @@ class TorchDrafter:
         # Drafting fed what was pending and every drafted token but the last.
         kept = state.columns + min(len(path), state.drafted - 1)
         lengths = tuple(length + len(tokens) for length in state.lengths)
-        fed = kept if state.drafted else state.fed
-        self._state = State(state.columns + len(tokens), fed, lengths, state.mask)
+        fed, tally = kept if state.draft else state.fed, state.tally
+        if tally and state.draft:
+            tally = tally.noted(state.draft.evidence, len(tokens))
+        self._state = State(state.columns + len(tokens), fed, lengths, state.mask, tally=tally)
+
+    def forget(self) -> None:
+        """Observe from nothing again."""
+        if self._state.tally:
+            self._state = replace(self._state, tally=self._state.tally.forgotten())
 
     def _check(self, segments: Sequence[Segment]) -> None:
         if len(segments) != len(self._rows):
@@ -142,12 +183,13 @@ class TorchDrafter:
     def _described(self, columns: int, fed: int) -> State:
         """The state of the rows' first columns, padding counted anew."""
         lengths = tuple(sum(row.lengths(columns)[-1:]) for row in self._rows)
+        tally = self._state.tally
         if min(lengths) == columns:
-            return State(columns, fed, lengths)
+            return State(columns, fed, lengths, tally=tally)
         shade = hidden(self._llama.dtype)
         shades = [[shade * (t == PAD) for t in row.tokens[:columns]] for row in self._rows]
         mask = upload(shades, self._llama.dtype, self._llama.device)[:, None, None]
-        return State(columns, fed, lengths, F.pad(mask, (0, STEP)))
+        return State(columns, fed, lengths, F.pad(mask, (0, STEP)), tally=tally)
 
     def _mask_for(self, k: int) -> Tensor | None:
         """The mask, long enough for k more columns: those that all rows share are visible."""
@@ -156,24 +198,20 @@ class TorchDrafter:
             return mask
         return F.pad(mask, (0, end + STEP - mask.shape[-1]))
 
-    def _drafted(
-        self, state: State, k: int, weights: Sequence[float], draws: Sequence[float]
-    ) -> TorchDraft:
-        blend = upload(weights, torch.float32, self._llama.device)
+    def _drafted(self, state: State, k: int, blend: Tensor, draws: Sequence[float]) -> TorchDraft:
         uniforms = upload(draws, torch.float32, self._llama.device)
         start = min(state.fed, state.columns - 1)
         x = self._model.embed(self._rows[0], start, state.columns).repeat(len(self._rows), 1)
-        ids: list[Tensor] = []
-        masses: list[Tensor | None] = []
+        choices: list[Choice] = []
         for node, angles in enumerate(self._angles(state, start, k)):
             end = state.columns + node
             x = self._forward(x, start, end, angles, state.mask)
             last = x.view(len(self._rows), end - start, -1)[:, -1]
-            token, q = self._choose(last, blend, uniforms[node : node + 1])
-            ids.append(token)
-            masses.append(q)
-            x, start = self._llama.embed(token.expand(len(self._rows))), end
-        return TorchDraft(torch.cat(ids), self._padded(masses))
+            choices.append(self._choose(last, blend, uniforms[node : node + 1]))
+            x, start = self._llama.embed(choices[-1].token.expand(len(self._rows))), end
+        tokens, q, rows = zip(*choices, strict=True)
+        evidence = Evidence(blend, self._padded(rows)) if state.tally else None
+        return TorchDraft(torch.cat(tokens), self._padded(q), evidence)
 
     def _angles(self, state: State, start: int, k: int) -> Iterator[Angles]:
         """The angles of the pending columns, then of each drafted token but the last."""
@@ -197,18 +235,19 @@ class TorchDrafter:
         step = Step(angles, self._cache.open(start, end), seen, causal)
         return self._llama.forward(x, step)
 
-    def _choose(self, last: Tensor, blend: Tensor, draw: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The next token [1] and, where it is drawn, the distribution [V] it is drawn from."""
+    def _choose(self, last: Tensor, blend: Tensor, draw: Tensor) -> Choice:
+        """The next token, from the mixture of the branches."""
         logits = self._llama.logits(last)[:, : self._shared]
         if self._sampling.greedy and len(self._rows) == 1:
-            return logits.argmax(dim=-1), None
-        mixture = maths.mix(xp, blend, logits.float())
+            return Choice(logits.argmax(dim=-1))
+        rows = maths.softmax(xp, logits.float())
+        mixture = maths.mix(xp, blend, rows)
         if self._sampling.greedy:
-            return mixture.argmax(dim=-1, keepdim=True), None
+            return Choice(mixture.argmax(dim=-1, keepdim=True), None, rows)
         q = maths.warp(xp, mixture, self._sampling)
-        return maths.draw(xp, q.unsqueeze(0), draw), q
+        return Choice(maths.draw(xp, q.unsqueeze(0), draw), q, rows)
 
-    def _padded(self, masses: list[Tensor | None]) -> Tensor | None:
-        """Distributions [k, V of the target]; ids the draft does not have get nothing."""
+    def _padded(self, masses: Sequence[Tensor | None]) -> Tensor | None:
+        """Distributions [k, ..., V of the target]; ids the draft does not have get nothing."""
         drawn = [q for q in masses if q is not None]
         return F.pad(torch.stack(drawn), (0, self._missing)) if drawn else None

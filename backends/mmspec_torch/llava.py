@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec.adaptive import Adaptation
 from mmspec.config import ModelConfig
 from mmspec.errors import UsageError
 from mmspec.sampling import Sampling
@@ -108,9 +109,15 @@ class TorchModel:
         """Start an empty sequence."""
         return TorchTarget(self, sampling)
 
-    def open_drafter(self, branches: int, vocabulary: int, sampling: Sampling) -> TorchDrafter:
+    def open_drafter(
+        self,
+        branches: int,
+        vocabulary: int,
+        sampling: Sampling,
+        adaptation: Adaptation | None = None,
+    ) -> TorchDrafter:
         """Start an empty sequence of `branches` rows for a target of `vocabulary` ids."""
-        return TorchDrafter(self, branches, vocabulary, sampling)
+        return TorchDrafter(self, branches, vocabulary, sampling, adaptation)
 
     def embed(self, row: Row, start: int, stop: int) -> Tensor:
         """Embeddings [n, H] of a row's columns, images in their places, anything as padding."""

@@ -3,8 +3,9 @@
 Shape letters: k drafted tokens, V vocabulary, H width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import array_api_compat.torch as xp
@@ -72,6 +73,8 @@ class TorchTarget:
             raise TypeError(f"a {type(draft).__name__} was not drafted by this backend")
         logits = self._feed(draft)
         read = self._greedy if self._sampling.greedy else self._sampled
+        if draft and draft.evidence:
+            draft.evidence.logits = logits[:-1].float()
         verdict = read(logits, draft, draws)
         self._state = replace(state, verified=verdict.drafted)
         return verdict
@@ -120,11 +123,11 @@ class TorchTarget:
 
     def _greedy(self, logits: Tensor, draft: TorchDraft | None, _: Sequence[float]) -> Verdict:
         best = logits.argmax(dim=-1)
-        read = (best if draft is None else torch.cat((draft.ids, best))).tolist()
-        k = draft.size if draft else 0
-        drafted, fallback = read[:k], read[k:]
+        if draft is None:
+            return Verdict([], [], [], best.tolist())
+        drafted, fallback, weights = _read(draft.ids, best, _fitted(draft))
         accept = [float(a == b) for a, b in zip(drafted, fallback, strict=False)]
-        return Verdict(drafted, list(range(-1, k - 1)), accept, fallback)
+        return _verdict(drafted, accept, fallback, weights)
 
     def _sampled(self, logits: Tensor, draft: TorchDraft | None, draws: Sequence[float]) -> Verdict:
         p = maths.warp(xp, maths.softmax(xp, logits.float()), self._sampling)
@@ -133,8 +136,23 @@ class TorchTarget:
             return Verdict([], [], [], maths.draw(xp, p, uniforms).tolist())
         q = maths.point_mass(xp, draft.ids, p[:-1]) if draft.q is None else draft.q
         accept, fallback = maths.judge(xp, p, q, draft.ids, uniforms)
-        # Ids are exact in float32 below 2**24, so one copy brings everything to the host.
-        read = torch.cat((draft.ids.float(), accept, fallback.float())).tolist()
-        k = draft.size
-        drafted, tokens = ([int(each) for each in part] for part in (read[:k], read[2 * k :]))
-        return Verdict(drafted, list(range(-1, k - 1)), read[k : 2 * k], tokens)
+        return _verdict(*_read(draft.ids, accept, fallback, _fitted(draft)))
+
+
+def _fitted(draft: TorchDraft) -> Tensor:
+    """The weights [R] that the drafter fitted for this draft, or none."""
+    return draft.evidence.weights if draft.evidence else draft.ids[:0]
+
+
+def _read(*parts: Tensor) -> Iterator[list[float]]:
+    """Bring vectors to the host in one copy.  Ids are exact in float32 below 2**24."""
+    numbers = iter(torch.cat([part.float() for part in parts]).tolist())
+    return (list(islice(numbers, part.shape[0])) for part in parts)
+
+
+def _verdict(
+    drafted: list[float], accept: list[float], fallback: list[float], weights: list[float]
+) -> Verdict:
+    """A chain's verdict."""
+    parents = list(range(-1, len(drafted) - 1))
+    return Verdict([*map(int, drafted)], parents, accept, [*map(int, fallback)], weights)

@@ -63,6 +63,7 @@ def _stats(talk: "Talk", _: str) -> None:
     statistics = talk.chat.answer.statistics
     rows = [
         ("drafting", talk.chat.answer.drafting.word),
+        ("weights", " ".join(f"{weight:.2f}" for weight in talk.chat.answer.weights)),
         ("rounds", str(statistics.rounds)),
         ("tokens", str(statistics.tokens)),
         ("tokens per round", f"{statistics.block_efficiency:.2f}"),

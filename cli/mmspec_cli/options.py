@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from mmspec.adaptive import Adaptation
     from mmspec.engine import Engine
     from mmspec.options import Options
 
@@ -71,6 +72,29 @@ DRAFTING = (
         type=Weights(),
         default=(),
         help="One per letter, such as 2,1,1. Default: equal.",
+    ),
+    click.option(
+        "--adaptive",
+        is_flag=True,
+        help="Before every round fit the weights to what the target has said so far.",
+    ),
+    click.option(
+        "--adaptive-rule",
+        metavar="lattice|kl|tv|accepted",
+        help="How. lattice: weights in steps of 0.1, most matches, then least cross-entropy "
+        "(default). Others: each view by its divergence, distance or matches.",
+    ),
+    click.option(
+        "--adaptive-window",
+        type=int,
+        metavar="N",
+        help="How many of the last tokens count. Default: 0, all of the answer.",
+    ),
+    click.option(
+        "--adaptive-carry",
+        is_flag=True,
+        default=None,
+        help="Start each answer from what earlier ones have shown.",
     ),
     click.option(
         "--pool",
@@ -169,6 +193,21 @@ def _options(given: dict[str, Any]) -> "Options":
     from mmspec.sampling import Sampling
 
     sampling = Sampling(given.pop("temperature"), given.pop("top_k"), given.pop("top_p"))
+    adaptive = _adaptation(given)
     names = ("drafting", "weights", "pool", "overflow", "gamma", "proposal", "seed")
     taken = {name: given.pop(name) for name in (*names, "max_new_tokens")}
-    return Options(sampling=sampling, **taken)
+    return Options(sampling=sampling, adaptive=adaptive, **taken)
+
+
+def _adaptation(given: dict[str, Any]) -> "Adaptation | None":
+    """Take the adaptive options out of `given`; raises UsageError for one without `--adaptive`."""
+    from mmspec.adaptive import Adaptation
+    from mmspec.errors import UsageError
+
+    taken = {name: given.pop(f"adaptive_{name}") for name in ("rule", "window", "carry")}
+    chosen = {name: value for name, value in taken.items() if value is not None}
+    if given.pop("adaptive"):
+        return Adaptation(**chosen)
+    if chosen:
+        raise UsageError(f"--adaptive-{next(iter(chosen))} needs --adaptive")
+    return None

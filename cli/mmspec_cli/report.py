@@ -1,5 +1,6 @@
 """An answer as the JSON object of `generate --json`."""
 
+from dataclasses import asdict
 from typing import Any
 
 from mmspec.chat import Chat
@@ -7,7 +8,7 @@ from mmspec.chat import Chat
 
 def answer_report(chat: Chat) -> dict[str, Any]:
     """The last answer with what made it."""
-    engine, answer = chat.engine, chat.answer
+    engine, answer, adaptive = chat.engine, chat.answer, chat.options.adaptive
     return {
         "text": answer.text,
         "token_ids": answer.token_ids,
@@ -19,7 +20,8 @@ def answer_report(chat: Chat) -> dict[str, Any]:
         "device": engine.target.model.device,
         "dtype": engine.target.model.dtype,
         "drafting": answer.drafting.word,
-        "weights": list(answer.drafting.weights),
+        "weights": [round(weight, 6) for weight in answer.weights],
+        "adaptive": asdict(adaptive) if adaptive else None,
         "gamma": chat.options.gamma,
         "notes": [*engine.notes, *answer.notes],
         "stats": answer.statistics.as_dict(),

@@ -9,6 +9,7 @@ from mmspec.bench.arms import Arm, Timing, chosen, drafting_arm
 from mmspec.bench.costs import Costs, HostShare, costs, host_share
 from mmspec.bench.prompts import Prompt
 from mmspec.bench.provenance import provenance
+from mmspec.bench.refit import RefitCost, refit_cost
 from mmspec.engine import Engine
 from mmspec.options import Options
 
@@ -67,11 +68,14 @@ class SpeedReport:
     arms: list[ArmResult]
     costs: Costs | None
     host: list[HostShare]
+    refit: RefitCost | None
+    """Of four branches, where the draft sees images."""
     provenance: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, JSON-serializable."""
-        return asdict(self) | {"ratios": self.costs.ratios if self.costs else {}}
+        ratios = self.costs.ratios if self.costs else {}
+        return asdict(self) | {"ratios": ratios, "refit": self.refit and self.refit.as_dict()}
 
 
 def measure(
@@ -173,6 +177,8 @@ def speed(
         arms += [drafting_arm(other, options, *each, prefix) for each in [("none", 1), *plan]]
     results = measure([*arms, *baselines], prompts, repeats, progress)
     host = [host_share(engine, prompts, chosen(options, *each)) for each in plan]
+    sees = engine.draft is not None and engine.draft.model.config.vision is not None
+    four = sees and bool(prompts[0].message.pictures)
     return SpeedReport(
         model=engine.target.name,
         draft=engine.draft.name if engine.draft else None,
@@ -183,5 +189,6 @@ def speed(
         arms=results,
         costs=costs(engine, prompts[0], options) if engine.draft else None,
         host=host,
+        refit=refit_cost(engine, prompts[0], options, "MTCP") if four else None,
         provenance=provenance([each.backend for each in (engine, *others)]),
     )

@@ -7,7 +7,7 @@ from commands import Run
 
 FIELDS = {
     *("text", "token_ids", "prompt_tokens", "finish_reason", "model", "draft", "backend"),
-    *("device", "dtype", "drafting", "weights", "gamma", "stats"),
+    *("device", "dtype", "drafting", "weights", "adaptive", "gamma", "stats"),
 }
 STATS = {
     *("rounds", "drafted", "accepted", "block_efficiency", "acceptance_rate"),
@@ -33,6 +33,18 @@ def test_json_has_every_field_of_the_contract(run: Run, pair, red):
     assert stats["tokens_per_second"] * stats["seconds"]["decode"] == pytest.approx(
         len(report["token_ids"])
     )
+
+
+def test_adaptive_weights_are_reported_and_change_no_token(run: Run, pair, red):
+    asked = ("generate", red, "--prompt", "What?", *pair, "--drafting", "MTP", "--json")
+    static = json.loads(run(*asked).out)
+    adaptive = ("--adaptive", "--adaptive-rule", "tv", "--adaptive-window", "8")
+    report = json.loads(run(*asked, *adaptive).out)
+    assert static["adaptive"] is None
+    assert report["adaptive"] == {"rule": "tv", "window": 8, "carry": False}
+    assert report["token_ids"] == static["token_ids"]
+    assert sum(report["weights"]) == pytest.approx(1, abs=1e-5)
+    assert report["weights"] != static["weights"]
 
 
 def test_text_goes_to_stdout_and_the_footer_to_stderr(run: Run, pair, red):
@@ -66,6 +78,10 @@ def test_the_same_seed_draws_the_same_text(run: Run, pair):
     [
         (["--drafting", "P", "--pool", "7"], ["--pool 7", "nearest"]),
         (["--drafting", "MT", "--weights", "1,2,3"], ["3 given for 2"]),
+        (["--adaptive", "--adaptive-rule", "latice"], ["latice", "nearest: lattice"]),
+        (["--adaptive", "--adaptive-window", "-2"], ["--adaptive-window -2"]),
+        (["--adaptive-window", "0"], ["--adaptive-window needs --adaptive"]),
+        (["--adaptive-carry"], ["--adaptive-carry needs --adaptive"]),
         (["--max-new-tokens", "99999"], ["99999", "--max-new-tokens"]),
         (["--draft", "none", "--drafting", "M"], ["--drafting M needs a draft", "--draft"]),
         (["--device", "abacus"], ["abacus"]),

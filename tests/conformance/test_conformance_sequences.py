@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conformance_cases import PICTURES, small
 
+from mmspec.adaptive import Adaptation
 from mmspec.conversation import Chunk
 from mmspec.drafting import Branch
 from mmspec.sampling import GREEDY
@@ -147,9 +148,10 @@ READS = {
 """Where each backend's numbers come to the host."""
 
 
+@pytest.mark.parametrize("adaptive", [None, Adaptation(window=4)], ids=["static", "adaptive"])
 @pytest.mark.parametrize("drafting", ["M", "MTCP"])
-def test_a_round_reads_from_the_device_once(engine, backend, drafting, monkeypatch):
-    chat = engine.chat(small(engine, drafting))
+def test_a_round_reads_from_the_device_once(engine, backend, drafting, adaptive, monkeypatch):
+    chat = engine.chat(small(engine, drafting, adaptive=adaptive))
     chat.reply("What is in the picture?", PICTURES[:1])
     reads = Counter()
     module, owner, names = READS[backend]

@@ -61,9 +61,12 @@ class ScriptedModel:
         self.fault("model.open_target")
         return ScriptedTarget(**self._common(sampling))
 
-    def open_drafter(self, branches: int, vocabulary: int, sampling: Any) -> ScriptedDrafter:
+    def open_drafter(
+        self, branches: int, vocabulary: int, sampling: Any, adaptation: Any = None
+    ) -> ScriptedDrafter:
         self.fault("model.open_drafter")
-        self.drafters.append(ScriptedDrafter(rows=branches, **self._common(sampling)))
+        common = self._common(sampling)
+        self.drafters.append(ScriptedDrafter(rows=branches, adaptation=adaptation, **common))
         return self.drafters[-1]
 
     def _common(self, sampling: Any) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """Sessions feed what is new and nothing else, whatever came before."""
 
+import numpy as np
 import pytest
 from scripted_engine import SEES, picture
 
+from mmspec.adaptive import Adaptation
 from mmspec.conversation import Chunk
 from mmspec.drafting import Branch, Views, parse_drafting
 from mmspec.session import PREFILL_TOKENS, DraftSide, Prefilled, Session
@@ -24,13 +26,14 @@ def features(picture):
 VIEWS = Views(IMAGE, NEWLINE, features, lambda picture: [9, 9, 9])
 
 
-def session(word="MT", positions=None):
+def session(word="MT", positions=None, adaptation=None):
     """A session of scripted sequences; drafting `word`, or plain where there is none."""
     opened = Session(ScriptedTarget(image_token=IMAGE), VIEWS, M)
     if word:
         drafting = parse_drafting(word, SEES)
-        drafter = ScriptedDrafter(rows=len(word), image_token=IMAGE)
-        opened.draft_side = DraftSide(drafting, VIEWS, drafter, positions)
+        drafter = ScriptedDrafter(rows=len(word), image_token=IMAGE, adaptation=adaptation)
+        carry = adaptation is not None and adaptation.carry
+        opened.draft_side = DraftSide(drafting, VIEWS, drafter, positions, carry)
     return opened
 
 
@@ -220,3 +223,77 @@ def test_without_a_limit_drafting_never_ends():
     prefill(opened, SEEN)
     rounds = list(opened.decode(gamma=3, max_tokens=30, stop=(), seed=None))
     assert all(each.drafted for each in rounds[:-1])
+
+
+# Adaptive weights
+
+
+def mixed(opened, count=24, rounds=None):
+    """The weights of each round of an answer, dropped after `rounds`."""
+    going = opened.decode(gamma=3, max_tokens=count, stop=(), seed=None)
+    taken = [each.weights for _, each in zip(range(rounds or count), going, strict=False)]
+    going.close()
+    return taken
+
+
+def adapting(carry=False, positions=None):
+    opened = session("MTC", positions, Adaptation(carry=carry))
+    prefill(opened, SEEN)
+    return opened
+
+
+@pytest.mark.parametrize("dropped", range(1, 6))
+def test_each_answer_starts_from_equal_weights_also_after_a_dropped_one(dropped):
+    cold = mixed(adapting())
+    opened = adapting()
+    mixed(opened, rounds=dropped)
+    prefill(opened, SEEN)
+    assert mixed(opened) == cold
+    assert len(set(cold)) > 2
+    assert cold[0] == pytest.approx((1 / 3, 1 / 3, 1 / 3))
+
+
+def test_carried_weights_go_on_where_the_last_answer_ended():
+    opened = adapting(carry=True)
+    first = mixed(opened)
+    tally = opened.draft_side.drafter.tally.settled()
+    prefill(opened, SEEN)
+    again = mixed(opened)
+    assert again[0] == pytest.approx(tally.weights(np.array([1 / 3] * 3, dtype=np.float32)))
+    assert again != first
+
+
+@pytest.mark.parametrize("carry", [False, True])
+def test_a_fault_at_any_call_of_an_adapting_answer_leaves_what_was_committed(carry):
+    """Evidence of whole rounds only: retried calls go on as if nothing had happened."""
+
+    def answer_again(opened):
+        prefill(opened, SEEN)
+        return mixed(opened)
+
+    counted, opened = FaultAt(), adapting(carry)
+    opened.target.fault = opened.draft_side.drafter.fault = counted
+    expected = mixed(opened)
+    for call in range(1, counted.calls + 1, 5):
+        opened = adapting(carry)
+        opened.target.fault = opened.draft_side.drafter.fault = FaultAt(call)
+        with pytest.raises(Fault):
+            mixed(opened)
+        opened.target.fault = opened.draft_side.drafter.fault = FaultAt()
+        if not carry:
+            assert answer_again(opened) == expected
+        opened.draft_side.drafter.forget()
+        opened.draft_side.carry = True
+        assert answer_again(opened) == expected
+
+
+def test_a_view_at_the_end_of_its_positions_gets_no_weight_whatever_was_observed():
+    opened = adapting(positions=30)  # M holds 20 positions, T 5, C 7
+    weights = mixed(opened)
+    ended = [each for each in weights if each and each[0] == 0]
+    assert weights[0][0] > 0
+    assert len(ended) > 2
+    assert all(sum(each) == pytest.approx(1) for each in weights if each)
+    lengths = opened.draft_side.drafter.row_lengths
+    assert lengths[0] > 30
+    assert weights[-1] == () or weights[-1][0] == 0

@@ -122,7 +122,11 @@ def test_a_whole_report_on_a_small_pair(engine):
     assert all(arm.identical and arm.block_efficiency > 1 for arm in drafted)
     assert set(report.costs.draft_step) == {"M", "MTCP"}
     assert all(0 <= share.of_loop < 1 and 0 < share.of_round < 1 for share in report.host)
+    assert (report.refit.drafting, report.refit.rule) == ("MTCP", "lattice")
+    assert report.refit.rounds > 10
+    assert 0 < report.refit.refit < report.refit.draft + report.refit.verify
     told = json.loads(json.dumps(report.as_dict()))
+    assert told["refit"]["share"] == pytest.approx(report.refit.share)
     assert told["provenance"]["versions"]["torch"]
     assert told["ratios"]["4 branches / 1"] > 0
 

@@ -1,0 +1,100 @@
+"""Adaptive weights the long way: the whole history scored again, in float64, for every mixture."""
+
+from itertools import product
+
+import numpy as np
+
+KEPT = 64
+NEAR = 1e-5
+"""What counts as a tie: relative for probabilities, in nats per token for divergences."""
+
+
+def softmax(logits):
+    logits = np.asarray(logits, dtype=np.float64)
+    exp = np.exp(logits - logits.max(-1, keepdims=True))
+    return exp / exp.sum(-1, keepdims=True)
+
+
+def condensed(p, q):
+    """p [V] and q [R, V] with all but the likeliest tokens taken for one, the last."""
+    order = np.argsort(-np.maximum(p, q.max(0)))[:KEPT]
+    rows = np.vstack([p, q])
+    kept = np.hstack([rows[:, order], 1 - rows[:, order].sum(1, keepdims=True)])
+    kept = np.clip(kept, 0, None)
+    return kept[0], kept[1:]
+
+
+def divergence(p, q):
+    return float(sum(a * np.log(a / max(b, 2.0**-30)) for a, b in zip(p, q, strict=True) if a > 0))
+
+
+def observed(rounds):
+    """The places (p, q) of rounds (p [k, V], q [k, R, V], tokens appended)."""
+    for p, q, tokens in rounds:
+        yield from list(zip(p, q, strict=True))[:tokens]
+
+
+def window_of(history, window):
+    places = list(observed(history))
+    return places[-window:] if window else places
+
+
+def agreements(places, weights, near):
+    """At how many places the mixture's argmax is the target's."""
+    hits = 0
+    for p, q in places:
+        mixture = weights @ q
+        hits += mixture[p.argmax()] >= (1 - near) * mixture.max()
+    return hits
+
+
+def check(weights, history, rule, window, given):
+    """Assert that `weights` are those that a rule gives after `history`."""
+    weights, given = np.asarray(weights, dtype=np.float64), np.asarray(given, dtype=np.float64)
+    places = window_of(history, window)
+    if not places:
+        np.testing.assert_allclose(weights, given, atol=1e-6)
+    elif rule == "lattice":
+        check_lattice(weights, places, given)
+    else:
+        np.testing.assert_allclose(weights, alone(rule, places, given), atol=2e-4)
+
+
+def check_lattice(weights, places, given):
+    """On the lattice, most agreements, least divergence, and of near-ties the most even."""
+    steps = np.rint(weights * 10)
+    np.testing.assert_allclose(weights * 10, steps, atol=1e-5)
+    assert steps.sum() == 10
+    points = [np.array(each) for each in product(range(11), repeat=len(given)) if sum(each) == 10]
+    points = [each / 10 for each in points if not (each * (given == 0)).any()]
+    chosen = steps / 10
+    # Both ways of rounding at the edge of a tie are right.
+    certain = [agreements(places, point, NEAR / 2) for point in points]
+    assert agreements(places, chosen, NEAR * 2) >= max(certain)
+    small = [condensed(*each) for each in places]
+    best = [point for point, hits in zip(points, certain, strict=True) if hits == max(certain)]
+    far = [total(small, point) for point in best]
+    slack = NEAR * len(places)
+    assert total(small, chosen) <= min(far) + 2 * slack
+    ties = [point for point, each in zip(best, far, strict=True) if each < min(far) + slack / 2]
+    assert (chosen**2).sum() <= min((point**2).sum() for point in ties) + 1e-9
+
+
+def total(small, weights):
+    return sum(divergence(p, weights @ q) for p, q in small)
+
+
+def alone(rule, places, given):
+    """Weights from each branch's own score."""
+    small = [condensed(*each) for each in places]
+    least = NEAR * len(places)
+    ones = np.eye(len(given))
+    if rule == "accepted":
+        merit = np.array([agreements(places, one, NEAR) for one in ones], dtype=np.float64)
+    elif rule == "kl":
+        merit = np.array([1 / max(total(small, one), least) for one in ones])
+    else:
+        gaps = [sum(np.abs(p - one @ q).sum() for p, q in small) for one in ones]
+        merit = np.array([1 / max(gap, least) for gap in gaps])
+    merit = merit * (given > 0)
+    return merit / merit.sum() if merit.sum() else given

@@ -1,0 +1,129 @@
+"""Adaptive weights: the dense history's on every backend, and never another answer."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from adaptive_oracle import check as check_weights
+from adaptive_oracle import softmax
+from conformance_cases import PICTURES, Case, cold, outcome, plainly, questions, replies, small
+
+from mmspec.adaptive import RULES, Adaptation
+from mmspec.conversation import render
+from mmspec.drafting import parse_drafting
+from mmspec.options import Options
+from mmspec.sampling import GREEDY, Sampling
+
+QUESTION = ("What is in the pictures?", PICTURES[:2])
+WARM = Sampling(0.8)
+
+
+def adaptive(rule="lattice", window=0, **named):
+    return Options(
+        drafting="MTCP", gamma=4, max_new_tokens=24, adaptive=Adaptation(rule, window), **named
+    )
+
+
+def rounds(engine, options):
+    """The rounds of an answer, and its prompt."""
+    chat = engine.chat(options)
+    asking = chat.ask(*QUESTION)
+    next(asking)
+    chunks = render(chat.conversation, engine.target.template, engine.target.tokenizer)
+    asking.close()
+    for _ in chat._session.prefill(chunks):
+        pass
+    seed = None if options.sampling.greedy else options.seed
+    decoding = chat._session.decode(
+        gamma=options.gamma, max_tokens=options.max_new_tokens, stop=(), seed=seed
+    )
+    return list(decoding), chunks
+
+
+def fed(model, views, chunks, branch):
+    """A plain sequence that holds what a branch sees of a prompt."""
+    opened = model.open_target(GREEDY)
+    for chunk in chunks:
+        opened.extend(views.segment(chunk, branch))
+    return opened
+
+
+def told(sequence, tokens):
+    """Probabilities [n, V] before each of `tokens`, fed one by one."""
+    rows = []
+    for token in tokens:
+        rows.append(softmax(sequence.logits()))
+        sequence.verify(None, ())
+        sequence.commit([], token)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(
+    ("rule", "window"), [("lattice", 0), ("lattice", 3), ("kl", 0), ("tv", 4), ("accepted", 0)]
+)
+def test_weights_are_those_of_the_dense_history(engine, rule, window):
+    """Target and branches asked one token at a time, as plain sequences."""
+    done, chunks = rounds(engine, adaptive(rule, window))
+    said = [token for each in done for token in each.tokens]
+    target, draft = engine.target, engine.draft
+    drafting = parse_drafting("MTCP", draft.model.config)
+    p = told(fed(target.model, target.views(engine.caption), chunks, target.view), said)
+    views = draft.views(engine.caption)
+    rows = [told(fed(draft.model, views, chunks, each), said) for each in drafting.branches]
+    q, at, history = np.stack(rows, axis=1), 0, []
+    for each in done:
+        if each.drafted:
+            check_weights(each.weights, history, rule, window, drafting.weights)
+            stop = at + min(len(each.tokens), each.drafted)
+            history.append((p[at:stop], q[at:stop], len(each.tokens)))
+        at += len(each.tokens)
+    assert len({each.weights for each in done}) > 2
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("rule", RULES)
+def test_every_backend_fits_the_same_weights(backends, engines, rule, sampling):
+    first, *others = (
+        rounds(engines[name], adaptive(rule, sampling=sampling, seed=3))[0] for name in backends
+    )
+    for other in others:
+        assert [each.tokens for each in other] == [each.tokens for each in first]
+        for one, two in zip(first, other, strict=True):
+            assert (one.drafted, one.accepted) == (two.drafted, two.accepted)
+            np.testing.assert_allclose(one.weights, two.weights, atol=1e-4)
+
+
+@pytest.mark.parametrize("carry", [False, True])
+@pytest.mark.parametrize("rule", RULES)
+def test_adaptive_equals_plain(engine, rule, carry):
+    options = Options(
+        drafting="MTCP",
+        gamma=3,
+        max_new_tokens=14,
+        adaptive=Adaptation(rule, window=5, carry=carry),
+    )
+    asked = list(questions(Case("MTCP", 3, 2, 2), 11))
+    assert replies(engine.chat(options), asked) == replies(engine.chat(plainly(options)), asked)
+
+
+def test_an_interrupted_answer_asked_again_is_a_cold_one(engine):
+    options = small(engine, "MTC", max_new_tokens=20, adaptive=Adaptation())
+    fresh = cold(engine.chat(options), QUESTION)
+    for events in (4, 6, 9):
+        chat = engine.chat(options)
+        asking = chat.ask(*QUESTION)
+        for _ in range(events):
+            next(asking)
+        asking.close()
+        for _ in chat.retry():
+            pass
+        assert outcome(chat) == outcome(fresh)
+        np.testing.assert_allclose(chat.answer.weights, fresh.answer.weights, atol=1e-6)
+
+
+def test_an_adapting_answer_says_what_it_mixed_last(engine):
+    chat = engine.chat(small(engine, "MTP", max_new_tokens=20, adaptive=Adaptation("kl")))
+    chat.reply(*QUESTION)
+    assert sum(chat.answer.weights) == pytest.approx(1)
+    assert max(chat.answer.weights) - min(chat.answer.weights) > 1e-3
+    assert asdict(chat.options.adaptive) == {"rule": "kl", "window": 0, "carry": False}

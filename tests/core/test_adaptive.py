@@ -1,0 +1,254 @@
+"""Adaptive weights against a dense history, and what answers they start and end with."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from adaptive_oracle import check, softmax
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mmspec import maths
+from mmspec.adaptive import RULES, Adaptation, Evidence, Tally, lattice
+from mmspec.errors import UsageError
+from mmspec.loop import decode
+from mmspec.sampling import GREEDY, Sampling
+from mmspec.seam import Segment
+from scripted import ScriptedDrafter, ScriptedTarget, logits
+
+VIEWS = [[3, 1, 4, 1, 5], [9, 2, 5], [6, 5]]
+VOCABULARY = 11
+
+
+class Given:
+    """The same weights before every round."""
+
+    def __init__(self, *weights):
+        self.values = list(weights)
+
+    def weights(self, row_lengths, gamma):
+        return self.values
+
+
+def tally(branches, rule="lattice", window=0):
+    adaptation = Adaptation(rule, window)
+    return Tally(np, adaptation, np.array(adaptation.candidates(branches), dtype=np.float32))
+
+
+def probabilities(draws, *shape):
+    """From flat to nearly certain; several share their likeliest token."""
+    logits = draws.normal(size=shape) + 2 * draws.normal(size=shape[-1])
+    return softmax(logits * draws.choice([0.3, 1.0, 4.0])).astype(np.float32)
+
+
+def random_round(draws, branches, vocabulary):
+    """Target and branches at k places, and how many tokens were appended."""
+    k = int(draws.integers(1, 6))
+    p, q = (probabilities(draws, k, *rows, vocabulary) for rows in ((), (branches,)))
+    return p, q, int(draws.integers(1, k + 2))
+
+
+def evidence(p, q):
+    return Evidence(None, q, np.log(p))
+
+
+# Against the dense history
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    branches=st.integers(2, 4),
+    vocabulary=st.sampled_from([3, 17, 64]),
+    rounds=st.integers(0, 6),
+    window=st.sampled_from([0, 1, 4, 16]),
+    rule=st.sampled_from(RULES),
+    out=st.integers(-1, 3),
+)
+def test_weights_are_those_of_the_whole_history(
+    seed, branches, vocabulary, rounds, window, rule, out
+):
+    draws = np.random.default_rng(seed)
+    allowed = [0.0 if row == out else 1.0 for row in range(branches)]
+    start = np.array(allowed, dtype=np.float32) / sum(allowed)
+    kept, history = tally(branches, rule, window), []
+    for _ in range(rounds):
+        p, q, tokens = random_round(draws, branches, vocabulary)
+        history.append((p, q, tokens))
+        kept = kept.noted(evidence(p, q), tokens)
+        kept = kept.settled() if draws.integers(4) else kept.settled().settled()
+    check(kept.settled().weights(start), history, rule, window, start)
+
+
+def test_large_vocabularies_agree_where_no_mixture_is_flat():
+    draws = np.random.default_rng(0)
+    wanted = 3 * draws.normal(size=(8, 1, 500))
+    p = softmax(wanted[:, 0]).astype(np.float32)
+    q = softmax(wanted + draws.normal(size=(8, 3, 500))).astype(np.float32)
+    points = np.array(lattice(3), dtype=np.float32)
+    agreed, far = maths.score(np, p, q, points, maths.divergence).swapaxes(0, 1)
+    mixed = points @ q
+    assert (agreed == (mixed.argmax(-1) == p.argmax(-1)[:, None])).all()
+    whole = (p[:, None] * (np.log(p)[:, None] - np.log(mixed))).sum(-1)
+    assert (far <= whole + 1e-4).all()
+    assert (far > 0.8 * whole).all()
+
+
+def test_what_is_left_out_counts_as_one_token():
+    draws = np.random.default_rng(1)
+    rows = probabilities(draws, 4, 3, 300)
+    kept = maths.condense(np, rows)
+    assert kept.shape == (4, 3, 65)
+    np.testing.assert_allclose(kept.sum(-1), 1, atol=1e-6)
+    np.testing.assert_array_equal(kept[:, 0, 0], rows[:, 0].max(-1))
+
+
+def test_probabilities_of_zero_are_no_infinities():
+    p, q = np.eye(3, dtype=np.float32)[:2], np.eye(3, dtype=np.float32)[None, 1:]
+    scores = maths.score(np, p[:1], q, np.eye(2, dtype=np.float32), maths.divergence)
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize(("branches", "count"), [(2, 11), (3, 66), (4, 286)])
+def test_the_lattice_is_whole_and_starts_even(branches, count):
+    points = lattice(branches)
+    assert len(set(points)) == len(points) == count
+    assert all(abs(sum(point) - 1) < 1e-9 for point in points)
+    assert max(points[0]) - min(points[0]) < 0.2
+    assert max(points[-1]) == 1
+
+
+def test_equal_branches_share_evenly():
+    draws = np.random.default_rng(2)
+    p, q = probabilities(draws, 4, 20), probabilities(draws, 4, 1, 20)
+    same = tally(2).noted(evidence(p, np.concatenate([q, q], axis=1)), 4).settled()
+    np.testing.assert_allclose(same.weights(np.array([0.9, 0.1])), [0.5, 0.5])
+
+
+# Which places count
+
+
+def told(right, k):
+    """A target sure of token 0, and two branches, of which one says so and one says 1."""
+    p = np.full((k, 4), 0.01, dtype=np.float32)
+    p[:, 0] = 0.97
+    q = np.stack([p, p[:, [1, 0, 2, 3]]], axis=1)
+    return (p, q) if right == 0 else (p, q[:, ::-1])
+
+
+@pytest.mark.parametrize(("tokens", "counted"), [(1, 1), (3, 3), (5, 5), (6, 5)])
+def test_accepted_places_and_the_rejected_one_count_and_the_bonus_does_not(tokens, counted):
+    noted = tally(2).noted(evidence(*told(0, 5)), tokens).settled()
+    assert noted.tokens == counted
+    assert noted.scores[0, 0].max() == counted
+
+
+def test_a_first_token_that_was_rejected_counts_already():
+    fitted = tally(2).noted(evidence(*told(1, 3)), 1).settled().weights(np.array([0.5, 0.5]))
+    np.testing.assert_allclose(fitted, [0.0, 1.0])
+
+
+def test_a_draft_that_nobody_verified_tells_nothing():
+    kept = tally(2).noted(Evidence(None, told(0, 3)[1]), 1)
+    assert kept.settled().tokens == 0
+
+
+@pytest.mark.parametrize("window", [0, 3])
+def test_memory_does_not_grow_with_the_answer(window):
+    kept = tally(2, window=window)
+    for _ in range(6):
+        kept = kept.noted(evidence(*told(0, 4)), 4).settled()
+    assert kept.scores.shape[0] == max(window, 1)
+    assert kept.tokens == (window or 24)
+
+
+def test_a_window_forgets_what_left_it():
+    kept = tally(2, window=4).noted(evidence(*told(0, 4)), 4).settled()
+    for each, weights in ((1, [0.5, 0.5]), (3, [0.0, 1.0])):
+        kept = kept.noted(evidence(*told(1, each)), each).settled()
+        fitted = kept.weights(np.array([0.5, 0.5]))
+        if each == 3:
+            np.testing.assert_allclose(fitted, weights)
+    assert kept.tokens == 4
+
+
+# In the loop
+
+
+def opened(adaptation, sampling=GREEDY, rows=3, draft_sampling=GREEDY, vocabulary=VOCABULARY):
+    target = ScriptedTarget(vocabulary=vocabulary, sampling=sampling)
+    drafter = ScriptedDrafter(
+        rows=rows, vocabulary=vocabulary, sampling=draft_sampling, adaptation=adaptation
+    )
+    target.extend(Segment(VIEWS[0]))
+    drafter.extend([Segment([*view, 7]) for view in VIEWS[:rows]])
+    return target, drafter
+
+
+def rounds(target, drafter, count, gamma=3, seed=None):
+    weighting = Given(*[1 / drafter.rows] * drafter.rows)
+    return list(decode(target, drafter, weighting, gamma=gamma, max_tokens=count, seed=seed))
+
+
+@pytest.mark.parametrize("window", [0, 2])
+@pytest.mark.parametrize("rule", RULES)
+def test_every_round_is_mixed_as_the_rounds_before_it_say(rule, window):
+    target, drafter = opened(Adaptation(rule, window))
+    past, views, history = list(target.sequence), list(map(list, drafter.sequences)), []
+    done = rounds(target, drafter, 40)
+    assert len({each.weights for each in done}) > 2
+    for each in done:
+        if not each.drafted:
+            continue
+        check(each.weights, history, rule, window, [1 / 3] * 3)
+        p, q = [], []
+        for place in range(min(len(each.tokens), each.drafted)):
+            said = each.tokens[:place]
+            p.append(softmax(logits(0, past + said, VOCABULARY)))
+            q.append(softmax([drafter._logits(view + said) for view in views]))
+        history.append((np.array(p), np.array(q), len(each.tokens)))
+        past += each.tokens
+        views = [view + each.tokens for view in views]
+
+
+@pytest.mark.parametrize("window", [0, 3])
+@pytest.mark.parametrize("rule", RULES)
+def test_greedy_answers_are_the_targets_own(rule, window):
+    said, (target, drafter) = [], opened(Adaptation(rule, window))
+    for _ in range(40):
+        said.append(int(logits(0, [*VIEWS[0], *said], VOCABULARY).argmax()))
+    assert [token for each in rounds(target, drafter, 40) for token in each.tokens] == said
+
+
+@pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "argmax"])
+def test_sampling_is_exactly_the_targets_whatever_has_been_observed(drawn):
+    """One drafter that never forgets answers over and over; pairs of tokens are counted."""
+    warm, count, vocabulary = Sampling(1.0), 1500, 3
+    target, drafter = opened(
+        Adaptation("kl", 8), warm, 2, warm if drawn else GREEDY, vocabulary=vocabulary
+    )
+    starts, seen = (target.length, drafter.length), Counter()
+    for seed in range(count):
+        target.rewind(starts[0])
+        drafter.rewind(starts[1])
+        done = rounds(target, drafter, 3, gamma=2, seed=seed)
+        seen[tuple([token for each in done for token in each.tokens][:2])] += 1
+    first = softmax(logits(0, VIEWS[0], vocabulary))
+    chi_square = 0.0
+    for one in range(vocabulary):
+        second = softmax(logits(0, [*VIEWS[0], one], vocabulary))
+        expected = count * first[one] * second
+        chi_square += sum((seen[one, two] - n) ** 2 / n for two, n in enumerate(expected))
+    assert chi_square < 26.1  # 99.9 % at 8 degrees of freedom
+
+
+def test_a_branch_alone_has_nothing_to_adapt():
+    target, drafter = opened(Adaptation(), rows=1)
+    assert {each.weights for each in rounds(target, drafter, 20) if each.drafted} == {(1.0,)}
+
+
+def test_options_out_of_range_are_refused():
+    with pytest.raises(UsageError, match=r"lattice, kl, tv or accepted \(nearest: lattice\)"):
+        Adaptation("latice")
+    with pytest.raises(UsageError, match="--adaptive-window -1"):
+        Adaptation(window=-1)
