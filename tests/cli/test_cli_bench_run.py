@@ -152,7 +152,7 @@ def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--methods", "adaptive:MTC"], "adaptive:MTC is not there yet"),
+        (["--methods", "adaptive:MX"], "unknown drafting letter 'X'"),
         (["--methods", "MX"], "unknown drafting letter 'X'"),
         (["--suite", "charqa"], "nearest: chartqa"),
         (["--tasks", "chrat"], "nearest: chart"),

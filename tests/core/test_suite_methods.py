@@ -2,6 +2,7 @@
 
 import pytest
 
+from mmspec.adaptive import Adaptation
 from mmspec.bench.suite.methods import method_options, read_method, read_methods
 from mmspec.errors import UsageError
 from mmspec.options import Options
@@ -41,10 +42,14 @@ def test_adaptive_methods_are_read():
     assert (method.name, method.letters, method.adaptive) == ("adaptive:MTC", "MTC", True)
 
 
-@pytest.mark.parametrize("name", ["adaptive:MTC", "ngram"])
-def test_what_is_not_there_yet_says_so(name):
-    with pytest.raises(UsageError, match=f"{name} is not there yet"):
-        method_options(read_method(name), OPTIONS)
+    options = method_options(method, OPTIONS)
+    assert (options.drafting, options.adaptive) == ("MTC", Adaptation())
+    assert method_options(read_method("MTC"), options).adaptive is None
+
+
+def test_what_is_not_there_yet_says_so():
+    with pytest.raises(UsageError, match="ngram is not there yet"):
+        method_options(read_method("ngram"), OPTIONS)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ PROBE   = none:blank | draft | draft:blank: what target and draft know, without 
 import re
 from dataclasses import dataclass, replace
 
+from mmspec.adaptive import Adaptation
 from mmspec.bench.suite.rows import PLAIN
 from mmspec.drafting import OVERFLOWS, read_letters
 from mmspec.errors import UsageError, choice
@@ -127,12 +128,13 @@ def _weights(word: str, text: str, count: int) -> tuple[float, ...]:
 
 def method_options(method: Method, options: Options) -> Options:
     """The options that answer as `method` says; raises UsageError for what cannot be had."""
-    if method.adaptive or method.name == NGRAM:
+    if method.name == NGRAM:
         raise UsageError(f"--methods: {method.name} is not there yet: leave it out")
     return replace(
         options,
         drafting=method.letters or PLAIN,
         weights=method.weights,
+        adaptive=Adaptation() if method.adaptive else None,
         pool=method.pool,
         overflow=method.overflow,
     )

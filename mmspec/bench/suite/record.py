@@ -60,9 +60,15 @@ def row_of(asked: Asked, arm: MethodArm, said: Said, position: int) -> Row:
         seconds={stage: round(told.seconds[stage], DIGITS) for stage in STAGES}
         | {"first_token": round(said.first_token_seconds, DIGITS)},
         peak_memory_bytes=told.peak_memory_bytes,
+        weights=_weights(answer.rounds) if arm.method.adaptive else None,
         facts={"asked": len(facts), "right": right} if facts else None,
         notes=[*answer.notes, said.refused] if said.refused else answer.notes,
     )
+
+
+def _weights(rounds: Sequence[Round]) -> list[list[float]]:
+    """[rounds, branches], empty for a round in which nothing was drafted."""
+    return [list(each.weights) for each in rounds]
 
 
 def _round(each: Round) -> RoundRow:
