@@ -99,7 +99,7 @@ TASK_SHARES: dict[str, float] = {
     "vist": 1,
     "video": 1,
     "swap": 1,
-    "told": 14,
+    "told": 60,
 }
 
 

@@ -69,13 +69,17 @@ CAPTIONS = (
 def explain(rng: random.Random, ask: Ask) -> str:
     """Answer an ask with its reasons: reasons first, or the answer first where it can be seen."""
     if ask.derived or rng.random() < 0.65:
-        links = VERDICT_LINKS if ask.verdict else LINKS
-        conclusion = sentence(say(rng, links, c=ask.clause, v=ask.verdict))
-        parts = [maybe(rng, 0.4, OPENINGS), ask.evidence, conclusion]
+        parts = [maybe(rng, 0.4, OPENINGS), ask.evidence, conclude(rng, ask)]
     else:
         verdict = f"{ask.verdict}, " if ask.verdict else ""
         parts = [sentence(verdict + ask.clause), ask.evidence]
     return joined(*parts, maybe(rng, 0.3, CLOSINGS))
+
+
+def conclude(rng: random.Random, ask: Ask) -> str:
+    """Answer an ask from what has been described, step by step where it takes steps."""
+    links = VERDICT_LINKS if ask.verdict else LINKS
+    return joined(ask.steps, sentence(say(rng, links, c=ask.clause, v=ask.verdict)))
 
 
 def reply(rng: random.Random, ask: Ask) -> str:

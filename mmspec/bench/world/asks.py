@@ -59,6 +59,7 @@ QUESTIONS: dict[str, Sequence[str]] = {
 class Ask:
     """A question, the clause that answers it and the sentences that support the clause.
 
+    `evidence` describes the picture; `steps` are what is concluded from it before the answer.
     `about` names what a follow-up can call "it"; `verdict` is the "yes" or "no" of a question
     that wants one. Both are empty where there is no such thing. `derived`: the clause follows from
     the evidence, as a count does, and is not seen at once.
@@ -71,6 +72,7 @@ class Ask:
     about: str = ""
     verdict: str = ""
     derived: bool = False
+    steps: str = ""
 
 
 def ask_colour(rng: random.Random, scene: Scene) -> Ask | None:
@@ -113,8 +115,8 @@ def ask_count(rng: random.Random, scene: Scene) -> Ask | None:
     forms = (rf"{{}} (?:{shape}|{plural(shape)})",)
     fact = Fact("count", NUMBERS[number - 1], NUMBERS, forms)
     question = say(rng, QUESTIONS["count"], shapes=plural(shape))
-    evidence = f"{inventory(rng, scene)} {one_by_one(rng, scene, shape)}"
-    return Ask(question, clause, evidence, fact, derived=True)
+    steps = one_by_one(rng, scene, shape)
+    return Ask(question, clause, inventory(rng, scene), fact, derived=True, steps=steps)
 
 
 def ask_place(rng: random.Random, scene: Scene) -> Ask | None:
@@ -172,8 +174,7 @@ def ask_relation(rng: random.Random, scene: Scene) -> Ask | None:
             there=at(rng, second.place),
         )
     )
-    evidence = f"{inventory(rng, scene)} {places}"
-    return Ask(question, clause, evidence, fact, derived=True)
+    return Ask(question, clause, inventory(rng, scene), fact, derived=True, steps=places)
 
 
 def ask_background(rng: random.Random, picture: Picture) -> Ask | None:

@@ -97,8 +97,9 @@ def _left_over(rng: random.Random, scene: Scene) -> Ask | None:
         verb="is" if gone == 1 else "are",
     )
     counted = one_by_one(rng, scene, shape)
-    evidence = f"{inventory(rng, scene)} {sentence(total)} {counted} {sentence(work)}"
-    return Ask(say(rng, TAKEN, shape=shape), clause, evidence, fact, derived=True)
+    steps = f"{sentence(total)} {counted} {sentence(work)}"
+    question, evidence = say(rng, TAKEN, shape=shape), inventory(rng, scene)
+    return Ask(question, clause, evidence, fact, derived=True, steps=steps)
 
 
 DOUBTS = (

@@ -2,12 +2,13 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
-from mmspec.bench.world.answers import detailed, explain, short
+from mmspec.bench.world.answers import conclude, detailed, explain, short
 from mmspec.bench.world.asks import Ask
 from mmspec.bench.world.charts import bar_chart
 from mmspec.bench.world.comparing import both, change_alone, difference, edit, pair_facts
-from mmspec.bench.world.describing import Picture
+from mmspec.bench.world.describing import Picture, describe
 from mmspec.bench.world.doubts import doubt, puzzle
 from mmspec.bench.world.facts import Fact, Turn
 from mmspec.bench.world.pairs import Pair, changed_pair
@@ -17,6 +18,7 @@ from mmspec.bench.world.scene import few_things, many_things, two_apart
 from mmspec.bench.world.script import (
     Script,
     any_ask,
+    asks_about,
     chart_ask,
     picture_of,
     scene_ask,
@@ -132,7 +134,22 @@ def edit_instruction(rng: random.Random, split: Split) -> Script:
 
 
 def told(rng: random.Random, split: Split) -> Script:
-    """Compare two images that are only described: nothing is drawn, and no sight asked for."""
+    """Answer about pictures that are only described: nothing is drawn, and no sight asked for."""
+    return rng.choice((_told_pair, _told_scene, _told_scene))(rng, split)
+
+
+def _told_scene(rng: random.Random, split: Split) -> Script:
+    scene = within(split, rng.choice((few_things, two_apart, many_things)), rng)
+    asks = asks_about(rng, scene, 4)
+    asks += [ask for ask in (doubt(rng, scene), puzzle(rng, scene)) if ask]
+    rng.shuffle(asks)
+    asks = [ask for ask in asks if ask.fact.category != "background"]
+    turns = [Turn(ask.question, conclude(rng, ask), ()) for ask in asks]
+    first = replace(turns[0], question=f"{describe(rng, scene)} {turns[0].question}")
+    return Script((), (first, *turns[1:]), (scene.key,))
+
+
+def _told_pair(rng: random.Random, split: Split) -> Script:
     pair = within(split, changed_pair, rng)
     wanted, prompts = rng.choice((("difference", SPOT), ("edit", EDIT)))
     question = f"{both(rng, pair)} {rng.choice(prompts[1:])}"
