@@ -126,8 +126,8 @@ MUTANTS = [
     Mutant(
         "the draft may use the whole budget",
         "mmspec/loop.py",
-        "min(gamma, left - 1)",
-        "min(gamma, left)",
+        "lengths.choose(left - 1)",
+        "lengths.choose(left)",
         LOOP + "test_the_budget_is_exact",
     ),
     Mutant(

@@ -15,7 +15,7 @@ from mmspec.chat import Chat, Piece
 from mmspec.drafting import Drafting, parse_drafting
 from mmspec.engine import Engine
 from mmspec.errors import UsageError
-from mmspec.options import Options
+from mmspec.options import Gamma, Options
 from mmspec.replay import opened, rendered
 from mmspec.sampling import GREEDY
 from mmspec.seam import Drafter
@@ -62,7 +62,7 @@ class HostShare:
     """
 
     drafting: str
-    gamma: int
+    gamma: Gamma
     of_loop: float
     of_round: float | None
 
@@ -72,7 +72,7 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
 
     The parts alternate.  Nothing is committed: every call starts from the same prompt.
     """
-    gamma, target = options.gamma, opened(engine, prompt.message)
+    gamma, target = options.longest_draft, opened(engine, prompt.message)
     words = ("M", "MTCP") if prompt.message.pictures and _draft_sees(engine) else ("T",)
     sides = {word: _drafter(engine, prompt, word) for word in words}
 
