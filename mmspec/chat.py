@@ -6,9 +6,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from mmspec.conversation import Chunk, Conversation, Message, Turn, render
-from mmspec.drafting import PLAIN, Branch, Drafting, fit, parse_drafting
+from mmspec.drafting import NGRAM, PLAIN, UNLETTERED, Branch, Drafting, fit, parse_drafting
 from mmspec.errors import ContextError, UsageError
 from mmspec.images import Picture
+from mmspec.lengths import TIMED, AutoLength
+from mmspec.ngram import NgramDrafter
 from mmspec.options import Options
 from mmspec.session import DraftSide, Prefilled, Session
 from mmspec.statistics import Round, Statistics
@@ -68,9 +70,15 @@ class Chat:
         opened = target.model.open_target(options.sampling)
         self._session = Session(opened, target.views(engine.caption), target.view)
         self._side: DraftSide | None = None
-        if engine.draft is None and options.drafting not in (None, PLAIN.word):
+        self._fell_back = False
+        if engine.draft is None and options.drafting not in (None, *UNLETTERED):
             raise UsageError(f"--drafting {options.drafting} needs a draft: name one with --draft")
         self._drafting(())
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing can be drafted, so that every answer is decoded plainly."""
+        return self._word(()) == PLAIN.word
 
     def ask(self, text: str, images: Sequence[Picture] = ()) -> Generator[Prefilled | Piece]:
         """Add a question with its images and stream the answer.
@@ -177,21 +185,27 @@ class Chat:
                     self.engine.caption(picture)
 
     def _drafting(self, chunks: Sequence[Chunk]) -> Drafting:
-        """What the options ask for, M and T by default where there are images, else T."""
+        """What the options ask for, or the default; nothing while speculation is off."""
+        word = self._word(chunks) if self.speculate else PLAIN.word
         draft = self.engine.draft
-        if draft is None or not self.speculate:
-            return PLAIN
-        word = self.options.drafting
-        if word is None:
-            sees = draft.model.config.vision is not None
-            word = "MT" if sees and any(pictures(chunks)) else "T"
-        config = draft.model.config
+        if draft is None or word in UNLETTERED:
+            return UNLETTERED[word]
         weights = self.options.weights if self.options.drafting else ()
-        return parse_drafting(word, config, weights, self.options.pool)
+        return parse_drafting(word, draft.model.config, weights, self.options.pool)
+
+    def _word(self, chunks: Sequence[Chunk]) -> str:
+        """The drafting asked for; by default M and T where there are images, else T."""
+        draft = self.engine.draft
+        if self.options.drafting or draft is None:
+            return self.options.drafting or self.engine.draftless
+        sees = draft.model.config.vision is not None
+        return "MT" if sees and any(pictures(chunks)) else "T"
 
     def _plan(self, chunks: Sequence[Chunk]) -> DraftSide | None:
         """The draft side for this prompt: the last one while its branches stay the same."""
         drafting = self._drafting(chunks)
+        if drafting == NGRAM:
+            return self._lookup()
         draft = self.engine.draft
         if draft is None or not drafting.branches:
             return None
@@ -219,6 +233,14 @@ class Chat:
             self._side = DraftSide(drafting, views, drafter, limit, carry)
         return self._side
 
+    def _lookup(self) -> DraftSide:
+        """The draft side that looks n-grams up in what the target was asked and has said."""
+        self.answer.drafting = NGRAM
+        if self._side is None or self._side.drafting != NGRAM:
+            views = self.engine.target.views(self.engine.caption)
+            self._side = DraftSide(NGRAM, views, NgramDrafter(), None)
+        return self._side
+
     def _prefilled(self, chunks: Sequence[Chunk]) -> Iterator[Prefilled]:
         yield from self._timed("prefill", self._session.prefill(chunks))
         with self.answer.statistics.timing("prefill"):
@@ -228,7 +250,7 @@ class Chat:
         options, answer = self.options, self.answer
         stream = self.engine.target.tokenizer.stream()
         rounds = self._session.decode(
-            gamma=options.gamma,
+            gamma=options.gamma if isinstance(options.gamma, int) else self._lengths,
             max_tokens=options.max_new_tokens,
             stop=self.engine.stop,
             seed=None if options.sampling.greedy else options.seed,
@@ -239,11 +261,32 @@ class Chat:
             answer.token_ids += round_.tokens
             answer.weights = round_.weights or answer.weights
             yield self._said(round_, stream)
+        self._note_lengths()
         answer.finish_reason = "stop" if answer.token_ids[-1] in self.engine.stop else "length"
         rest = stream.finish()
         answer.text += rest
         if rest:
             yield Piece("", rest)
+
+    def verdict(self) -> str | None:
+        """Under gamma 'auto' one line on why it decodes plainly; None as long as it drafts."""
+        drafts = self.options.gamma == "auto" and self._session.draft_side
+        return self._lengths.verdict() if drafts else None
+
+    @property
+    def _lengths(self) -> AutoLength:
+        return self.engine.lengths(self.answer.drafting)
+
+    def _note_lengths(self) -> None:
+        """Say under 'auto' that it has come to plain decoding, once until it drafts again."""
+        if self.options.gamma != "auto" or self._session.draft_side is None:
+            return
+        if not self.options.sampling.greedy:
+            self.answer.notes.append(TIMED)
+        verdict = self.verdict()
+        if verdict and not self._fell_back:
+            self.answer.notes.append(verdict)
+        self._fell_back = verdict is not None
 
     def _said(self, round_: Round, stream: TextStream) -> Piece:
         accepted = stream.push(round_.tokens[: round_.accepted])

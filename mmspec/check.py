@@ -9,9 +9,10 @@ import numpy as np
 from mmspec.bench.prompts import Prompt
 from mmspec.chat import Answer
 from mmspec.conversation import Message, Turn
+from mmspec.drafting import NGRAM, PLAIN
 from mmspec.engine import Engine
 from mmspec.errors import UsageError
-from mmspec.options import Options
+from mmspec.options import Gamma, Options
 from mmspec.replay import feed, opened
 from mmspec.seam import Float32
 from mmspec.tokenizer import Tokenizer
@@ -71,7 +72,7 @@ class CheckReport:
     backend: str
     device: str
     dtype: str
-    gamma: int
+    gamma: Gamma
     threshold: float
     comparisons: list[Comparison]
 
@@ -120,9 +121,12 @@ def _draft_of(engine: Engine, options: Options) -> str:
             f"check compares greedy answers, got --temperature {options.sampling.temperature}: "
             "sampled ones agree in distribution, not token for token; leave --temperature at 0"
         )
-    if engine.draft is None or options.drafting == "none":
+    if options.drafting == NGRAM.word:
+        return NGRAM.word
+    name = engine.draft.name if engine.draft else engine.draftless
+    if PLAIN.word in (name, options.drafting):
         raise UsageError("check needs a draft to compare with plain decoding: give --draft")
-    return engine.draft.name
+    return name
 
 
 def compare(engine: Engine, prompt: Prompt, options: Options, threshold: float) -> Comparison:

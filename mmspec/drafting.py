@@ -36,14 +36,22 @@ class Drafting:
 
     branches: tuple[Branch, ...]
     weights: tuple[float, ...]
+    name: str = ""
+    """What it is called where that is not its letters."""
 
     @property
     def word(self) -> str:
-        """The letters, or 'none'."""
-        return "".join(branch.letter for branch in self.branches) or "none"
+        """The name, the letters, or 'none'."""
+        return self.name or "".join(branch.letter for branch in self.branches) or "none"
 
 
 PLAIN = Drafting((), ())
+NGRAM = Drafting((Branch("T"),), (1.0,), "ngram")
+"""What followed the last tokens earlier in the text view: no model drafts (`mmspec.ngram`)."""
+
+
+UNLETTERED = {each.word: each for each in (PLAIN, NGRAM)}
+"""Draftings that need no draft model, by their words."""
 
 
 def parse_drafting(
@@ -51,11 +59,13 @@ def parse_drafting(
 ) -> Drafting:
     """Read a word such as 'MTC', its weights (equal by default) and the pooled size.
 
+    'ngram' and 'none' are words of their own.
+
     Raises UsageError for an unknown or repeated letter, M or P with a draft that has no vision
     tower, a pooled size the grid cannot make, or weights that do not match the letters.
     """
-    if word == "none":
-        return PLAIN
+    if word in UNLETTERED:
+        return UNLETTERED[word]
     letters = read_letters(word)
     for letter in letters:
         _check_sight(letter, draft)

@@ -9,9 +9,11 @@ from mmspec.cards import Card, load_cards, present
 from mmspec.chat import Chat
 from mmspec.config import model_type
 from mmspec.conversation import Conversation
+from mmspec.drafting import NGRAM, PLAIN, Drafting
 from mmspec.errors import HubError, UsageError
 from mmspec.hub import resolve
 from mmspec.images import Picture
+from mmspec.lengths import AutoLength
 from mmspec.loaded import LoadedModel, load_model
 from mmspec.options import Options
 from mmspec.registry import load_backend, load_captioner
@@ -33,7 +35,11 @@ class Engine:
     notes: list[str] = field(default_factory=list)
     """One line for every choice made by 'auto'."""
     load_seconds: float = 0.0
+    draftless: str = PLAIN.word
+    """How to draft without a draft where the options do not say: 'ngram' where 'auto' looked for
+    one in vain, 'none' where none was wanted."""
     _captions: CaptionTokens | None = None
+    _lengths: dict[Drafting, AutoLength] = field(default_factory=dict)
 
     @property
     def stop(self) -> frozenset[int]:
@@ -45,6 +51,10 @@ class Engine:
     ) -> Chat:
         """Open a conversation, or go on with a saved one."""
         return Chat(self, options or Options(), conversation or Conversation())
+
+    def lengths(self, drafting: Drafting) -> AutoLength:
+        """What has been measured on this machine, over all conversations, to set draft lengths."""
+        return self._lengths.setdefault(drafting, AutoLength())
 
     def caption(self, picture: Picture) -> Sequence[int]:
         """Token ids that stand for the image in the C view, computed once per image."""
@@ -88,7 +98,8 @@ def load(
     seeing = next((each for each in (drafted, target) if each and each.features), None)
     describer = _captioner(chosen, captioner, seeing, device=device, dtype=dtype)
     seconds = perf_counter() - started
-    return Engine(chosen, target, drafted, describer, notes, seconds)
+    draftless = NGRAM.word if draft == "auto" else PLAIN.word
+    return Engine(chosen, target, drafted, describer, notes, seconds, draftless)
 
 
 def _auto_model(backend: Backend, notes: list[str]) -> str:
@@ -111,7 +122,7 @@ def _load_draft(
         return None
     name = _pair(target.name) if draft == "auto" else draft
     if name is None:
-        notes.append(f"draft: none (no card names one for {target.name}); decoding plainly")
+        notes.append(f"draft: none (no card names one for {target.name}); drafting from n-grams")
         return None
     try:
         directory = resolve(name, backend.name)
@@ -122,7 +133,7 @@ def _load_draft(
     except HubError as error:
         if draft != "auto":
             raise
-        notes.append(f"draft: none ({error}); decoding plainly")
+        notes.append(f"draft: none ({error}); drafting from n-grams")
         return None
     return loaded
 

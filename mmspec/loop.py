@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from time import perf_counter
 from typing import Protocol
 
+from mmspec.lengths import FixedLength
 from mmspec.sampling import uniforms
 from mmspec.seam import Drafter, Target, Verdict
 from mmspec.statistics import Round
@@ -20,12 +21,24 @@ class Weighting(Protocol):
         ...
 
 
+class Lengths(Protocol):
+    """Decides, before each round, how many tokens to draft, and is told what became of it."""
+
+    def choose(self, limit: int) -> int:
+        """k, 0 <= k <= limit; 0 is a plain round."""
+        ...
+
+    def observe(self, round_: Round) -> None:
+        """Take in a finished round; it may have drafted fewer than were asked for."""
+        ...
+
+
 def decode(
     target: Target,
     drafter: Drafter | None,
     weighting: Weighting | None,
     *,
-    gamma: int,
+    gamma: int | Lengths,
     max_tokens: int,
     stop: Collection[int] = (),
     seed: int | None = None,
@@ -36,11 +49,12 @@ def decode(
     it alone would draw them (Leviathan et al. 2023). Between rounds both sequences are consistent:
     a consumer may stop there.
     """
+    lengths = FixedLength(gamma) if isinstance(gamma, int) else gamma
     left = max_tokens
     while left > 0:
         started = perf_counter()
         draft = None
-        k = min(gamma, left - 1) if drafter else 0
+        k = lengths.choose(left - 1) if drafter else 0
         weights = weighting.weights(drafter.row_lengths, k) if drafter and weighting and k else ()
         if drafter and weights:
             draft = drafter.draft(k, weights, draws(seed, target.length, "draft", k))
@@ -60,7 +74,9 @@ def decode(
         left = 0 if tokens[-1] in stop else left - len(tokens)
         accepted = min(len(path), len(tokens))
         mixed = tuple(verdict.weights or weights) if draft else ()
-        yield Round(tokens, k, accepted, drafted - started, verified - drafted, mixed)
+        round_ = Round(tokens, k, accepted, drafted - started, verified - drafted, mixed)
+        lengths.observe(round_)
+        yield round_
 
 
 def draws(seed: int | None, length: int, role: str, count: int) -> Sequence[float]:

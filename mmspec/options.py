@@ -1,11 +1,16 @@
 """How to draft and how to draw: the choices a person makes for one conversation."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from mmspec.adaptive import Adaptation
-from mmspec.drafting import OVERFLOWS, read_letters
+from mmspec.drafting import OVERFLOWS, UNLETTERED, read_letters
 from mmspec.errors import UsageError, choice
+from mmspec.lengths import LONGEST
 from mmspec.sampling import GREEDY, Sampling
+
+Gamma = int | Literal["auto"]
+"""Tokens drafted a round; 'auto' chooses them by measured costs and the running acceptance."""
 
 PROPOSALS = ("auto", "draw", "argmax")
 
@@ -15,14 +20,15 @@ class Options:
     """Drafting and sampling options; raises UsageError naming the one that is out of range."""
 
     drafting: str | None = None
-    """Letters of M, T, C, P, or 'none'; None chooses MT with images and T without."""
+    """Letters of M, T, C, P, 'ngram' or 'none'; None chooses MT with images and T without, and
+    n-grams where a draft was looked for in vain."""
     weights: tuple[float, ...] = ()
     """One per letter; what an adaptive ensemble starts from."""
     adaptive: Adaptation | None = None
     """How the weights follow the target; None keeps them."""
     pool: int | None = None
     overflow: str = "pool"
-    gamma: int = 5
+    gamma: Gamma = 5
     sampling: Sampling = GREEDY
     seed: int = 0
     max_new_tokens: int = 512
@@ -32,20 +38,28 @@ class Options:
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        if self.drafting not in (None, "none"):
+        if self.drafting is not None and self.drafting not in UNLETTERED:
             read_letters(self.drafting)
         if self.overflow not in OVERFLOWS:
             raise choice("overflow rule", self.overflow, OVERFLOWS)
         if self.proposal not in PROPOSALS:
             raise choice("proposal", self.proposal, PROPOSALS)
-        _at_least("--gamma", self.gamma, 1)
+        if isinstance(self.gamma, int):
+            _at_least("--gamma", self.gamma, 1)
+        elif self.gamma != "auto":
+            raise UsageError(f"--gamma {self.gamma}: give a number of at least 1, or auto")
         _at_least("--max-new-tokens", self.max_new_tokens, 1)
         _at_least("--temperature", self.sampling.temperature, 0)
         _at_least("--top-k", self.sampling.top_k, 0)
         if not 0 < self.sampling.top_p <= 1:
             raise UsageError(f"--top-p {self.sampling.top_p}: give a number above 0 and at most 1")
-        if self.weights and self.drafting is None:
-            raise UsageError("--weights needs --drafting, one weight per letter")
+        if self.weights and (self.drafting is None or self.drafting == "ngram"):
+            raise UsageError("--weights needs --drafting with letters, one weight for each")
+
+    @property
+    def longest_draft(self) -> int:
+        """The most tokens that a round drafts."""
+        return self.gamma if isinstance(self.gamma, int) else LONGEST
 
     @property
     def draft_sampling(self) -> Sampling:

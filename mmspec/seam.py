@@ -81,6 +81,19 @@ class Draft(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class HostDraft:
+    """A chain that the host proposes, by lookup and not from a model; every target takes it."""
+
+    tokens: list[int]
+    """[k] ids of the target, k >= 1.  None was drawn: each is a point mass, q = 1."""
+
+    @property
+    def size(self) -> int:
+        """The number of drafted tokens, k."""
+        return len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What the target said about n drafted tokens, read back to the host.
 
@@ -119,6 +132,7 @@ class Target(Protocol):
     def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
         """Run the target once over its last token and the draft, and read the outcome.  Blocks.
 
+        draft: from a drafter of the same backend, or a `HostDraft`.
         draws: [k + 1] uniforms for the fallback tokens, unread (may be empty) when greedy.
         """
         ...
@@ -157,9 +171,10 @@ class Drafter(Protocol):
         """Forget all columns from `length` on.  Only lengths seen before a call are given."""
         ...
 
-    def draft(self, k: int, weights: Sequence[float], draws: Sequence[float]) -> Draft:
+    def draft(self, k: int, weights: Sequence[float], draws: Sequence[float]) -> Draft | None:
         """Enqueue k tokens (k >= 1) from the mixture of the branches.  Never blocks.
 
+        None where there is nothing to propose: the round is then plain.
         weights: [R], summing to one.  draws: [k] uniforms, unread (may be empty) where drafted
         tokens are the mixture's argmax.  A draft that was never committed is void.
 

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from mmspec.conversation import Chunk
 from mmspec.drafting import Branch, Drafting, StaticWeights, Views
-from mmspec.loop import decode
+from mmspec.loop import Lengths, decode
 from mmspec.seam import Drafter, Target
 from mmspec.statistics import Round
 
@@ -122,7 +122,7 @@ class Session:
             yield Prefilled(done, total)
 
     def decode(
-        self, *, gamma: int, max_tokens: int, stop: Collection[int], seed: int | None
+        self, *, gamma: int | Lengths, max_tokens: int, stop: Collection[int], seed: int | None
     ) -> Iterator[Round]:
         """Answer the prompt prefilled last; what was said is held, however this ends."""
         side = self.draft_side

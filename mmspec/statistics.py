@@ -62,6 +62,11 @@ class Statistics:
         return self.tokens / self.rounds if self.rounds else 0.0
 
     @property
+    def draft_length(self) -> float:
+        """Drafted tokens per round, plain rounds included."""
+        return self.drafted / self.rounds if self.rounds else 0.0
+
+    @property
     def acceptance_rate(self) -> float:
         """Accepted tokens over drafted ones."""
         return self.accepted / self.drafted if self.drafted else 0.0
@@ -77,6 +82,7 @@ class Statistics:
             "rounds": self.rounds,
             "drafted": self.drafted,
             "accepted": self.accepted,
+            "draft_length": self.draft_length,
             "block_efficiency": self.block_efficiency,
             "acceptance_rate": self.acceptance_rate,
             "tokens_per_second": self.tokens_per_second,

@@ -31,6 +31,8 @@ class Mutant:
 
 
 LOOP = "tests/core/test_loop.py::"
+NGRAM = "tests/core/test_ngram.py::"
+LENGTHS = "tests/core/test_lengths.py::"
 SESSION = "tests/core/test_session.py::"
 ADAPTIVE = "tests/core/test_adaptive.py::"
 CHAT = "tests/core/test_chat.py::"
@@ -131,9 +133,37 @@ MUTANTS = [
     Mutant(
         "the draft may use the whole budget",
         "mmspec/loop.py",
-        "min(gamma, left - 1)",
-        "min(gamma, left)",
+        "lengths.choose(left - 1)",
+        "lengths.choose(left)",
         LOOP + "test_the_budget_is_exact",
+    ),
+    Mutant(
+        "a rewound n-gram is still found",
+        "mmspec/ngram.py",
+        "                    self._ends[gram].pop()",
+        "                    pass",
+        NGRAM + "test_whatever_came_before_it_finds_what_a_search_finds",
+    ),
+    Mutant(
+        "the suffix finds itself",
+        "mmspec/ngram.py",
+        "range(self._indexed + 1, self.length)",
+        "range(self._indexed + 1, self.length + 1)",
+        NGRAM + "test_what_followed_is_proposed[loop]",
+    ),
+    Mutant(
+        "drafting that loses is not stopped",
+        "mmspec/lengths.py",
+        "return not k or lost + risk <=",
+        "return True or lost + risk <=",
+        LENGTHS + "test_where_drafting_loses_it_ends_within_three_percent_of_plain",
+    ),
+    Mutant(
+        "a cost once seen is believed",
+        "mmspec/lengths.py",
+        "return plain if self.count(k) == 1 and seconds > 2 * plain else seconds",
+        "return seconds",
+        LENGTHS + "test_a_first_round_that_warms_up_does_not_decide",
     ),
     Mutant(
         "the stop token counts as held",

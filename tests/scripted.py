@@ -14,7 +14,7 @@ import numpy as np
 from mmspec import maths
 from mmspec.adaptive import Adaptation, Evidence, Tally
 from mmspec.sampling import GREEDY, Sampling
-from mmspec.seam import Segment, Verdict
+from mmspec.seam import HostDraft, Segment, Verdict
 
 Item = int | str
 
@@ -79,7 +79,7 @@ class ScriptedTarget:
     def logits(self) -> np.ndarray:
         return logits(self.seed, self.sequence, self.vocabulary)
 
-    def verify(self, draft: "ScriptedDraft | None", draws: Sequence[float]) -> Verdict:
+    def verify(self, draft: "ScriptedDraft | HostDraft | None", draws: Sequence[float]) -> Verdict:
         self.fault("target.verify")
         evidence = draft.evidence if draft else None
         drafted = draft.tokens if draft else []
@@ -104,7 +104,10 @@ class ScriptedTarget:
         uniforms = np.array(draws, dtype=np.float32)
         if not draft:
             return [], maths.draw(np, p, uniforms).tolist()
-        accept, fallback = maths.judge(np, p, np.stack(draft.q), np.array(draft.tokens), uniforms)
+        tokens = np.array(draft.tokens)
+        hosted = isinstance(draft, HostDraft)
+        q = maths.point_mass(np, tokens, p[:-1]) if hosted else np.stack(draft.q)
+        accept, fallback = maths.judge(np, p, q, tokens, uniforms)
         return accept.tolist(), fallback.tolist()
 
     def commit(self, path: Sequence[int], token: int) -> None:

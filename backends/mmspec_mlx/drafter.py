@@ -186,7 +186,7 @@ class MlxDrafter:
         if self._sampling.greedy and self._rows == 1:
             chain.ids.append(mx.argmax(logits, axis=-1).reshape(1))
             return logits
-        rows = maths.softmax(self._xp, logits)
+        rows: mx.array = maths.softmax(self._xp, logits)
         mixed = mx.expand_dims(maths.mix(self._xp, weights, rows), 0)
         if self._sampling.greedy:
             chain.ids.append(mx.argmax(mixed, axis=-1).reshape(1))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mmspec import maths
 from mmspec.sampling import Sampling
-from mmspec.seam import Draft, Segment, Verdict
+from mmspec.seam import Draft, HostDraft, Segment, Verdict
 from mmspec_mlx import host
 from mmspec_mlx.drafter import MlxDraft
 from mmspec_mlx.llama import CHUNK, Llama, causal
@@ -56,12 +56,8 @@ class MlxTarget:
 
     def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
         """Run the target once over its last token and the draft, and read the outcome.  Blocks."""
-        if draft is None:
-            verdict = self._read(self._logits(()), None, draws)
-        elif isinstance(draft, MlxDraft):
-            verdict = self._read(self._logits(draft.ids), draft, draws)
-        else:
-            raise TypeError(f"a draft of another backend: {type(draft).__name__}")
+        chain = _chain(draft)
+        verdict = self._read(self._logits(chain.ids if chain else ()), chain, draws)
         self._verified = verdict.drafted
         return verdict
 
@@ -101,6 +97,15 @@ class MlxTarget:
         if self._sampling.greedy:
             return _greedy(logits, draft)
         return _sampled(self._llama.kernels.arrays, logits, draft, draws, self._sampling)
+
+
+def _chain(draft: Draft | None) -> MlxDraft | None:
+    """The draft on the device; the host's tokens are uploaded."""
+    if isinstance(draft, HostDraft):
+        return MlxDraft([host.ids([token]) for token in draft.tokens], [])
+    if draft is not None and not isinstance(draft, MlxDraft):
+        raise TypeError(f"a draft of another backend: {type(draft).__name__}")
+    return draft
 
 
 def _greedy(logits: mx.array, draft: MlxDraft | None) -> Verdict:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mmspec import maths
 from mmspec.sampling import Sampling
-from mmspec.seam import Draft, Float32, Segment, Verdict
+from mmspec.seam import Draft, Float32, HostDraft, Segment, Verdict
 from mmspec_torch.device import upload
 from mmspec_torch.drafter import TorchDraft
 from mmspec_torch.llama import Step, causal_mask, chunks
@@ -69,13 +69,12 @@ class TorchTarget:
     def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
         """Run once over the last token and the draft, and read the outcome."""
         state = self._state = replace(self._state, verified=None)
-        if draft is not None and not isinstance(draft, TorchDraft):
-            raise TypeError(f"a {type(draft).__name__} was not drafted by this backend")
-        logits = self._feed(draft)
+        chain = self._chain(draft)
+        logits = self._feed(chain)
         read = self._greedy if self._sampling.greedy else self._sampled
-        if draft and draft.evidence:
-            draft.evidence.logits = logits[:-1].float()
-        verdict = read(logits, draft, draws)
+        if chain and chain.evidence:
+            chain.evidence.logits = logits[:-1].float()
+        verdict = read(logits, chain, draws)
         self._state = replace(state, verified=verdict.drafted)
         return verdict
 
@@ -92,6 +91,14 @@ class TorchTarget:
         """Next-token logits [V] on the host."""
         host: Float32 = self._feed(None)[0].float().cpu().numpy()
         return host
+
+    def _chain(self, draft: Draft | None) -> TorchDraft | None:
+        """The draft on this device; the host's tokens are uploaded."""
+        if isinstance(draft, HostDraft):
+            return TorchDraft(upload(draft.tokens, torch.long, self._llama.device), None)
+        if draft is not None and not isinstance(draft, TorchDraft):
+            raise TypeError(f"a {type(draft).__name__} was not drafted by this backend")
+        return draft
 
     def _prefill(self, start: int, end: int) -> None:
         if start >= end:

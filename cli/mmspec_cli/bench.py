@@ -14,12 +14,13 @@ from mmspec.bench.prompts import ONE_IMAGE, Prompt, asked, drawn, read_prompts, 
 from mmspec.bench.provenance import provenance
 from mmspec.bench.speed import GAMMAS, ArmResult, SpeedReport
 from mmspec.bench.speed import speed as measure_speed
+from mmspec.drafting import UNLETTERED
 from mmspec.engine import Engine, load
 from mmspec.errors import UsageError
 from mmspec.images import open_picture
-from mmspec.options import Options
+from mmspec.options import Gamma, Options
 from mmspec_cli.bench_run import run
-from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, JSON, MODEL, PLAIN
+from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, GAMMA, JSON, MODEL, PLAIN
 from mmspec_cli.render import Screen
 
 COUNT = click.IntRange(min=1)
@@ -47,7 +48,10 @@ bench.add_command(run)
 @DTYPE
 @click.option("--drafting", default="M,T,MT,MTC", show_default=True, metavar="LIST")
 @click.option(
-    "--gammas", default="", metavar="LIST", help="One, or some to search. Default: 1 to 8."
+    "--gammas",
+    default="",
+    metavar="LIST",
+    help="One, or some to search, auto among them. Default: 1 to 8.",
 )
 @click.option("--repeats", type=COUNT, default=3, show_default=True)
 @click.option("--max-new-tokens", default=96, show_default=True)
@@ -95,7 +99,7 @@ def _speed(
         engine,
         chosen,
         options,
-        words=_split(drafting) if engine.draft else (),
+        words=_words(drafting, engine),
         gammas=[_gamma(gamma) for gamma in _split(gammas)] or GAMMAS,
         repeats=repeats,
         others=others,
@@ -117,9 +121,16 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _gamma(text: str) -> int:
+def _words(drafting: str, engine: Engine) -> list[str]:
+    """The draftings that are possible: without a draft those that need none."""
+    return [word for word in _split(drafting) if engine.draft or word in UNLETTERED]
+
+
+def _gamma(text: str) -> Gamma:
+    if text == "auto":
+        return "auto"
     if not text.isdigit() or text == "0":
-        raise UsageError(f"--gammas {text!r}: give numbers of at least 1, such as 2,4,6")
+        raise UsageError(f"--gammas {text!r}: give numbers of at least 1, such as 2,4,6, or auto")
     return int(text)
 
 
@@ -209,7 +220,7 @@ def _write(out: Path | None, value: dict[str, Any]) -> None:
     help="Conversations per category.",
 )
 @click.option("--blank", is_flag=True, help="Ask again with grey in place of every image.")
-@click.option("--gamma", default=5, show_default=True)
+@GAMMA
 @click.option("--max-new-tokens", default=160, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @OUT
@@ -231,7 +242,7 @@ def _grounding(
     *,
     samples: int,
     blank: bool,
-    gamma: int,
+    gamma: Gamma,
     max_new_tokens: int,
     seed: int,
     **where: str,

@@ -66,6 +66,7 @@ def _stats(talk: "Talk", _: str) -> None:
         ("weights", " ".join(f"{weight:.2f}" for weight in talk.chat.answer.weights)),
         ("rounds", str(statistics.rounds)),
         ("tokens", str(statistics.tokens)),
+        ("gamma", _gamma(talk)),
         ("tokens per round", f"{statistics.block_efficiency:.2f}"),
         ("drafted, accepted", f"{statistics.drafted}, {statistics.accepted}"),
         ("accepted", f"{statistics.acceptance_rate:.0%}"),
@@ -77,8 +78,17 @@ def _stats(talk: "Talk", _: str) -> None:
     talk.screen.table(["last answer", ""], rows)
 
 
+def _gamma(talk: "Talk") -> str:
+    """The draft length: of 'auto' its mean, or why it has come to none."""
+    chat = talk.chat
+    if chat.options.gamma != "auto":
+        return str(chat.options.gamma)
+    mean = f"auto, {chat.answer.statistics.draft_length:.1f} drafted a round"
+    return "; ".join(filter(None, [mean, chat.verdict()]))
+
+
 def _spec(talk: "Talk", argument: str) -> None:
-    if talk.chat.engine.draft is None:
+    if talk.chat.plain:
         raise UsageError("there is no draft to speculate with: start with --draft NAME")
     talk.chat.speculate = _switch("/spec", argument)
     talk.screen.say("speculative decoding" if talk.chat.speculate else "plain decoding")

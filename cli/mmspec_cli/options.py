@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -30,6 +30,23 @@ class Weights(click.ParamType[tuple[float, ...]]):
             return tuple(float(number) for number in value.split(","))
         except ValueError:
             self.fail(f"{value!r}: give numbers separated by commas, such as 2,1,1", param, ctx)
+
+
+class Gamma(click.ParamType["int | Literal['auto']"]):
+    """A number or `auto`."""
+
+    name = "N|auto"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> "int | Literal['auto']":
+        """Read `5` or `auto`; fails naming what was given."""
+        if value == "auto":
+            return "auto"
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r}: give a number such as 5, or auto", param, ctx)
 
 
 MODEL = click.option(
@@ -60,12 +77,20 @@ DTYPE = click.option(
     metavar="auto|float32|bfloat16|float16",
     help="auto: float32 on a CPU, the checkpoint's own elsewhere.",
 )
+GAMMA = click.option(
+    "--gamma",
+    type=Gamma(),
+    default=5,
+    show_default=True,
+    help="Tokens drafted a round. auto: what measured costs and acceptance favour, none included.",
+)
 DRAFTING = (
     click.option(
         "--drafting",
-        metavar="LETTERS|none",
+        metavar="LETTERS|ngram|none",
         help="Views of the prompt to draft from: M images, T text only, C captions, P pooled "
-        "images, or several, such as MTC. Default: MT with images, T without.",
+        "images, or several, such as MTC; ngram looks the last words up and needs no draft. "
+        "Default: MT with images, T without, ngram where --draft auto finds none.",
     ),
     click.option(
         "--weights",
@@ -110,7 +135,7 @@ DRAFTING = (
         metavar="pool|drop|run",
         help="For a view longer than the draft's positions.",
     ),
-    click.option("--gamma", type=int, default=5, show_default=True, help="Tokens drafted a round."),
+    GAMMA,
     click.option(
         "--proposal",
         default="auto",

@@ -12,7 +12,7 @@ from mmspec.bench.prompts import Prompt
 from mmspec.engine import Engine
 from mmspec.errors import choice
 from mmspec.images import pixels
-from mmspec.options import Options
+from mmspec.options import Gamma, Options
 from mmspec.registry import registered
 from mmspec.replay import rendered
 from mmspec.seam import Float32
@@ -78,13 +78,15 @@ class EngineArm:
         )
 
 
-def chosen(options: Options, word: str, gamma: int) -> Options:
+def chosen(options: Options, word: str, gamma: Gamma) -> Options:
     """The options with another drafting; weights stay where the letters do."""
     weights = options.weights if word == options.drafting else ()
     return replace(options, drafting=word, gamma=gamma, weights=weights)
 
 
-def drafting_arm(engine: Engine, options: Options, word: str, gamma: int, prefix: str = "") -> Arm:
+def drafting_arm(
+    engine: Engine, options: Options, word: str, gamma: Gamma, prefix: str = ""
+) -> Arm:
     """The arm that drafts `gamma` tokens a round from the views `word`; 'none' is plain."""
     name = "plain" if word == "none" else f"{word} gamma {gamma}"
     return EngineArm(prefix + name, engine, chosen(options, word, gamma))

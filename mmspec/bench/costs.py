@@ -15,7 +15,7 @@ from mmspec.chat import Chat, Piece
 from mmspec.drafting import Drafting, parse_drafting
 from mmspec.engine import Engine
 from mmspec.errors import UsageError
-from mmspec.options import Options
+from mmspec.options import Gamma, Options
 from mmspec.replay import opened, rendered
 from mmspec.sampling import GREEDY
 from mmspec.seam import Draft, Drafter
@@ -62,7 +62,7 @@ class HostShare:
     """
 
     drafting: str
-    gamma: int
+    gamma: Gamma
     of_loop: float
     of_round: float | None
 
@@ -72,7 +72,7 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
 
     Nothing is committed: every call starts from the same prompt.
     """
-    gamma = options.gamma
+    gamma = options.longest_draft
     words = ("M", "MTCP") if prompt.message.pictures and _draft_sees(engine) else ("T",)
     (step, block), drafted = steps(engine, prompt, (1, gamma + 1), words, repeats)
     return Costs(gamma, step, block, dict(zip(words, drafted, strict=True)))
@@ -89,7 +89,7 @@ def steps(
     target, gamma = opened(engine, prompt.message), max(rows) - 1
     sides = [_drafter(engine, prompt, word) for word in words]
 
-    def drafted(side: tuple[Drafter, Drafting], count: int) -> Draft:
+    def drafted(side: tuple[Drafter, Drafting], count: int) -> Draft | None:
         drafter, drafting = side
         return drafter.draft(count, drafting.weights, ())
 

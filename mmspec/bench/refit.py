@@ -50,7 +50,7 @@ def refit_cost(
     engine: Engine, prompt: Prompt, options: Options, drafting: str, tokens: int = 96
 ) -> RefitCost:
     """Time the rounds of the first `tokens` tokens after `prompt`, the first rounds left out."""
-    draft, gamma = engine.draft, options.gamma
+    draft, gamma = engine.draft, options.longest_draft
     if draft is None:
         raise UsageError("the cost of adaptive weights needs a draft: give --draft")
     adaptation = options.adaptive or Adaptation()

@@ -11,7 +11,7 @@ from mmspec.bench.prompts import Prompt
 from mmspec.bench.provenance import provenance
 from mmspec.bench.refit import RefitCost, refit_cost
 from mmspec.engine import Engine
-from mmspec.options import Options
+from mmspec.options import Gamma, Options
 
 GAMMAS = (1, 2, 3, 4, 5, 6, 8)
 """Draft lengths that a search tries."""
@@ -123,15 +123,15 @@ def best_gamma(
     engine: Engine,
     options: Options,
     word: str,
-    gammas: Sequence[int],
+    gammas: Sequence[Gamma],
     prompts: Sequence[Prompt],
     progress: Progress,
-) -> int:
+) -> Gamma:
     """The draft length with the most tokens per second over `prompts`.
 
     Searched apart from the measurement, so that the best is not the luckiest.
     """
-    rates = {}
+    rates: dict[Gamma, float] = {}
     for gamma in gammas if len(gammas) > 1 else ():
         arm = drafting_arm(engine, options, word, gamma)
         progress(f"searching gamma: {arm.name}")
@@ -144,10 +144,10 @@ def planned(
     engine: Engine,
     options: Options,
     words: Sequence[str],
-    gammas: Sequence[int],
+    gammas: Sequence[Gamma],
     prompts: Sequence[Prompt],
     progress: Progress,
-) -> Iterator[tuple[str, int]]:
+) -> Iterator[tuple[str, Gamma]]:
     """Each drafting with the draft length to measure it at."""
     for word in words:
         yield word, best_gamma(engine, options, word, gammas, prompts, progress)
@@ -159,7 +159,7 @@ def speed(
     options: Options,
     *,
     words: Sequence[str],
-    gammas: Sequence[int],
+    gammas: Sequence[Gamma],
     repeats: int,
     others: Sequence[Engine] = (),
     baselines: Sequence[Arm] = (),

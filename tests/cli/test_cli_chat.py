@@ -1,6 +1,7 @@
 """A chat from a pipe, with a real pair of tiny models: each line is a question or a command."""
 
 import json
+import re
 
 import pytest
 from commands import Run
@@ -99,6 +100,12 @@ def test_plain_decoding_says_the_same(chat):
     assert on["drafting"] == "T"
     assert off["drafting"] == "none"
     assert on["token_ids"] == off["token_ids"]
+
+
+def test_stats_say_what_a_chosen_length_came_to(chat):
+    out = chat("one", "/stats", options=["--gamma", "auto"]).out
+    assert re.search(r"gamma +auto, \d\.\d drafted a round", out)
+    assert re.search(r"gamma +3\n", chat("one", "/stats", options=["--gamma", "3"]).out)
 
 
 def test_save_and_load_go_on_where_it_was(chat, red):

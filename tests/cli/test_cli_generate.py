@@ -10,7 +10,7 @@ FIELDS = {
     *("device", "dtype", "drafting", "weights", "adaptive", "gamma", "stats"),
 }
 STATS = {
-    *("rounds", "drafted", "accepted", "block_efficiency", "acceptance_rate"),
+    *("rounds", "drafted", "accepted", "draft_length", "block_efficiency", "acceptance_rate"),
     *("tokens_per_second", "seconds", "peak_memory_bytes"),
 }
 SECONDS = ["load", "vision", "caption", "prefill", "draft", "verify", "decode", "total"]
@@ -73,9 +73,30 @@ def test_the_same_seed_draws_the_same_text(run: Run, pair):
     assert drawn(1) == drawn(1) != drawn(2)
 
 
+def test_lookup_needs_no_draft(run: Run, pair, red):
+    asked = ("generate", red, "--prompt", "one two one two one two one", *pair, "--draft")
+    expected = json.loads(run(*asked, "none", "--json").out)
+    report = json.loads(run(*asked, "none", "--drafting", "ngram", "--json").out)
+    assert (report["drafting"], report["draft"]) == ("ngram", None)
+    assert report["token_ids"] == expected["token_ids"]
+    found = json.loads(run(*asked, "auto", "--json").out)
+    assert (expected["drafting"], found["drafting"]) == ("none", "ngram")
+    assert [note for note in found["notes"] if "drafting from n-grams" in note]
+
+
+def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
+    asked = ("generate", red, "--prompt", "What?", *pair, "--json")
+    report, fixed = (json.loads(run(*asked, "--gamma", gamma).out) for gamma in ("auto", 3))
+    assert (report["gamma"], fixed["gamma"]) == ("auto", 3)
+    assert report["token_ids"] == fixed["token_ids"]
+    stats = report["stats"]
+    assert stats["draft_length"] * stats["rounds"] == pytest.approx(stats["drafted"])
+
+
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
+        (["--gamma", "many"], ["'many'", "auto"]),
         (["--drafting", "P", "--pool", "7"], ["--pool 7", "nearest"]),
         (["--drafting", "MT", "--weights", "1,2,3"], ["3 given for 2"]),
         (["--adaptive", "--adaptive-rule", "latice"], ["latice", "nearest: lattice"]),

@@ -61,7 +61,7 @@ def test_nothing_follows_a_stop_token_and_nothing_is_left_behind(engine, at, mon
 # Interrupts and faults
 
 
-@pytest.mark.parametrize("drafting", ["MTP", "none"])
+@pytest.mark.parametrize("drafting", ["MTP", "ngram", "none"])
 def test_an_answer_dropped_after_any_event_leaves_nothing(engine, drafting):
     for events in count():
         chat = begun(engine, drafting)
@@ -145,7 +145,7 @@ def test_a_fault_inside_any_forward_leaves_nothing(engine, backend, after, monke
 # Images and turns
 
 
-@pytest.mark.parametrize("drafting", ["MP", "none"])
+@pytest.mark.parametrize("drafting", ["MP", "ngram", "none"])
 def test_the_same_text_with_another_image_reuses_nothing_of_the_first(engine, drafting):
     chat = engine.chat(small(engine, drafting))
     text = "What is in the picture?"
@@ -160,7 +160,7 @@ def test_the_same_text_with_another_image_reuses_nothing_of_the_first(engine, dr
     check_like_cold(chat, (text, (PICTURES[0], PICTURES[1])))
 
 
-@pytest.mark.parametrize("drafting", ["MTCP", "M", "none"])
+@pytest.mark.parametrize("drafting", ["MTCP", "M", "ngram", "none"])
 def test_undo_retry_reset_and_other_draftings_are_like_cold_runs(engine, drafting):
     chat = begun(engine, drafting)
     check_like_cold(chat, SECOND)

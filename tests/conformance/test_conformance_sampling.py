@@ -13,10 +13,11 @@ from transformers import LlamaForCausalLM
 
 import factory
 from mmspec.loop import decode
+from mmspec.ngram import NgramDrafter
 from mmspec.options import Options
 from mmspec.registry import load_backend
 from mmspec.sampling import GREEDY, Sampling
-from mmspec.seam import Segment
+from mmspec.seam import HostDraft, Segment
 
 VOCABULARY = 6
 PROMPT = [1, 5, 4, 2, 5]
@@ -36,6 +37,13 @@ class Uneven:
 
     def weights(self, row_lengths, gamma):
         return [0.7, 0.3][: len(row_lengths)] if len(row_lengths) > 1 else [1.0]
+
+
+class Hosted(NgramDrafter):
+    """Proposes from the host, whatever was said."""
+
+    def draft(self, k, weights, draws):
+        return HostDraft([3, 1][:k])
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +100,8 @@ def exact(rows, sampling):
 def drawn(models, sampling, proposal, views):
     """How often each pair came first, over as many seeds."""
     target = models[0].open_target(sampling)
-    drafter = models[1].open_drafter(len(views), VOCABULARY, proposal)
+    hosted = proposal == "host"
+    drafter = Hosted() if hosted else models[1].open_drafter(len(views), VOCABULARY, proposal)
     target.extend(Segment(PROMPT))
     drafter.extend([Segment(view) for view in views])
     starts = target.length, drafter.length
@@ -121,12 +130,14 @@ CONFIGURATIONS = [
     for proposal in ("drawn", "argmax")
     for views in ([[PROMPT], ENSEMBLE] if name == "T1" else [ENSEMBLE])
 ]
+CONFIGURATIONS += [pytest.param(name, "host", [PROMPT], id=f"{name}-host") for name in SAMPLINGS]
 
 
 @pytest.mark.parametrize(("name", "proposal", "views"), CONFIGURATIONS)
 def test_pairs_of_tokens_come_as_often_as_the_target_says(models, rows, name, proposal, views):
     sampling = SAMPLINGS[name]
-    seen = drawn(models, sampling, sampling if proposal == "drawn" else GREEDY, views)
+    proposed = {"drawn": sampling, "argmax": GREEDY, "host": "host"}[proposal]
+    seen = drawn(models, sampling, proposed, views)
     expected = {pair: p * COUNT for pair, p in exact(rows, sampling).items()}
     assert all(expected[pair] > 1e-9 for pair in seen)
     rare = [pair for pair, count in expected.items() if count < 5]

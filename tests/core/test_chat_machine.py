@@ -17,7 +17,7 @@ from mmspec.options import Options
 from mmspec.sampling import Sampling
 
 PICTURES = [picture(seed) for seed in range(4)]
-WORDS = [None, "none", "M", "T", "CP", "MTCP"]
+WORDS = [None, "none", "M", "T", "CP", "MTCP", "ngram"]
 texts = some.sampled_from(["What is this?", "Why?", "And these two?"])
 images = some.lists(some.sampled_from(PICTURES), max_size=3)
 

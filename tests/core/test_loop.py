@@ -31,7 +31,7 @@ def opened(prompt=PROMPT, *, vocabulary=11, sampling=GREEDY, draft_sampling=GREE
 
 
 def tokens(target, drafter, **options):
-    rows = drafter.rows if drafter else 1
+    rows = len(drafter.row_lengths) if drafter else 1
     rounds = decode(target, drafter, Equal(rows) if drafter else None, **options)
     return [token for each in rounds for token in each.tokens]
 
@@ -96,13 +96,18 @@ def test_walk_takes_the_first_child_accepted():
     assert walk(verdict, [0.5, 0.95, 0.5, 0.5]) == []
 
 
-def chi_square(sampling, draft_sampling, count=2500, length=2, vocabulary=4):
+def chi_square(sampling, draft_sampling):
+    def pair():
+        return opened(vocabulary=4, sampling=sampling, draft_sampling=draft_sampling, wrong_every=1)
+
+    return chi_square_of(pair, sampling)
+
+
+def chi_square_of(pair, sampling, count=2500, length=2, vocabulary=4):
     """Compare sampled continuations with their exact joint distribution under the target."""
     seen = Counter()
     for seed in range(count):
-        target, drafter = opened(
-            vocabulary=vocabulary, sampling=sampling, draft_sampling=draft_sampling, wrong_every=1
-        )
+        target, drafter = pair()
         seen[
             tuple(tokens(target, drafter, gamma=2, max_tokens=length + 1, seed=seed)[:length])
         ] += 1

@@ -47,9 +47,9 @@ def test_adaptive_methods_are_read():
     assert method_options(read_method("MTC"), options).adaptive is None
 
 
-def test_what_is_not_there_yet_says_so():
-    with pytest.raises(UsageError, match="ngram is not there yet"):
-        method_options(read_method("ngram"), OPTIONS)
+def test_lookup_is_a_drafting_of_its_own():
+    assert method_options(read_method("ngram"), OPTIONS).drafting == "ngram"
+    assert method_options(read_method("none"), OPTIONS).drafting == "none"
 
 
 @pytest.mark.parametrize(

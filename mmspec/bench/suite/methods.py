@@ -127,12 +127,10 @@ def _weights(word: str, text: str, count: int) -> tuple[float, ...]:
 
 
 def method_options(method: Method, options: Options) -> Options:
-    """The options that answer as `method` says; raises UsageError for what cannot be had."""
-    if method.name == NGRAM:
-        raise UsageError(f"--methods: {method.name} is not there yet: leave it out")
+    """The options that answer as `method` says."""
     return replace(
         options,
-        drafting=method.letters or PLAIN,
+        drafting=method.letters or (NGRAM if method.name == NGRAM else PLAIN),
         weights=method.weights,
         adaptive=Adaptation() if method.adaptive else None,
         pool=method.pool,

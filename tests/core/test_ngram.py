@@ -1,0 +1,164 @@
+"""N-gram drafting against a plain search of the whole history, and in the loop."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from test_loop import PROMPT, chi_square_of, greedy
+
+from mmspec.loop import decode
+from mmspec.ngram import LONGEST, SHORTEST, NgramDrafter, onward
+from mmspec.sampling import Sampling
+from mmspec.seam import HostDraft, Segment
+from scripted import ScriptedTarget
+
+
+def searched(tokens, k):
+    """The continuation of the longest suffix's latest earlier occurrence, by looking everywhere."""
+    for size in range(LONGEST, SHORTEST - 1, -1):
+        for end in range(len(tokens) - 1, size - 1, -1):
+            if size < len(tokens) and tokens[end - size : end] == tokens[-size:]:
+                copied = list(tokens)
+                for node in range(k):
+                    copied.append(copied[end + node])
+                return copied[len(tokens) :]
+    return None
+
+
+def proposed(drafter, k=5):
+    draft = drafter.draft(k, [1.0], ())
+    return draft and draft.tokens
+
+
+def drafter_of(tokens):
+    drafter = NgramDrafter()
+    drafter.extend([Segment(tokens)])
+    return drafter
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ([], None),
+        ([1], None),
+        ([1, 2, 3], None),
+        ([1, 2, 9, 8, 7, 1, 2], [9, 8, 7, 1, 2]),
+        ([1, 2, 9, 1, 2, 8, 1, 2], [8, 1, 2, 8, 1]),
+        ([0, 1, 2, 9, 3, 1, 2, 8, 0, 1, 2], [9, 3, 1, 2, 8]),
+        ([4, 4, 4], [4, 4, 4, 4, 4]),
+        ([1, 2, 1, 2, 1, 2], [1, 2, 1, 2, 1]),
+    ],
+    ids=["empty", "one", "new", "seen", "latest", "longest", "run", "loop"],
+)
+def test_what_followed_is_proposed(tokens, expected):
+    assert proposed(drafter_of(tokens)) == expected
+
+
+STEPS = some.lists(
+    some.one_of(
+        some.tuples(some.just("extend"), some.lists(some.integers(0, 2), min_size=1, max_size=8)),
+        some.tuples(some.just("commit"), some.lists(some.integers(0, 2), min_size=1, max_size=3)),
+        some.tuples(some.just("rewind"), some.floats(0, 1)),
+        some.tuples(some.just("draft"), some.integers(1, 8)),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_whatever_came_before_it_finds_what_a_search_finds(steps):
+    drafter, tokens = NgramDrafter(), []
+    for step, given_ in steps:
+        if step == "rewind":
+            tokens = tokens[: int(given_ * len(tokens))]
+            drafter.rewind(len(tokens))
+        elif step == "draft":
+            assert proposed(drafter, given_) == searched(tokens, given_)
+        else:
+            tokens = tokens + given_
+            drafter.extend([Segment(given_)]) if step == "extend" else drafter.commit([], given_)
+        assert drafter.length == len(tokens)
+        assert drafter.row_lengths == [len(tokens)]
+    assert proposed(drafter) == searched(tokens, 5)
+
+
+class Interrupted(BaseException):
+    """Raised where a key would be."""
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_an_update_broken_anywhere_leaves_nothing(at):
+    past = [1, 2, 3, 1, 2, 3, 1, 2]
+
+    class Broken(NgramDrafter):
+        left = at
+
+        def _grams(self, end):
+            for gram in super()._grams(end):
+                self.left -= 1
+                if self.left == 0:
+                    raise Interrupted
+                yield gram
+
+    drafter = Broken()
+    drafter.extend([Segment(past)])
+    with pytest.raises(Interrupted):
+        proposed(drafter)
+    drafter.left = 0
+    drafter.rewind(4)
+    drafter.extend([Segment([3, 2, 2, 1, 2])])
+    assert proposed(drafter) == searched([1, 2, 3, 1, 3, 2, 2, 1, 2], 5)
+
+
+def test_a_round_costs_its_own_tokens_only(monkeypatch):
+    drafter = drafter_of([n % 50 for n in range(2000)])
+    proposed(drafter)
+    looked = []
+    original = NgramDrafter._grams
+    monkeypatch.setattr(NgramDrafter, "_grams", lambda *g: looked.append(g[1]) or original(*g))
+    drafter.commit([], [7, 8])
+    proposed(drafter)
+    assert len(looked) == 3
+
+
+@pytest.mark.parametrize("length", [-1, 4])
+def test_lengths_that_are_not_there_cannot_be_rewound_to(length):
+    with pytest.raises(ValueError, match="3 tokens"):
+        drafter_of([1, 2, 3]).rewind(length)
+
+
+def test_past_the_end_a_copy_repeats():
+    assert onward([9, 1, 2, 3], 1, 7) == [1, 2, 3, 1, 2, 3, 1]
+
+
+class One:
+    def weights(self, row_lengths, gamma):
+        return [1.0]
+
+
+@pytest.mark.parametrize("gamma", [1, 3, 8])
+def test_greedy_lookup_says_what_the_target_says(gamma):
+    target, drafter = ScriptedTarget(vocabulary=3), drafter_of(PROMPT)
+    target.extend(Segment(PROMPT))
+    rounds = list(decode(target, drafter, One(), gamma=gamma, max_tokens=80))
+    assert [t for each in rounds for t in each.tokens] == greedy(80, vocabulary=3)
+    assert sum(each.accepted for each in rounds) > 0
+    assert any(not each.drafted for each in rounds)
+
+
+class Always(NgramDrafter):
+    """Proposes the same two tokens whatever was said."""
+
+    def draft(self, k, weights, draws):
+        return HostDraft([2, 1][:k])
+
+
+@pytest.mark.parametrize("sampling", [Sampling(1.0), Sampling(1.3, top_k=2)], ids=["T1", "top-k"])
+def test_sampling_with_proposals_of_the_host_is_exactly_the_targets(sampling):
+    def opened():
+        target, drafter = ScriptedTarget(vocabulary=4, sampling=sampling), Always()
+        target.extend(Segment(PROMPT))
+        drafter.extend([Segment(PROMPT)])
+        return target, drafter
+
+    assert chi_square_of(opened, sampling) < 37.7  # 99.9 % at 15 degrees of freedom
