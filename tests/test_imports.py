@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 STANDARD = set(sys.stdlib_module_names)
-LAZY = {"tokenizers", "jinja2", "huggingface_hub", "pyarrow"}
+LAZY = {"tokenizers", "jinja2", "huggingface_hub", "pyarrow", "matplotlib"}
 HEAVY = LAZY | {"torch", "mlx", "mlx_lm", "transformers", "safetensors", "array_api_compat"}
 
 ALLOWED = {

@@ -17,7 +17,7 @@ COMMANDS = {
     "check": "Compare speculative decoding with plain decoding, token for token.",
     "parity": "Compare the backends stage by stage.",
     "models": "List, show, pull and quantize models.",
-    "bench": "Measure speed and grounding, and run the benchmark suite.",
+    "bench": "Measure speed and grounding; run the benchmark suite and report on it.",
     "train": "Train the bundled models.",
     "doctor": "Say what is installed, what is missing and how to get it.",
 }

@@ -157,3 +157,42 @@ def facts_right(rows: Iterable[Row]) -> tuple[int, int]:
     """Facts right, facts asked for."""
     told = [row.facts for row in rows if row.facts]
     return sum(each["right"] for each in told), sum(each["asked"] for each in told)
+
+
+def accepted_positions(row: Row) -> list[int]:
+    """Places in the answer, from 0, of the tokens that were drafted and kept."""
+    starts = np.cumsum([0, *(each.emitted for each in row.rounds)])
+    return [
+        int(start) + i
+        for start, each in zip(starts, row.rounds, strict=False)
+        for i in range(each.accepted)
+    ]
+
+
+def accepted_over_time(rows: Iterable[Row], parts: int) -> list[float]:
+    """[parts] of the tokens in each equal part of their answers, the share drafted and kept.
+
+    IbED, figure 11.
+    """
+    kept, every = np.zeros(parts), np.zeros(parts)
+    for row in rows:
+        part = np.arange(row.emitted) * parts // max(row.emitted, 1)
+        np.add.at(every, part, 1)
+        np.add.at(kept, part[accepted_positions(row)], 1)
+    return [ratio(float(some), float(all_)) for some, all_ in zip(kept, every, strict=True)]
+
+
+def weights_by_round(rows: Iterable[Row], branch: str) -> list[float]:
+    """[rounds] the mean weight of the branch with this letter over the answers that got so far.
+
+    Until fewer than a tenth of the answers are left; a branch that a row lacks weighs nothing.
+    """
+    answers = [_weights(row, branch) for row in rows if row.weights]
+    longest = max(map(len, answers), default=0)
+    left = ([each[i] for each in answers if i < len(each)] for i in range(longest))
+    return [mean(some) for some in left if 10 * len(some) >= len(answers)]
+
+
+def _weights(row: Row, branch: str) -> list[float]:
+    columns = [i for i, name in enumerate(row.branches) if name.startswith(branch)]
+    return [sum(each[i] for i in columns) for each in row.weights or []]

@@ -23,10 +23,9 @@ class StepCosts:
         """An entry of `costs` in a provenance file; `StepCosts(**entry)` reads it."""
         return asdict(self)
 
-    def round_seconds(self, branches: int, drafted: int) -> float:
-        """A round that drafts `drafted` tokens; without branches drafting costs nothing."""
-        drafting = drafted * self.draft[branches - 1] if branches else 0.0
-        return drafting + self.target[drafted]
+    def draft_seconds(self, branches: int, drafted: int) -> float:
+        """Drafting `drafted` tokens; without branches it costs nothing."""
+        return drafted * self.draft[branches - 1] if branches else 0.0
 
     def covers(self, row: Row) -> bool:
         """Whether all that the row's rounds did was measured."""
@@ -44,13 +43,33 @@ def costs_for(row: Row, measured: Iterable[StepCosts]) -> StepCosts | None:
     return min(covering, key=lambda costs: abs(costs.images - row.images), default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class Modelled:
+    """Seconds that measured costs give to some rounds."""
+
+    plain: float = 0.0
+    """As many plain rounds as there are tokens."""
+    draft: float = 0.0
+    verify: float = 0.0
+
+    def __add__(self, other: "Modelled") -> "Modelled":
+        """Of the rounds of both."""
+        return Modelled(
+            self.plain + other.plain, self.draft + other.draft, self.verify + other.verify
+        )
+
+    @property
+    def speed_up(self) -> float:
+        """Plain over drafting and verifying; 0 where nothing was measured."""
+        return ratio(self.plain, self.draft + self.verify)
+
+
 def predicted_speed_up(rows: Iterable[Row], measured: Sequence[StepCosts]) -> float:
     """What the measured costs say of these very rounds, with nothing lost between the parts.
 
-    The seconds of as many plain rounds as there are tokens, over those of the rounds; 0 where
-    the costs of no row were measured.
+    0 where the costs of no row were measured.
     """
-    return _modelled(rows, measured, None)
+    return modelled(rows, measured).speed_up
 
 
 def formula_speed_up(rows: Sequence[Row], measured: Sequence[StepCosts]) -> float:
@@ -59,16 +78,26 @@ def formula_speed_up(rows: Sequence[Row], measured: Sequence[StepCosts]) -> floa
     tau: block efficiency.  c: a drafted token over T_p.  T_V, T_p: a target forward over gamma + 1
     rows and over one.  Every round counts as one that drafts gamma, the last ones too.
     """
-    return _modelled(rows, measured, longest_draft(rows))
+    return modelled(rows, measured, longest_draft(rows)).speed_up
 
 
-def _modelled(rows: Iterable[Row], measured: Sequence[StepCosts], gamma: int | None) -> float:
-    """Plain seconds over speculative ones; gamma: drafted in each round, None for what was."""
-    plain = ours = 0.0
-    for row in rows:
-        costs = costs_for(row, measured)
-        if costs and row.rounds:
-            plain += row.emitted * costs.target[0]
-            counts = (each.drafted if gamma is None else gamma for each in row.rounds)
-            ours += sum(costs.round_seconds(len(row.branches), count) for count in counts)
-    return ratio(plain, ours)
+def modelled(
+    rows: Iterable[Row], measured: Sequence[StepCosts], gamma: int | None = None
+) -> Modelled:
+    """The seconds of all rounds whose costs were measured.
+
+    gamma: what each round drafts; None for what it did.
+    """
+    return sum((_modelled(row, measured, gamma) for row in rows), Modelled())
+
+
+def _modelled(row: Row, measured: Sequence[StepCosts], gamma: int | None) -> Modelled:
+    costs = costs_for(row, measured)
+    if costs is None:
+        return Modelled()
+    counts = [each.drafted if gamma is None else gamma for each in row.rounds]
+    return Modelled(
+        row.emitted * costs.target[0],
+        costs.draft_seconds(len(row.branches), sum(counts)),
+        sum(costs.target[count] for count in counts),
+    )

@@ -1,0 +1,1 @@
+"""What one or more benchmark runs say: tables, figures and coloured answers."""
