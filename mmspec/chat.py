@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from mmspec.conversation import Chunk, Conversation, Message, Turn, render
 from mmspec.drafting import NGRAM, PLAIN, UNLETTERED, Branch, Drafting, fit, parse_drafting
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 TYPICAL_ANSWER = 128
 """Positions a branch must have left after its prompt to be worth starting."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +240,7 @@ class Chat:
         return self._side
 
     def _prefilled(self, chunks: Sequence[Chunk]) -> Iterator[Prefilled]:
-        yield from self._timed("prefill", self._session.prefill(chunks))
+        yield from self.answer.statistics.timed("prefill", self._session.prefill(chunks))
         with self.answer.statistics.timing("prefill"):
             self.engine.backend.synchronize()
 
@@ -255,7 +253,7 @@ class Chat:
             stop=self.engine.stop,
             seed=None if options.sampling.greedy else options.seed,
         )
-        for round_ in self._timed("decode", rounds):
+        for round_ in answer.statistics.timed("decode", rounds):
             answer.statistics.count(round_)
             answer.rounds.append(round_)
             answer.token_ids += round_.tokens
@@ -293,20 +291,6 @@ class Chat:
         piece = Piece(accepted, stream.push(round_.tokens[round_.accepted :]))
         self.answer.text += piece.text
         return piece
-
-    def _timed(self, stage: str, items: Iterator[T]) -> Iterator[T]:
-        """Pass `items` on, adding to `stage` the time each took to make but not to consume."""
-        statistics = self.answer.statistics
-        done = object()
-        try:
-            while True:
-                with statistics.timing(stage):
-                    item = next(items, done)
-                if item is done:
-                    return
-                yield item  # type: ignore[misc]  # the sentinel has been taken out above
-        finally:
-            items.close()  # type: ignore[attr-defined]  # generators, so that theirs end here too
 
 
 def pictures(chunks: Sequence[Chunk]) -> Iterator[Picture]:

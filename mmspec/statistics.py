@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 STAGES = ("load", "vision", "caption", "prefill", "draft", "verify", "decode", "total")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,19 @@ class Statistics:
             yield
         finally:
             self.seconds[stage] += perf_counter() - started
+
+    def timed(self, stage: str, items: Iterator[T]) -> Iterator[T]:
+        """Pass `items` on, adding to `stage` the time each took to make but not to consume."""
+        done = object()
+        try:
+            while True:
+                with self.timing(stage):
+                    item = next(items, done)
+                if item is done:
+                    return
+                yield item  # type: ignore[misc]  # the sentinel has been taken out above
+        finally:
+            items.close()  # type: ignore[attr-defined]  # generators, so that theirs end here too
 
     @property
     def block_efficiency(self) -> float:

@@ -81,7 +81,7 @@ class ScriptedTarget:
 
     def verify(self, draft: "ScriptedDraft | HostDraft | None", draws: Sequence[float]) -> Verdict:
         self.fault("target.verify")
-        evidence = draft.evidence if draft else None
+        evidence = draft.evidence if isinstance(draft, ScriptedDraft) else None
         drafted = draft.tokens if draft else []
         rows = [
             logits(self.seed, self.sequence + drafted[:i], self.vocabulary)

@@ -41,7 +41,6 @@ def test_adaptive_methods_are_read():
     method = read_method("Adaptive:mtc")
     assert (method.name, method.letters, method.adaptive) == ("adaptive:MTC", "MTC", True)
 
-
     options = method_options(method, OPTIONS)
     assert (options.drafting, options.adaptive) == ("MTC", Adaptation())
     assert method_options(read_method("MTC"), options).adaptive is None
