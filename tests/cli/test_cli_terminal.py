@@ -33,6 +33,8 @@ class Terminal:
             os.chdir(cwd)
             os.environ.update(TERM="xterm-256color", XDG_STATE_HOME=str(cwd / "state"))
             os.environ.pop("NO_COLOR", None)
+            # A suite started in the background was told to ignore it, and so would the child.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.execv(sys.executable, [sys.executable, *arguments])
 
     def type(self, keys: str) -> None:
