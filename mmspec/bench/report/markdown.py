@@ -1,7 +1,7 @@
 """The report as one Markdown file, with its figures linked."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mmspec.bench.report.plots.style import Plot
 from mmspec.bench.report.table import Section, Table
@@ -58,5 +58,5 @@ def _cells(table: Table) -> Iterator[Iterator[str]]:
     return (map(escaped, row) for row in table.rows)
 
 
-def _row(cells: Iterator[str] | Sequence[str]) -> str:
+def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
