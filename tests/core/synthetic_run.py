@@ -25,10 +25,11 @@ DRAFT = [0.00032, 0.00036, 0.00040, 0.00045]
 
 
 def costs(factor=0.98):
-    return [
-        StepCosts(images, 600 * images, [(factor + images / 50) * t for t in TARGET], DRAFT)
-        for images in (1, 2, 4, 5)
-    ]
+    return [scaled(images, factor + images / 50) for images in (1, 2, 4, 5)]
+
+
+def scaled(images, by):
+    return StepCosts(images, 600 * images, [by * t for t in TARGET], [by * t for t in DRAFT])
 
 
 def provenance(methods, shard="1/1", **others):

@@ -61,6 +61,5 @@ def _draw(run: Run, every: Sequence[Plot], folder: Path) -> list[Plot]:
 
 
 def _write(file: Path, text: str) -> Path:
-    # A model's text may hold halves of surrogate pairs, which no file can.
-    file.write_text(text, encoding="utf-8", errors="replace")
+    file.write_text(text, encoding="utf-8")
     return file

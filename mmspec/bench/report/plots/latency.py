@@ -24,6 +24,8 @@ def latency(run: Run) -> Plot:
             label = f"{several(costs.images, 'image')}, {costs.prompt_tokens} tokens"
             _line(draft, costs.draft, shade, label)
             _line(target, costs.target, shade, label)
+        for axes in (draft, target):
+            axes.set_ylim(bottom=0)
         draft.set(title="one drafted token", xlabel="branches", ylabel="milliseconds")
         target.set(title="one target forward", xlabel="rows (tokens at once)")
         legend(figure, target, 4)
@@ -39,5 +41,4 @@ def _line(axes: "Axes", seconds: list[float], colour: str, label: str) -> None:
         counts, [1e3 * each for each in seconds], "o-", color=colour, label=label, markersize=4
     )
     axes.set_xticks(counts)
-    axes.set_ylim(bottom=0)
     axes.grid(axis="y")

@@ -31,8 +31,8 @@ def accepted(run: Run) -> Plot:
                 shares = [100 * share for share in accepted_over_time(rows, PARTS)]
                 style = {"color": look.colours[name], "marker": look.markers[name]}
                 axes.plot(middles, shares, label=name, markersize=4, **style)  # type: ignore[arg-type]
-            axes.set(xlim=(0, 1), ylim=(0, None))
             axes.grid(axis="y")
+        every[0].set(xlim=(0, 1), ylim=(0, None))
         legend(figure, every[0], 6)
         figure.supxlabel("place in the answer, 0 its beginning and 1 its end", fontsize=9.5)
         figure.supylabel("tokens drafted and kept, %", fontsize=9.5)

@@ -1,0 +1,59 @@
+"""`mmspec bench report`: a run of the tiny pair, in a terminal and as files."""
+
+import json
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def ran(run, pair_paths, tmp_path):
+    """The folder of a short run."""
+    target, draft = map(str, pair_paths)
+    models = ["--model", target, "--draft", draft, "--backend", "torch"]
+    asked = ["--tasks", "chart,spot", "--limit", "1", "--methods", "M,MT,none", "--gamma", "2"]
+    out = tmp_path / "out"
+    result = run("bench", "run", *asked, "--max-new-tokens", "6", "--out", str(out), *models)
+    assert result.status == 0, result.err
+    return out
+
+
+def test_a_report_is_shown_and_written(run, ran):
+    result = run("bench", "report", str(ran), "--compare", "paper:ibed", "--plain")
+    assert (result.status, result.err) == (0, "")
+    lines = result.out.splitlines()
+    assert "Block efficiency" in lines
+    assert any(line.startswith("MT ") for line in lines)
+    assert any("2-image mean, IbED" in line for line in lines)
+    assert {file.name for file in ran.iterdir()} == {
+        *("rows.jsonl", "provenance.json", "report.md", "samples.html", "figures"),
+        *("methods.csv", "tasks.csv", "published.csv"),
+    }
+    assert str(ran / "figures" / "efficiency.png") in lines
+
+
+def test_json_has_every_measure(run, ran):
+    result = run("bench", "report", str(ran), "--json")
+    told = json.loads(result.out)
+    assert [each["method"] for each in told["methods"]] == ["M", "MT", "none"]
+    assert told["methods"][0]["identical"] == 1.0
+    assert str(ran / "report.md") in told["files"]
+
+
+def test_missing_matplotlib_is_one_line(run, ran, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = run("bench", "report", str(ran))
+    assert result.status == 0
+    assert result.err.splitlines() == ['figures need matplotlib: run pip install "mmspec[bench]"']
+    assert (ran / "report.md").is_file()
+
+
+def test_what_is_no_run_or_no_paper_is_one_line(run, tmp_path):
+    result = run("bench", "report", str(tmp_path))
+    assert result.status == 2
+    assert result.err == (
+        f"mmspec: {tmp_path} holds no run: there is no provenance.json; give the --out of a run\n"
+    )
+    result = run("bench", "report", str(tmp_path), "--compare", "ibed")
+    assert result.status == 2
+    assert "unknown comparison 'ibed': use paper:ibed" in result.err

@@ -1,0 +1,123 @@
+"""Folders of a run put together: shards, and what cannot be one run."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from suite_row import plain, row
+from synthetic_run import DRAFT, answer, costs, provenance, rows_of, write
+
+from mmspec.bench.report.merge import merge
+from mmspec.bench.report.published import read_paper
+from mmspec.bench.report.write import REPORT
+from mmspec.bench.report.write import write as write_report
+from mmspec.errors import UsageError
+
+METHODS = ("M", "adaptive:MTC", "none")
+TASKS = ("chart", "vist")
+
+
+@pytest.fixture
+def rows():
+    return list(rows_of(3, METHODS, TASKS))
+
+
+def halves(rows):
+    """As --shard 1/2 and 2/2 take every second sample."""
+    samples = list(dict.fromkeys(each.sample for each in rows))
+    return [[each for each in rows if each.sample in samples[i::2]] for i in (0, 1)]
+
+
+def test_two_shards_report_what_the_whole_run_reports(rows, tmp_path):
+    whole = write(tmp_path / "whole", rows, provenance(METHODS))
+    shards = [
+        write(tmp_path / f"shard-{i}", half, provenance(METHODS, f"{i}/2"))
+        for i, half in enumerate(halves(rows), start=1)
+    ]
+    papers = [read_paper("paper:ibed")]
+    one = write_report(merge([whole]), papers, whole)
+    two = write_report(merge(shards), papers, shards[0])
+    backwards = merge(list(reversed(shards)))
+    assert [each.key for each in backwards.rows] == [each.key for each in merge([whole]).rows]
+    names = [file.relative_to(whole) for file in one.files]
+    assert names == [file.relative_to(shards[0]) for file in two.files]
+    assert len([name for name in names if name.suffix == ".png"]) == 6
+    for name in names:
+        first, second = ((folder / name).read_bytes() for folder in (whole, shards[0]))
+        if name.name == REPORT:
+            first, second = (text.partition(b"## Settings")[0] for text in (first, second))
+        assert first == second, name
+
+
+def test_rows_come_in_the_suites_order_whatever_their_names(tmp_path):
+    given = [("vist", 0), ("chart", 10), ("chart", 9)]
+    rows = [answer(task, number, 0, "none", 0) for task, number in given]
+    rows.append(replace(plain("own/1"), task="own"))
+    run = merge([write(tmp_path, rows, provenance(["none"]))])
+    assert [each.sample for each in run.rows] == ["chart/9", "chart/10", "vist/0", "own/1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"gamma": 4}, ["gamma", "5", "4"]),
+        ({"methods": ["none"]}, ["methods"]),
+        ({"dtype": "float16"}, ["dtype", "float32", "float16"]),
+        ({"models": {"target": {"name": "mini", "digest": "0"}, "draft": None}}, ["models"]),
+    ],
+)
+def test_other_settings_are_refused_by_name(change, words, rows, tmp_path):
+    one, two = halves(rows)
+    first = write(tmp_path / "a", one, provenance(METHODS, "1/2"))
+    second = write(tmp_path / "b", two, provenance(METHODS, "2/2") | change)
+    with pytest.raises(UsageError, match="not shards of one run") as raised:
+        merge([first, second])
+    assert all(word in str(raised.value) for word in [*words, str(first), str(second)])
+
+
+def test_the_same_model_may_lie_elsewhere(rows, tmp_path):
+    one, two = halves(rows)
+    first = write(tmp_path / "a", one, provenance(METHODS, "1/2"))
+    told = provenance(METHODS, "2/2")
+    told["models"]["target"]["name"] = "/elsewhere/mini"
+    assert len(merge([first, write(tmp_path / "b", two, told)]).rows) == len(rows)
+
+
+def test_rows_that_are_there_twice_are_named(rows, tmp_path):
+    first = write(tmp_path / "a", rows, provenance(METHODS, "1/2"))
+    second = write(tmp_path / "b", rows[:3], provenance(METHODS, "2/2"))
+    with pytest.raises(
+        UsageError, match=r"chart/0 turn 0 by M is twice in .*a and .*b, and 2 more"
+    ):
+        merge([first, second])
+
+
+def test_a_folder_without_a_run_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"holds no run: there is no provenance\.json"):
+        merge([tmp_path])
+    write(tmp_path / "empty", [], provenance(METHODS))
+    with pytest.raises(UsageError, match="has no rows yet"):
+        merge([tmp_path / "empty"])
+    other = write(tmp_path / "other", [row()], {"suite": "offline"})
+    with pytest.raises(UsageError, match="'methods' is missing"):
+        merge([other])
+
+
+def test_a_shard_that_is_missing_is_told(rows, tmp_path):
+    run = merge([write(tmp_path, halves(rows)[0], provenance(METHODS, "2/3"))])
+    assert run.notes == ["Not all of the run: no shard 1/3, 3/3."]
+
+
+def test_costs_of_shards_are_averaged_and_of_several_machines_not_used(rows, tmp_path):
+    one, two = halves(rows)
+    first = write(tmp_path / "a", one, provenance(METHODS, "1/2"))
+    dearer = [each.as_dict() for each in costs(1.98)][:1]
+    told = provenance(METHODS, "2/2", costs=dearer)
+    merged = merge([first, write(tmp_path / "b", two, told)])
+    # At one image the second shard's steps cost twice as much; at two it measured none.
+    assert merged.costs[0].draft == pytest.approx([1.5 * each for each in DRAFT])
+    assert merged.costs[1].as_dict() == json.loads(json.dumps(costs()[1].as_dict()))
+    told = provenance(METHODS, "2/2", processor="another")
+    merged = merge([first, write(tmp_path / "c", two, told)])
+    assert merged.costs == []
+    assert merged.notes == ["The shards ran on 2 machines, so no speed-up is predicted."]

@@ -1,0 +1,131 @@
+"""Published numbers: against some typed by hand from the papers, and beside a run's own."""
+
+from math import isnan
+
+import pytest
+from suite_row import plain, row, seconds
+from synthetic_run import costs, provenance, write
+
+from mmspec.bench.report.beside import by_task, compare, section
+from mmspec.bench.report.merge import merge
+from mmspec.bench.report.published import PAPERS, read_paper
+from mmspec.bench.suite.layouts import LAYOUTS
+from mmspec.bench.suite.methods import read_method
+from mmspec.bench.suite.offline import OFFLINE_TASKS
+from mmspec.bench.suite.summary import summarise
+from mmspec.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("paper", "table", "label", "column", "value"),
+    [
+        ("ibed", 0, "M", "PororoSV", 1.19),
+        ("ibed", 0, "M", "5-image mean", 1.17),
+        ("ibed", 0, "T", "ChartQA", 2.22),
+        ("ibed", 0, "C, Florence-2 caption", "HallusionBench", 2.41),
+        ("ibed", 0, "MTC", "5-image mean", 2.07),
+        ("ibed", 0, "MT 4:1", "VIST", 1.45),
+        ("ibed", 1, "M", "VIST", 0.88),
+        ("tabed", 0, "TABED MT", "mean of these", 2.31),
+        ("tabed", 0, "M", "POPE", 2.56),
+        ("tabed", 1, "T", "MagicBrush", 2.01),
+        ("tabed", 2, "TABED MTCP", "5 images", 2.13),
+        ("mmspec", 0, "ViSpec", "speed-up, global", 2.23),
+        ("mmspec", 1, "MSD", "COCO", 2.42),
+    ],
+)
+def test_values_are_the_papers(paper, table, label, column, value):
+    found = read_paper(f"paper:{paper}").tables[table]
+    place = [each.name for each in found.columns].index(column)
+    (line,) = (each for each in found.lines if each.label == label)
+    assert line.values[place] == value
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_paper_speaks_of_what_there_is(name):
+    paper = read_paper(f"paper:{name}")
+    tasks = {task for each in paper.tasks.values() for task in each}
+    assert tasks <= {*OFFLINE_TASKS, *LAYOUTS}
+    measures = set(summarise([], []).as_dict())
+    for table in paper.tables:
+        assert {column.measure for column in table.columns} <= measures
+        assert all(len(line.values) == len(table.columns) for line in table.lines)
+        for line in table.lines:
+            assert [read_method(method).name for method in line.methods] == list(line.methods)
+
+
+def test_published_means_are_those_of_their_datasets():
+    table = read_paper("paper:ibed").tables[0]
+    names = [column.name for column in table.columns]
+    for line in table.lines:
+        for column, mean in zip(table.columns, line.values, strict=True):
+            parts = [line.values[names.index(name)] for name in column.sets]
+            # Rounded twice, and Table 5 by the paper itself.
+            assert isnan(mean) or mean == pytest.approx(sum(parts) / len(parts), abs=0.031)
+
+
+def test_an_unknown_paper_is_named_with_the_nearest():
+    with pytest.raises(UsageError, match=r"unknown comparison 'paper:tabe'.*nearest: paper:tabed"):
+        read_paper("paper:tabe")
+
+
+@pytest.fixture
+def run(tmp_path):
+    methods = ("M/run", "T", "ngram", "none")
+    rows = [
+        row("spot/0", "M/run", [(3, 3, 4)], seconds=seconds(2.0)),
+        row("spot/0", "M/run", [(3, 0, 1)], turn=1),
+        row("edit/0", "M/run", [(3, 0, 1), (3, 1, 2)]),
+        row("spot/0", "T", [(3, 1, 2)]),
+        row("spot/0", "ngram", [(3, 1, 2)], ()),
+        plain("spot/0", 4, seconds=seconds(4.0)),
+    ]
+    return merge([write(tmp_path, rows, provenance(methods, costs=[]))])
+
+
+def test_ours_stand_beside_the_papers_in_its_own_terms(run):
+    paper = read_paper("paper:ibed")
+    found = {(each.label, each.column): each for each in compare(run, paper, paper.tables[0])}
+    spot, both = found["M", "Spot-the-Diff"], found["M", "2-image mean"]
+    # First turns only; the mean is of datasets, not of rounds.
+    assert (spot.method, spot.ours, spot.published) == ("M/run", 4.0, 2.34)
+    assert (both.ours, both.published) == ((4.0 + 1.5) / 2, 2.26)
+    assert found["T", "Spot-the-Diff"].ours == 2.0
+    # No edit by T, so no mean; a method without a published row has its own.
+    assert isnan(found["T", "2-image mean"].ours)
+    assert isnan(found["ngram", "Spot-the-Diff"].published)
+    assert isnan(found["M", "PororoSV"].ours)
+    assert by_task(run, paper)["edit", "M/run"] == 2.19
+
+
+def test_what_was_not_measured_is_blank(run):
+    paper = read_paper("paper:ibed")
+    formula = paper.tables[1]
+    assert all(isnan(each.ours) for each in compare(run, paper, formula))
+    found = compare(run, read_paper("paper:mmspec"), read_paper("paper:mmspec").tables[0])
+    ours = {each.column: each.ours for each in found if each.label == "M/run"}
+    assert ours["speed-up, global"] == 2.0
+    assert isnan(ours["identical, share"])
+
+
+def test_both_sides_are_labelled(run):
+    found = section(run, read_paper("paper:ibed"))
+    ours, theirs, tasks = found.remarks
+    assert "mini + mini-draft on torch, cpu, float32; gamma 5" in ours
+    assert all(word in theirs for word in ("LLaVA-1.5-7B", "LLaMA-68M", "A100", "gamma 5"))
+    assert "spot for Spot-the-Diff; edit for IEdit" in tasks
+    means = next(each for each in found.tables if "2-image mean" in each.title)
+    assert means.columns[3:5] == ("2-image mean, ours", "2-image mean, IbED")
+    assert means.rows[0][0] == "M (M/run)"
+    assert means.rows[0][3:5] == ("2.75", "2.26")
+
+
+def test_the_formula_stands_beside_the_papers_formula(tmp_path):
+    rows = [row("chart/0", "T", [(5, 2, 3)]), plain("chart/0", 3)]
+    told = provenance(("T", "none"), costs=[costs()[0].as_dict()])
+    run = merge([write(tmp_path, rows, told)])
+    paper = read_paper("paper:ibed")
+    found = next(each for each in compare(run, paper, paper.tables[1]) if each.method == "T")
+    # tau 3, gamma 5, c = 0.32 / 4.0, and 5.5 / 4.0 for six rows.
+    assert found.ours == pytest.approx(3 / (5 * 0.08 + 1.375))
+    assert found.published == 1.69
