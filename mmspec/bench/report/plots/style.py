@@ -114,7 +114,7 @@ def _rules() -> AbstractContextManager[None]:
         from matplotlib import rc_context
     except ImportError as error:
         raise UsageError('figures need matplotlib: run pip install "mmspec[bench]"') from error
-    return rc_context(RULES)  # type: ignore[arg-type]  # the names are listed in full there
+    return rc_context(RULES)
 
 
 def blank(height: float, width: float = WIDTH) -> "Figure":
