@@ -1,6 +1,6 @@
 """Published numbers beside a run's own, each in columns of their own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 
@@ -8,11 +8,27 @@ from mmspec.bench.report.merge import Run, grouped
 from mmspec.bench.report.origin import title
 from mmspec.bench.report.published import EVERYTHING, Column, Line, Paper, PaperTable
 from mmspec.bench.report.table import Section, Table
-from mmspec.bench.suite.metrics import mean
+from mmspec.bench.suite import metrics
+from mmspec.bench.suite.prediction import StepCosts, formula_speed_up
 from mmspec.bench.suite.rows import PLAIN, Row
-from mmspec.bench.suite.summary import summarise
+
+Measure = Callable[[Sequence[Row], Sequence[Row], Sequence[StepCosts]], float | None]
+"""Of a method's rows and plain decoding's, with measured costs."""
 
 IDENTICAL = "identical"
+MEASURES: dict[str, Measure] = {
+    "block_efficiency": lambda rows, _plain, _costs: metrics.block_efficiency(rows),
+    "speed_up_formula": lambda rows, _plain, costs: formula_speed_up(rows, costs),
+    "speed_up_global": lambda rows, plain, _costs: metrics.global_speed_up(
+        metrics.pairs(rows, plain)
+    ),
+    "speed_up_paired": lambda rows, plain, _costs: metrics.mean(
+        metrics.paired_speed_ups(metrics.pairs(rows, plain))
+    ),
+    IDENTICAL: lambda rows, _plain, _costs: metrics.identical_rate(rows),
+}
+"""What published columns are of."""
+
 WIDTH = 4
 """Columns of a paper in one table; each becomes two."""
 
@@ -46,7 +62,9 @@ def compare(run: Run, paper: Paper, table: PaperTable) -> list[Compared]:
             line.label,
             method,
             column.name,
-            mean(_ours(run, groups, tasks, column, method) for tasks in _tasks(run, paper, column)),
+            metrics.mean(
+                _ours(run, groups, tasks, column, method) for tasks in _tasks(run, paper, column)
+            ),
             value,
         )
         for line, method in every
@@ -77,7 +95,7 @@ def _ours(run: Run, groups: Groups, tasks: Sequence[str], column: Column, method
         ]
         for name in (method, PLAIN)
     )
-    value = summarise(rows, plain, run.costs).as_dict()[column.measure]
+    value = MEASURES[column.measure](rows, plain, run.costs)
     # 0 stands for what was not measured; a share of identical answers has None for that.
     return float(value) if value or (value == 0 and column.measure == IDENTICAL) else nan
 

@@ -35,18 +35,16 @@ class Run:
 
     directories: tuple[Path, ...]
     rows: list[Row]
+    methods: list[str]
+    """Those that answered anything, as they were asked for."""
+    tasks: list[str]
+    """In order of appearance, which is the suite's."""
     told: list[dict[str, Any]]
     """The provenance of each directory."""
     costs: list[StepCosts]
     """Means over the shards; none where these ran on different machines."""
     notes: list[str]
     """What a reader must know of how the run was put together."""
-
-    @property
-    def methods(self) -> list[str]:
-        """Those that answered anything, as they were asked for."""
-        answered = {row.method for row in self.rows}
-        return [name for name in self.told[0]["methods"] if name in answered]
 
     @property
     def compared(self) -> list[str]:
@@ -57,11 +55,6 @@ class Run:
     def drafting(self) -> list[str]:
         """The methods that speculate."""
         return [name for name in self.compared if name != PLAIN]
-
-    @property
-    def tasks(self) -> list[str]:
-        """In order of appearance, which is the suite's."""
-        return list(dict.fromkeys(row.task for row in self.rows))
 
     def of(self, *methods: str) -> list[Row]:
         """The rows of some methods."""
@@ -95,8 +88,17 @@ def merge(directories: Sequence[Path]) -> Run:
         raise UsageError(f"{directories[0] / ROWS} has no rows yet: let the run go on first")
     told = [values for _, values in read]
     rows = sorted((row for _, row in placed), key=_order(told[0]["methods"]))
+    answered = {row.method for row in rows}
     costs, notes = _costs(told)
-    return Run(tuple(directories), rows, told, costs, [*_missing(told), *notes])
+    return Run(
+        tuple(directories),
+        rows,
+        methods=[name for name in told[0]["methods"] if name in answered],
+        tasks=list(dict.fromkeys(row.task for row in rows)),
+        told=told,
+        costs=costs,
+        notes=[*_missing(told), *notes],
+    )
 
 
 def _file(directory: Path, name: str) -> Path:

@@ -15,7 +15,7 @@ EVERYTHING = "all"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The mean of a measure (a field of `Summary`) over datasets; turn None takes all."""
+    """The mean of a measure (of `beside.MEASURES`) over datasets; turn None takes all."""
 
     name: str
     measure: str

@@ -60,7 +60,7 @@ def _speed_up(each: Summary) -> tuple[str, ...]:
 
 def stages(run: Run) -> Table:
     """Mean seconds of an answer by images and stage; first turns alone."""
-    first = [row for row in run.rows if row.turn == 0 and row.method in run.compared]
+    first = [row for row in run.of(*run.compared) if row.turn == 0]
     groups = grouped(first, lambda row: (row.images, row.method))
     lines = []
     for images in sorted({images for images, _ in groups}):
