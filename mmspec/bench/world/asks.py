@@ -4,10 +4,19 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mmspec.bench.world.describing import Picture, describe, inventory
+from mmspec.bench.world.describing import Picture, describe
 from mmspec.bench.world.facts import Fact
 from mmspec.bench.world.palette import NUMBERS, SHAPES
-from mmspec.bench.world.phrasing import an, at, listed, place_pattern, plural, say, sentence
+from mmspec.bench.world.phrasing import (
+    an,
+    at,
+    listed,
+    place_pattern,
+    placed,
+    plural,
+    say,
+    sentence,
+)
 from mmspec.bench.world.scene import Scene, Thing
 from mmspec.bench.world.statements import background_fact, thing_colour, thing_place, thing_shape
 
@@ -16,9 +25,10 @@ LOOK = (
     "[looking at the picture|looking closely], I find {thing} {there}",
     "the picture [shows|has] {thing} {there}",
 )
-COUNTING = (
-    "[there is|I find|I see] {places}",
-    "[counting them one by one|counting from top to bottom], [I find|there is] {places}",
+GOING_THROUGH = (
+    "going through [the picture|all shapes], {things}",
+    "[I go through|I count in] the picture: {things}",
+    "[counting them one by one|counting from top to bottom], {things}",
 )
 QUESTIONS: dict[str, Sequence[str]] = {
     "colour": (
@@ -115,8 +125,8 @@ def ask_count(rng: random.Random, scene: Scene) -> Ask | None:
     forms = (rf"{{}} (?:{shape}|{plural(shape)})",)
     fact = Fact("count", NUMBERS[number - 1], NUMBERS, forms)
     question = say(rng, QUESTIONS["count"], shapes=plural(shape))
-    steps = one_by_one(rng, scene, shape)
-    return Ask(question, clause, inventory(rng, scene), fact, derived=True, steps=steps)
+    counted = [thing for thing in scene.things if thing.shape == shape]
+    return Ask(question, clause, "", fact, derived=True, steps=tally(rng, scene, counted))
 
 
 def ask_place(rng: random.Random, scene: Scene) -> Ask | None:
@@ -174,7 +184,7 @@ def ask_relation(rng: random.Random, scene: Scene) -> Ask | None:
             there=at(rng, second.place),
         )
     )
-    return Ask(question, clause, inventory(rng, scene), fact, derived=True, steps=places)
+    return Ask(question, clause, "", fact, derived=True, steps=places)
 
 
 def ask_background(rng: random.Random, picture: Picture) -> Ask | None:
@@ -208,8 +218,11 @@ def _look(rng: random.Random, scene: Scene, thing: Thing) -> str:
     return sentence(say(rng, LOOK, thing=an(thing.name), there=at(rng, thing.place)))
 
 
-def one_by_one(rng: random.Random, scene: Scene, shape: str) -> str:
-    """Name the place of every thing of a shape."""
-    first, *others = [at(rng, thing.place) for thing in scene.things if thing.shape == shape]
-    places = [f"one {shape} {first}", *(f"one {place}" for place in others)]
-    return sentence(say(rng, COUNTING, places=listed(places)))
+def tally(rng: random.Random, scene: Scene, counted: Sequence[Thing]) -> str:
+    """List every thing with its place, numbering those that are counted."""
+    numbers = iter(NUMBERS)
+    things = [
+        f"{placed(rng, thing)} ({next(numbers)})" if thing in counted else placed(rng, thing)
+        for thing in scene.things
+    ]
+    return sentence(say(rng, GOING_THROUGH, things=listed(things)))

@@ -95,6 +95,11 @@ STATEMENTS = {
 }
 BOTH = "the first image [shows|has|contains] {first}. The second [image |one |][shows|has] {second}"
 ONLY = "only the {which} [image |one |][shows|has|contains] {thing}"
+KEPT_TRAITS = {
+    "recolour": "[that is|this is] the same shape in the same place, in another colour",
+    "reshape": "[that is|this is] the same colour in the same place, in another shape",
+    "move": "[that is|this is] the same thing in another place",
+}
 PAIR_OPENINGS = (
     "[I compare|let me compare] the two images",
     "[the two images|both pictures] are [almost the same|nearly alike], but one thing is different",
@@ -140,7 +145,7 @@ def change_alone(rng: random.Random, pair: Pair, wanted: str) -> str:
 
 
 def _compared(rng: random.Random, pair: Pair) -> str:
-    """Go through the things: which stay, and what only one of the images shows."""
+    """Go through the things: which stay, what only one image shows, and what both of those share."""
     first, second = pair.scenes
     same = [f"the {thing.name}" for thing in first.things if thing in second.things]
     verb = "stay" if len(same) > 1 else "stays"
@@ -150,7 +155,8 @@ def _compared(rng: random.Random, pair: Pair) -> str:
         for which, thing in (("first", pair.before), ("second", pair.after))
         if thing
     ]
-    return joined(stay, *alone)
+    shared = KEPT_TRAITS.get(pair.kind)
+    return joined(stay, *alone, sentence(say(rng, shared)) if shared else "")
 
 
 def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, ...]]) -> str:
