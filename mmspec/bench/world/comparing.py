@@ -145,7 +145,7 @@ def change_alone(rng: random.Random, pair: Pair, wanted: str) -> str:
 
 
 def _compared(rng: random.Random, pair: Pair) -> str:
-    """Go through the things: which stay, what only one image shows, and what both of those share."""
+    """Go through the things: which stay, what only one image shows, what those share."""
     first, second = pair.scenes
     same = [f"the {thing.name}" for thing in first.things if thing in second.things]
     verb = "stay" if len(same) > 1 else "stays"
