@@ -178,8 +178,8 @@ def ask_relation(rng: random.Random, scene: Scene) -> Ask | None:
         say(
             rng,
             "the {a} is {here}[, while|, and] the {b} is {there}",
-            a=first.name,
-            b=second.name,
+            a=first.shape,
+            b=second.shape,
             here=at(rng, first.place),
             there=at(rng, second.place),
         )
@@ -222,7 +222,9 @@ def tally(rng: random.Random, scene: Scene, counted: Sequence[Thing]) -> str:
     """List every thing with its place, numbering those that are counted."""
     numbers = iter(NUMBERS)
     things = [
-        f"{placed(rng, thing)} ({next(numbers)})" if thing in counted else placed(rng, thing)
+        f"{an(thing.name)} ({next(numbers)}) {at(rng, thing.place)}"
+        if thing in counted
+        else placed(rng, thing)
         for thing in scene.things
     ]
     return sentence(say(rng, GOING_THROUGH, things=listed(things)))

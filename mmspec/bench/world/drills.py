@@ -9,12 +9,19 @@ from collections.abc import Callable, Sequence
 
 from mmspec.bench.world.asks import ask_relation, tally
 from mmspec.bench.world.facts import Turn
-from mmspec.bench.world.palette import COLOURS, PLACES, SHAPES
+from mmspec.bench.world.palette import COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
 from mmspec.bench.world.phrasing import listed, placed, plural, sentence
 from mmspec.bench.world.scene import Scene, Thing, many_things, scene_of, two_apart
 from mmspec.bench.world.script import Script
 from mmspec.bench.world.split import Split, within
 
+CHOICES: tuple[tuple[str, ...], ...] = (
+    tuple(COLOURS),
+    SHAPES,
+    PLACES,
+    NUMBERS,
+    ("left of", "right of", "above", "below"),
+)
 Drill = Callable[[random.Random, Scene], tuple[str, str]]
 """Makes a question and its answer."""
 
@@ -72,7 +79,7 @@ def _which(rng: random.Random, scene: Scene) -> tuple[str, str]:
 
 
 def _counted(rng: random.Random, scene: Scene) -> tuple[str, str]:
-    shape = rng.choice(scene.things).shape
+    shape = rng.choice(sorted({thing.shape for thing in scene.things}))
     counted = [thing for thing in scene.things if thing.shape == shape]
     return f"Count the {plural(shape)}.", tally(rng, scene, counted)
 
@@ -102,6 +109,15 @@ def _compared(rng: random.Random, scene: Scene) -> tuple[str, str]:
     return question, sentence(answer)
 
 
+def _lettered(rng: random.Random, _scene: Scene) -> tuple[str, str]:
+    """Give choices their letters back."""
+    choices = rng.sample(rng.choice(CHOICES), 4)
+    listing = " ".join(f"({LETTERS[i]}) {choice}" for i, choice in enumerate(choices))
+    asked = rng.sample(choices, 3)
+    answer = "; ".join(f"{choice} ({LETTERS[choices.index(choice)]})" for choice in asked)
+    return f"Choices: {listing}. Letters: {', '.join(asked)}?", sentence(answer)
+
+
 def _shuffled(rng: random.Random, things: Sequence[Thing]) -> list[Thing]:
     return rng.sample(things, len(things))
 
@@ -114,4 +130,5 @@ DRILLS: tuple[Drill, ...] = (
     _counted,
     _side,
     _compared,
+    _lettered,
 )
