@@ -10,9 +10,7 @@ from mmspec.bench.world.palette import NUMBERS, SHAPES
 from mmspec.bench.world.phrasing import (
     an,
     at,
-    listed,
     place_pattern,
-    placed,
     plural,
     say,
     sentence,
@@ -26,9 +24,9 @@ LOOK = (
     "the picture [shows|has] {thing} {there}",
 )
 GOING_THROUGH = (
-    "going through [the picture|all shapes], {things}",
+    "going through [the picture|all shapes]: {things}",
     "[I go through|I count in] the picture: {things}",
-    "[counting them one by one|counting from top to bottom], {things}",
+    "[counting them one by one|counting from top to bottom]: {things}",
 )
 QUESTIONS: dict[str, Sequence[str]] = {
     "colour": (
@@ -219,12 +217,8 @@ def _look(rng: random.Random, scene: Scene, thing: Thing) -> str:
 
 
 def tally(rng: random.Random, scene: Scene, counted: Sequence[Thing]) -> str:
-    """List every thing with its place, numbering those that are counted."""
+    """List every thing, numbering those that are counted."""
     numbers = iter(NUMBERS)
-    things = [
-        f"{an(thing.name)} ({next(numbers)}) {at(rng, thing.place)}"
-        if thing in counted
-        else placed(rng, thing)
-        for thing in scene.things
-    ]
-    return sentence(say(rng, GOING_THROUGH, things=listed(things)))
+    marks = [next(numbers) if thing in counted else "no" for thing in scene.things]
+    things = [f"{thing.name} {mark}" for thing, mark in zip(scene.things, marks, strict=True)]
+    return sentence(say(rng, GOING_THROUGH, things=", ".join(things)))

@@ -95,11 +95,6 @@ STATEMENTS = {
 }
 BOTH = "the first image [shows|has|contains] {first}. The second [image |one |][shows|has] {second}"
 ONLY = "only the {which} [image |one |][shows|has|contains] {thing}"
-KEPT_TRAITS = {
-    "recolour": "[that is|this is] the same shape in the same place, in another colour",
-    "reshape": "[that is|this is] the same colour in the same place, in another shape",
-    "move": "[that is|this is] the same thing in another place",
-}
 PAIR_OPENINGS = (
     "[I compare|let me compare] the two images",
     "[the two images|both pictures] are [almost the same|nearly alike], but one thing is different",
@@ -145,18 +140,27 @@ def change_alone(rng: random.Random, pair: Pair, wanted: str) -> str:
 
 
 def _compared(rng: random.Random, pair: Pair) -> str:
-    """Go through the things: which stay, what only one image shows, what those share."""
+    """Say which things stay, and what only one image shows or how the thing that differs does."""
     first, second = pair.scenes
     same = [f"the {thing.name}" for thing in first.things if thing in second.things]
     verb = "stay" if len(same) > 1 else "stays"
     stay = sentence(f"{listed(same)} {verb} the same") if same else ""
-    alone = [
-        sentence(say(rng, ONLY, which=which, thing=placed(rng, thing)))
-        for which, thing in (("first", pair.before), ("second", pair.after))
-        if thing
-    ]
-    shared = KEPT_TRAITS.get(pair.kind)
-    return joined(stay, *alone, sentence(say(rng, shared)) if shared else "")
+    if pair.before and pair.after:
+        things = f"compare: {placed(rng, pair.before)}; {placed(rng, pair.after)}"
+        return joined(stay, sentence(things), sentence(traits(pair.before, pair.after)))
+    which, thing = ("first", pair.before) if pair.before else ("second", pair.after)
+    assert thing is not None
+    return joined(stay, sentence(say(rng, ONLY, which=which, thing=placed(rng, thing))))
+
+
+def traits(thing: Thing, other: Thing) -> str:
+    """Say of every trait whether two things share it: "same shape, another place, same colour"."""
+    shared = {
+        "shape": thing.shape == other.shape,
+        "place": thing.place == other.place,
+        "colour": thing.colour == other.colour,
+    }
+    return ", ".join(f"{'same' if same else 'another'} {name}" for name, same in shared.items())
 
 
 def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, ...]]) -> str:

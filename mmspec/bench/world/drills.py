@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from mmspec.bench.world.asks import ask_relation, tally
+from mmspec.bench.world.comparing import traits
 from mmspec.bench.world.facts import Turn
 from mmspec.bench.world.palette import COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
 from mmspec.bench.world.phrasing import listed, placed, plural, sentence
@@ -99,14 +100,8 @@ def _compared(rng: random.Random, scene: Scene) -> tuple[str, str]:
         rng.choice((thing.shape, thing.shape, shape)),
         rng.choice((thing.place, thing.place, rng.randrange(len(PLACES)))),
     )
-    traits = {
-        "shape": thing.shape == other.shape,
-        "place": thing.place == other.place,
-        "colour": thing.colour == other.colour,
-    }
-    answer = ", ".join(f"{'same' if same else 'another'} {trait}" for trait, same in traits.items())
     question = f"Compare: {placed(rng, thing)}; {placed(rng, other)}."
-    return question, sentence(answer)
+    return question, sentence(traits(thing, other))
 
 
 def _lettered(rng: random.Random, _scene: Scene) -> tuple[str, str]:
