@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mmspec.bench.world.describing import Picture, describe
 from mmspec.bench.world.facts import Fact
-from mmspec.bench.world.palette import NUMBERS, SHAPES
+from mmspec.bench.world.palette import NUMBERS, PLACES, SHAPES
 from mmspec.bench.world.phrasing import (
     an,
     at,
@@ -172,16 +172,7 @@ def ask_relation(rng: random.Random, scene: Scene) -> Ask | None:
     form = rf"{first.shape} (?:is|lies) (?:to the )?{{}} the {second.shape}"
     fact = Fact("relation", side, ("left of", "right of", "above", "below"), (form,))
     question = say(rng, QUESTIONS["relation"], a=first.shape, b=second.shape)
-    places = sentence(
-        say(
-            rng,
-            "the {a} is {here}[, while|, and] the {b} is {there}",
-            a=first.shape,
-            b=second.shape,
-            here=at(rng, first.place),
-            there=at(rng, second.place),
-        )
-    )
+    places = sentence(by_shape(first, second))
     return Ask(question, clause, "", fact, derived=True, steps=places)
 
 
@@ -196,6 +187,11 @@ def ask_background(rng: random.Random, picture: Picture) -> Ask | None:
     return Ask(
         say(rng, QUESTIONS["background"]), clause, evidence, background_fact(picture.background)
     )
+
+
+def by_shape(*things: Thing) -> str:
+    """Give colour and place by shape: "star: red, top left; cross: blue, centre"."""
+    return "; ".join(f"{thing.shape}: {thing.colour}, {PLACES[thing.place]}" for thing in things)
 
 
 def relation(first: Thing, second: Thing) -> str:

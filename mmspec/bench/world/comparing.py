@@ -146,21 +146,23 @@ def _compared(rng: random.Random, pair: Pair) -> str:
     verb = "stay" if len(same) > 1 else "stays"
     stay = sentence(f"{listed(same)} {verb} the same") if same else ""
     if pair.before and pair.after:
-        things = f"compare: {placed(rng, pair.before)}; {placed(rng, pair.after)}"
-        return joined(stay, sentence(things), sentence(traits(pair.before, pair.after)))
+        return joined(stay, sentence(traits(pair.before, pair.after)))
     which, thing = ("first", pair.before) if pair.before else ("second", pair.after)
     assert thing is not None
     return joined(stay, sentence(say(rng, ONLY, which=which, thing=placed(rng, thing))))
 
 
 def traits(thing: Thing, other: Thing) -> str:
-    """Say of every trait whether two things share it: "same shape, another place, same colour"."""
-    shared = {
-        "shape": thing.shape == other.shape,
-        "place": thing.place == other.place,
-        "colour": thing.colour == other.colour,
+    """Set the traits of two things side by side: "shape: star, cross, another; place: ..."."""
+    pairs = {
+        "shape": (thing.shape, other.shape),
+        "place": (PLACES[thing.place], PLACES[other.place]),
+        "colour": (thing.colour, other.colour),
     }
-    return ", ".join(f"{'same' if same else 'another'} {name}" for name, same in shared.items())
+    return "; ".join(
+        f"{name}: {was}, {now}, {'same' if was == now else 'another'}"
+        for name, (was, now) in pairs.items()
+    )
 
 
 def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, ...]]) -> str:

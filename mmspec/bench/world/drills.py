@@ -7,7 +7,7 @@ an answer must be looked up, and the question says in which order.
 import random
 from collections.abc import Callable, Sequence
 
-from mmspec.bench.world.asks import ask_relation, tally
+from mmspec.bench.world.asks import ask_relation, by_shape, tally
 from mmspec.bench.world.comparing import traits
 from mmspec.bench.world.facts import Turn
 from mmspec.bench.world.palette import COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
@@ -55,8 +55,8 @@ def _turns(
 
 def _by_shape(rng: random.Random, scene: Scene) -> tuple[str, str]:
     things = _shuffled(rng, scene.shape_singles() or scene.things[:1])
-    answer = "; ".join(f"{thing.shape}: {thing.colour}, {PLACES[thing.place]}" for thing in things)
-    return f"Colour and place: {', '.join(thing.shape for thing in things)}?", sentence(answer)
+    answer = sentence(by_shape(*things))
+    return f"Colour and place: {', '.join(thing.shape for thing in things)}?", answer
 
 
 def _by_colour(rng: random.Random, scene: Scene) -> tuple[str, str]:
