@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterator, Sequence
 from time import perf_counter
 from typing import Protocol
 
+from mmspec.draft import Verdict
 from mmspec.lengths import FixedLength
 from mmspec.sampling import uniforms
-from mmspec.seam import Drafter, Target, Verdict
+from mmspec.seam import Drafter, Target
 from mmspec.statistics import Round
 
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from mmspec import maths
 from mmspec.adaptive import Adaptation, Evidence, Tally
+from mmspec.draft import HostDraft, Verdict
 from mmspec.sampling import GREEDY, Sampling
-from mmspec.seam import HostDraft, Segment, Verdict
+from mmspec.seam import Segment
 
 Item = int | str
 
@@ -124,6 +125,10 @@ class ScriptedDraft:
 
     @property
     def size(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def depth(self) -> int:
         return len(self.tokens)
 
 

@@ -1,7 +1,6 @@
 """Llama over plain weight tensors, rows batched, with fused projections."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -42,7 +41,7 @@ class Llama:
         self._norm = self._take_norm(weights, "language_model.norm.weight")
         tied = config.tie_word_embeddings
         self._head = self.embedding if tied else weights.matrix(LM_HEAD)
-        self._rotary = Rotary(config.head_dim, config.rope_theta, weights.dtype)
+        self.rotary = Rotary(config.head_dim, config.rope_theta, weights.dtype)
         self._turned = config.num_attention_heads + config.num_key_value_heads
 
     def new_cache(self, rows: int) -> Cache:
@@ -52,16 +51,15 @@ class Llama:
         return Cache(config.num_hidden_layers, rows, heads, width, self.dtype)
 
     def feed(
-        self, x: mx.array, cache: Cache, at: int, starts: Sequence[int], mask: mx.array | None
+        self, x: mx.array, cache: Cache, at: int, rotate: Rotation, mask: mx.array | None
     ) -> mx.array:
         """Run embeddings x [R, n, H] through the layers, at columns `at` to at + n.
 
-        starts: [R] the position of each row's first token.  mask: 0 where a token [n] sees a
-        column [at + n], else -inf, broadcast over rows and heads; None where all see all.
+        rotate: the turn of their positions.  mask: 0 where a token [n] sees a column [at + n], else
+        -inf, broadcast over rows and heads; None where all see all.
         Returns hidden states [R, n, H], not yet normalised.
         """
         cache.reserve(at + x.shape[1])
-        rotate = self._rotary.at(starts, x.shape[1])
         for index, layer in enumerate(self._layers):
             queries, keys, values = self._project(layer, x, rotate)
             keys, values = cache.write(index, at, keys, values)
@@ -117,6 +115,11 @@ def causal(at: int, n: int, dtype: mx.Dtype) -> mx.array | None:
     if n == 1:
         return None
     return additive(mx.arange(at + n) <= mx.expand_dims(mx.arange(at, at + n), 1), dtype)
+
+
+def behind(columns: int, mask: mx.array) -> mx.array:
+    """A mask [n, E] of the newest columns, with `columns` in front of them that all see."""
+    return mx.pad(mask, [(0, 0), (columns, 0)])
 
 
 def additive(seen: mx.array, dtype: mx.Dtype) -> mx.array:

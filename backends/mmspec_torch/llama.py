@@ -71,6 +71,11 @@ class Rotary:
         index = upload([list(row) for row in positions], torch.int64, self._device)
         return cos[index].unsqueeze(1), sin[index].unsqueeze(1)
 
+    def after(self, start: int, depths: Tensor, deepest: int) -> Angles:
+        """Angles of the positions `start` + depths [n], none deeper than `deepest`."""
+        cos, sin = self._reaching(start + deepest + 1)
+        return cos[start:][depths], sin[start:][depths]
+
     def _reaching(self, end: int) -> Angles:
         if end > len(self._table[0]):
             self._table = self._compute(2 * end)
@@ -99,6 +104,12 @@ class Step:
 def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
     """The mask [n, C] of columns `start` to `end`, each seeing itself and all before it."""
     return like.new_full((end - start, end), hidden(like.dtype)).triu_(start + 1)
+
+
+def tree_mask(start: int, seen: Tensor, like: Tensor) -> Tensor:
+    """The mask [n, start + n] of columns that see all before `start` and of them `seen` [n, n]."""
+    shades = like.new_zeros(seen.shape).masked_fill_(~seen, hidden(like.dtype))
+    return F.pad(shades, (start, 0))
 
 
 def chunks(start: int, end: int) -> Iterator[tuple[int, int]]:

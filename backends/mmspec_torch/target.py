@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from mmspec import maths
+from mmspec.draft import Draft, HostDraft, Verdict, agreed, judged
 from mmspec.sampling import Sampling
-from mmspec.seam import Draft, Float32, HostDraft, Segment, Verdict
+from mmspec.seam import Float32, Segment
 from mmspec_torch.device import upload
-from mmspec_torch.drafter import TorchDraft
-from mmspec_torch.llama import Step, causal_mask, chunks
+from mmspec_torch.draft import TorchDraft
+from mmspec_torch.llama import Step, causal_mask, chunks, tree_mask
 from mmspec_torch.row import Row
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class State:
     length: int = 0
     fed: int = 0
     """Tokens in the cache: all but the last, or all where a rewind cut into a prompt."""
-    verified: list[int] | None = None
-    """The drafted tokens that a commit may keep."""
+    verified: Verdict | None = None
+    """What a commit may keep paths of."""
 
 
 class TorchTarget:
@@ -69,21 +70,25 @@ class TorchTarget:
     def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
         """Run once over the last token and the draft, and read the outcome."""
         state = self._state = replace(self._state, verified=None)
-        chain = self._chain(draft)
-        logits = self._feed(chain)
+        held = self._held(draft)
+        logits = self._feed(held)
         read = self._greedy if self._sampling.greedy else self._sampled
-        if chain and chain.evidence:
-            chain.evidence.logits = logits[:-1].float()
-        verdict = read(logits, chain, draws)
-        self._state = replace(state, verified=verdict.drafted)
+        if held and held.evidence:
+            held.evidence.logits = logits[:-1].float()
+        verdict = read(logits, held, draws)
+        self._state = replace(state, verified=verdict)
         return verdict
 
     def commit(self, path: Sequence[int], token: int) -> None:
         """Append the nodes on `path` of the draft verified last, then `token`."""
         length, verified = self._state.length, self._state.verified
-        if verified is None or list(path) != list(range(min(len(path), len(verified)))):
-            raise ValueError(f"path {list(path)} does not start a chain verified just now")
-        self._row.extend(length, [*verified[: len(path)], token])
+        if verified is None:
+            raise ValueError("nothing was verified just now that could be committed")
+        tokens = verified.along(path)
+        if list(path) != list(range(len(path))):
+            self._state = replace(self._state, verified=None)
+            self._cache.gather(length, [length + node for node in path])
+        self._row.extend(length, [*tokens, token])
         self._state = State(length + len(path) + 1, length + len(path))
 
     @torch.inference_mode()
@@ -92,10 +97,10 @@ class TorchTarget:
         host: Float32 = self._feed(None)[0].float().cpu().numpy()
         return host
 
-    def _chain(self, draft: Draft | None) -> TorchDraft | None:
+    def _held(self, draft: Draft | None) -> TorchDraft | None:
         """The draft on this device; the host's tokens are uploaded."""
         if isinstance(draft, HostDraft):
-            return TorchDraft(upload(draft.tokens, torch.long, self._llama.device), None)
+            return TorchDraft(upload(draft.tokens, torch.long, self._llama.device))
         if draft is not None and not isinstance(draft, TorchDraft):
             raise TypeError(f"a {type(draft).__name__} was not drafted by this backend")
         return draft
@@ -108,15 +113,24 @@ class TorchTarget:
             self._forward(x[at - start : stop - start], at, stop)
 
     def _feed(self, draft: TorchDraft | None) -> Tensor:
-        """Logits [k + 1, V] after the last token and after each drafted one."""
+        """Logits [n + 1, V] after the last token and after each drafted one."""
         length = self.length
         if not length:
             raise ValueError("an empty sequence has no next token: extend it first")
         x = self._model.embed(self._row, length - 1, length)
         if draft is not None:
             x = torch.cat((x, self._llama.embed(draft.ids)))
+            if draft.parents is not None:
+                return self._llama.logits(self._branch(x, length - 1, draft.parents, draft.levels))
         outputs = self._forward(x, length - 1, length - 1 + len(x))
         return self._llama.logits(outputs)
+
+    def _branch(self, x: Tensor, start: int, parents: Tensor, levels: int) -> Tensor:
+        """Feed the last token and a tree after it: a node sees what is above it."""
+        seen = maths.ancestry(xp, parents, levels)
+        angles = self._llama.rotary.after(start, seen.sum(dim=-1) - 1, levels)
+        layers = self._cache.open(start, start + len(x))
+        return self._llama.forward(x, Step(angles, layers, tree_mask(start, seen, x)))
 
     def _forward(self, x: Tensor, start: int, end: int) -> Tensor:
         alone = end - start == 1
@@ -132,6 +146,8 @@ class TorchTarget:
         best = logits.argmax(dim=-1)
         if draft is None:
             return Verdict([], [], [], best.tolist())
+        if draft.parents is not None:
+            return agreed(*_read(draft.ids, draft.parents, best))
         drafted, fallback, weights = _read(draft.ids, best, _fitted(draft))
         accept = [float(a == b) for a, b in zip(drafted, fallback, strict=False)]
         return _verdict(drafted, accept, fallback, weights)
@@ -141,6 +157,9 @@ class TorchTarget:
         uniforms = upload(draws, torch.float32, self._llama.device)
         if draft is None:
             return Verdict([], [], [], maths.draw(xp, p, uniforms).tolist())
+        if draft.parents is not None:
+            scores = maths.judge_tree(xp, p, draft.ids, draft.parents, uniforms)
+            return judged(*_read(draft.ids, draft.parents, *scores))
         q = maths.point_mass(xp, draft.ids, p[:-1]) if draft.q is None else draft.q
         accept, fallback = maths.judge(xp, p, q, draft.ids, uniforms)
         return _verdict(*_read(draft.ids, accept, fallback, _fitted(draft)))

@@ -12,13 +12,14 @@ from time import perf_counter
 from mmspec import loop
 from mmspec.bench.prompts import Prompt
 from mmspec.chat import Chat, Piece
+from mmspec.draft import Draft
 from mmspec.drafting import Drafting, parse_drafting
 from mmspec.engine import Engine
 from mmspec.errors import UsageError
 from mmspec.options import Gamma, Options
 from mmspec.replay import opened, rendered
 from mmspec.sampling import GREEDY
-from mmspec.seam import Draft, Drafter
+from mmspec.seam import Drafter
 from mmspec.session import DraftSide
 
 FORWARDS = ("llama.py", "host.py")

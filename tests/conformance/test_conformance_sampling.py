@@ -12,12 +12,13 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 import factory
+from mmspec.draft import HostDraft
 from mmspec.loop import decode
 from mmspec.ngram import NgramDrafter
 from mmspec.options import Options
 from mmspec.registry import load_backend
 from mmspec.sampling import GREEDY, Sampling
-from mmspec.seam import HostDraft, Segment
+from mmspec.seam import Segment
 
 VOCABULARY = 6
 PROMPT = [1, 5, 4, 2, 5]
