@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from mmspec.adaptive import Adaptation
 from mmspec.config import ModelConfig
 from mmspec.draft import Draft, Verdict
+from mmspec.heads.config import HeadConfig
 from mmspec.sampling import Sampling
 from mmspec.tree import Tree
 
@@ -222,6 +223,24 @@ class Model(Protocol):
         ...
 
 
+class Head(Protocol):
+    """A drafter that reads what a target has computed, and works with that target alone."""
+
+    @property
+    def config(self) -> HeadConfig:
+        """Its kind and sizes."""
+        ...
+
+    def open_drafter(self, target: Target, sampling: Sampling, tree: Tree | None = None) -> Drafter:
+        """Start an empty sequence of one branch beside `target`, of the model it was loaded for.
+
+        The target is extended and rewound first, always; its segments are the drafter's too.
+        sampling: how drafted tokens are drawn; greedy makes each of them a point mass.
+        tree: how drafts branch; None drafts chains.
+        """
+        ...
+
+
 class Backend(Protocol):
     """A place to run models."""
 
@@ -232,6 +251,13 @@ class Backend(Protocol):
 
         device: 'auto' or a framework's name.  dtype: 'auto' takes float32 on a CPU and the
         checkpoint's own type elsewhere.  Raises CheckpointError or UsageError.
+        """
+        ...
+
+    def load_head(self, directory: Path, model: Model) -> Head:
+        """Load a predictive head strictly, to draft for `model`, on its device and in its type.
+
+        Raises CheckpointError for files that do not fit, UsageError for a head of another target.
         """
         ...
 

@@ -18,8 +18,9 @@ from mmspec.sampling import Sampling
 from mmspec.seam import Float32, Segment
 from mmspec_torch.device import upload
 from mmspec_torch.draft import TorchDraft
-from mmspec_torch.llama import Step, causal_mask, chunks, tree_mask
+from mmspec_torch.llama import Step, chunks, tree_mask
 from mmspec_torch.row import Row
+from mmspec_torch.trail import Trail
 
 if TYPE_CHECKING:
     from mmspec_torch.llava import TorchModel
@@ -45,6 +46,7 @@ class TorchTarget:
         self._cache = model.llama.new_cache(rows=1)
         self._row = Row()
         self._state = State()
+        self._trail: Trail | None = None
 
     @property
     def length(self) -> int:
@@ -88,6 +90,8 @@ class TorchTarget:
         if list(path) != list(range(len(path))):
             self._state = replace(self._state, verified=None)
             self._cache.gather(length, [length + node for node in path])
+            if self._trail:
+                self._trail.gather(length, [length + node for node in path])
         self._row.extend(length, [*tokens, token])
         self._state = State(length + len(path) + 1, length + len(path))
 
@@ -96,6 +100,35 @@ class TorchTarget:
         """Next-token logits [V] on the host."""
         host: Float32 = self._feed(None)[0].float().cpu().numpy()
         return host
+
+    @torch.inference_mode()
+    def keep_trail(self) -> None:
+        """Keep hidden states and embeddings from now on, for a head; what is fed is fed again."""
+        if self._trail is None:
+            self._trail = Trail(self._llama)
+            self._prefill(0, self._state.fed)
+
+    def states(self, start: int, stop: int) -> Tensor:
+        """Hidden states [n, H] after the last norm of columns that are fed; not to be written to.
+
+        Raises ValueError where no trail is kept.
+        """
+        return self._kept.states.read(start, stop)
+
+    def inputs(self, start: int, stop: int) -> Tensor:
+        """Embeddings [n, H] of columns, the last one, not fed yet, included.
+
+        Not to be written to.  Raises ValueError where no trail is kept.
+        """
+        fed = min(stop, self.length - 1)
+        held = self._kept.embeddings.read(min(start, fed), fed)
+        return torch.cat((held, self._model.embed(self._row, max(start, fed), stop)))
+
+    @property
+    def _kept(self) -> Trail:
+        if self._trail is None:
+            raise ValueError("this target keeps no trail: call keep_trail first")
+        return self._trail
 
     def _held(self, draft: Draft | None) -> TorchDraft | None:
         """The draft on this device; the host's tokens are uploaded."""
@@ -110,20 +143,25 @@ class TorchTarget:
             return
         x = self._model.embed(self._row, start, end)
         for at, stop in chunks(start, end):
-            self._forward(x[at - start : stop - start], at, stop)
+            part = self._noted(x[at - start : stop - start], at)
+            outputs = self._llama.append(part, self._cache, at)
+            if self._trail:
+                self._states(outputs, at)
 
     def _feed(self, draft: TorchDraft | None) -> Tensor:
         """Logits [n + 1, V] after the last token and after each drafted one."""
-        length = self.length
-        if not length:
+        start = self.length - 1
+        if start < 0:
             raise ValueError("an empty sequence has no next token: extend it first")
-        x = self._model.embed(self._row, length - 1, length)
+        x = self._model.embed(self._row, start, start + 1)
         if draft is not None:
             x = torch.cat((x, self._llama.embed(draft.ids)))
-            if draft.parents is not None:
-                return self._llama.logits(self._branch(x, length - 1, draft.parents, draft.levels))
-        outputs = self._forward(x, length - 1, length - 1 + len(x))
-        return self._llama.logits(outputs)
+        x = self._noted(x, start)
+        if draft is None or draft.parents is None:
+            outputs = self._llama.append(x, self._cache, start)
+        else:
+            outputs = self._branch(x, start, draft.parents, draft.levels)
+        return self._llama.project(self._states(outputs, start))
 
     def _branch(self, x: Tensor, start: int, parents: Tensor, levels: int) -> Tensor:
         """Feed the last token and a tree after it: a node sees what is above it."""
@@ -132,15 +170,18 @@ class TorchTarget:
         layers = self._cache.open(start, start + len(x))
         return self._llama.forward(x, Step(angles, layers, tree_mask(start, seen, x)))
 
-    def _forward(self, x: Tensor, start: int, end: int) -> Tensor:
-        alone = end - start == 1
-        step = Step(
-            self._llama.rotary.run(start, end),
-            self._cache.open(start, end),
-            causal_mask(start, end, x) if start and not alone else None,
-            causal=not start and not alone,
-        )
-        return self._llama.forward(x, step)
+    def _noted(self, x: Tensor, start: int) -> Tensor:
+        """The embeddings to feed at `start`, on the trail before they are overwritten."""
+        if self._trail:
+            self._trail.embeddings.write(start, x)
+        return x
+
+    def _states(self, outputs: Tensor, start: int) -> Tensor:
+        """The hidden states [n, H] of what was fed at `start`."""
+        states = self._llama.states(outputs)
+        if self._trail:
+            self._trail.states.write(start, states)
+        return states
 
     def _greedy(self, logits: Tensor, draft: TorchDraft | None, _: Sequence[float]) -> Verdict:
         best = logits.argmax(dim=-1)

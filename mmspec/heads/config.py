@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.checkpoint import has_safetensors, read_tensors
-from mmspec.config import CONFIG_FILE, TextConfig, read_text
-from mmspec.errors import CheckpointError
+from mmspec.config import CONFIG_FILE, ModelConfig, TextConfig, read_text
+from mmspec.errors import CheckpointError, UsageError
 from mmspec.jsonfile import Block, read_json
 
 MODEL_TYPE = "mmspec_head"
@@ -192,3 +192,14 @@ def _dtype(whole: Block) -> str | None:
         if whole.get(key) is not None:
             return str(whole.only(key, ("float32", "float16", "bfloat16"), None))
     return None
+
+
+def require_fit(config: HeadConfig, target: ModelConfig, directory: Path) -> None:
+    """Raise UsageError where a head was not made for a target of these sizes."""
+    text = target.text
+    if config.hidden_size != text.hidden_size or config.vocab_size > text.vocab_size:
+        raise UsageError(
+            f"{directory}: a head for a target of width {config.hidden_size} and "
+            f"{config.vocab_size} tokens; this target has {text.hidden_size} and {text.vocab_size}:"
+            " a head works with the target it was trained on alone"
+        )

@@ -8,13 +8,15 @@ Shapes are PyTorch's, (out, in). H width, V vocabulary, F the layer's inner widt
     hydra        heads.i.linear_1 (H, (2 + i) H), heads.i.linear_2, vision.…
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mmspec.checkpoint import Source, matched, read_tensors
+from mmspec.checkpoint import Source, has_safetensors, matched, read_tensors
 from mmspec.config import TextConfig
-from mmspec.heads.config import HeadConfig
+from mmspec.errors import CheckpointError
+from mmspec.heads.config import PICKLE_FILE, HeadConfig
 from mmspec.manifest import Shape
+from mmspec.tensorfile import Stored
 
 LAYER = "layers.0"
 EMBEDDING = "embed_tokens.weight"
@@ -41,8 +43,28 @@ def plan_head(directory: Path, config: HeadConfig) -> dict[str, Source]:
     Raises CheckpointError for files that are missing, malformed or pickled, and for tensors that
     are missing, unexpected or misshapen.
     """
+    if head_pickle(directory):
+        raise CheckpointError(
+            f"{directory} has only pickled weights ({PICKLE_FILE}), which torch alone reads: where "
+            f"it is installed, run python -m mmspec_torch.heads.convert {directory}"
+        )
     tensors = read_tensors(directory)
     return matched(tensors, head_manifest(config), head_optional(config), directory)
+
+
+def head_pickle(directory: Path) -> Path | None:
+    """The file of a published head that is pickled; None where there is a better one."""
+    file = directory / PICKLE_FILE
+    return file if file.exists() and not has_safetensors(directory) else None
+
+
+def require_tensors(shapes: Mapping[str, Shape], config: HeadConfig, file: Path) -> list[str]:
+    """Return the names to load of tensors that were read already, held to the manifest.
+
+    Raises CheckpointError as `plan_head` does.
+    """
+    found = {name: Stored(file, name, "F32", shape, 0, 0) for name, shape in shapes.items()}
+    return list(matched(found, head_manifest(config), head_optional(config), file))
 
 
 def _tensors(config: HeadConfig) -> _Tensors:
