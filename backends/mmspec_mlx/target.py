@@ -14,8 +14,9 @@ from mmspec.sampling import Sampling
 from mmspec.seam import Segment
 from mmspec_mlx import host
 from mmspec_mlx.draft import MlxDraft
-from mmspec_mlx.llama import CHUNK, Llama, additive, behind, causal
+from mmspec_mlx.llama import CHUNK, Llama, additive, behind
 from mmspec_mlx.prompt import Picture, Place, embed
+from mmspec_mlx.trail import Trail
 
 
 class MlxTarget:
@@ -31,6 +32,7 @@ class MlxTarget:
         self._pictures: list[Picture] = []
         self._fed = 0
         self._verified: Verdict | None = None
+        self._trail: Trail | None = None
 
     @property
     def length(self) -> int:
@@ -44,7 +46,7 @@ class MlxTarget:
         for start in range(self._fed, len(ids) - 1, CHUNK):
             part = ids[start : min(start + CHUNK, len(ids) - 1)]
             self._feed(embed(self._llama, part, pictures, start), start)
-            self._cache.settle()
+            self._settle()
         self._ids, self._pictures, self._fed = ids, pictures, max(len(ids) - 1, 0)
         self._verified = None
 
@@ -62,6 +64,8 @@ class MlxTarget:
         self._verified = None
         held = _held(draft)
         verdict = self._read(self._logits(held), held, draws)
+        if self._trail:
+            self._trail.settle()
         self._verified = verdict
         return verdict
 
@@ -72,7 +76,10 @@ class MlxTarget:
             raise ValueError("nothing was verified just now that could be committed")
         tokens = verified.along(path)
         if list(path) != list(range(len(path))):
-            self._cache.gather(self.length, [self.length + node for node in path])
+            columns = [self.length + node for node in path]
+            self._cache.gather(self.length, columns)
+            if self._trail:
+                self._trail.gather(self.length, columns)
         self._ids += [*tokens, token]
         self._fed = self.length - 1
 
@@ -80,10 +87,54 @@ class MlxTarget:
         """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
         return host.float32(self._logits(None)[0])
 
+    def keep_trail(self) -> None:
+        """Keep hidden states and embeddings from now on, for a head; what is fed is fed again."""
+        if self._trail is None:
+            self._trail = Trail(self._llama.config.hidden_size, self._llama.dtype)
+            for start in range(0, self._fed, CHUNK):
+                part = self._ids[start : min(start + CHUNK, self._fed)]
+                self._feed(embed(self._llama, part, self._pictures, start), start)
+                self._settle()
+
+    def states(self, start: int, stop: int) -> mx.array:
+        """Normalised hidden states [n, H] of columns that are fed.
+
+        Raises ValueError where no trail is kept.
+        """
+        return self._kept.states(start, stop)
+
+    def inputs(self, start: int, stop: int) -> mx.array:
+        """Embeddings [n, H] of columns, those not fed yet included.
+
+        Raises ValueError where no trail is kept.
+        """
+        held = self._kept.embeddings(start, min(stop, self._fed))
+        if stop <= self._fed:
+            return held
+        low = max(start, self._fed)
+        rest = embed(self._llama, self._ids[low:stop], self._pictures, low)
+        return mx.concatenate([held, rest]) if len(held) else rest
+
+    @property
+    def _kept(self) -> Trail:
+        if self._trail is None:
+            raise ValueError("this target keeps no trail: call keep_trail first")
+        return self._trail
+
+    def _settle(self) -> None:
+        self._cache.settle()
+        if self._trail:
+            self._trail.settle()
+
     def _feed(self, rows: mx.array, at: int) -> mx.array:
         """Feed embeddings [n, H] from column `at` on; return hidden states [n, H]."""
-        mask, turn = causal(at, len(rows), rows.dtype), self._llama.rotary.at([at], len(rows))
-        return self._llama.feed(mx.expand_dims(rows, 0), self._cache, at, turn, mask)[0]
+        return self._noted(rows, at, self._llama.append(rows, self._cache, at))
+
+    def _noted(self, rows: mx.array, at: int, hidden: mx.array) -> mx.array:
+        """The hidden states that embeddings fed at `at` gave, both [n, H], on the trail."""
+        if self._trail:
+            self._trail.write(at, rows, self._llama.states(hidden))
+        return hidden
 
     def _logits(self, draft: MlxDraft | None) -> mx.array:
         """Logits [n + 1, V] after the last token and after each drafted one.
@@ -114,7 +165,8 @@ class MlxTarget:
         positions = mx.expand_dims(at + mx.sum(seen, axis=-1) - 1, 0)
         turn = self._llama.rotary.each(positions, at + levels)
         mask = behind(at, additive(seen, rows.dtype))
-        return self._llama.feed(mx.expand_dims(rows, 0), self._cache, at, turn, mask)[0]
+        hidden = self._llama.feed(mx.expand_dims(rows, 0), self._cache, at, turn, mask)[0]
+        return self._noted(rows, at, hidden)
 
     def _read(self, logits: mx.array, draft: MlxDraft | None, draws: Sequence[float]) -> Verdict:
         if draft and draft.evidence:

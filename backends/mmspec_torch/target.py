@@ -120,9 +120,12 @@ class TorchTarget:
 
         Not to be written to.  Raises ValueError where no trail is kept.
         """
-        fed = min(stop, self.length - 1)
-        held = self._kept.embeddings.read(min(start, fed), fed)
-        return torch.cat((held, self._model.embed(self._row, max(start, fed), stop)))
+        fed = self.length - 1
+        held = self._kept.embeddings.read(start, min(stop, fed))
+        if stop <= fed:
+            return held
+        rest = self._model.embed(self._row, max(start, fed), stop)
+        return torch.cat((held, rest)) if len(held) else rest
 
     @property
     def _kept(self) -> Trail:
