@@ -69,8 +69,8 @@ class Chat:
         self._session = Session(opened, target.views(engine.caption), target.view)
         self._side: DraftSide | None = None
         self._fell_back = False
-        if engine.draft is None and options.drafting not in (None, *UNLETTERED):
-            raise UsageError(f"--drafting {options.drafting} needs a draft: name one with --draft")
+        if engine.draft is None and options.needs_draft:
+            raise UsageError(f"{options.needs_draft} needs a draft: name one with --draft")
         self._drafting(())
 
     @property
@@ -223,8 +223,8 @@ class Chat:
         if self._side is None or self._side.drafting != drafting:
             vocabulary = self.engine.target.model.config.text.vocab_size
             sampling, adaptive = self.options.draft_sampling, self.options.adaptive
-            branches = len(drafting.branches)
-            drafter = draft.model.open_drafter(branches, vocabulary, sampling, adaptive)
+            branches, tree = len(drafting.branches), self.options.tree
+            drafter = draft.model.open_drafter(branches, vocabulary, sampling, adaptive, tree)
             run = self.options.overflow == "run"
             limit = None if run else text.max_position_embeddings
             carry = adaptive is not None and adaptive.carry
@@ -273,7 +273,7 @@ class Chat:
 
     @property
     def _lengths(self) -> AutoLength:
-        return self.engine.lengths(self.answer.drafting)
+        return self.engine.lengths(self.answer.drafting, self.options.tree)
 
     def _note_lengths(self) -> None:
         """Say under 'auto' that it has come to plain decoding, once until it drafts again."""

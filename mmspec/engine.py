@@ -19,6 +19,7 @@ from mmspec.options import Options
 from mmspec.registry import load_backend, load_captioner
 from mmspec.seam import Backend
 from mmspec.tokenizer import shared_vocabulary
+from mmspec.tree import Tree
 
 PREFERRED = "llava-1.5-7b"
 BUNDLED = "mini"
@@ -39,7 +40,7 @@ class Engine:
     """How to draft without a draft where the options do not say: 'ngram' where 'auto' looked for
     one in vain, 'none' where none was wanted."""
     _captions: CaptionTokens | None = None
-    _lengths: dict[Drafting, AutoLength] = field(default_factory=dict)
+    _lengths: dict[tuple[Drafting, Tree | None], AutoLength] = field(default_factory=dict)
 
     @property
     def stop(self) -> frozenset[int]:
@@ -52,9 +53,9 @@ class Engine:
         """Open a conversation, or go on with a saved one."""
         return Chat(self, options or Options(), conversation or Conversation())
 
-    def lengths(self, drafting: Drafting) -> AutoLength:
+    def lengths(self, drafting: Drafting, tree: Tree | None = None) -> AutoLength:
         """What has been measured on this machine, over all conversations, to set draft lengths."""
-        return self._lengths.setdefault(drafting, AutoLength())
+        return self._lengths.setdefault((drafting, tree), AutoLength())
 
     def caption(self, picture: Picture) -> Sequence[int]:
         """Token ids that stand for the image in the C view, computed once per image."""

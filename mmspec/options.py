@@ -8,6 +8,7 @@ from mmspec.drafting import OVERFLOWS, UNLETTERED, read_letters
 from mmspec.errors import UsageError, choice
 from mmspec.lengths import LONGEST
 from mmspec.sampling import GREEDY, Sampling
+from mmspec.tree import Tree
 
 Gamma = int | Literal["auto"]
 """Tokens drafted a round; 'auto' chooses them by measured costs and the running acceptance."""
@@ -32,6 +33,8 @@ class Options:
     sampling: Sampling = GREEDY
     seed: int = 0
     max_new_tokens: int = 512
+    tree: Tree | None = None
+    """How drafts branch, gamma being their depth; None drafts chains."""
     proposal: str = "auto"
     """Whether drafted tokens are drawn from the mixture or are its argmax; auto draws when the
     target samples."""
@@ -55,6 +58,26 @@ class Options:
             raise UsageError(f"--top-p {self.sampling.top_p}: give a number above 0 and at most 1")
         if self.weights and (self.drafting is None or self.drafting == "ngram"):
             raise UsageError("--weights needs --drafting with letters, one weight for each")
+        if self.tree:
+            self._check_tree(self.tree)
+
+    def _check_tree(self, tree: Tree) -> None:
+        if self.drafting == "ngram":
+            raise UsageError(f"--tree {tree.word}: n-grams propose a chain; leave --tree out")
+        if self.adaptive:
+            raise UsageError(f"--tree {tree.word}: --adaptive fits weights to chains; take one")
+        if self.proposal == "draw":
+            raise UsageError(
+                f"--tree {tree.word}: a tree's nodes are the likeliest tokens and never drawn; "
+                "leave --proposal at auto"
+            )
+
+    @property
+    def needs_draft(self) -> str:
+        """The option that cannot be had without a draft model, as it was given; '' without one."""
+        if self.drafting not in (None, *UNLETTERED):
+            return f"--drafting {self.drafting}"
+        return f"--tree {self.tree.word}" if self.tree and self.drafting is None else ""
 
     @property
     def longest_draft(self) -> int:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mmspec.adaptive import Adaptation
     from mmspec.engine import Engine
     from mmspec.options import Options
+    from mmspec.tree import Tree
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -137,6 +138,21 @@ DRAFTING = (
     ),
     GAMMA,
     click.option(
+        "--tree",
+        default="none",
+        show_default=True,
+        metavar="none|dynamic|N,N,...",
+        help="Draft a tree, gamma deep: dynamic grows where the draft is sure (EAGLE-2); numbers, "
+        "such as 3,2,1, give each level's children.",
+    ),
+    click.option(
+        "--tree-width",
+        type=int,
+        metavar="N",
+        help="Of a dynamic tree: nodes expanded a level, children of each. Default: 10.",
+    ),
+    click.option("--tree-nodes", type=int, metavar="N", help="Drafted nodes at most. Default: 60."),
+    click.option(
         "--proposal",
         default="auto",
         metavar="auto|draw|argmax",
@@ -218,10 +234,25 @@ def _options(given: dict[str, Any]) -> "Options":
     from mmspec.sampling import Sampling
 
     sampling = Sampling(given.pop("temperature"), given.pop("top_k"), given.pop("top_p"))
-    adaptive = _adaptation(given)
+    adaptive, tree = _adaptation(given), _tree(given)
     names = ("drafting", "weights", "pool", "overflow", "gamma", "proposal", "seed")
     taken = {name: given.pop(name) for name in (*names, "max_new_tokens")}
-    return Options(sampling=sampling, adaptive=adaptive, **taken)
+    return Options(sampling=sampling, adaptive=adaptive, tree=tree, **taken)
+
+
+def _tree(given: dict[str, Any]) -> "Tree | None":
+    """Take the tree's options out of `given`; raises UsageError for one without its `--tree`."""
+    from mmspec.errors import UsageError
+    from mmspec.tree import parse_tree
+
+    word = given.pop("tree")
+    taken = {name: given.pop(f"tree_{name}") for name in ("width", "nodes")}
+    chosen = {name: value for name, value in taken.items() if value is not None}
+    if word == "none" and chosen:
+        raise UsageError(f"--tree-{next(iter(chosen))} needs --tree")
+    if word not in ("none", "dynamic") and "width" in chosen:
+        raise UsageError("--tree-width is of a dynamic tree: give --tree dynamic")
+    return parse_tree(word, **chosen)
 
 
 def _adaptation(given: dict[str, Any]) -> "Adaptation | None":
