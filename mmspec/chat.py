@@ -6,21 +6,18 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from mmspec.conversation import Chunk, Conversation, Message, Turn, render
-from mmspec.drafting import NGRAM, PLAIN, UNLETTERED, Branch, Drafting, fit, parse_drafting
+from mmspec.drafting import NGRAM, PLAIN, Drafting
 from mmspec.errors import ContextError, UsageError
 from mmspec.images import Picture
 from mmspec.lengths import TIMED, AutoLength
-from mmspec.ngram import NgramDrafter
 from mmspec.options import Options
 from mmspec.session import DraftSide, Prefilled, Session
+from mmspec.sides import drafting_for, fitting, open_side, pictures, word_for
 from mmspec.statistics import Round, Statistics
 from mmspec.tokenizer import TextStream
 
 if TYPE_CHECKING:
     from mmspec.engine import Engine
-
-TYPICAL_ANSWER = 128
-"""Positions a branch must have left after its prompt to be worth starting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +66,14 @@ class Chat:
         self._session = Session(opened, target.views(engine.caption), target.view)
         self._side: DraftSide | None = None
         self._fell_back = False
-        if engine.draft is None and options.needs_draft:
+        if engine.draft is None and engine.head is None and options.needs_draft:
             raise UsageError(f"{options.needs_draft} needs a draft: name one with --draft")
         self._drafting(())
 
     @property
     def plain(self) -> bool:
         """Whether nothing can be drafted, so that every answer is decoded plainly."""
-        return self._word(()) == PLAIN.word
+        return word_for(self.engine, self.options, ()) == PLAIN.word
 
     def ask(self, text: str, images: Sequence[Picture] = ()) -> Generator[Prefilled | Piece]:
         """Add a question with its images and stream the answer.
@@ -184,59 +181,19 @@ class Chat:
 
     def _drafting(self, chunks: Sequence[Chunk]) -> Drafting:
         """What the options ask for, or the default; nothing while speculation is off."""
-        word = self._word(chunks) if self.speculate else PLAIN.word
-        draft = self.engine.draft
-        if draft is None or word in UNLETTERED:
-            return UNLETTERED[word]
-        weights = self.options.weights if self.options.drafting else ()
-        return parse_drafting(word, draft.model.config, weights, self.options.pool)
-
-    def _word(self, chunks: Sequence[Chunk]) -> str:
-        """The drafting asked for; by default M and T where there are images, else T."""
-        draft = self.engine.draft
-        if self.options.drafting or draft is None:
-            return self.options.drafting or self.engine.draftless
-        sees = draft.model.config.vision is not None
-        return "MT" if sees and any(pictures(chunks)) else "T"
+        return drafting_for(self.engine, self.options, chunks) if self.speculate else PLAIN
 
     def _plan(self, chunks: Sequence[Chunk]) -> DraftSide | None:
         """The draft side for this prompt: the last one while its branches stay the same."""
-        drafting = self._drafting(chunks)
-        if drafting == NGRAM:
-            return self._lookup()
-        draft = self.engine.draft
-        if draft is None or not drafting.branches:
-            return None
-        views = draft.views(self.engine.caption)
-
-        def length(branch: Branch) -> int:
-            return views.length(chunks, branch)
-
-        text = draft.model.config.text
-        room = text.max_position_embeddings - min(self.options.max_new_tokens, TYPICAL_ANSWER)
-        drafting, notes = fit(drafting, room, length, draft.model.config, self.options.overflow)
+        engine, options = self.engine, self.options
+        drafting, notes = fitting(engine, options, self._drafting(chunks), chunks)
         self.answer.notes += notes
         self.answer.drafting = drafting
-        self.answer.weights = drafting.weights
+        self.answer.weights = () if drafting == NGRAM else drafting.weights
         if not drafting.branches:
             return None
         if self._side is None or self._side.drafting != drafting:
-            vocabulary = self.engine.target.model.config.text.vocab_size
-            sampling, adaptive = self.options.draft_sampling, self.options.adaptive
-            branches, tree = len(drafting.branches), self.options.tree
-            drafter = draft.model.open_drafter(branches, vocabulary, sampling, adaptive, tree)
-            run = self.options.overflow == "run"
-            limit = None if run else text.max_position_embeddings
-            carry = adaptive is not None and adaptive.carry
-            self._side = DraftSide(drafting, views, drafter, limit, carry)
-        return self._side
-
-    def _lookup(self) -> DraftSide:
-        """The draft side that looks n-grams up in what the target was asked and has said."""
-        self.answer.drafting = NGRAM
-        if self._side is None or self._side.drafting != NGRAM:
-            views = self.engine.target.views(self.engine.caption)
-            self._side = DraftSide(NGRAM, views, NgramDrafter(), None)
+            self._side = open_side(engine, options, drafting, self._session.target)
         return self._side
 
     def _prefilled(self, chunks: Sequence[Chunk]) -> Iterator[Prefilled]:
@@ -291,8 +248,3 @@ class Chat:
         piece = Piece(accepted, stream.push(round_.tokens[round_.accepted :]))
         self.answer.text += piece.text
         return piece
-
-
-def pictures(chunks: Sequence[Chunk]) -> Iterator[Picture]:
-    """The images of a prompt, in order."""
-    return (part for chunk in chunks for part in chunk.parts if isinstance(part, Picture))

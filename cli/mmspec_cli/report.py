@@ -16,7 +16,7 @@ def answer_report(chat: Chat) -> dict[str, Any]:
         "prompt_tokens": answer.statistics.prompt_tokens,
         "finish_reason": answer.finish_reason,
         "model": engine.target.name,
-        "draft": engine.draft.name if engine.draft else None,
+        "draft": engine.drafts.name if engine.drafts else None,
         "backend": engine.backend.name,
         "device": engine.target.model.device,
         "dtype": engine.target.model.dtype,

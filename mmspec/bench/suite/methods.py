@@ -1,9 +1,11 @@
 """The methods of a run, as they are written after --methods, and the options they stand for.
 
-METHOD  = none | ngram | [adaptive:|tree[SHAPE]:]LETTERS[:WEIGHTS][/RULE] | PROBE
+METHOD  = none | ngram | [adaptive:|tree[SHAPE]:]LETTERS[:WEIGHTS][/RULE] | [tree[SHAPE]:]KIND
+          | PROBE
 SHAPE   = nodes of a dynamic tree, perhaps with its width (20, 30w5; default 60w10), or the
           children of each level of a static one (3x2x1)
 LETTERS = one or more of M, T, C, P; P may be followed by its positions, as in P36
+KIND    = that of the head given as a draft, such as msd
 WEIGHTS = one number per letter, as in MTC:2,1,1
 RULE    = pool | drop | run: what to do with a branch longer than the draft's positions
 PROBE   = none:blank | draft | draft:blank: what target and draft know, without speed
@@ -17,6 +19,7 @@ from mmspec.bench.suite.rows import PLAIN
 from mmspec.drafting import OVERFLOWS, read_letters
 from mmspec.errors import UsageError, choice
 from mmspec.options import Options
+from mmspec.registry import is_kind
 from mmspec.tree import NODES, WIDTH, Tree
 
 NGRAM = "ngram"
@@ -27,7 +30,7 @@ PROBES = (PLAIN + BLANK, DRAFT, DRAFT + BLANK)
 
 _FORM = re.compile(
     r"(?:(?:(?P<adaptive>adaptive)|(?P<tree>tree[^:]*)):)?"
-    r"(?P<letters>(?:P\d+|[A-Z])+)(?::(?P<weights>[\d.,]+))?"
+    r"(?P<letters>(?:P\d+|[A-Z])+|[A-Z][\w-]*)(?::(?P<weights>[\d.,]+))?"
     r"(?:/(?P<rule>\w+))?",
     re.IGNORECASE | re.ASCII,
 )
@@ -44,6 +47,7 @@ class Method:
 
     name: str
     letters: str = ""
+    """Of the views of a draft model; the kind of a head."""
     adaptive: bool = False
     tree: Tree | None = None
     pool: int | None = None
@@ -97,8 +101,12 @@ def read_method(word: str) -> Method:
     if not match:
         raise UsageError(
             f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
-            f"MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, {NGRAM}, {PLAIN}, {', '.join(PROBES)}"
+            f"MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, a head's kind, {NGRAM}, {PLAIN}, "
+            f"{', '.join(PROBES)}"
         )
+    kind = match["letters"].lower()
+    if is_kind(kind):
+        return _headed(word, kind, match)
     letters = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
     rule = (match["rule"] or OVERFLOWS[0]).lower()
     if rule not in OVERFLOWS:
@@ -116,6 +124,12 @@ def read_method(word: str) -> Method:
     if method.adaptive and method.weights:
         raise UsageError(f"--methods: {word!r}: adaptive weights cannot be given")
     return method
+
+
+def _headed(word: str, kind: str, match: re.Match[str]) -> Method:
+    if match["adaptive"] or match["weights"] or match["rule"]:
+        raise UsageError(f"--methods: {word!r}: a head has one view: give {kind} or tree:{kind}")
+    return Method(word.lower(), kind, tree=_tree(word, match["tree"]) if match["tree"] else None)
 
 
 def _name(word: str, start: int) -> str:
