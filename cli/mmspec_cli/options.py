@@ -60,7 +60,7 @@ DRAFT = click.option(
     "--draft",
     default="auto",
     metavar="NAME|REPO|DIR|none|auto",
-    help="Draft. auto: the one that the model's card names.",
+    help="Draft model, or a head on the target's hidden states. auto: the one that the card names.",
 )
 CAPTIONER = click.option(
     "--captioner",
@@ -88,10 +88,11 @@ GAMMA = click.option(
 DRAFTING = (
     click.option(
         "--drafting",
-        metavar="LETTERS|ngram|none",
+        metavar="LETTERS|KIND|ngram|none",
         help="Views of the prompt to draft from: M images, T text only, C captions, P pooled "
-        "images, or several, such as MTC; ngram looks the last words up and needs no draft. "
-        "Default: MT with images, T without, ngram where --draft auto finds none.",
+        "images, or several, such as MTC; a head's own kind, such as msd; ngram looks the last "
+        "words up and needs no draft. Default: a head's kind, MT with images, T without, ngram "
+        "where --draft auto finds none.",
     ),
     click.option(
         "--weights",

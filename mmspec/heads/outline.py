@@ -94,7 +94,9 @@ class Outline:
         if self.apart:
             for first, end in self.images:
                 # An image that begins the sequence has lost the slot before its first column.
-                yield Run(max(first - 1, 0), end - 1, (first, end))
+                start = max(first - 1, 0)
+                if start < end - 1:
+                    yield Run(start, end - 1, (first, end))
 
 
 def located(segment: Segment, start: int, image_token_id: int | None) -> Iterator[Span]:

@@ -88,9 +88,16 @@ class Reference:
                 rows.append(self.embeddings[slot + 1])
             elif not self.config["queries"]:
                 rows.append(self.states[slot + 1])
-            elif (slot + 1 - self.image.index(True)) % PATCHES == 0 or not self.image[slot]:
+            elif slot + 1 in self._first_patches():
                 rows += self._latents(self.states[slot + 1 : slot + 1 + PATCHES])
         return rows
+
+    def _first_patches(self) -> list[int]:
+        firsts, at = [], 0
+        while at < len(self.image):
+            firsts += [at] if self.image[at] else []
+            at += PATCHES if self.image[at] else 1
+        return firsts
 
     def _latents(self, states: Tensor) -> Tensor:
         queries, scale = self.tensors["compressor.queries"], self.tensors["compressor.norm.weight"]
