@@ -167,15 +167,15 @@ class Chat:
     def _look(self, chunks: Sequence[Chunk]) -> None:
         """Compute vision features and captions of new images, each timed as its own stage."""
         statistics = self.answer.statistics
-        wanted = self._drafting(chunks)
-        drafts = self.engine.draft if set(wanted.word) & {"M", "P"} else None
+        letters = {branch.letter for branch in self._drafting(chunks).branches}
+        drafts = self.engine.draft if letters & {"M", "P"} else None
         for picture in pictures(self._session.fresh(chunks)):
             with statistics.timing("vision"):
                 for loaded in filter(None, (self.engine.target, drafts)):
                     if loaded.features:
                         loaded.features(picture)
                 self.engine.backend.synchronize()
-            if "C" in wanted.word:
+            if "C" in letters:
                 with statistics.timing("caption"):
                     self.engine.caption(picture)
 
