@@ -72,8 +72,8 @@ HEADS = [
     Mutant(
         "a node goes on from any feature",
         TORCH + "heads/frontiers.py",
-        "self._fuse(self._embed(tokens), of(self._features, parents))",
-        "self._fuse(self._embed(tokens), of(self._features, parents and parents * 0))",
+        "of(self._features, parents))",
+        "of(self._features, parents if parents is None else parents * 0))",
         GROWN + "[eagle]",
     ),
     Mutant(

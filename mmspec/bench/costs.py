@@ -72,11 +72,11 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
 
     Nothing is committed: every call starts from the same prompt.
     """
-    gamma, words = options.longest_draft, ("T",)
+    gamma, words = options.longest_draft, ["T"]
     if engine.head:
-        words = (engine.head.kind,)
+        words = [engine.head.kind]
     elif prompt.message.pictures and _draft_sees(engine):
-        words = ("M", "MTCP")
+        words = ["M", "MTCP"]
     (step, block), drafted = steps(engine, prompt, (1, gamma + 1), words, repeats)
     return Costs(gamma, step, block, dict(zip(words, drafted, strict=True)))
 

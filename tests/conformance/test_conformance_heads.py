@@ -171,7 +171,7 @@ def test_a_fault_anywhere_leaves_nothing(backend, headed, place, after, monkeypa
     for call in range(1, total + 1, 3):
         chat = engine.chat(options)
         chat.reply(*FIRST)
-        count |= {"calls": 0, "break": call}
+        count["calls"], count["break"] = 0, call
         with pytest.raises(Fault):
             chat.reply(*SECOND)
         count["break"] = -1
@@ -243,7 +243,7 @@ def six(llamas, backend):  # noqa: F811
     return engine, engine.load(llamas[0], device="cpu")
 
 
-@pytest.mark.parametrize(("kind", "tree"), product(KINDS, [None, Tree((2, 1))]))
+@pytest.mark.parametrize(("kind", "tree"), list(product(KINDS, [None, Tree((2, 1))])))
 def test_pairs_of_tokens_come_as_often_as_the_target_says(
     six,
     rows,  # noqa: F811

@@ -30,10 +30,11 @@ PROBES = (PLAIN + BLANK, DRAFT, DRAFT + BLANK)
 
 _FORM = re.compile(
     r"(?:(?:(?P<adaptive>adaptive)|(?P<tree>tree[^:]*)):)?"
-    r"(?P<letters>(?:P\d+|[A-Z])+|[A-Z][\w-]*)(?::(?P<weights>[\d.,]+))?"
+    r"(?P<letters>[A-Z][\w-]*)(?::(?P<weights>[\d.,]+))?"
     r"(?:/(?P<rule>\w+))?",
     re.IGNORECASE | re.ASCII,
 )
+_LETTERS = re.compile(r"(?:P\d+|[A-Z])+", re.IGNORECASE | re.ASCII)
 _SHAPE = re.compile(
     r"tree(?:(?P<branching>\d+(?:x\d+)+)|(?P<nodes>\d+)?(?:w(?P<width>\d+))?)",
     re.IGNORECASE | re.ASCII,
@@ -98,15 +99,15 @@ def read_method(word: str) -> Method:
     if word.lower() in (PLAIN, NGRAM, *PROBES):
         return Method(word.lower())
     match = _FORM.fullmatch(word)
-    if not match:
+    kind = match["letters"].lower() if match else ""
+    if match and is_kind(kind):
+        return _headed(word, kind, match)
+    if not match or not _LETTERS.fullmatch(kind):
         raise UsageError(
             f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
             f"MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, a head's kind, {NGRAM}, {PLAIN}, "
             f"{', '.join(PROBES)}"
         )
-    kind = match["letters"].lower()
-    if is_kind(kind):
-        return _headed(word, kind, match)
     letters = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
     rule = (match["rule"] or OVERFLOWS[0]).lower()
     if rule not in OVERFLOWS:
