@@ -64,18 +64,32 @@ def plan_tensors(
 ) -> dict[str, Source]:
     """Plan from headers already read; `directory` only names the checkpoint in errors."""
     found = _by_canonical_name(tensors, directory)
+    return matched(found, manifest(config), optional(config), directory, config.quantization)
+
+
+def matched(
+    found: Mapping[str, Stored],
+    needed: Mapping[str, Shape],
+    spare: Mapping[str, Shape],
+    directory: Path,
+    quantization: Quantization | None = None,
+) -> dict[str, Source]:
+    """Return the source of every needed tensor; spare ones are held to their shapes alone.
+
+    Raises CheckpointError for those that are missing, unexpected or misshapen.
+    """
     sources: dict[str, Source] = {}
     problems: list[str] = []
-    needed, spare = manifest(config), optional(config)
-    for name, shape in (needed | spare).items():
+    known = {**needed, **spare}
+    for name, shape in known.items():
         if name not in found:
             problems += [f"{name} {list(shape)} is missing"] if name in needed else []
             continue
         try:
-            sources[name] = _source(name, shape, found, config.quantization)
+            sources[name] = _source(name, shape, found, quantization)
         except _Misfit as misfit:
             problems.append(str(misfit))
-    problems += _unexpected(found, sources, needed | spare)
+    problems += _unexpected(found, sources, known)
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise CheckpointError(f"{directory}: {problems[0]}{more}")
@@ -89,6 +103,11 @@ def read_tensors(directory: Path) -> dict[str, Stored]:
         if name not in tensors:
             raise CheckpointError(f"{directory}: {name} is missing from {shard}")
     return tensors
+
+
+def has_safetensors(directory: Path) -> bool:
+    """Whether there are weights in the one format that needs no unpickling."""
+    return any(directory.glob("*.safetensors"))
 
 
 def weight_files(directory: Path) -> list[Path]:

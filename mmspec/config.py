@@ -115,7 +115,7 @@ def _llama(whole: Block, directory: Path) -> ModelConfig:
     tied = whole.only("tie_word_embeddings", (False, True), False)
     return ModelConfig(
         kind="llama",
-        text=_text(whole, tied),
+        text=read_text(whole, tied),
         vision=None,
         image_token_id=None,
         vision_feature_layer=0,
@@ -138,7 +138,7 @@ def _llava(whole: Block, directory: Path) -> ModelConfig:
     index = "image_token_index" if whole.get("image_token_index") is not None else "image_token_id"
     return ModelConfig(
         kind="llava",
-        text=_text(text, any(ties)),
+        text=read_text(text, any(ties)),
         vision=vision,
         image_token_id=whole.index(index, 32000),
         vision_feature_layer=_feature_layer(whole, vision),
@@ -150,7 +150,8 @@ def _llava(whole: Block, directory: Path) -> ModelConfig:
     )
 
 
-def _text(text: Block, tied: bool) -> TextConfig:
+def read_text(text: Block, tied: bool) -> TextConfig:
+    """Read the decoder's sizes; `tied` says whether its output head is its embedding."""
     text.only("hidden_act", ("silu",), "silu")
     text.only("attention_bias", (False,), False)
     text.only("mlp_bias", (False,), False)

@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterator, Sequence
 from time import perf_counter
 from typing import Protocol
 
+from mmspec.draft import Verdict
 from mmspec.lengths import FixedLength
 from mmspec.sampling import uniforms
-from mmspec.seam import Drafter, Target, Verdict
+from mmspec.seam import Drafter, Target
 from mmspec.statistics import Round
 
 
@@ -74,7 +75,8 @@ def decode(
         left = 0 if tokens[-1] in stop else left - len(tokens)
         accepted = min(len(path), len(tokens))
         mixed = tuple(verdict.weights or weights) if draft else ()
-        round_ = Round(tokens, k, accepted, drafted - started, verified - drafted, mixed)
+        spent = drafted - started, verified - drafted
+        round_ = Round(tokens, k, accepted, *spent, mixed, draft.depth if draft else 0)
         lengths.observe(round_)
         yield round_
 

@@ -120,6 +120,51 @@ def judge(xp: Any, p: Array, q: Array, drafted: Array, draws: Array) -> tuple[Ar
     return accept, draw(xp, xp.concat([residual, p[-1:, :]], axis=0), draws)
 
 
+def judge_tree(
+    xp: Any, p: Array, drafted: Array, parents: Array, draws: Array
+) -> tuple[Array, Array]:
+    """Score a drafted tree of n nodes, none of them drawn, against the target.
+
+    Siblings are tried in turn: the first is kept with its probability p(x), each next one with
+    its share of what those before it have left.  Where none is kept the token comes from p without
+    the children (SpecInfer, Miao et al. 2024, section 4.3, with point masses for q).
+
+    p: [n+1, V] target, after the root and after each node; drafted: [n], siblings all different;
+    parents: [n], -1 for the root; draws: [n+1].
+    Returns accept [n], the probability of keeping each node once its earlier siblings are
+    rejected, and fallback [n+1]: the token to emit if no child of the root (0) or of node i (i + 1)
+    is kept.
+    """
+    rows = parents + 1
+    chances = xp.take(xp.reshape(p, (-1,)), rows * p.shape[-1] + drafted, axis=0)
+    rest = p * 1
+    rest[rows, drafted] = 0
+    siblings = xp.expand_dims(parents, axis=1) == xp.expand_dims(parents, axis=0)
+    place = xp.cumulative_sum(xp.ones_like(parents), axis=0)
+    later = siblings & (xp.expand_dims(place, axis=0) >= xp.expand_dims(place, axis=1))
+    # Summed from what is left, not as 1 - sum: the last of all tokens gets exactly 1.
+    left = xp.sum(xp.where(later, xp.expand_dims(chances, axis=0), 0.0), axis=-1)
+    left = left + xp.take(xp.sum(rest, axis=-1), rows, axis=0)
+    accept = xp.where(chances > 0, chances / xp.where(chances > 0, left, 1.0), 0.0)
+    # Where the children have all the mass, one of them is kept and the fallback is never read.
+    return accept, draw(xp, rest, draws)
+
+
+def ancestry(xp: Any, parents: Array, depth: int) -> Array:
+    """Which of a root and n nodes [n+1, n+1] each of them sees: itself and those above it.
+
+    parents: [n], -1 for the root; depth: a bound on the levels.  A row's sum is its depth plus one.
+    """
+    above = xp.concat([xp.zeros_like(parents[:1]), parents + 1], axis=0)
+    own = xp.cumulative_sum(xp.ones_like(above), axis=0) - 1
+    at = own
+    seen = xp.expand_dims(at, axis=-1) == own
+    for _ in range(depth):
+        at = xp.take(above, at, axis=0)
+        seen = seen | (xp.expand_dims(at, axis=-1) == own)
+    return seen
+
+
 def condense(xp: Any, rows: Array) -> Array:
     """Keep the likeliest tokens: distributions [n, rows, V] give [n, rows, C + 1].
 

@@ -6,7 +6,8 @@ an earlier one (Yang et al. 2023, arXiv 2304.04487, section 3).
 
 from collections.abc import Iterator, Sequence
 
-from mmspec.seam import HostDraft, Segment
+from mmspec.draft import HostDraft
+from mmspec.seam import Segment
 
 LONGEST, SHORTEST = 4, 2
 """Lengths of the suffixes looked up, the longest first."""

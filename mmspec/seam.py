@@ -19,12 +19,13 @@ every commit restores it, and no first-token special case is needed.
 Atomicity: a method that raises, KeyboardInterrupt included, leaves the sequence as it was.
 Validity is host integers, moved last; whatever a cache holds beyond them is never read.
 
-Shape letters: R branches (rows of one batched draft forward), k drafted tokens, V vocabulary,
-N visual positions of one image, D width of the vision tower, H width of the language model.
+Shape letters: R branches (rows of one batched draft forward), k drafted tokens of a path, n of
+all paths (a chain is one), V vocabulary, N visual positions of one image, D width of the vision
+tower, H width of the language model.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,7 +34,10 @@ from numpy.typing import NDArray
 
 from mmspec.adaptive import Adaptation
 from mmspec.config import ModelConfig
+from mmspec.draft import Draft, Verdict
+from mmspec.heads.config import HeadConfig
 from mmspec.sampling import Sampling
+from mmspec.tree import Tree
 
 Float32 = NDArray[np.float32]
 
@@ -71,48 +75,6 @@ class Segment:
     """
 
 
-class Draft(Protocol):
-    """Tokens a drafter has proposed and nobody has read yet; only its own backend looks inside."""
-
-    @property
-    def size(self) -> int:
-        """The number of drafted nodes."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class HostDraft:
-    """A chain that the host proposes, by lookup and not from a model; every target takes it."""
-
-    tokens: list[int]
-    """[k] ids of the target, k >= 1.  None was drawn: each is a point mass, q = 1."""
-
-    @property
-    def size(self) -> int:
-        """The number of drafted tokens, k."""
-        return len(self.tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the target said about n drafted tokens, read back to the host.
-
-    The tokens form a tree rooted in the sequence, parents before children; a chain is the tree
-    in which every node has one child.
-    """
-
-    drafted: list[int]
-    """[n] the tokens."""
-    parents: list[int]
-    """[n] the node each token follows, -1 for the root."""
-    accept: list[float]
-    """[n] probability of keeping each token once its earlier siblings have been rejected."""
-    fallback: list[int]
-    """[n + 1] the target's own token if no child of the root (0) or of node i (i + 1) is kept."""
-    weights: list[float] = field(default_factory=list)
-    """[R] what an adapting drafter mixed its branches with; empty where weights are as given."""
-
-
 class Target(Protocol):
     """One sequence as the target sees it, with its cache."""
 
@@ -132,13 +94,18 @@ class Target(Protocol):
     def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
         """Run the target once over its last token and the draft, and read the outcome.  Blocks.
 
+        A node of a tree stands at its depth after the last token and sees its ancestors alone.
         draft: from a drafter of the same backend, or a `HostDraft`.
-        draws: [k + 1] uniforms for the fallback tokens, unread (may be empty) when greedy.
+        draws: [n + 1] uniforms for the fallback tokens, unread (may be empty) when greedy.
         """
         ...
 
     def commit(self, path: Sequence[int], token: int) -> None:
-        """Append the nodes on `path` of the draft verified last, then `token`."""
+        """Append the nodes on `path` of the draft verified last, then `token`.
+
+        path: any path from the root.  Where its nodes are not the first ones, their columns of
+        the cache are moved together; the draft is void then, whatever happens.
+        """
         ...
 
     def logits(self) -> Float32:
@@ -174,9 +141,10 @@ class Drafter(Protocol):
     def draft(self, k: int, weights: Sequence[float], draws: Sequence[float]) -> Draft | None:
         """Enqueue k tokens (k >= 1) from the mixture of the branches.  Never blocks.
 
+        A drafter opened with a tree grows one whose paths have at most k tokens.
         None where there is nothing to propose: the round is then plain.
         weights: [R], summing to one.  draws: [k] uniforms, unread (may be empty) where drafted
-        tokens are the mixture's argmax.  A draft that was never committed is void.
+        tokens are the mixture's likeliest.  A draft that was never committed is void.
 
         A drafter that adapts takes these weights until it has observed a token.  Then it fits its
         own, on the device, among the branches whose weight here is not zero.
@@ -242,13 +210,33 @@ class Model(Protocol):
         vocabulary: int,
         sampling: Sampling,
         adaptation: Adaptation | None = None,
+        tree: Tree | None = None,
     ) -> Drafter:
         """Start an empty sequence of `branches` rows.
 
         vocabulary: V of the target; draft logits beyond the shared ids are cut, missing ones
         have probability zero.  sampling: how drafted tokens are drawn from the mixture; greedy
         makes every drafted token a point mass.  adaptation: how the weights of several branches
-        follow the target; None leaves them as given.
+        follow the target; None leaves them as given.  tree: how drafts branch; None drafts
+        chains.  The nodes of a tree are point masses whatever the sampling.
+        """
+        ...
+
+
+class Head(Protocol):
+    """A drafter that reads what a target has computed, and works with that target alone."""
+
+    @property
+    def config(self) -> HeadConfig:
+        """Its kind and sizes."""
+        ...
+
+    def open_drafter(self, target: Target, sampling: Sampling, tree: Tree | None = None) -> Drafter:
+        """Start an empty sequence of one branch beside `target`, of the model it was loaded for.
+
+        The target is extended and rewound first, always; its segments are the drafter's too.
+        sampling: how drafted tokens are drawn; greedy makes each of them a point mass.
+        tree: how drafts branch; None drafts chains.
         """
         ...
 
@@ -263,6 +251,13 @@ class Backend(Protocol):
 
         device: 'auto' or a framework's name.  dtype: 'auto' takes float32 on a CPU and the
         checkpoint's own type elsewhere.  Raises CheckpointError or UsageError.
+        """
+        ...
+
+    def load_head(self, directory: Path, model: Model) -> Head:
+        """Load a predictive head strictly, to draft for `model`, on its device and in its type.
+
+        Raises CheckpointError for files that do not fit, UsageError for a head of another target.
         """
         ...
 

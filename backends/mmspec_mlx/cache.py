@@ -1,5 +1,7 @@
 """Keys and values of R rows in shared columns."""
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 
 STEP = 256
@@ -44,6 +46,12 @@ class Cache:
         both[:, :heads, at:end] = keys
         both[:, heads:, at:end] = values
         return both[:, :heads, :end], both[:, heads:, :end]
+
+    def gather(self, start: int, columns: Sequence[int]) -> None:
+        """Copy m columns to where those from `start` on are; the columns ascend, none before it."""
+        chosen, end = mx.array(list(columns)), start + len(columns)
+        for layer in self._layers:
+            layer[:, :, start:end] = mx.take(layer, chosen, axis=2)
 
     def settle(self) -> None:
         """Wait until everything written is computed."""

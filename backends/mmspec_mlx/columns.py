@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmspec_mlx.cache import STEP
-from mmspec_mlx.llama import additive, causal
+from mmspec_mlx.llama import additive, behind, causal
 
 
 class Columns:
@@ -47,6 +47,16 @@ class Columns:
         columns, own = mx.arange(at + n), mx.expand_dims(mx.arange(at, at + n), 1)
         visible = ((columns < own) & (seen == 0)) | (columns == own)
         return additive(visible, self._dtype)
+
+    def behind(self, columns: int, mask: mx.array) -> mx.array:
+        """The mask of a tree's nodes, [w, E] among themselves, fed behind `columns`.
+
+        [w, columns + E], or [R, 1, w, columns + E] where rows have padding.
+        """
+        order = behind(columns, mask)
+        if not self._padded:
+            return order
+        return order + self._visible(columns + mask.shape[1])
 
     def _visible(self, columns: int) -> mx.array:
         """The first `columns` [R, 1, 1, columns], from an array built once per STEP."""

@@ -1,7 +1,7 @@
 """The drafter's sequence: R views of one conversation as rows of one batched forward."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from functools import partial
 
 import mlx.core as mx
 import numpy as np
@@ -10,28 +10,14 @@ from mmspec import maths
 from mmspec.adaptive import Adaptation, Evidence, Tally
 from mmspec.sampling import Sampling
 from mmspec.seam import Segment
+from mmspec.tree import Tree
 from mmspec_mlx import host
 from mmspec_mlx.columns import Columns
+from mmspec_mlx.draft import MlxDraft
+from mmspec_mlx.frontier import Branches
+from mmspec_mlx.growth import grown
 from mmspec_mlx.llama import CHUNK, Llama
 from mmspec_mlx.prompt import Place, Placed, embed
-
-
-@dataclass(frozen=True, slots=True)
-class MlxDraft:
-    """A drafted chain, on the device.
-
-    ids: k arrays [1].  q: k arrays [1, V] they were drawn from, none if they are point masses.
-    evidence: where the drafter adapts.
-    """
-
-    ids: list[mx.array]
-    q: list[mx.array]
-    evidence: Evidence | None = None
-
-    @property
-    def size(self) -> int:
-        """The number of drafted tokens."""
-        return len(self.ids)
 
 
 class MlxDrafter:
@@ -49,6 +35,7 @@ class MlxDrafter:
         vocabulary: int,
         sampling: Sampling,
         adaptation: Adaptation | None = None,
+        tree: Tree | None = None,
     ) -> None:
         """Start with no columns; see `mmspec.seam.Model.open_drafter`."""
         self._llama = llama
@@ -56,6 +43,7 @@ class MlxDrafter:
         self._rows = branches
         self._vocabulary = vocabulary
         self._sampling = sampling
+        self._tree = tree
         self._xp = llama.kernels.arrays
         self._cache = llama.new_cache(branches)
         self._columns = Columns(np.ones((branches, 0), dtype=np.bool_), llama.dtype)
@@ -99,42 +87,66 @@ class MlxDrafter:
         self._draft = None
 
     def draft(self, k: int, weights: Sequence[float], draws: Sequence[float]) -> MlxDraft:
-        """Enqueue k tokens (k >= 1) from the mixture of the branches.  Never blocks."""
+        """Enqueue k tokens from the mixture of the branches, or a tree of as many levels."""
         self._draft = None
         tally, mixture = self._tally, host.numbers(weights)
         if tally:
             tally = tally.settled()
             mixture = tally.weights(mixture)
-        draft = self._drafted(k, mixture, host.numbers(draws))
+        if self._tree:
+            draft = self._grown(self._tree, k, mixture)
+        else:
+            draft = self._chain(k, mixture, host.numbers(draws))
         self._draft, self._tally = draft, tally
         return draft
 
-    def _drafted(self, k: int, mixture: mx.array, uniforms: mx.array) -> MlxDraft:
-        chain, at, starts = MlxDraft([], []), self._fed, self._columns.lengths(self._fed)
+    def _grown(self, tree: Tree, k: int, mixture: mx.array) -> MlxDraft:
+        at, end = self._fed, self.length
+        rows = self._llama.embedding.rows(host.ids(self._tokens[at:]))
+        last = self._fed_to_all(rows, at, self._columns.lengths(at))[:, -1:]
+        starts, said = self._columns.lengths(end), partial(self._mixed, mixture)
+        frontier = Branches(self._llama, self._cache, self._columns, starts, end, last, said)
+        return grown(frontier, tree, k, self._xp)
+
+    def _mixed(self, mixture: mx.array, last: mx.array) -> mx.array:
+        """What the rows together say [w, V] at hidden states [R, w, H]."""
+        said: mx.array = maths.softmax(self._xp, self._shared(self._llama.logits(last)))
+        if self._rows == 1:
+            return said[0]
+        count = said.shape[1]
+        together = maths.mix(self._xp, mixture, said.reshape(self._rows, -1))
+        return mx.array(together).reshape(count, -1)
+
+    def _chain(self, k: int, mixture: mx.array, uniforms: mx.array) -> MlxDraft:
+        ids: list[mx.array] = []
+        q: list[mx.array] = []
+        at, starts = self._fed, self._columns.lengths(self._fed)
         said = []
         rows = self._llama.embedding.rows(host.ids(self._tokens[at:]))
         for node in range(k):
             logits = self._step(rows, at, starts)
-            said.append(self._choose(chain, logits, mixture, uniforms[node : node + 1]))
+            said.append(self._choose(ids, q, logits, mixture, uniforms[node : node + 1]))
             # The device starts on this token while the next one's operations are listed.
-            host.start(chain.ids[-1])
+            host.start(ids[-1])
             at, starts = at + len(rows), [start + len(rows) for start in starts]
-            rows = self._llama.embedding.rows(chain.ids[-1])
+            rows = self._llama.embedding.rows(ids[-1])
         evidence = Evidence(mixture, self._padded(mx.stack(said))) if self._tally else None
-        return replace(chain, evidence=evidence)
+        return MlxDraft(mx.concatenate(ids), mx.concatenate(q) if q else None, evidence)
 
     def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
         """Append what the target kept: `path` nodes of the last draft, ending `tokens`' others.
 
-        The draft fed all that was pending and its own tokens but the last.
+        The draft fed all that was pending and, of a chain, its own tokens but the last.
         """
-        drafted, tally = self._draft.size if self._draft else 0, self._tally
-        kept = min(len(path), drafted - 1) if drafted else None
-        if len(path) > min(drafted, len(tokens)):
-            raise ValueError(f"a path of {len(path)} nodes in a draft of {drafted}")
-        fed = self._fed if kept is None else self.length + kept
-        if tally and self._draft:
-            tally = tally.noted(self._draft.evidence, len(tokens))
+        draft, tally, fed = self._draft, self._tally, self._fed
+        depth = draft.depth if draft else 0
+        if len(path) > min(depth, len(tokens)):
+            raise ValueError(f"a path of {len(path)} nodes in a draft {depth} deep")
+        if draft:
+            followed = depth - 1 if draft.parents is None else 0
+            fed = self.length + min(len(path), followed)
+        if tally and draft:
+            tally = tally.noted(draft.evidence, len(tokens))
         self._tokens += [self._known(token) for token in tokens]
         self._fed, self._draft, self._tally = fed, None, tally
 
@@ -157,7 +169,8 @@ class MlxDrafter:
         for start in range(0, width, CHUNK):
             part = self._embed(padded, start, min(start + CHUNK, width))
             at, ahead = self._fed + start, [each + start for each in starts]
-            self._llama.feed(part, self._cache, at, ahead, columns.mask(at, part.shape[1]))
+            turn = self._llama.rotary.at(ahead, part.shape[1])
+            self._llama.feed(part, self._cache, at, turn, columns.mask(at, part.shape[1]))
             self._cache.settle()
 
     def _embed(self, rows: Sequence[Placed], start: int, end: int) -> mx.array:
@@ -168,32 +181,41 @@ class MlxDrafter:
 
     def _step(self, rows: mx.array, at: int, starts: Sequence[int]) -> mx.array:
         """Feed tokens' embeddings [n, H] to all rows; return logits [R, shared ids]."""
+        return self._shared(self._llama.logits(self._fed_to_all(rows, at, starts)[:, -1]))
+
+    def _fed_to_all(self, rows: mx.array, at: int, starts: Sequence[int]) -> mx.array:
+        """Feed tokens' embeddings [n, H] to all rows; return hidden states [R, n, H]."""
         n, width = rows.shape
-        x = mx.broadcast_to(rows, (self._rows, n, width))
-        x = self._llama.feed(x, self._cache, at, starts, self._columns.mask(at, n))
-        logits = self._llama.logits(x[:, -1])
-        if logits.shape[-1] > self._vocabulary:
-            logits = logits[:, : self._vocabulary]
-        return logits
+        x, turn = mx.broadcast_to(rows, (self._rows, n, width)), self._llama.rotary.at(starts, n)
+        return self._llama.feed(x, self._cache, at, turn, self._columns.mask(at, n))
+
+    def _shared(self, logits: mx.array) -> mx.array:
+        """Logits [..., shared ids]: those that the target does not have are cut."""
+        return logits[..., : self._vocabulary] if logits.shape[-1] > self._vocabulary else logits
 
     def _choose(
-        self, chain: MlxDraft, logits: mx.array, weights: mx.array, uniform: mx.array
+        self,
+        ids: list[mx.array],
+        drawn: list[mx.array],
+        logits: mx.array,
+        weights: mx.array,
+        uniform: mx.array,
     ) -> mx.array:
         """Append to the chain a token from the rows' mixture, and q if it is drawn from it.
 
         Return what each row says, [R, shared ids]; as logits where one row's argmax is all.
         """
         if self._sampling.greedy and self._rows == 1:
-            chain.ids.append(mx.argmax(logits, axis=-1).reshape(1))
+            ids.append(mx.argmax(logits, axis=-1).reshape(1))
             return logits
         rows: mx.array = maths.softmax(self._xp, logits)
         mixed = mx.expand_dims(maths.mix(self._xp, weights, rows), 0)
         if self._sampling.greedy:
-            chain.ids.append(mx.argmax(mixed, axis=-1).reshape(1))
+            ids.append(mx.argmax(mixed, axis=-1).reshape(1))
             return rows
         q = maths.warp(self._xp, mixed, self._sampling)
-        chain.ids.append(maths.draw(self._xp, q, uniform).astype(mx.uint32))
-        chain.q.append(self._padded(q))
+        ids.append(maths.draw(self._xp, q, uniform).astype(mx.uint32))
+        drawn.append(self._padded(q))
         return rows
 
     def _padded(self, q: mx.array) -> mx.array:

@@ -14,6 +14,7 @@ from mmspec.config import ModelConfig
 from mmspec.errors import UsageError
 from mmspec.sampling import Sampling
 from mmspec.seam import Features, Segment
+from mmspec.tree import Tree
 from mmspec_mlx import host
 from mmspec_mlx.clip import Affine, Tower, affine
 from mmspec_mlx.drafter import MlxDrafter
@@ -101,8 +102,8 @@ class MlxModel:
         if self._eyes is not None and self.config.vision is not None:
             size, channels = self.config.vision.image_size, self.config.vision.num_channels
             rows = self._projected(self._eyes[0](mx.zeros((channels, size, size))))
-        cache = self.llama.new_cache(rows=1)
-        self.llama.logits(self.llama.feed(mx.expand_dims(rows, 0), cache, 0, [0], None))
+        cache, x = self.llama.new_cache(rows=1), mx.expand_dims(rows, 0)
+        self.llama.logits(self.llama.feed(x, cache, 0, self.llama.rotary.at([0], x.shape[1]), None))
 
     def project(self, features: Features) -> NDArray[np.float32]:
         """The projector's output [N, H] on the host.  Blocks."""
@@ -118,9 +119,10 @@ class MlxModel:
         vocabulary: int,
         sampling: Sampling,
         adaptation: Adaptation | None = None,
+        tree: Tree | None = None,
     ) -> MlxDrafter:
         """Start an empty sequence of `branches` rows for a target of `vocabulary` tokens."""
-        return MlxDrafter(self.llama, self._place, branches, vocabulary, sampling, adaptation)
+        return MlxDrafter(self.llama, self._place, branches, vocabulary, sampling, adaptation, tree)
 
     def _place(self, segment: Segment, offset: int) -> Placed:
         return place(segment, offset, self.config.image_token_id, self._project)

@@ -31,11 +31,34 @@ class Rotary:
         self._grow(max(starts) + n)
         return self._table(starts, n)
 
-    def _kernel(self, starts: Sequence[int]) -> Rotation:
-        offset = mx.array(list(starts), dtype=mx.int32)
-        return lambda x: mx.fast.rope(
+    def same(self, positions: Sequence[int], n: int) -> Rotation:
+        """Return the turn of x [R, heads, n, width] whose row r is all at positions[r]."""
+        offsets = mx.broadcast_to(mx.expand_dims(mx.array(list(positions)), 1), (len(positions), n))
+        return self.each(offsets, max(positions))
+
+    def each(self, positions: mx.array, furthest: int) -> Rotation:
+        """Return the turn of x [R, heads, n, width] at positions [R, n], `furthest` at most."""
+        if mx.default_device() == mx.Device(mx.gpu):
+            return lambda x: self._separately(x, positions)
+        self._grow(furthest + 1)
+        index = mx.expand_dims(positions, 1)
+        return self._turn(self._cos[index], self._sin[index])
+
+    def _separately(self, x: mx.array, positions: mx.array) -> mx.array:
+        """Turn each token as a row of its own: the kernel takes one offset per row."""
+        rows, heads, n, width = x.shape
+        alone = x.swapaxes(1, 2).reshape(rows * n, heads, 1, width)
+        turned = self._roped(alone, positions.reshape(-1))
+        return turned.reshape(rows, n, heads, width).swapaxes(1, 2)
+
+    def _roped(self, x: mx.array, offset: mx.array) -> mx.array:
+        return mx.fast.rope(
             x, self._width, traditional=False, base=self._base, scale=1.0, offset=offset
         )
+
+    def _kernel(self, starts: Sequence[int]) -> Rotation:
+        offset = mx.array(list(starts), dtype=mx.int32)
+        return lambda x: self._roped(x, offset)
 
     def _table(self, starts: Sequence[int], n: int) -> Rotation:
         first = starts[0]
@@ -44,6 +67,9 @@ class Rotary:
         else:
             index = mx.expand_dims(mx.array(list(starts)), (1, 2)) + mx.arange(n)
             cos, sin = self._cos[index], self._sin[index]
+        return self._turn(cos, sin)
+
+    def _turn(self, cos: mx.array, sin: mx.array) -> Rotation:
         half = self._width // 2
         return lambda x: x * cos + mx.roll(x, half, -1) * sin
 

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmspec import maths
+from mmspec.draft import Draft, HostDraft, Verdict, agreed, judged
 from mmspec.sampling import Sampling
-from mmspec.seam import Draft, HostDraft, Segment, Verdict
+from mmspec.seam import Segment
 from mmspec_mlx import host
-from mmspec_mlx.drafter import MlxDraft
-from mmspec_mlx.llama import CHUNK, Llama, causal
+from mmspec_mlx.draft import MlxDraft
+from mmspec_mlx.llama import CHUNK, Llama, additive, behind
 from mmspec_mlx.prompt import Picture, Place, embed
+from mmspec_mlx.trail import Trail
 
 
 class MlxTarget:
@@ -29,7 +31,8 @@ class MlxTarget:
         self._ids: list[int] = []
         self._pictures: list[Picture] = []
         self._fed = 0
-        self._verified: list[int] = []
+        self._verified: Verdict | None = None
+        self._trail: Trail | None = None
 
     @property
     def length(self) -> int:
@@ -43,8 +46,9 @@ class MlxTarget:
         for start in range(self._fed, len(ids) - 1, CHUNK):
             part = ids[start : min(start + CHUNK, len(ids) - 1)]
             self._feed(embed(self._llama, part, pictures, start), start)
-            self._cache.settle()
+            self._settle()
         self._ids, self._pictures, self._fed = ids, pictures, max(len(ids) - 1, 0)
+        self._verified = None
 
     def rewind(self, length: int) -> None:
         """Forget all tokens from `length` on (0 <= length <= self.length)."""
@@ -53,43 +57,116 @@ class MlxTarget:
         cut = [picture.before(length) for picture in self._pictures if picture.start < length]
         fed = min(self._fed, max(length - 1, 0))
         self._ids, self._pictures, self._fed = self._ids[:length], cut, fed
+        self._verified = None
 
     def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
         """Run the target once over its last token and the draft, and read the outcome.  Blocks."""
-        chain = _chain(draft)
-        verdict = self._read(self._logits(chain.ids if chain else ()), chain, draws)
-        self._verified = verdict.drafted
+        self._verified = None
+        held = _held(draft)
+        verdict = self._read(self._logits(held), held, draws)
+        if self._trail:
+            self._trail.settle()
+        self._verified = verdict
         return verdict
 
     def commit(self, path: Sequence[int], token: int) -> None:
         """Append the nodes on `path` of the draft verified last, then `token`."""
-        kept = len(path)
-        if list(path) != list(range(kept)) or kept > len(self._verified):
-            raise ValueError(f"not a path of the chain verified last: {list(path)}")
-        self._ids += [*self._verified[:kept], token]
+        verified, self._verified = self._verified, None
+        if verified is None:
+            raise ValueError("nothing was verified just now that could be committed")
+        tokens = verified.along(path)
+        if list(path) != list(range(len(path))):
+            columns = [self.length + node for node in path]
+            self._cache.gather(self.length, columns)
+            if self._trail:
+                self._trail.gather(self.length, columns)
+        self._ids += [*tokens, token]
         self._fed = self.length - 1
-        self._verified = []
 
     def logits(self) -> NDArray[np.float32]:
         """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
-        return host.float32(self._logits(())[0])
+        return host.float32(self._logits(None)[0])
+
+    def keep_trail(self) -> None:
+        """Keep hidden states and embeddings from now on, for a head; what is fed is fed again."""
+        if self._trail is None:
+            self._trail = Trail(self._llama.config.hidden_size, self._llama.dtype)
+            for start in range(0, self._fed, CHUNK):
+                part = self._ids[start : min(start + CHUNK, self._fed)]
+                self._feed(embed(self._llama, part, self._pictures, start), start)
+                self._settle()
+
+    def states(self, start: int, stop: int) -> mx.array:
+        """Normalised hidden states [n, H] of columns that are fed.
+
+        Raises ValueError where no trail is kept.
+        """
+        return self._kept.states(start, stop)
+
+    def inputs(self, start: int, stop: int) -> mx.array:
+        """Embeddings [n, H] of columns, those not fed yet included.
+
+        Raises ValueError where no trail is kept.
+        """
+        held = self._kept.embeddings(start, min(stop, self._fed))
+        if stop <= self._fed:
+            return held
+        low = max(start, self._fed)
+        rest = embed(self._llama, self._ids[low:stop], self._pictures, low)
+        return mx.concatenate([held, rest]) if len(held) else rest
+
+    @property
+    def _kept(self) -> Trail:
+        if self._trail is None:
+            raise ValueError("this target keeps no trail: call keep_trail first")
+        return self._trail
+
+    def _settle(self) -> None:
+        self._cache.settle()
+        if self._trail:
+            self._trail.settle()
 
     def _feed(self, rows: mx.array, at: int) -> mx.array:
         """Feed embeddings [n, H] from column `at` on; return hidden states [n, H]."""
-        mask = causal(at, rows.shape[0], rows.dtype)
-        return self._llama.feed(mx.expand_dims(rows, 0), self._cache, at, [at], mask)[0]
+        return self._noted(rows, at, self._llama.append(rows, self._cache, at))
 
-    def _logits(self, chain: Sequence[mx.array]) -> mx.array:
-        """Logits [k + 1, V] after the last token and after each of the drafted `chain`, k of [1].
+    def _noted(self, rows: mx.array, at: int, hidden: mx.array) -> mx.array:
+        """The hidden states that embeddings fed at `at` gave, both [n, H], on the trail."""
+        if self._trail:
+            self._trail.write(at, rows, self._llama.states(hidden))
+        return hidden
+
+    def _logits(self, draft: MlxDraft | None) -> mx.array:
+        """Logits [n + 1, V] after the last token and after each drafted one.
 
         Also feeds what precedes the last token and, after a rewind, is not fed.
         """
         rows = embed(self._llama, self._ids[self._fed :], self._pictures, self._fed)
-        if chain:
-            drafted = self._llama.embedding.rows(mx.concatenate(list(chain)))
-            rows = mx.concatenate([rows, drafted])
-        hidden = self._feed(rows, self._fed)
-        return self._llama.logits(hidden[-len(chain) - 1 :])
+        if draft is None:
+            return self._llama.logits(self._feed(rows, self._fed)[-1:])
+        drafted = self._llama.embedding.rows(draft.ids)
+        if draft.parents is None:
+            hidden = self._feed(mx.concatenate([rows, drafted]), self._fed)
+        else:
+            self._feed_before(rows)
+            hidden = self._branch(mx.concatenate([rows[-1:], drafted]), draft.parents, draft.levels)
+        return self._llama.logits(hidden[-draft.size - 1 :])
+
+    def _feed_before(self, rows: mx.array) -> None:
+        """Feed what a rewind has left before the last token."""
+        if len(rows) > 1:
+            self._feed(rows[:-1], self._fed)
+            self._fed = self.length - 1
+
+    def _branch(self, rows: mx.array, parents: mx.array, levels: int) -> mx.array:
+        """Feed the last token and a tree after it, a node seeing what is above it: [n + 1, H]."""
+        at = self.length - 1
+        seen = maths.ancestry(mx, parents, levels)
+        positions = mx.expand_dims(at + mx.sum(seen, axis=-1) - 1, 0)
+        turn = self._llama.rotary.each(positions, at + levels)
+        mask = behind(at, additive(seen, rows.dtype))
+        hidden = self._llama.feed(mx.expand_dims(rows, 0), self._cache, at, turn, mask)[0]
+        return self._noted(rows, at, hidden)
 
     def _read(self, logits: mx.array, draft: MlxDraft | None, draws: Sequence[float]) -> Verdict:
         if draft and draft.evidence:
@@ -99,10 +176,10 @@ class MlxTarget:
         return _sampled(self._llama.kernels.arrays, logits, draft, draws, self._sampling)
 
 
-def _chain(draft: Draft | None) -> MlxDraft | None:
+def _held(draft: Draft | None) -> MlxDraft | None:
     """The draft on the device; the host's tokens are uploaded."""
     if isinstance(draft, HostDraft):
-        return MlxDraft([host.ids([token]) for token in draft.tokens], [])
+        return MlxDraft(host.ids(draft.tokens))
     if draft is not None and not isinstance(draft, MlxDraft):
         raise TypeError(f"a draft of another backend: {type(draft).__name__}")
     return draft
@@ -113,7 +190,9 @@ def _greedy(logits: mx.array, draft: MlxDraft | None) -> Verdict:
     best = mx.argmax(logits, axis=-1)
     if draft is None:
         return Verdict([], [], [], host.integers(best))
-    drafted, fallback, weights = _values(mx.concatenate(draft.ids), best, _fitted(draft))
+    if draft.parents is not None:
+        return agreed(*_values(draft.ids, draft.parents, best))
+    drafted, fallback, weights = _values(draft.ids, best, _fitted(draft))
     accept = [float(token == choice) for token, choice in zip(drafted, fallback, strict=False)]
     return _verdict(drafted, accept, fallback, weights)
 
@@ -121,13 +200,16 @@ def _greedy(logits: mx.array, draft: MlxDraft | None) -> Verdict:
 def _sampled(
     xp: Any, logits: mx.array, draft: MlxDraft | None, draws: Sequence[float], sampling: Sampling
 ) -> Verdict:
-    """Judge a chain by `mmspec.maths.judge`; everything is read in one array."""
+    """Judge a chain or a tree by `mmspec.maths`; everything is read in one array."""
     p = maths.warp(xp, maths.softmax(xp, logits), sampling)
     uniforms = host.numbers(draws)
     if draft is None:
         return Verdict([], [], [], host.integers(maths.draw(xp, p, uniforms)))
-    drafted = mx.concatenate(draft.ids)
-    q = maths.point_mass(xp, drafted, p[:-1]) if not draft.q else mx.concatenate(draft.q)
+    drafted = draft.ids
+    if draft.parents is not None:
+        scores = maths.judge_tree(xp, p, drafted, draft.parents, uniforms)
+        return judged(*_values(drafted, draft.parents, *scores))
+    q = maths.point_mass(xp, drafted, p[:-1]) if draft.q is None else draft.q
     return _verdict(*_values(drafted, *maths.judge(xp, p, q, drafted, uniforms), _fitted(draft)))
 
 

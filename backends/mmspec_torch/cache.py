@@ -1,7 +1,11 @@
 """Keys and values of one sequence, or of R rows fed together."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+from mmspec_torch.device import upload
 
 STEP = 256
 """Columns by which a cache grows, so that memory follows use."""
@@ -48,6 +52,13 @@ class Cache:
             self._grow(end)
         written = self._buffer.narrow(3, start, end - start).unbind(0)
         return list(zip(written, self._buffer.narrow(3, 0, end).unbind(0), strict=True))
+
+    @torch.inference_mode()
+    def gather(self, start: int, columns: Sequence[int]) -> None:
+        """Copy m columns to where those from `start` on are; the columns ascend, none before it."""
+        chosen = upload(columns, torch.int64, self._buffer.device)
+        kept = self._buffer.index_select(3, chosen)
+        self._buffer.narrow(3, start, len(columns)).copy_(kept)
 
     def _grow(self, end: int) -> None:
         layers, rows, heads, columns, head_dim = self._buffer.shape

@@ -5,6 +5,7 @@ Shape letters: R branches, k drafted tokens, n columns fed, V vocabulary, H widt
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import array_api_compat.torch as xp
@@ -16,30 +17,17 @@ from mmspec import maths
 from mmspec.adaptive import Adaptation, Evidence, Tally
 from mmspec.sampling import Sampling
 from mmspec.seam import Segment
+from mmspec.tree import Tree
 from mmspec_torch.cache import STEP
 from mmspec_torch.device import upload
+from mmspec_torch.draft import TorchDraft
+from mmspec_torch.frontier import Branches
+from mmspec_torch.growth import grown
 from mmspec_torch.llama import Angles, Step, causal_mask, chunks, hidden
 from mmspec_torch.row import PAD, Row
 
 if TYPE_CHECKING:
     from mmspec_torch.llava import TorchModel
-
-
-@dataclass(frozen=True, slots=True)
-class TorchDraft:
-    """A drafted chain on the device."""
-
-    ids: Tensor
-    """[k]"""
-    q: Tensor | None
-    """[k, V of the target] what the ids were drawn from; None where each is an argmax."""
-    evidence: Evidence | None = None
-    """Where the drafter adapts."""
-
-    @property
-    def size(self) -> int:
-        """The number of drafted tokens, k."""
-        return self.ids.shape[0]
 
 
 class Choice(NamedTuple):
@@ -70,9 +58,9 @@ class State:
     """What has been observed of the branches, where the drafter adapts."""
 
     @property
-    def drafted(self) -> int:
-        """Tokens that a commit may keep."""
-        return self.draft.size if self.draft else 0
+    def followed(self) -> int:
+        """How many drafted tokens are in the cache: a chain's but the last, none of a tree."""
+        return self.draft.size - 1 if self.draft and self.draft.parents is None else 0
 
 
 class TorchDrafter:
@@ -85,9 +73,11 @@ class TorchDrafter:
         vocabulary: int,
         sampling: Sampling,
         adaptation: Adaptation | None = None,
+        tree: Tree | None = None,
     ) -> None:
         """Start empty; `vocabulary` is V of the target."""
         self._model, self._llama, self._sampling = model, model.llama, sampling
+        self._tree = tree
         self._shared = min(vocabulary, model.config.text.vocab_size)
         self._missing = vocabulary - self._shared
         self._cache = model.llama.new_cache(branches)
@@ -127,7 +117,7 @@ class TorchDrafter:
 
     @torch.inference_mode()
     def draft(self, k: int, weights: Sequence[float], draws: Sequence[float]) -> TorchDraft:
-        """Enqueue k tokens from the mixture of the branches."""
+        """Enqueue k tokens from the mixture of the branches, or a tree of as many levels."""
         if not self.length:
             raise ValueError("an empty sequence has nothing to draft from: extend it first")
         state = self._state = replace(self._state, mask=self._mask_for(k), draft=None)
@@ -135,19 +125,20 @@ class TorchDrafter:
         if tally:
             tally = tally.settled()
             blend = tally.weights(blend)
-        draft = self._drafted(state, k, blend, draws)
+        if self._tree:
+            draft = self._grown(state, self._tree, k, blend)
+        else:
+            draft = self._chain(state, k, blend, draws)
         self._state = replace(state, draft=draft, tally=tally)
         return draft
 
     def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
         """Append what the target kept."""
         state = self._state
-        if len(path) > min(state.drafted, len(tokens)) or list(path) != list(range(len(path))):
-            raise ValueError(f"path {list(path)} does not start a chain of {state.drafted} tokens")
+        self._check_path(path, tokens)
         for row in self._rows:
             row.extend(state.columns, list(tokens))
-        # Drafting fed what was pending and every drafted token but the last.
-        kept = state.columns + min(len(path), state.drafted - 1)
+        kept = state.columns + min(len(path), state.followed)
         lengths = tuple(length + len(tokens) for length in state.lengths)
         fed, tally = kept if state.draft else state.fed, state.tally
         if tally and state.draft:
@@ -164,6 +155,14 @@ class TorchDrafter:
             raise ValueError(f"{len(segments)} segments for {len(self._rows)} branches")
         if len({tuple(segment.tokens[-1:]) for segment in segments}) > 1:
             raise ValueError("the segments of all branches must end in the same token")
+
+    def _check_path(self, path: Sequence[int], tokens: Sequence[int]) -> None:
+        """Refuse a path that the draft does not have, as far as the host knows it."""
+        draft = self._state.draft
+        depth = draft.depth if draft else 0
+        chain = draft is None or draft.parents is None
+        if len(path) > min(depth, len(tokens)) or (chain and list(path) != list(range(len(path)))):
+            raise ValueError(f"path {list(path)} is none of a draft {depth} deep")
 
     def _prefilled(self, start: int, columns: int) -> State:
         """The state once all columns from `start` but the last are fed."""
@@ -198,10 +197,32 @@ class TorchDrafter:
             return mask
         return F.pad(mask, (0, end + STEP - mask.shape[-1]))
 
-    def _drafted(self, state: State, k: int, blend: Tensor, draws: Sequence[float]) -> TorchDraft:
-        uniforms = upload(draws, torch.float32, self._llama.device)
+    def _pending(self, state: State) -> tuple[int, Tensor]:
+        """The first column that is not fed, and the embeddings [R * n, H] from there on."""
         start = min(state.fed, state.columns - 1)
-        x = self._model.embed(self._rows[0], start, state.columns).repeat(len(self._rows), 1)
+        x = self._model.embed(self._rows[0], start, state.columns)
+        return start, x.repeat(len(self._rows), 1)
+
+    def _grown(self, state: State, tree: Tree, k: int, blend: Tensor) -> TorchDraft:
+        start, x = self._pending(state)
+        first, *angles = self._angles(state, start, tree.depth(k))
+        x = self._forward(x, start, state.columns, first, state.mask)
+        last = x.view(len(self._rows), state.columns - start, -1)[:, -1:]
+        said = partial(self._mixture, blend)
+        columns, mask = state.columns, state.mask
+        frontier = Branches(self._llama, self._cache, columns, mask, angles, last, said)
+        return grown(frontier, tree, k, self._llama.device)
+
+    def _mixture(self, blend: Tensor, last: Tensor) -> Tensor:
+        """What the branches together say [w, V] at outputs [R, w, H]."""
+        rows, count, _ = last.shape
+        logits = self._llama.logits(last.flatten(0, 1))[:, : self._shared]
+        said = maths.softmax(xp, logits.float())
+        return said if rows == 1 else maths.mix(xp, blend, said.view(rows, -1)).view(count, -1)
+
+    def _chain(self, state: State, k: int, blend: Tensor, draws: Sequence[float]) -> TorchDraft:
+        uniforms = upload(draws, torch.float32, self._llama.device)
+        start, x = self._pending(state)
         choices: list[Choice] = []
         for node, angles in enumerate(self._angles(state, start, k)):
             end = state.columns + node

@@ -71,6 +71,11 @@ class Rotary:
         index = upload([list(row) for row in positions], torch.int64, self._device)
         return cos[index].unsqueeze(1), sin[index].unsqueeze(1)
 
+    def after(self, start: int, depths: Tensor, deepest: int) -> Angles:
+        """Angles of the positions `start` + depths [n], none deeper than `deepest`."""
+        cos, sin = self._reaching(start + deepest + 1)
+        return cos[start:][depths], sin[start:][depths]
+
     def _reaching(self, end: int) -> Angles:
         if end > len(self._table[0]):
             self._table = self._compute(2 * end)
@@ -101,6 +106,12 @@ def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
     return like.new_full((end - start, end), hidden(like.dtype)).triu_(start + 1)
 
 
+def tree_mask(start: int, seen: Tensor, like: Tensor) -> Tensor:
+    """The mask [n, start + n] of columns that see all before `start` and of them `seen` [n, n]."""
+    shades = like.new_zeros(seen.shape).masked_fill_(~seen, hidden(like.dtype))
+    return F.pad(shades, (start, 0))
+
+
 def chunks(start: int, end: int) -> Iterator[tuple[int, int]]:
     """The columns from `start` to `end` in runs that fit the memory."""
     for at in range(start, end, CHUNK):
@@ -116,33 +127,28 @@ def hidden(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).min / 2
 
 
-class Llama:
-    """The decoder and its output head."""
+class Decoder:
+    """Decoder layers with their rotary positions, and nothing before or after them."""
 
     def __init__(
-        self, weights: Weights, config: TextConfig, device: torch.device, dtype: torch.dtype
+        self,
+        layers: Sequence[Layer],
+        config: TextConfig,
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> None:
-        """Take the decoder's tensors, and the head's where it is not the embedding."""
+        """Keep layers whose sizes `config` gives."""
         self.config, self.device, self.dtype = config, device, dtype
-        self.embedding = weights.take(EMBEDDING)
-        paths = (f"language_model.layers.{index}" for index in range(config.num_hidden_layers))
-        self._layers = [Layer.take(weights, path, config.rms_norm_eps) for path in paths]
-        self._norm = norm(weights.take("language_model.norm.weight"), config.rms_norm_eps)
-        tied = config.tie_word_embeddings
-        self._head = product(self.embedding if tied else weights.take(LM_HEAD))
         self.rotary = Rotary(config.head_dim, config.rope_theta, device, dtype)
+        self._layers = layers
         self._grouped = config.num_key_value_heads != config.num_attention_heads
         self._half = config.head_dim // 2
 
     def new_cache(self, rows: int) -> cache.Cache:
         """An empty cache for `rows` rows."""
         text = self.config
-        sizes = text.num_hidden_layers, rows, text.num_key_value_heads, text.head_dim
+        sizes = len(self._layers), rows, text.num_key_value_heads, text.head_dim
         return cache.Cache(*sizes, self.device, self.dtype)
-
-    def embed(self, ids: Tensor) -> Tensor:
-        """Embeddings [n, H] of ids [n]."""
-        return F.embedding(ids, self.embedding)
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """Feed embeddings [R * n, H], which may be overwritten; returns the last layer's output."""
@@ -152,9 +158,20 @@ class Llama:
             x = layer.down.added(F.silu(gate).mul_(up), x)
         return x
 
-    def logits(self, x: Tensor) -> Tensor:
-        """Logits [n, V] of outputs [n, H]."""
-        return self._head(self._norm(x))
+    def append(self, x: Tensor, memory: cache.Cache, start: int) -> Tensor:
+        """Feed one row's embeddings [n, H] to the columns from `start` on, each seeing all before.
+
+        x may be overwritten.  Returns the last layer's output [n, H].
+        """
+        end = start + len(x)
+        alone = len(x) == 1
+        step = Step(
+            self.rotary.run(start, end),
+            memory.open(start, end),
+            causal_mask(start, end, x) if start and not alone else None,
+            causal=not start and not alone,
+        )
+        return self.forward(x, step)
 
     def _attend(self, x: Tensor, layer: Layer, memory: cache.Layer, step: Step) -> Tensor:
         """Add attention's output to x, and this step's keys and values to the cache."""
@@ -179,3 +196,35 @@ class Llama:
         cos, sin = angles
         swapped = heads.roll(self._half, dims=-1)
         heads.mul_(cos).addcmul_(swapped, sin)
+
+
+class Llama(Decoder):
+    """The decoder between its embedding and its output head."""
+
+    def __init__(
+        self, weights: Weights, config: TextConfig, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Take the decoder's tensors, and the head's where it is not the embedding."""
+        self.embedding = weights.take(EMBEDDING)
+        paths = (f"language_model.layers.{index}" for index in range(config.num_hidden_layers))
+        layers = [Layer.take(weights, path, config.rms_norm_eps) for path in paths]
+        super().__init__(layers, config, device, dtype)
+        self._norm = norm(weights.take("language_model.norm.weight"), config.rms_norm_eps)
+        tied = config.tie_word_embeddings
+        self._head = product(self.embedding if tied else weights.take(LM_HEAD))
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Embeddings [n, H] of ids [n]."""
+        return F.embedding(ids, self.embedding)
+
+    def states(self, x: Tensor) -> Tensor:
+        """Hidden states [n, H] of outputs [n, H]: what the output head reads."""
+        return self._norm(x)
+
+    def project(self, states: Tensor) -> Tensor:
+        """Logits [n, V] of hidden states [n, H]."""
+        return self._head(states)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Logits [n, V] of outputs [n, H]."""
+        return self._head(self._norm(x))

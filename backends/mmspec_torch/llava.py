@@ -15,6 +15,7 @@ from mmspec.config import ModelConfig
 from mmspec.errors import UsageError
 from mmspec.sampling import Sampling
 from mmspec.seam import Features, Float32
+from mmspec.tree import Tree
 from mmspec_torch.clip import Affine, Tower
 from mmspec_torch.device import upload
 from mmspec_torch.drafter import TorchDrafter
@@ -115,9 +116,10 @@ class TorchModel:
         vocabulary: int,
         sampling: Sampling,
         adaptation: Adaptation | None = None,
+        tree: Tree | None = None,
     ) -> TorchDrafter:
         """Start an empty sequence of `branches` rows for a target of `vocabulary` ids."""
-        return TorchDrafter(self, branches, vocabulary, sampling, adaptation)
+        return TorchDrafter(self, branches, vocabulary, sampling, adaptation, tree)
 
     def embed(self, row: Row, start: int, stop: int) -> Tensor:
         """Embeddings [n, H] of a row's columns, images in their places, anything as padding."""

@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 from mmspec import maths
+from mmspec.draft import Draft, HostDraft, Verdict, agreed, judged
 from mmspec.sampling import Sampling
-from mmspec.seam import Draft, Float32, HostDraft, Segment, Verdict
+from mmspec.seam import Float32, Segment
 from mmspec_torch.device import upload
-from mmspec_torch.drafter import TorchDraft
-from mmspec_torch.llama import Step, causal_mask, chunks
+from mmspec_torch.draft import TorchDraft
+from mmspec_torch.llama import Step, chunks, tree_mask
 from mmspec_torch.row import Row
+from mmspec_torch.trail import Trail
 
 if TYPE_CHECKING:
     from mmspec_torch.llava import TorchModel
@@ -31,8 +33,8 @@ class State:
     length: int = 0
     fed: int = 0
     """Tokens in the cache: all but the last, or all where a rewind cut into a prompt."""
-    verified: list[int] | None = None
-    """The drafted tokens that a commit may keep."""
+    verified: Verdict | None = None
+    """What a commit may keep paths of."""
 
 
 class TorchTarget:
@@ -44,6 +46,7 @@ class TorchTarget:
         self._cache = model.llama.new_cache(rows=1)
         self._row = Row()
         self._state = State()
+        self._trail: Trail | None = None
 
     @property
     def length(self) -> int:
@@ -69,21 +72,27 @@ class TorchTarget:
     def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
         """Run once over the last token and the draft, and read the outcome."""
         state = self._state = replace(self._state, verified=None)
-        chain = self._chain(draft)
-        logits = self._feed(chain)
+        held = self._held(draft)
+        logits = self._feed(held)
         read = self._greedy if self._sampling.greedy else self._sampled
-        if chain and chain.evidence:
-            chain.evidence.logits = logits[:-1].float()
-        verdict = read(logits, chain, draws)
-        self._state = replace(state, verified=verdict.drafted)
+        if held and held.evidence:
+            held.evidence.logits = logits[:-1].float()
+        verdict = read(logits, held, draws)
+        self._state = replace(state, verified=verdict)
         return verdict
 
     def commit(self, path: Sequence[int], token: int) -> None:
         """Append the nodes on `path` of the draft verified last, then `token`."""
         length, verified = self._state.length, self._state.verified
-        if verified is None or list(path) != list(range(min(len(path), len(verified)))):
-            raise ValueError(f"path {list(path)} does not start a chain verified just now")
-        self._row.extend(length, [*verified[: len(path)], token])
+        if verified is None:
+            raise ValueError("nothing was verified just now that could be committed")
+        tokens = verified.along(path)
+        if list(path) != list(range(len(path))):
+            self._state = replace(self._state, verified=None)
+            self._cache.gather(length, [length + node for node in path])
+            if self._trail:
+                self._trail.gather(length, [length + node for node in path])
+        self._row.extend(length, [*tokens, token])
         self._state = State(length + len(path) + 1, length + len(path))
 
     @torch.inference_mode()
@@ -92,10 +101,42 @@ class TorchTarget:
         host: Float32 = self._feed(None)[0].float().cpu().numpy()
         return host
 
-    def _chain(self, draft: Draft | None) -> TorchDraft | None:
+    @torch.inference_mode()
+    def keep_trail(self) -> None:
+        """Keep hidden states and embeddings from now on, for a head; what is fed is fed again."""
+        if self._trail is None:
+            self._trail = Trail(self._llama)
+            self._prefill(0, self._state.fed)
+
+    def states(self, start: int, stop: int) -> Tensor:
+        """Hidden states [n, H] after the last norm of columns that are fed; not to be written to.
+
+        Raises ValueError where no trail is kept.
+        """
+        return self._kept.states.read(start, stop)
+
+    def inputs(self, start: int, stop: int) -> Tensor:
+        """Embeddings [n, H] of columns, the last one, not fed yet, included.
+
+        Not to be written to.  Raises ValueError where no trail is kept.
+        """
+        fed = self.length - 1
+        held = self._kept.embeddings.read(start, min(stop, fed))
+        if stop <= fed:
+            return held
+        rest = self._model.embed(self._row, max(start, fed), stop)
+        return torch.cat((held, rest)) if len(held) else rest
+
+    @property
+    def _kept(self) -> Trail:
+        if self._trail is None:
+            raise ValueError("this target keeps no trail: call keep_trail first")
+        return self._trail
+
+    def _held(self, draft: Draft | None) -> TorchDraft | None:
         """The draft on this device; the host's tokens are uploaded."""
         if isinstance(draft, HostDraft):
-            return TorchDraft(upload(draft.tokens, torch.long, self._llama.device), None)
+            return TorchDraft(upload(draft.tokens, torch.long, self._llama.device))
         if draft is not None and not isinstance(draft, TorchDraft):
             raise TypeError(f"a {type(draft).__name__} was not drafted by this backend")
         return draft
@@ -105,33 +146,52 @@ class TorchTarget:
             return
         x = self._model.embed(self._row, start, end)
         for at, stop in chunks(start, end):
-            self._forward(x[at - start : stop - start], at, stop)
+            part = self._noted(x[at - start : stop - start], at)
+            outputs = self._llama.append(part, self._cache, at)
+            if self._trail:
+                self._states(outputs, at)
 
     def _feed(self, draft: TorchDraft | None) -> Tensor:
-        """Logits [k + 1, V] after the last token and after each drafted one."""
-        length = self.length
-        if not length:
+        """Logits [n + 1, V] after the last token and after each drafted one."""
+        start = self.length - 1
+        if start < 0:
             raise ValueError("an empty sequence has no next token: extend it first")
-        x = self._model.embed(self._row, length - 1, length)
+        x = self._model.embed(self._row, start, start + 1)
         if draft is not None:
             x = torch.cat((x, self._llama.embed(draft.ids)))
-        outputs = self._forward(x, length - 1, length - 1 + len(x))
-        return self._llama.logits(outputs)
+        x = self._noted(x, start)
+        if draft is None or draft.parents is None:
+            outputs = self._llama.append(x, self._cache, start)
+        else:
+            outputs = self._branch(x, start, draft.parents, draft.levels)
+        return self._llama.project(self._states(outputs, start))
 
-    def _forward(self, x: Tensor, start: int, end: int) -> Tensor:
-        alone = end - start == 1
-        step = Step(
-            self._llama.rotary.run(start, end),
-            self._cache.open(start, end),
-            causal_mask(start, end, x) if start and not alone else None,
-            causal=not start and not alone,
-        )
-        return self._llama.forward(x, step)
+    def _branch(self, x: Tensor, start: int, parents: Tensor, levels: int) -> Tensor:
+        """Feed the last token and a tree after it: a node sees what is above it."""
+        seen = maths.ancestry(xp, parents, levels)
+        angles = self._llama.rotary.after(start, seen.sum(dim=-1) - 1, levels)
+        layers = self._cache.open(start, start + len(x))
+        return self._llama.forward(x, Step(angles, layers, tree_mask(start, seen, x)))
+
+    def _noted(self, x: Tensor, start: int) -> Tensor:
+        """The embeddings to feed at `start`, on the trail before they are overwritten."""
+        if self._trail:
+            self._trail.embeddings.write(start, x)
+        return x
+
+    def _states(self, outputs: Tensor, start: int) -> Tensor:
+        """The hidden states [n, H] of what was fed at `start`."""
+        states = self._llama.states(outputs)
+        if self._trail:
+            self._trail.states.write(start, states)
+        return states
 
     def _greedy(self, logits: Tensor, draft: TorchDraft | None, _: Sequence[float]) -> Verdict:
         best = logits.argmax(dim=-1)
         if draft is None:
             return Verdict([], [], [], best.tolist())
+        if draft.parents is not None:
+            return agreed(*_read(draft.ids, draft.parents, best))
         drafted, fallback, weights = _read(draft.ids, best, _fitted(draft))
         accept = [float(a == b) for a, b in zip(drafted, fallback, strict=False)]
         return _verdict(drafted, accept, fallback, weights)
@@ -141,6 +201,9 @@ class TorchTarget:
         uniforms = upload(draws, torch.float32, self._llama.device)
         if draft is None:
             return Verdict([], [], [], maths.draw(xp, p, uniforms).tolist())
+        if draft.parents is not None:
+            scores = maths.judge_tree(xp, p, draft.ids, draft.parents, uniforms)
+            return judged(*_read(draft.ids, draft.parents, *scores))
         q = maths.point_mass(xp, draft.ids, p[:-1]) if draft.q is None else draft.q
         accept, fallback = maths.judge(xp, p, q, draft.ids, uniforms)
         return _verdict(*_read(draft.ids, accept, fallback, _fitted(draft)))

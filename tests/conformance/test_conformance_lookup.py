@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from conformance_cases import PICTURES, covering_cases, plainly, questions, replies, small
 
+from mmspec.draft import HostDraft
 from mmspec.loop import decode
 from mmspec.options import Options
 from mmspec.sampling import GREEDY, Sampling
-from mmspec.seam import HostDraft, Segment
+from mmspec.seam import Segment
 
 PROMPT = [1, 20, 21, 22, 30]
 

@@ -62,11 +62,16 @@ class ScriptedModel:
         return ScriptedTarget(**self._common(sampling))
 
     def open_drafter(
-        self, branches: int, vocabulary: int, sampling: Any, adaptation: Any = None
+        self,
+        branches: int,
+        vocabulary: int,
+        sampling: Any,
+        adaptation: Any = None,
+        tree: Any = None,
     ) -> ScriptedDrafter:
         self.fault("model.open_drafter")
         common = self._common(sampling)
-        self.drafters.append(ScriptedDrafter(rows=branches, adaptation=adaptation, **common))
+        self.drafters.append(ScriptedDrafter(branches, adaptation=adaptation, tree=tree, **common))
         return self.drafters[-1]
 
     def _common(self, sampling: Any) -> dict[str, Any]:

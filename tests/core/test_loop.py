@@ -6,9 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from mmspec.draft import Verdict
 from mmspec.loop import decode, until_stop, walk
 from mmspec.sampling import GREEDY, Sampling, uniform, uniforms
-from mmspec.seam import Segment, Verdict
+from mmspec.seam import Segment
 from scripted import ScriptedDrafter, ScriptedTarget, logits
 
 PROMPT = [3, 1, 4, 1, 5]

@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from test_loop import PROMPT, chi_square_of, greedy
 
+from mmspec.draft import HostDraft
 from mmspec.loop import decode
 from mmspec.ngram import LONGEST, SHORTEST, NgramDrafter, onward
 from mmspec.sampling import Sampling
-from mmspec.seam import HostDraft, Segment
+from mmspec.seam import Segment
 from scripted import ScriptedTarget
 
 

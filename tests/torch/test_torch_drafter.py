@@ -92,7 +92,7 @@ def test_a_draft_that_broke_voids_the_one_before(pair, views, monkeypatch):
         oracle.fail_at(patch, 3)
         with pytest.raises(oracle.Fault):
             oracle.drafted(drafter, 5)
-    with pytest.raises(ValueError, match="chain of 0"):
+    with pytest.raises(ValueError, match="none of a draft 0 deep"):
         drafter.commit([0], [60, 61])
 
 

@@ -73,7 +73,8 @@ def _weights(rounds: Sequence[Round]) -> list[list[float]]:
 
 def _round(each: Round) -> RoundRow:
     seconds = (round(value, DIGITS) for value in (each.draft_seconds, each.verify_seconds))
-    return RoundRow(each.drafted, each.accepted, len(each.tokens), *seconds)
+    levels = each.depth if each.depth != each.drafted else None
+    return RoundRow(each.drafted, each.accepted, len(each.tokens), *seconds, levels)
 
 
 def pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:

@@ -1,0 +1,36 @@
+"""What drafters on this backend propose.
+
+Shape letters: n drafted tokens, V vocabulary.
+"""
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from mmspec.adaptive import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class MlxDraft:
+    """A drafted chain or tree on the device."""
+
+    ids: mx.array
+    """[n] parents before children."""
+    q: mx.array | None = None
+    """[n, V of the target] what a chain's ids were drawn from; None where each is a point mass."""
+    evidence: Evidence | None = None
+    """Where the drafter adapts."""
+    parents: mx.array | None = None
+    """[n] the node that each of a tree follows, -1 for the root; None for a chain."""
+    levels: int = 0
+    """Of a tree; a bound on the length of its paths."""
+
+    @property
+    def size(self) -> int:
+        """The number of drafted tokens, n."""
+        return self.ids.shape[0]
+
+    @property
+    def depth(self) -> int:
+        """The most nodes of a path."""
+        return self.size if self.parents is None else self.levels

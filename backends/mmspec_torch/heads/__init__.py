@@ -1,0 +1,1 @@
+"""Predictive heads on PyTorch; see `mmspec.heads`."""

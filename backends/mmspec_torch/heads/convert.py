@@ -1,0 +1,42 @@
+"""Make a published head readable without unpickling: python -m mmspec_torch.heads.convert DIR"""
+
+import sys
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from mmspec.checkpoint import WEIGHTS_FILE
+from mmspec.errors import MmspecError, UsageError
+from mmspec.heads.config import read_head_config
+from mmspec.heads.manifest import head_pickle
+from mmspec_torch.heads.load import read_pickle
+
+
+def convert(directory: Path) -> Path:
+    """Write a head's tensors as safetensors beside its pickle, its unused embedding left out.
+
+    Raises CheckpointError where the tensors are not such a head's, UsageError where there is
+    nothing to convert.
+    """
+    pickle = head_pickle(directory)
+    if pickle is None:
+        raise UsageError(f"{directory} has no pickled weights without safetensors beside them")
+    tensors = read_pickle(pickle, read_head_config(directory))
+    written = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    save_file(written, directory / WEIGHTS_FILE, metadata={"format": "pt"})
+    return directory / WEIGHTS_FILE
+
+
+def main(arguments: list[str]) -> int:
+    """Convert each directory; returns the exit status."""
+    try:
+        for directory in arguments:
+            sys.stdout.write(f"{convert(Path(directory))}\n")
+    except MmspecError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0 if arguments else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

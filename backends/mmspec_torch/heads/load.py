@@ -1,0 +1,87 @@
+"""Heads from their directories."""
+
+from pathlib import Path
+from pickle import UnpicklingError
+
+import torch
+from torch import Tensor
+
+from mmspec.errors import CheckpointError, UsageError
+from mmspec.heads.config import HeadConfig, read_head_config, require_fit
+from mmspec.heads.drafter import HeadDrafter
+from mmspec.heads.manifest import head_pickle, plan_head, require_tensors
+from mmspec.heads.outline import Outline
+from mmspec.sampling import Sampling
+from mmspec.seam import Target
+from mmspec.tree import Tree
+from mmspec_torch.heads.forwards import Forwards, LayeredForwards, SlottedForwards
+from mmspec_torch.heads.modules import Layered, Slotted
+from mmspec_torch.llava import TorchModel
+from mmspec_torch.target import TorchTarget
+from mmspec_torch.weights import Weights, open_weights
+
+
+class TorchHead:
+    """Implements `mmspec.seam.Head`."""
+
+    def __init__(self, weights: Weights, config: HeadConfig, model: TorchModel) -> None:
+        """Take every tensor; raises CheckpointError where some are left."""
+        self.config = config
+        self._model = model
+        self._parts = _parts(weights, config, model)
+        if weights.left:
+            raise CheckpointError(f"a {config.kind} head does not use {weights.left[0]}")
+
+    def open_drafter(
+        self, target: Target, sampling: Sampling, tree: Tree | None = None
+    ) -> HeadDrafter:
+        """Start an empty sequence beside `target`, which keeps its hidden states from now on."""
+        if not isinstance(target, TorchTarget):
+            raise UsageError(f"a head on torch cannot read a {type(target).__name__}")
+        config = self.config
+        outline = Outline(apart=config.kind in ("msd", "flash"), packed=config.queries)
+        image = self._model.config.image_token_id
+        forwards = self._forwards(target, sampling, tree)
+        return HeadDrafter(forwards, outline, image, config.slots)
+
+    def _forwards(self, target: TorchTarget, sampling: Sampling, tree: Tree | None) -> Forwards:
+        llama = self._model.llama
+        if isinstance(self._parts, Layered):
+            return LayeredForwards(self._parts, llama, target, sampling, tree)
+        return SlottedForwards(self._parts, llama, target, sampling, tree)
+
+
+def _parts(weights: Weights, config: HeadConfig, model: TorchModel) -> Layered | Slotted:
+    if config.layer:
+        return Layered(weights, config, config.layer, model.llama)
+    return Slotted(weights, config)
+
+
+def load_head(directory: Path, model: TorchModel) -> TorchHead:
+    """Load a head strictly, to draft for `model`.  Raises CheckpointError or UsageError."""
+    config = read_head_config(directory)
+    require_fit(config, model.config, directory)
+    return TorchHead(_weights(directory, config, model), config, model)
+
+
+def _weights(directory: Path, config: HeadConfig, model: TorchModel) -> Weights:
+    device, dtype = model.llama.device, model.llama.dtype
+    pickle = head_pickle(directory)
+    if pickle is None:
+        return open_weights(plan_head(directory, config), device, dtype)
+    tensors = read_pickle(pickle, config)
+    return Weights(tensors, lambda name: tensors[name].to(device, dtype))
+
+
+def read_pickle(file: Path, config: HeadConfig) -> dict[str, Tensor]:
+    """Read a published head's tensors, those that are loaded; nothing in the file is executed.
+
+    Raises CheckpointError where it holds anything else than the tensors of such a head.
+    """
+    try:
+        found = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        shapes = {str(name): tuple(tensor.shape) for name, tensor in found.items()}
+    except (OSError, RuntimeError, UnpicklingError, AttributeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise CheckpointError(f"{file} does not hold tensors alone: {reason}") from error
+    return {name: found[name] for name in require_tensors(shapes, config, file)}

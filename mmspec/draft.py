@@ -1,0 +1,89 @@
+"""What a drafter proposes, and what a target says of it.
+
+Shape letters: R branches, k tokens of a chain, n nodes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class Draft(Protocol):
+    """Tokens a drafter has proposed and nobody has read yet; only its own backend looks inside."""
+
+    @property
+    def size(self) -> int:
+        """The number of drafted nodes."""
+        ...
+
+    @property
+    def depth(self) -> int:
+        """The most nodes of a path: all of a chain, the levels of a tree."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostDraft:
+    """A chain that the host proposes, by lookup and not from a model; every target takes it."""
+
+    tokens: list[int]
+    """[k] ids of the target, k >= 1.  None was drawn: each is a point mass, q = 1."""
+
+    @property
+    def size(self) -> int:
+        """The number of drafted tokens, k."""
+        return len(self.tokens)
+
+    @property
+    def depth(self) -> int:
+        """The same: a chain is one path."""
+        return len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the target said about n drafted tokens, read back to the host.
+
+    The tokens form a tree rooted in the sequence, parents before children; a chain is the tree
+    in which every node has one child.
+    """
+
+    drafted: list[int]
+    """[n] the tokens."""
+    parents: list[int]
+    """[n] the node each token follows, -1 for the root."""
+    accept: list[float]
+    """[n] probability of keeping each token once its earlier siblings have been rejected."""
+    fallback: list[int]
+    """[n + 1] the target's own token if no child of the root (0) or of node i (i + 1) is kept."""
+    weights: list[float] = field(default_factory=list)
+    """[R] what an adapting drafter mixed its branches with; empty where weights are as given."""
+
+    def along(self, path: Sequence[int]) -> list[int]:
+        """The tokens on a path from the root; raises ValueError where `path` is none."""
+        at = -1
+        for node in path:
+            if not 0 <= node < len(self.parents) or self.parents[node] != at:
+                raise ValueError(f"{list(path)} is no path in {self.parents}")
+            at = node
+        return [self.drafted[node] for node in path]
+
+
+def judged(
+    drafted: Sequence[float],
+    parents: Sequence[float],
+    accept: Sequence[float],
+    fallback: Sequence[float],
+) -> Verdict:
+    """A tree's verdict from what was read; ids come as floats, which hold them exactly."""
+    return Verdict([*map(int, drafted)], [*map(int, parents)], list(accept), [*map(int, fallback)])
+
+
+def agreed(drafted: Sequence[float], parents: Sequence[float], best: Sequence[float]) -> Verdict:
+    """A tree's greedy verdict: a node is kept if and only if it is the argmax after its parent.
+
+    best: [n + 1] the target's argmax after the root and after each node.
+    """
+    pairs = zip(drafted, parents, strict=True)
+    accept = [float(token == best[int(parent) + 1]) for token, parent in pairs]
+    return judged(drafted, parents, accept, best)
