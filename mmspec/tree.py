@@ -97,7 +97,8 @@ def shape(branching: tuple[int, ...], nodes: int) -> Shape:
     paths = sorted(_kept(branching, nodes), key=lambda path: (len(path), path))
     places = {path: place for place, path in enumerate(paths)}
     parents = tuple(places.get(path[:-1], -1) for path in paths)
-    levels, expanded = [], [()]
+    levels: list[Level] = []
+    expanded: list[Path] = [()]
     for _, group in groupby(paths, key=len):
         level, expanded = _level(list(group), expanded, places)
         levels.append(level)
