@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import replace
 from importlib import import_module
-from itertools import product
 
 import pytest
 from conformance_cases import (
@@ -15,17 +14,13 @@ from conformance_cases import (
     questions,
     replies,
 )
-from test_conformance_sampling import PROMPT, VOCABULARY, bound, exact, llamas, rows  # noqa: F401
 
 from factory_fit import fit_head
-from factory_heads import KINDS, published, tiny_head
+from factory_heads import published, tiny_head
 from mmspec.engine import load
 from mmspec.errors import CheckpointError, UsageError
-from mmspec.loop import decode
 from mmspec.options import Options
-from mmspec.registry import load_backend
 from mmspec.sampling import Sampling
-from mmspec.seam import Segment
 from mmspec.tree import Tree
 
 VARIANTS = {
@@ -227,66 +222,6 @@ def test_mlx_takes_quantized_targets(mlx_path, checkpoints, backend):
     engine = load(str(mlx_path), str(head), backend=backend)
     chat, plain = engine.chat(short()), engine.chat(plainly(short()))
     assert replies(chat, [FIRST, THIRD]) == replies(plain, [FIRST, THIRD])
-
-
-# Sampling
-
-HEAD_OF_SIX = {"hidden_size": 32, "vocab_size": VOCABULARY, "num_attention_heads": 2}
-LAYER_OF_SIX = {"num_key_value_heads": 2, "intermediate_size": 64}
-COUNT = 400
-
-
-@pytest.fixture(scope="session")
-def six(llamas, backend):  # noqa: F811
-    """A target of six tokens on each backend."""
-    engine = load_backend(backend)
-    return engine, engine.load(llamas[0], device="cpu")
-
-
-@pytest.mark.parametrize(("kind", "tree"), list(product(KINDS, [None, Tree((2, 1))])))
-def test_pairs_of_tokens_come_as_often_as_the_target_says(
-    six,
-    rows,  # noqa: F811
-    kind,
-    tree,
-    tmp_path,
-):
-    backend, model = six
-    layered = LAYER_OF_SIX if kind in ("eagle", "msd", "flash") else {}
-    head = tiny_head(tmp_path / "head", kind, seed=1, **HEAD_OF_SIX, **layered)
-    sampling = Sampling(1.0)
-    seen, accepted = drawn(backend.load_head(head, model), model, sampling, tree)
-    assert accepted
-    expected = {pair: p * COUNT for pair, p in exact(rows, sampling).items()}
-    rare = [pair for pair, count in expected.items() if count < 5]
-    pooled = sum(expected[pair] for pair in rare), sum(seen[pair] for pair in rare)
-    cells = [(count, seen[pair]) for pair, count in expected.items() if pair not in rare]
-    cells += [pooled] if pooled[0] else []
-    chi_square = sum((got - count) ** 2 / count for count, got in cells)
-    assert chi_square < bound(len(cells) - 1)
-
-
-class Whole:
-    """One view."""
-
-    def weights(self, row_lengths, gamma):
-        return [1.0]
-
-
-def drawn(head, model, sampling, tree):
-    """How often each pair came first, over as many seeds, and how many drafted tokens were kept."""
-    target = model.open_target(sampling)
-    drafter = head.open_drafter(target, sampling, tree)
-    target.extend(Segment(PROMPT))
-    drafter.extend([Segment(PROMPT)])
-    start, seen, accepted = target.length, Counter(), 0
-    for seed in range(COUNT):
-        target.rewind(start)
-        drafter.rewind(start)
-        rounds = list(decode(target, drafter, Whole(), gamma=2, max_tokens=3, seed=seed))
-        seen[tuple([token for each in rounds for token in each.tokens][:2])] += 1
-        accepted += sum(each.accepted for each in rounds)
-    return seen, accepted
 
 
 # What cannot be had

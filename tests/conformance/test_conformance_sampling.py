@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 import factory
+from factory_heads import KINDS, tiny_head
 from mmspec.draft import HostDraft
 from mmspec.loop import decode
 from mmspec.ngram import NgramDrafter
@@ -159,6 +160,20 @@ def test_pairs_come_as_often_where_trees_are_drafted(models, rows, name, tree, v
     sampling = SAMPLINGS[name]
     drafter = models[1].open_drafter(len(views), VOCABULARY, sampling, None, TREES[tree])
     check_counts(drawn(models[0].open_target(sampling), drafter, views), rows, sampling)
+
+
+@pytest.mark.parametrize("tree", [None, "static", "dynamic"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_pairs_come_as_often_where_heads_draft(backend, models, rows, kind, tree, tmp_path):
+    sampling, target = SAMPLINGS["T1" if tree else "all"], models[0]
+    sizes = {"hidden_size": 32, "vocab_size": VOCABULARY}
+    if kind in ("eagle", "msd", "flash"):
+        sizes |= {"num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64}
+    directory = tiny_head(tmp_path / "head", kind, seed=1, **sizes)
+    opened = target.open_target(sampling)
+    head = load_backend(backend).load_head(directory, target)
+    drafter = head.open_drafter(opened, sampling, TREES[tree] if tree else None)
+    check_counts(drawn(opened, drafter, [PROMPT]), rows, sampling)
 
 
 def check_counts(seen, rows, sampling):
