@@ -7,7 +7,7 @@ from commands import Run
 
 FIELDS = {
     *("text", "token_ids", "prompt_tokens", "finish_reason", "model", "draft", "backend"),
-    *("device", "dtype", "drafting", "weights", "adaptive", "gamma", "stats"),
+    *("device", "dtype", "drafting", "weights", "adaptive", "gamma", "skip_vision", "stats"),
 }
 STATS = {
     *("rounds", "drafted", "accepted", "draft_length", "block_efficiency", "acceptance_rate"),
