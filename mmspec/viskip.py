@@ -26,7 +26,7 @@ class Sight:
 
     images: Sequence[tuple[int, int]]
     """The first column of each and the one after its last."""
-    seen: Array | None = None
+    seen: Array = None
     """[n] the share of each row fed, on the device; left here by the last layer."""
 
     def look(self, xp: Any, queries: Array, keys: Array, mask: Array) -> None:
