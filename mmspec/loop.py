@@ -74,7 +74,8 @@ def decode(
         left = 0 if tokens[-1] in stop else left - len(tokens)
         accepted = min(len(path), len(tokens))
         mixed = tuple(verdict.weights or weights) if draft else ()
-        round_ = Round(tokens, k, accepted, drafted - started, verified - drafted, mixed)
+        seen = verdict.seen[last + 1] if verdict.seen else 0.0
+        round_ = Round(tokens, k, accepted, drafted - started, verified - drafted, mixed, seen)
         lengths.observe(round_)
         yield round_
 

@@ -111,6 +111,9 @@ class Verdict:
     """[n + 1] the target's own token if no child of the root (0) or of node i (i + 1) is kept."""
     weights: list[float] = field(default_factory=list)
     """[R] what an adapting drafter mixed its branches with; empty where weights are as given."""
+    seen: list[float] = field(default_factory=list)
+    """[n + 1] the share of the last layer's attention that the root (0) and node i (i + 1) give to
+    image positions; empty where the target does not watch, or the sequence has no image."""
 
 
 class Target(Protocol):
@@ -232,8 +235,8 @@ class Model(Protocol):
         """The projector's output [N, H] on the host.  Blocks; for parity reports."""
         ...
 
-    def open_target(self, sampling: Sampling) -> Target:
-        """Start an empty sequence."""
+    def open_target(self, sampling: Sampling, watch: bool = False) -> Target:
+        """Start an empty sequence; with `watch` its verdicts tell how much it looks at images."""
         ...
 
     def open_drafter(

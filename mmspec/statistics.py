@@ -23,6 +23,9 @@ class Round:
     verify_seconds: float = 0.0
     weights: tuple[float, ...] = ()
     """[R] what the branches were mixed with; empty where nothing was drafted."""
+    seen: float = 0.0
+    """The share of the target's attention that the last token it accepted, or the one before the
+    draft, gave to images; 0 without any, or where nobody watched."""
 
 
 @dataclass(slots=True)

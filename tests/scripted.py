@@ -41,6 +41,11 @@ def logits(seed: int, sequence: Sequence[Item], vocabulary: int) -> np.ndarray:
     return recent + noise((seed, *images), vocabulary) if images else recent
 
 
+def glance(sequence: Sequence[Item]) -> float:
+    """The share of attention that the last item gives to images: any number from 0 to 1."""
+    return float(abs(noise(("look", *sequence[-3:]), 1)[0]) % 1)
+
+
 def noise(key: Sequence[Item], size: int) -> np.ndarray:
     digest = sha256("/".join(map(str, key)).encode()).digest()
     return np.random.default_rng(list(digest)).normal(size=size).astype(np.float32)
@@ -56,6 +61,7 @@ class ScriptedTarget:
     image_token: int = 99
     seed: int = 0
     sampling: Sampling = GREEDY
+    watch: bool = False
     fault: Callable[[str], None] = no_fault
     sequence: list[Item] = field(default_factory=list)
     fed: int = 0
@@ -93,7 +99,13 @@ class ScriptedTarget:
             evidence.logits = np.stack(rows[:-1])
             weights = evidence.weights.tolist()
         self.drafted = drafted
-        return Verdict(drafted, list(range(-1, len(drafted) - 1)), accept, fallback, weights)
+        parents = list(range(-1, len(drafted) - 1))
+        return Verdict(drafted, parents, accept, fallback, weights, self._seen(drafted))
+
+    def _seen(self, drafted: list[int]) -> list[float]:
+        if not self.watch or not any(isinstance(item, str) for item in self.sequence):
+            return []
+        return [glance(self.sequence + drafted[:i]) for i in range(len(drafted) + 1)]
 
     def _judged(self, rows, draft, draws):
         if self.sampling.greedy:

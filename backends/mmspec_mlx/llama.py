@@ -3,11 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 
 from mmspec.config import TextConfig
 from mmspec.manifest import EMBEDDING, LM_HEAD
+from mmspec.viskip import Sight
 from mmspec_mlx.cache import Cache
 from mmspec_mlx.kernels import Norm, kernels
 from mmspec_mlx.rotary import Rotary, Rotation
@@ -52,12 +54,19 @@ class Llama:
         return Cache(config.num_hidden_layers, rows, heads, width, self.dtype)
 
     def feed(
-        self, x: mx.array, cache: Cache, at: int, starts: Sequence[int], mask: mx.array | None
+        self,
+        x: mx.array,
+        cache: Cache,
+        at: int,
+        starts: Sequence[int],
+        mask: mx.array | None,
+        sight: Sight | None = None,
     ) -> mx.array:
         """Run embeddings x [R, n, H] through the layers, at columns `at` to at + n.
 
         starts: [R] the position of each row's first token.  mask: 0 where a token [n] sees a
         column [at + n], else -inf, broadcast over rows and heads; None where all see all.
+        sight: told of the last layer's attention, where R is 1.
         Returns hidden states [R, n, H], not yet normalised.
         """
         cache.reserve(at + x.shape[1])
@@ -65,6 +74,8 @@ class Llama:
         for index, layer in enumerate(self._layers):
             queries, keys, values = self._project(layer, x, rotate)
             keys, values = cache.write(index, at, keys, values)
+            if sight and layer is self._layers[-1]:
+                _look(self.kernels.arrays, sight, queries[0], keys[0], mask)
             x = x + self._attend(layer, queries, keys, values, mask)
             gate, up = mx.split(layer.gate_up(layer.feed_norm(x)), 2, axis=-1)
             x = x + layer.down(self.kernels.gated(gate, up))
@@ -110,6 +121,12 @@ class Llama:
 
     def _take_norm(self, weights: Weights, name: str) -> Norm:
         return self.kernels.norm(weights.array(name), self.config.rms_norm_eps)
+
+
+def _look(xp: Any, sight: Sight, queries: mx.array, keys: mx.array, mask: mx.array | None) -> None:
+    """Tell of queries [Q, n, width] and keys [K, columns, width]."""
+    hidden = mx.zeros(1) if mask is None else mask.astype(mx.float32)
+    sight.look(xp, queries.astype(mx.float32), keys.astype(mx.float32), hidden)
 
 
 def causal(at: int, n: int, dtype: mx.Dtype) -> mx.array | None:

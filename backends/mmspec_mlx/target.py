@@ -11,20 +11,25 @@ from numpy.typing import NDArray
 from mmspec import maths
 from mmspec.sampling import Sampling
 from mmspec.seam import Draft, HostDraft, Segment, Verdict
+from mmspec.viskip import Sight
 from mmspec_mlx import host
 from mmspec_mlx.drafter import MlxDraft
 from mmspec_mlx.llama import CHUNK, Llama, causal
 from mmspec_mlx.prompt import Picture, Place, embed
 
+Seen = tuple[mx.array, ...]
+"""What a forward that was watched gave to images, [k + 1]; empty where none was."""
+
 
 class MlxTarget:
     """See `mmspec.seam.Target`.  Columns below `_fed` are valid, and fewer than the tokens."""
 
-    def __init__(self, llama: Llama, place: Place, sampling: Sampling) -> None:
+    def __init__(self, llama: Llama, place: Place, sampling: Sampling, watch: bool) -> None:
         """Start empty; see `mmspec.seam.Model.open_target`."""
         self._llama = llama
         self._place = place
         self._sampling = sampling
+        self._watch = watch
         self._cache = llama.new_cache(rows=1)
         self._ids: list[int] = []
         self._pictures: list[Picture] = []
@@ -57,7 +62,9 @@ class MlxTarget:
     def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
         """Run the target once over its last token and the draft, and read the outcome.  Blocks."""
         chain = _chain(draft)
-        verdict = self._read(self._logits(chain.ids if chain else ()), chain, draws)
+        sight = self._sight()
+        logits = self._logits(chain.ids if chain else (), sight)
+        verdict = self._read(logits, chain, (sight.seen,) if sight else (), draws)
         self._verified = verdict.drafted
         return verdict
 
@@ -74,12 +81,17 @@ class MlxTarget:
         """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
         return host.float32(self._logits(())[0])
 
-    def _feed(self, rows: mx.array, at: int) -> mx.array:
+    def _sight(self) -> Sight | None:
+        """What the next forward watches; nothing where there is no image."""
+        images = [picture.span for picture in self._pictures] if self._watch else []
+        return Sight(images) if images else None
+
+    def _feed(self, rows: mx.array, at: int, sight: Sight | None = None) -> mx.array:
         """Feed embeddings [n, H] from column `at` on; return hidden states [n, H]."""
         mask = causal(at, rows.shape[0], rows.dtype)
-        return self._llama.feed(mx.expand_dims(rows, 0), self._cache, at, [at], mask)[0]
+        return self._llama.feed(mx.expand_dims(rows, 0), self._cache, at, [at], mask, sight)[0]
 
-    def _logits(self, chain: Sequence[mx.array]) -> mx.array:
+    def _logits(self, chain: Sequence[mx.array], sight: Sight | None = None) -> mx.array:
         """Logits [k + 1, V] after the last token and after each of the drafted `chain`, k of [1].
 
         Also feeds what precedes the last token and, after a rewind, is not fed.
@@ -88,15 +100,17 @@ class MlxTarget:
         if chain:
             drafted = self._llama.embedding.rows(mx.concatenate(list(chain)))
             rows = mx.concatenate([rows, drafted])
-        hidden = self._feed(rows, self._fed)
+        hidden = self._feed(rows, self._fed, sight)
         return self._llama.logits(hidden[-len(chain) - 1 :])
 
-    def _read(self, logits: mx.array, draft: MlxDraft | None, draws: Sequence[float]) -> Verdict:
+    def _read(
+        self, logits: mx.array, draft: MlxDraft | None, seen: Seen, draws: Sequence[float]
+    ) -> Verdict:
         if draft and draft.evidence:
             draft.evidence.logits = logits[:-1].astype(mx.float32)
         if self._sampling.greedy:
-            return _greedy(logits, draft)
-        return _sampled(self._llama.kernels.arrays, logits, draft, draws, self._sampling)
+            return _greedy(logits, draft, seen)
+        return _sampled(self._llama.kernels.arrays, logits, draft, seen, draws, self._sampling)
 
 
 def _chain(draft: Draft | None) -> MlxDraft | None:
@@ -108,27 +122,33 @@ def _chain(draft: Draft | None) -> MlxDraft | None:
     return draft
 
 
-def _greedy(logits: mx.array, draft: MlxDraft | None) -> Verdict:
+def _greedy(logits: mx.array, draft: MlxDraft | None, seen: Seen) -> Verdict:
     """Keep a token if and only if it is the target's argmax."""
     best = mx.argmax(logits, axis=-1)
     if draft is None:
-        return Verdict([], [], [], host.integers(best))
-    drafted, fallback, weights = _values(mx.concatenate(draft.ids), best, _fitted(draft))
+        return _plain(best, seen)
+    drafted, fallback, *rest = _values(mx.concatenate(draft.ids), best, _fitted(draft), *seen)
     accept = [float(token == choice) for token, choice in zip(drafted, fallback, strict=False)]
-    return _verdict(drafted, accept, fallback, weights)
+    return _verdict(drafted, accept, fallback, *rest)
 
 
 def _sampled(
-    xp: Any, logits: mx.array, draft: MlxDraft | None, draws: Sequence[float], sampling: Sampling
+    xp: Any,
+    logits: mx.array,
+    draft: MlxDraft | None,
+    seen: Seen,
+    draws: Sequence[float],
+    sampling: Sampling,
 ) -> Verdict:
     """Judge a chain by `mmspec.maths.judge`; everything is read in one array."""
     p = maths.warp(xp, maths.softmax(xp, logits), sampling)
     uniforms = host.numbers(draws)
     if draft is None:
-        return Verdict([], [], [], host.integers(maths.draw(xp, p, uniforms)))
+        return _plain(maths.draw(xp, p, uniforms), seen)
     drafted = mx.concatenate(draft.ids)
     q = maths.point_mass(xp, drafted, p[:-1]) if not draft.q else mx.concatenate(draft.q)
-    return _verdict(*_values(drafted, *maths.judge(xp, p, q, drafted, uniforms), _fitted(draft)))
+    judged = maths.judge(xp, p, q, drafted, uniforms)
+    return _verdict(*_values(drafted, *judged, _fitted(draft), *seen))
 
 
 def _fitted(draft: MlxDraft) -> mx.array:
@@ -142,9 +162,17 @@ def _values(*parts: mx.array) -> Iterator[list[float]]:
     return (list(islice(numbers, part.shape[0])) for part in parts)
 
 
+def _plain(fallback: mx.array, seen: Seen) -> Verdict:
+    """Put together the verdict where nothing was drafted."""
+    if not seen:
+        return Verdict([], [], [], host.integers(fallback))
+    token, shares = _values(fallback, *seen)
+    return Verdict([], [], [], [*map(int, token)], seen=shares)
+
+
 def _verdict(
-    drafted: list[float], accept: list[float], fallback: list[float], weights: list[float]
+    drafted: list[float], accept: list[float], fallback: list[float], *rest: list[float]
 ) -> Verdict:
-    """Put together a chain's verdict."""
+    """Put together a chain's verdict; `rest`: weights and, where watched, what was seen."""
     parents = list(range(-1, len(drafted) - 1))
-    return Verdict([*map(int, drafted)], parents, accept, [*map(int, fallback)], weights)
+    return Verdict([*map(int, drafted)], parents, accept, [*map(int, fallback)], *rest)

@@ -15,6 +15,7 @@ from torch import Tensor
 from mmspec import maths
 from mmspec.sampling import Sampling
 from mmspec.seam import Draft, Float32, HostDraft, Segment, Verdict
+from mmspec.viskip import Sight
 from mmspec_torch.device import upload
 from mmspec_torch.drafter import TorchDraft
 from mmspec_torch.llama import Step, causal_mask, chunks
@@ -22,6 +23,10 @@ from mmspec_torch.row import Row
 
 if TYPE_CHECKING:
     from mmspec_torch.llava import TorchModel
+
+
+Seen = tuple[Tensor, ...]
+"""What a forward that was watched gave to images, [k + 1]; empty where none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,10 @@ class State:
 class TorchTarget:
     """Implements `mmspec.seam.Target`."""
 
-    def __init__(self, model: "TorchModel", sampling: Sampling) -> None:
+    def __init__(self, model: "TorchModel", sampling: Sampling, watch: bool) -> None:
         """Start empty."""
         self._model, self._llama, self._sampling = model, model.llama, sampling
+        self._watch = watch
         self._cache = model.llama.new_cache(rows=1)
         self._row = Row()
         self._state = State()
@@ -70,11 +76,12 @@ class TorchTarget:
         """Run once over the last token and the draft, and read the outcome."""
         state = self._state = replace(self._state, verified=None)
         chain = self._chain(draft)
-        logits = self._feed(chain)
+        sight = self._sight()
+        logits = self._feed(chain, sight)
         read = self._greedy if self._sampling.greedy else self._sampled
         if chain and chain.evidence:
             chain.evidence.logits = logits[:-1].float()
-        verdict = read(logits, chain, draws)
+        verdict = read(logits, chain, (sight.seen,) if sight else (), draws)
         self._state = replace(state, verified=verdict.drafted)
         return verdict
 
@@ -107,7 +114,12 @@ class TorchTarget:
         for at, stop in chunks(start, end):
             self._forward(x[at - start : stop - start], at, stop)
 
-    def _feed(self, draft: TorchDraft | None) -> Tensor:
+    def _sight(self) -> Sight | None:
+        """What the next forward watches; nothing where there is no image."""
+        images = self._row.shown(self.length) if self._watch else []
+        return Sight(images) if images else None
+
+    def _feed(self, draft: TorchDraft | None, sight: Sight | None = None) -> Tensor:
         """Logits [k + 1, V] after the last token and after each drafted one."""
         length = self.length
         if not length:
@@ -115,35 +127,40 @@ class TorchTarget:
         x = self._model.embed(self._row, length - 1, length)
         if draft is not None:
             x = torch.cat((x, self._llama.embed(draft.ids)))
-        outputs = self._forward(x, length - 1, length - 1 + len(x))
+        outputs = self._forward(x, length - 1, length - 1 + len(x), sight)
         return self._llama.logits(outputs)
 
-    def _forward(self, x: Tensor, start: int, end: int) -> Tensor:
+    def _forward(self, x: Tensor, start: int, end: int, sight: Sight | None = None) -> Tensor:
         alone = end - start == 1
         step = Step(
             self._llama.rotary.run(start, end),
             self._cache.open(start, end),
             causal_mask(start, end, x) if start and not alone else None,
             causal=not start and not alone,
+            sight=sight,
         )
         return self._llama.forward(x, step)
 
-    def _greedy(self, logits: Tensor, draft: TorchDraft | None, _: Sequence[float]) -> Verdict:
+    def _greedy(
+        self, logits: Tensor, draft: TorchDraft | None, seen: Seen, _: Sequence[float]
+    ) -> Verdict:
         best = logits.argmax(dim=-1)
         if draft is None:
-            return Verdict([], [], [], best.tolist())
-        drafted, fallback, weights = _read(draft.ids, best, _fitted(draft))
+            return _plain(best, seen)
+        drafted, fallback, *rest = _read(draft.ids, best, _fitted(draft), *seen)
         accept = [float(a == b) for a, b in zip(drafted, fallback, strict=False)]
-        return _verdict(drafted, accept, fallback, weights)
+        return _verdict(drafted, accept, fallback, *rest)
 
-    def _sampled(self, logits: Tensor, draft: TorchDraft | None, draws: Sequence[float]) -> Verdict:
+    def _sampled(
+        self, logits: Tensor, draft: TorchDraft | None, seen: Seen, draws: Sequence[float]
+    ) -> Verdict:
         p = maths.warp(xp, maths.softmax(xp, logits.float()), self._sampling)
         uniforms = upload(draws, torch.float32, self._llama.device)
         if draft is None:
-            return Verdict([], [], [], maths.draw(xp, p, uniforms).tolist())
+            return _plain(maths.draw(xp, p, uniforms), seen)
         q = maths.point_mass(xp, draft.ids, p[:-1]) if draft.q is None else draft.q
         accept, fallback = maths.judge(xp, p, q, draft.ids, uniforms)
-        return _verdict(*_read(draft.ids, accept, fallback, _fitted(draft)))
+        return _verdict(*_read(draft.ids, accept, fallback, _fitted(draft), *seen))
 
 
 def _fitted(draft: TorchDraft) -> Tensor:
@@ -157,9 +174,17 @@ def _read(*parts: Tensor) -> Iterator[list[float]]:
     return (list(islice(numbers, part.shape[0])) for part in parts)
 
 
+def _plain(fallback: Tensor, seen: Seen) -> Verdict:
+    """The verdict where nothing was drafted."""
+    if not seen:
+        return Verdict([], [], [], fallback.tolist())
+    token, shares = _read(fallback, *seen)
+    return Verdict([], [], [], [*map(int, token)], seen=shares)
+
+
 def _verdict(
-    drafted: list[float], accept: list[float], fallback: list[float], weights: list[float]
+    drafted: list[float], accept: list[float], fallback: list[float], *rest: list[float]
 ) -> Verdict:
-    """A chain's verdict."""
+    """A chain's verdict; `rest` are the weights and, where it was watched, what was seen."""
     parents = list(range(-1, len(drafted) - 1))
-    return Verdict([*map(int, drafted)], parents, accept, [*map(int, fallback)], weights)
+    return Verdict([*map(int, drafted)], parents, accept, [*map(int, fallback)], *rest)

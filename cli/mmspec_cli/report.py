@@ -23,6 +23,7 @@ def answer_report(chat: Chat) -> dict[str, Any]:
         "weights": [round(weight, 6) for weight in answer.weights],
         "adaptive": asdict(adaptive) if adaptive else None,
         "gamma": chat.options.gamma,
+        "skip_vision": chat.options.skip_vision,
         "notes": [*engine.notes, *answer.notes],
         "stats": answer.statistics.as_dict(),
     }

@@ -148,10 +148,14 @@ READS = {
 """Where each backend's numbers come to the host."""
 
 
-@pytest.mark.parametrize("adaptive", [None, Adaptation(window=4)], ids=["static", "adaptive"])
+@pytest.mark.parametrize(
+    "named",
+    [{}, {"adaptive": Adaptation(window=4)}, {"skip_vision": 0.5}],
+    ids=["static", "adaptive", "watched"],
+)
 @pytest.mark.parametrize("drafting", ["M", "MTCP"])
-def test_a_round_reads_from_the_device_once(engine, backend, drafting, adaptive, monkeypatch):
-    chat = engine.chat(small(engine, drafting, adaptive=adaptive))
+def test_a_round_reads_from_the_device_once(engine, backend, drafting, named, monkeypatch):
+    chat = engine.chat(small(engine, drafting, **named))
     chat.reply("What is in the picture?", PICTURES[:1])
     reads = Counter()
     module, owner, names = READS[backend]

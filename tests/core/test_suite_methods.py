@@ -6,6 +6,7 @@ from mmspec.adaptive import Adaptation
 from mmspec.bench.suite.methods import method_options, read_method, read_methods
 from mmspec.errors import UsageError
 from mmspec.options import Options
+from mmspec.viskip import THRESHOLD
 
 OPTIONS = Options(gamma=3, max_new_tokens=9)
 
@@ -44,6 +45,15 @@ def test_adaptive_methods_are_read():
     options = method_options(method, OPTIONS)
     assert (options.drafting, options.adaptive) == ("MTC", Adaptation())
     assert method_options(read_method("MTC"), options).adaptive is None
+
+
+def test_vision_is_skipped_where_the_method_says_so():
+    methods = read_methods("VisKip:m,viskip:adaptive:mt/run,M")
+    assert [method.name for method in methods] == ["viskip:M", "viskip:adaptive:MT/run", "M"]
+    made = [method_options(method, OPTIONS) for method in methods]
+    assert [each.skip_vision for each in made] == [THRESHOLD, THRESHOLD, None]
+    assert [each.drafting for each in made] == ["M", "MT", "M"]
+    assert made[1].adaptive == Adaptation()
 
 
 def test_lookup_is_a_drafting_of_its_own():

@@ -1,6 +1,6 @@
 """The methods of a run, as they are written after --methods, and the options they stand for.
 
-METHOD  = none | ngram | [adaptive:]LETTERS[:WEIGHTS][/RULE] | PROBE
+METHOD  = none | ngram | [viskip:][adaptive:]LETTERS[:WEIGHTS][/RULE] | PROBE
 LETTERS = one or more of M, T, C, P; P may be followed by its positions, as in P36
 WEIGHTS = one number per letter, as in MTC:2,1,1
 RULE    = pool | drop | run: what to do with a branch longer than the draft's positions
@@ -15,16 +15,18 @@ from mmspec.bench.suite.rows import PLAIN
 from mmspec.drafting import OVERFLOWS, read_letters
 from mmspec.errors import UsageError, choice
 from mmspec.options import Options
+from mmspec.viskip import THRESHOLD
 
 NGRAM = "ngram"
 ADAPTIVE = "adaptive:"
+VISKIP = "viskip:"
 DRAFT = "draft"
 BLANK = ":blank"
 PROBES = (PLAIN + BLANK, DRAFT, DRAFT + BLANK)
 """Plain decoding with grey in place of every image, and the draft asked alone, both ways."""
 
 _FORM = re.compile(
-    r"(?P<adaptive>adaptive:)?(?P<letters>(?:P\d+|[A-Z])+)(?::(?P<weights>[\d.,]+))?"
+    r"(?P<viskip>viskip:)?(?P<adaptive>adaptive:)?(?P<letters>(?:P\d+|[A-Z])+)(?::(?P<weights>[\d.,]+))?"
     r"(?:/(?P<rule>\w+))?",
     re.IGNORECASE | re.ASCII,
 )
@@ -37,6 +39,7 @@ class Method:
 
     name: str
     letters: str = ""
+    viskip: bool = False
     adaptive: bool = False
     pool: int | None = None
     weights: tuple[float, ...] = ()
@@ -89,7 +92,8 @@ def read_method(word: str) -> Method:
     if not match:
         raise UsageError(
             f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
-            f"MT:2,1, M/run), adaptive:LETTERS, {NGRAM}, {PLAIN}, {', '.join(PROBES)}"
+            f"MT:2,1, M/run), {ADAPTIVE}LETTERS, {VISKIP}LETTERS, {NGRAM}, {PLAIN}, "
+            f"{', '.join(PROBES)}"
         )
     letters = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
     rule = (match["rule"] or OVERFLOWS[0]).lower()
@@ -99,6 +103,7 @@ def read_method(word: str) -> Method:
     method = Method(
         _name(word),
         letters,
+        viskip=match["viskip"] is not None,
         adaptive=match["adaptive"] is not None,
         pool=int(pool[0]) if pool else None,
         weights=_weights(word, match["weights"] or "", len(letters)),
@@ -111,9 +116,11 @@ def read_method(word: str) -> Method:
 
 def _name(word: str) -> str:
     """Letters in capitals, everything else in small ones: one name for one method."""
-    prefix = ADAPTIVE if word.lower().startswith(ADAPTIVE) else ""
-    letters, slash, rule = word[len(prefix) :].partition("/")
-    return f"{prefix}{letters.upper()}{slash}{rule.lower()}"
+    for prefix in (VISKIP, ADAPTIVE):
+        if word.lower().startswith(prefix):
+            return prefix + _name(word[len(prefix) :])
+    letters, slash, rule = word.partition("/")
+    return f"{letters.upper()}{slash}{rule.lower()}"
 
 
 def _weights(word: str, text: str, count: int) -> tuple[float, ...]:
@@ -135,4 +142,5 @@ def method_options(method: Method, options: Options) -> Options:
         adaptive=Adaptation() if method.adaptive else None,
         pool=method.pool,
         overflow=method.overflow,
+        skip_vision=THRESHOLD if method.viskip else None,
     )
