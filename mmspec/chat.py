@@ -15,6 +15,7 @@ from mmspec.session import DraftSide, Prefilled, Session
 from mmspec.sides import drafting_for, fitting, open_side, pictures, word_for
 from mmspec.statistics import Round, Statistics
 from mmspec.tokenizer import TextStream
+from mmspec.viskip import skipping
 
 if TYPE_CHECKING:
     from mmspec.engine import Engine
@@ -62,7 +63,7 @@ class Chat:
         self.speculate = True
         self.answer = Answer()
         target = engine.target
-        opened = target.model.open_target(options.sampling)
+        opened = target.model.open_target(options.sampling, options.watches)
         self._session = Session(opened, target.views(engine.caption), target.view)
         self._side: DraftSide | None = None
         self._fell_back = False
@@ -204,8 +205,9 @@ class Chat:
     def _decoded(self) -> Iterator[Piece]:
         options, answer = self.options, self.answer
         stream = self.engine.target.tokenizer.stream()
+        gamma = options.gamma if isinstance(options.gamma, int) else self._lengths
         rounds = self._session.decode(
-            gamma=options.gamma if isinstance(options.gamma, int) else self._lengths,
+            gamma=skipping(gamma, options.skip_vision),
             max_tokens=options.max_new_tokens,
             stop=self.engine.stop,
             seed=None if options.sampling.greedy else options.seed,

@@ -229,6 +229,7 @@ class AutoLength:
         elif round_.drafted or self._best:
             self._wait = min(2 * self._wait, LATEST)
             self._due = self._wait
+        self._trying = False  # a round may follow whose length another chose
 
 
 class Account:

@@ -76,7 +76,8 @@ def decode(
         accepted = min(len(path), len(tokens))
         mixed = tuple(verdict.weights or weights) if draft else ()
         spent = drafted - started, verified - drafted
-        round_ = Round(tokens, k, accepted, *spent, mixed, draft.depth if draft else 0)
+        seen = verdict.seen[last + 1] if verdict.seen else 0.0
+        round_ = Round(tokens, k, accepted, *spent, mixed, draft.depth if draft else 0, seen)
         lengths.observe(round_)
         yield round_
 

@@ -39,6 +39,9 @@ class Options:
     proposal: str = "auto"
     """Whether drafted tokens are drawn from the mixture or are its argmax; auto draws when the
     target samples."""
+    skip_vision: float | None = None
+    """The share of the target's attention to images, 0 to 1, from which the next round drafts
+    nothing; None drafts always.  Without effect on text alone."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
@@ -58,6 +61,8 @@ class Options:
         _at_least("--top-k", self.sampling.top_k, 0)
         if not 0 < self.sampling.top_p <= 1:
             raise UsageError(f"--top-p {self.sampling.top_p}: give a number above 0 and at most 1")
+        if self.skip_vision is not None and not 0 <= self.skip_vision <= 1:
+            raise UsageError(f"--skip-vision {self.skip_vision}: give a number from 0 to 1")
         if self.weights and not lettered and self.drafting != PLAIN.word:
             raise UsageError("--weights needs --drafting with letters, one weight for each")
         if self.tree:
@@ -90,6 +95,11 @@ class Options:
     def longest_draft(self) -> int:
         """The most tokens that a round drafts."""
         return self.gamma if isinstance(self.gamma, int) else LONGEST
+
+    @property
+    def watches(self) -> bool:
+        """Whether it matters how much the target looks at images."""
+        return self.skip_vision is not None and self.drafting != PLAIN.word
 
     @property
     def draft_sampling(self) -> Sampling:

@@ -26,6 +26,9 @@ class Round:
     """[R] what the branches were mixed with; empty where nothing was drafted."""
     levels: int | None = None
     """The most drafted tokens that could have been kept, one of each level of a tree; None: all."""
+    seen: float = 0.0
+    """The share of the target's attention that the last token it accepted, or the one before the
+    draft, gave to images; 0 without any, or where nobody watched."""
 
     @property
     def depth(self) -> int:

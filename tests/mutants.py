@@ -19,11 +19,12 @@ from mutants_core import CORE
 from mutants_drafting import DRAFTED
 from mutants_heads import HEADS
 from mutants_trees import TREES
+from mutants_viskip import SKIPPED
 
 ROOT = Path(__file__).parent.parent
 COPIED = ("mmspec", "backends", "cli", "models", "tests", "docs", "pyproject.toml")
 UNNEEDED = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.egg-info")
-MUTANTS = [*CORE, *DRAFTED, *BACKENDS, *TREES, *HEADS]
+MUTANTS = [*CORE, *DRAFTED, *SKIPPED, *BACKENDS, *TREES, *HEADS]
 
 
 def applied(mutant: Mutant, text: str) -> str:

@@ -45,6 +45,11 @@ def logits(seed: int, sequence: Sequence[Item], vocabulary: int) -> np.ndarray:
     return recent + noise((seed, *images), vocabulary) if images else recent
 
 
+def glance(sequence: Sequence[Item]) -> float:
+    """The share of attention that the last item gives to images: any number from 0 to 1."""
+    return float(abs(noise(("look", *sequence[-3:]), 1)[0]) % 1)
+
+
 def noise(key: Sequence[Item], size: int) -> np.ndarray:
     digest = sha256("/".join(map(str, key)).encode()).digest()
     return np.random.default_rng(list(digest)).normal(size=size).astype(np.float32)
@@ -60,6 +65,7 @@ class ScriptedTarget:
     image_token: int = 99
     seed: int = 0
     sampling: Sampling = GREEDY
+    watch: bool = False
     fault: Callable[[str], None] = no_fault
     sequence: list[Item] = field(default_factory=list)
     fed: int = 0
@@ -98,6 +104,7 @@ class ScriptedTarget:
         if evidence:
             evidence.logits = rows[:-1]
             self.verdict.weights.extend(evidence.weights.tolist())
+        self.verdict.seen.extend(self._seen(said))
         return self.verdict
 
     def _judged_tree(self, rows, drafted, parents, draws):
@@ -107,6 +114,11 @@ class ScriptedTarget:
         arrays = np.array(drafted), np.array(parents), np.array(draws, dtype=np.float32)
         scores = maths.judge_tree(np, p, *arrays)
         return judged(drafted, parents, *(each.tolist() for each in scores))
+
+    def _seen(self, said: list[list[int]]) -> list[float]:
+        if not self.watch or not any(isinstance(item, str) for item in self.sequence):
+            return []
+        return [glance(self.sequence + each) for each in said]
 
     def _judged(self, rows, draft, draws):
         if self.sampling.greedy:

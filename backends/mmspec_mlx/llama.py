@@ -3,11 +3,13 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 
 from mmspec.config import TextConfig
 from mmspec.manifest import EMBEDDING, LM_HEAD
+from mmspec.viskip import Sight
 from mmspec_mlx.cache import Cache
 from mmspec_mlx.kernels import Norm, kernels
 from mmspec_mlx.rotary import Rotary, Rotation
@@ -52,30 +54,40 @@ class Decoder:
         return Cache(len(self._layers), rows, heads, width, self.dtype)
 
     def feed(
-        self, x: mx.array, cache: Cache, at: int, rotate: Rotation, mask: mx.array | None
+        self,
+        x: mx.array,
+        cache: Cache,
+        at: int,
+        rotate: Rotation,
+        mask: mx.array | None,
+        sight: Sight | None = None,
     ) -> mx.array:
         """Run embeddings x [R, n, H] through the layers, at columns `at` to at + n.
 
         rotate: the turn of their positions.  mask: 0 where a token [n] sees a column [at + n], else
         -inf, broadcast over rows and heads; None where all see all.
+        sight: told of the last layer's attention, where R is 1.
         Returns hidden states [R, n, H], not yet normalised.
         """
         cache.reserve(at + x.shape[1])
         for index, layer in enumerate(self._layers):
             queries, keys, values = self._project(layer, x, rotate)
             keys, values = cache.write(index, at, keys, values)
+            if sight and layer is self._layers[-1]:
+                _look(self.kernels.arrays, sight, queries[0], keys[0], mask)
             x = x + self._attend(layer, queries, keys, values, mask)
             gate, up = mx.split(layer.gate_up(layer.feed_norm(x)), 2, axis=-1)
             x = x + layer.down(self.kernels.gated(gate, up))
         return x
 
-    def append(self, rows: mx.array, cache: Cache, at: int) -> mx.array:
+    def append(self, rows: mx.array, cache: Cache, at: int, sight: Sight | None = None) -> mx.array:
         """Feed one sequence's embeddings [n, H] from column `at` on, each seeing all before it.
 
+        sight: told of the last layer's attention.
         Returns hidden states [n, H], not yet normalised.
         """
         mask, turn = causal(at, len(rows), rows.dtype), self.rotary.at([at], len(rows))
-        return self.feed(mx.expand_dims(rows, 0), cache, at, turn, mask)[0]
+        return self.feed(mx.expand_dims(rows, 0), cache, at, turn, mask, sight)[0]
 
     def _project(
         self, layer: Layer, x: mx.array, rotate: Rotation
@@ -143,6 +155,12 @@ def take_layer(
         gate_up=weights.matrix(*feed),
         down=weights.matrix(f"{path}.mlp.down_proj.weight"),
     )
+
+
+def _look(xp: Any, sight: Sight, queries: mx.array, keys: mx.array, mask: mx.array | None) -> None:
+    """Tell of queries [Q, n, width] and keys [K, columns, width]."""
+    hidden = mx.zeros(1) if mask is None else mask.astype(mx.float32)
+    sight.look(xp, queries.astype(mx.float32), keys.astype(mx.float32), hidden)
 
 
 def causal(at: int, n: int, dtype: mx.Dtype) -> mx.array | None:

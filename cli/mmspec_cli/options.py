@@ -154,6 +154,13 @@ DRAFTING = (
     ),
     click.option("--tree-nodes", type=int, metavar="N", help="Drafted nodes at most. Default: 60."),
     click.option(
+        "--skip-vision",
+        type=float,
+        metavar="THRESHOLD",
+        help="Draft nothing in the round after the target gave images at least this share of its "
+        "attention, 0 to 1, such as 0.35. Default: always draft.",
+    ),
+    click.option(
         "--proposal",
         default="auto",
         metavar="auto|draw|argmax",
@@ -231,13 +238,16 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _options(given: dict[str, Any]) -> "Options":
     """Take the fields of `Options` out of `given`; raises UsageError for one out of range."""
+    from mmspec.errors import UsageError
     from mmspec.options import Options
     from mmspec.sampling import Sampling
 
     sampling = Sampling(given.pop("temperature"), given.pop("top_k"), given.pop("top_p"))
     adaptive, tree = _adaptation(given), _tree(given)
     names = ("drafting", "weights", "pool", "overflow", "gamma", "proposal", "seed")
-    taken = {name: given.pop(name) for name in (*names, "max_new_tokens")}
+    taken = {name: given.pop(name) for name in (*names, "max_new_tokens", "skip_vision")}
+    if taken["skip_vision"] is not None and taken["drafting"] == "none":
+        raise UsageError("--skip-vision needs a --drafting other than none: it skips drafts")
     return Options(sampling=sampling, adaptive=adaptive, tree=tree, **taken)
 
 

@@ -25,6 +25,7 @@ def answer_report(chat: Chat) -> dict[str, Any]:
         "adaptive": asdict(adaptive) if adaptive else None,
         "tree": asdict(tree) if tree else None,
         "gamma": chat.options.gamma,
+        "skip_vision": chat.options.skip_vision,
         "notes": [*engine.notes, *answer.notes],
         "stats": answer.statistics.as_dict(),
     }

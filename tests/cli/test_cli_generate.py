@@ -7,7 +7,8 @@ from commands import Run
 
 FIELDS = {
     *("text", "token_ids", "prompt_tokens", "finish_reason", "model", "draft", "backend"),
-    *("device", "dtype", "drafting", "weights", "adaptive", "tree", "gamma", "stats"),
+    *("device", "dtype", "drafting", "weights", "adaptive", "tree", "gamma"),
+    *("skip_vision", "stats"),
 }
 STATS = {
     *(
@@ -41,6 +42,15 @@ def test_json_has_every_field_of_the_contract(run: Run, pair, red):
     assert stats["tokens_per_second"] * stats["seconds"]["decode"] == pytest.approx(
         len(report["token_ids"])
     )
+
+
+def test_skipped_drafts_are_fewer_and_change_no_token(run: Run, pair, red):
+    asked = ("generate", red, "--prompt", "What?", *pair, "--drafting", "M", "--json")
+    drafted = json.loads(run(*asked).out)
+    skipped = json.loads(run(*asked, "--skip-vision", "0").out)
+    assert (drafted["skip_vision"], skipped["skip_vision"]) == (None, 0.0)
+    assert skipped["stats"]["drafted"] == 5 < drafted["stats"]["drafted"]
+    assert skipped["token_ids"] == drafted["token_ids"]
 
 
 def test_adaptive_weights_are_reported_and_change_no_token(run: Run, pair, red):
@@ -132,6 +142,8 @@ def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
         (["--tree", "dynamic", "--tree-nodes", "0"], ["--tree-nodes 0"]),
         (["--tree", "dynamic", "--adaptive"], ["--tree dynamic", "--adaptive"]),
         (["--tree", "dynamic", "--draft", "none"], ["--tree dynamic needs a draft"]),
+        (["--skip-vision", "1.5"], ["--skip-vision 1.5", "from 0 to 1"]),
+        (["--skip-vision", "0.3", "--drafting", "none"], ["--skip-vision needs a --drafting"]),
         (["--max-new-tokens", "99999"], ["99999", "--max-new-tokens"]),
         (["--draft", "none", "--drafting", "M"], ["--drafting M needs a draft", "--draft"]),
         (["--device", "abacus"], ["abacus"]),

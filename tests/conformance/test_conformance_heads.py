@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from importlib import import_module
+from itertools import pairwise
 
 import pytest
 from conformance_cases import (
@@ -92,6 +93,23 @@ def test_speculative_equals_plain(engine):
         accepted += chat.answer.statistics.accepted
     # A random Medusa guesses worse than a line through the states does.
     assert accepted or engine.head.kind == "medusa"
+
+
+@pytest.mark.parametrize("tree", ["chain", "dynamic"])
+def test_rounds_after_a_look_are_plain_and_the_answer_is_the_same(engine, tree):
+    """A threshold that the median round reaches: some are skipped, and drafts go on after them."""
+    options = short(max_new_tokens=24, tree=TREES[tree])
+    watched = engine.chat(replace(options, skip_vision=1.0))
+    watched.reply(*FIRST)
+    looks = sorted(each.seen for each in watched.answer.rounds)
+    chat = engine.chat(replace(options, skip_vision=looks[len(looks) // 2]))
+    plain = engine.chat(plainly(replace(options, tree=None)))
+    assert replies(chat, [SECOND, FIRST]) == replies(plain, [SECOND, FIRST])
+    rounds = chat.answer.rounds
+    for before, each in pairwise(rounds[:-1]):
+        assert (each.drafted == 0) == (before.seen >= chat.options.skip_vision)
+    assert 0 in [each.drafted for each in rounds]
+    assert any(each.drafted for each in rounds[1:])
 
 
 def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):

@@ -155,8 +155,10 @@ READS = {
 HOW = {
     "static": {},
     "adaptive": {"adaptive": Adaptation(window=4)},
+    "watched": {"skip_vision": 0.5},
     "tree": {"tree": TREES["static"]},
     "dynamic": {"tree": TREES["dynamic"]},
+    "watched tree": {"tree": TREES["dynamic"], "skip_vision": 0.5},
 }
 
 

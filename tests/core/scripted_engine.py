@@ -57,9 +57,9 @@ class ScriptedModel:
         self.encoded += 1
         return ScriptedFeatures(str(float(pixels.sum())), self.config.image_tokens)
 
-    def open_target(self, sampling: Any) -> ScriptedTarget:
+    def open_target(self, sampling: Any, watch: bool = False) -> ScriptedTarget:
         self.fault("model.open_target")
-        return ScriptedTarget(**self._common(sampling))
+        return ScriptedTarget(watch=watch, **self._common(sampling))
 
     def open_drafter(
         self,

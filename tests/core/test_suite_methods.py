@@ -7,6 +7,7 @@ from mmspec.bench.suite.methods import method_options, read_method, read_methods
 from mmspec.errors import UsageError
 from mmspec.options import Options
 from mmspec.tree import Tree
+from mmspec.viskip import THRESHOLD
 
 OPTIONS = Options(gamma=3, max_new_tokens=9)
 
@@ -64,6 +65,19 @@ def test_trees_are_read(word, name, tree):
     options = method_options(method, OPTIONS)
     assert (options.drafting, options.tree, options.adaptive) == ("MTC", tree, None)
     assert method_options(read_method("MTC"), options).tree is None
+
+
+def test_vision_is_skipped_where_the_method_says_so():
+    methods = read_methods("VisKip:m,viskip:adaptive:mt/run,M,viskip:Tree20:mt,viskip:msd")
+    assert [method.name for method in methods] == [
+        *("viskip:M", "viskip:adaptive:MT/run", "M", "viskip:tree20:MT", "viskip:msd")
+    ]
+    made = [method_options(method, OPTIONS) for method in methods]
+    skips = [THRESHOLD, THRESHOLD, None, THRESHOLD, THRESHOLD]
+    assert [each.skip_vision for each in made] == skips
+    assert [each.drafting for each in made] == ["M", "MT", "M", "MT", "msd"]
+    assert made[1].adaptive == Adaptation()
+    assert made[3].tree == Tree((), 10, 20)
 
 
 def test_lookup_is_a_drafting_of_its_own():

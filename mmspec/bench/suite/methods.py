@@ -1,7 +1,7 @@
 """The methods of a run, as they are written after --methods, and the options they stand for.
 
-METHOD  = none | ngram | [adaptive:|tree[SHAPE]:]LETTERS[:WEIGHTS][/RULE] | [tree[SHAPE]:]KIND
-          | PROBE
+METHOD  = none | ngram | PROBE | [viskip:]DRAFTED
+DRAFTED = [adaptive:|tree[SHAPE]:]LETTERS[:WEIGHTS][/RULE] | [tree[SHAPE]:]KIND
 SHAPE   = nodes of a dynamic tree, perhaps with its width (20, 30w5; default 60w10), or the
           children of each level of a static one (3x2x1)
 LETTERS = one or more of M, T, C, P; P may be followed by its positions, as in P36
@@ -21,6 +21,7 @@ from mmspec.errors import UsageError, choice
 from mmspec.options import Options
 from mmspec.registry import is_kind
 from mmspec.tree import NODES, WIDTH, Tree
+from mmspec.viskip import THRESHOLD
 
 NGRAM = "ngram"
 DRAFT = "draft"
@@ -29,7 +30,7 @@ PROBES = (PLAIN + BLANK, DRAFT, DRAFT + BLANK)
 """Plain decoding with grey in place of every image, and the draft asked alone, both ways."""
 
 _FORM = re.compile(
-    r"(?:(?:(?P<adaptive>adaptive)|(?P<tree>tree[^:]*)):)?"
+    r"(?P<viskip>viskip:)?(?:(?:(?P<adaptive>adaptive)|(?P<tree>tree[^:]*)):)?"
     r"(?P<letters>[A-Z][\w-]*)(?::(?P<weights>[\d.,]+))?"
     r"(?:/(?P<rule>\w+))?",
     re.IGNORECASE | re.ASCII,
@@ -49,6 +50,7 @@ class Method:
     name: str
     letters: str = ""
     """Of the views of a draft model; the kind of a head."""
+    viskip: bool = False
     adaptive: bool = False
     tree: Tree | None = None
     pool: int | None = None
@@ -105,8 +107,8 @@ def read_method(word: str) -> Method:
     if not match or not _LETTERS.fullmatch(kind):
         raise UsageError(
             f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
-            f"MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, a head's kind, {NGRAM}, {PLAIN}, "
-            f"{', '.join(PROBES)}"
+            "MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, viskip:LETTERS, a head's kind, "
+            f"{', '.join((NGRAM, PLAIN, *PROBES))}"
         )
     letters = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
     rule = (match["rule"] or OVERFLOWS[0]).lower()
@@ -116,6 +118,7 @@ def read_method(word: str) -> Method:
     method = Method(
         _name(word, match.start("letters")),
         letters,
+        viskip=match["viskip"] is not None,
         adaptive=match["adaptive"] is not None,
         tree=_tree(word, match["tree"]) if match["tree"] else None,
         pool=int(pool[0]) if pool else None,
@@ -130,7 +133,12 @@ def read_method(word: str) -> Method:
 def _headed(word: str, kind: str, match: re.Match[str]) -> Method:
     if match["adaptive"] or match["weights"] or match["rule"]:
         raise UsageError(f"--methods: {word!r}: a head has one view: give {kind} or tree:{kind}")
-    return Method(word.lower(), kind, tree=_tree(word, match["tree"]) if match["tree"] else None)
+    return Method(
+        word.lower(),
+        kind,
+        viskip=match["viskip"] is not None,
+        tree=_tree(word, match["tree"]) if match["tree"] else None,
+    )
 
 
 def _name(word: str, start: int) -> str:
@@ -171,4 +179,5 @@ def method_options(method: Method, options: Options) -> Options:
         tree=method.tree,
         pool=method.pool,
         overflow=method.overflow,
+        skip_vision=THRESHOLD if method.viskip else None,
     )
