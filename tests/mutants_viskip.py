@@ -42,6 +42,13 @@ SKIPPED = [
         VISKIP + "test_the_share_is_each_heads_softmax_over_all_it_sees",
     ),
     Mutant(
+        "what a tree's nodes saw is forgotten",
+        "mmspec/draft.py",
+        "return judged(drafted, parents, accept, best, seen)",
+        "return judged(drafted, parents, accept, best)",
+        LOOKS + "test_every_node_of_a_tree_is_watched_as_if_its_path_had_been_said",
+    ),
+    Mutant(
         "torch: the first layer is watched",
         TORCH + "llama.py",
         "layer is self._layers[-1]",
