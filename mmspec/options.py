@@ -60,6 +60,9 @@ class Options:
             raise UsageError(f"--skip-vision {self.skip_vision}: give a number from 0 to 1")
         if self.weights and (self.drafting is None or self.drafting == "ngram"):
             raise UsageError("--weights needs --drafting with letters, one weight for each")
+        if self.adaptive and self.drafting not in (None, PLAIN.word) and _views(self.drafting) < 2:
+            allowed = "give --drafting two or more letters, such as MTC"
+            raise UsageError(f"--adaptive has nothing to weigh in {self.drafting!r}: {allowed}")
 
     @property
     def longest_draft(self) -> int:
@@ -75,6 +78,10 @@ class Options:
     def draft_sampling(self) -> Sampling:
         """How drafted tokens are drawn; greedy where they are the mixture's argmax."""
         return GREEDY if self.proposal == "argmax" else self.sampling
+
+
+def _views(word: str | None) -> int:
+    return 0 if word is None or word in UNLETTERED else len(read_letters(word))
 
 
 def _at_least(name: str, value: float, least: float) -> None:
