@@ -74,7 +74,7 @@ HEADS = [
         TORCH + "heads/frontiers.py",
         "of(self._features, parents))",
         "of(self._features, parents if parents is None else parents * 0))",
-        GROWN + "[eagle]",
+        GROWN + "[eagle-all]",
     ),
     Mutant(
         "torch: a kept path leaves the trail as it was",
@@ -95,7 +95,7 @@ HEADS = [
         "mmspec/heads/drafter.py",
         "fed = state.outline.slots if state.draft else state.fed",
         "fed = state.outline.slots + len(path) if state.draft else state.fed",
-        CHAINS + "[eagle-text]",
+        CHAINS + "[flash-text]",
     ),
     Mutant(
         "a rewound head keeps its slots",
