@@ -1,12 +1,17 @@
-"""`mmspec train`: train the small pair on the drawn world."""
+"""`mmspec train`: small models on the drawn world; heads and drafts for any target."""
 
 from pathlib import Path
+from typing import Any
 
 import click
+
+from mmspec_cli import train_options
 
 STAGES = ("tokenizer", "tower", "projector", "target", "draft")
 # Minutes per stage on two CPU cores.
 MINUTES = {"tower": 15.0, "projector": 1.0, "target": 110.0, "draft": 8.0}
+KINDS = ("eagle", "msd", "medusa", "hydra", "flash")
+BUNDLED = ("msd", "flash", "medusa", "hydra")
 
 
 @click.group()
@@ -52,3 +57,48 @@ def mini(
     options = main.Options(out, recipe, device, threads, compiled, seed)
     chosen = STAGES if "all" in stages else tuple(s for s in STAGES if s in stages)
     main.train(options, chosen, MINUTES | dict(minutes), dict(steps))
+
+
+@train.command()
+@click.option("--kind", type=click.Choice(KINDS), required=True, help="What to train.")
+@train_options.data
+@train_options.budget
+@train_options.head
+@train_options.method
+@train_options.place
+def distill(kind: str, **given: Any) -> None:
+    """Train a head for a target, on the target's own answers unless --answers says otherwise.
+
+    The target answers first; its answers and hidden states are kept in --answers-dir, to be
+    shared by heads. Run again after an interruption, it continues. The head is written to --out.
+    """
+    from mmspec_torch.train.distill import main
+
+    choices = train_options.Choices(given)
+    shape = main.Shape(given["slots"], given["queries"], given["vision"], given["ffn"])
+    method = choices.method(kind)
+    out, place = given["out"], choices.place()
+    score = main.distill(kind, shape, choices.lessons(), method, choices.budget(), out, place)
+    click.echo(f"{out}: {score.tokens_per_round:.3f} tokens per round of {given['gamma']}")
+
+
+@train.command()
+@click.option(
+    "--only",
+    "names",
+    multiple=True,
+    help="A head of the recipe; may be given several times. By default the bundled four; more: "
+    "eagle, msd-stage-1, msd-dataset, flash-whole.",
+)
+@train_options.data
+@train_options.budget
+@train_options.place
+def heads(names: tuple[str, ...], **given: Any) -> None:
+    """Train the bundled heads one after another, on the same answers, each for --minutes."""
+    from mmspec_torch.train.distill import main
+
+    choices = train_options.Choices(given)
+    chosen, out, place = names or BUNDLED, given["out"], choices.place()
+    scores = main.train_all(chosen, choices.lessons(), choices.budget(), out, place)
+    for name, score in scores.items():
+        click.echo(f"{out / name}: {score.tokens_per_round:.3f} tokens per round")
