@@ -20,7 +20,7 @@ from mmspec_torch.train.distill.teacher import Reading, Teacher
 from mmspec_torch.train.log import Log
 
 ANSWERS = ("target", "dataset")
-BATCHES_PER_POOL = 4
+BATCHES_PER_POOL = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ class Scripts:
     corpus: Corpus
     directory: Path
     pool: int
+    first: int = 0
+    """The first conversation wanted."""
 
     def batches(self, start: int) -> Iterator[list[Script]]:
         """Yield pools from number `start` on, up to the end of the corpus."""
@@ -67,7 +69,7 @@ class Scripts:
             inside = [n for n in numbers if self.corpus.size is None or n < self.corpus.size]
             if not inside:
                 return
-            yield [self._script(number, reading) for number in inside]
+            yield [self._script(number, reading) for number in inside if number >= self.first]
 
     def _script(self, number: int, reading: Reading) -> Script:
         exchanges = self.corpus.exchanges(number)
@@ -90,14 +92,15 @@ class Preparation:
         self.tape.claim(self._about())
         done = self.tape.records()
         pool = BATCHES_PER_POOL * self.want.rows
-        first = done[-1].number // pool + 1 if done else 0
+        first = done[-1].number + 1 if done else 0
         wanted = self.want.samples
-        if wanted <= first * pool or (done and self.want.minutes is not None):
+        if wanted <= first or (done and self.want.minutes is not None):
             return
         began = time.monotonic()
-        source = Scripts(self.corpus, self.teacher.directory, pool)
-        for number, scripts in enumerate(data.ahead(source, first, self.workers, 2), start=first):
-            self._pool(scripts[: wanted - number * pool])
+        source = Scripts(self.corpus, self.teacher.directory, pool, first)
+        pools = data.ahead(source, first // pool, self.workers, 2)
+        for number, scripts in enumerate(pools, start=first // pool):
+            self._pool([each for each in scripts if each.number < wanted])
             progress = self._progress((number + 1) * pool, time.monotonic() - began)
             self.log.show(f"answers ({self.tape.split})", (number + 1) * pool, min(1.0, progress))
             if progress >= 1:
@@ -118,10 +121,13 @@ class Preparation:
         }
 
     def _pool(self, scripts: Sequence[Script]) -> None:
-        """Answer some conversations, those of like length together, and append them in order."""
+        """Answer some conversations, like ones together, and append them in order.
+
+        A batch takes as many turns as its longest conversation, and columns as its widest.
+        """
         room = self.teacher.config.text.max_position_embeddings
         fitting = [each for each in scripts if self._most(each) <= room]
-        ordered = sorted(fitting, key=self._columns)
+        ordered = sorted(fitting, key=lambda each: (len(each.prompts), self._columns(each)))
         made: list[tuple[Record, Stored | None]] = []
         for first in range(0, len(ordered), self.want.rows):
             made += self._made(ordered[first : first + self.want.rows])
