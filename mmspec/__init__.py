@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mmspec.sampling import Sampling as Sampling
     from mmspec.session import Prefilled as Prefilled
     from mmspec.statistics import Statistics as Statistics
+    from mmspec.tree import Tree as Tree
 
 # Imported when first asked for: the command line's help needs neither numpy nor PIL.
 _HOMES = {
@@ -43,6 +44,7 @@ _HOMES = {
     "Prefilled": "session",
     "Sampling": "sampling",
     "Statistics": "statistics",
+    "Tree": "tree",
     "load": "engine",
     "open_picture": "images",
     "picture_from": "images",

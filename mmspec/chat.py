@@ -6,21 +6,19 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from mmspec.conversation import Chunk, Conversation, Message, Turn, render
-from mmspec.drafting import NGRAM, PLAIN, UNLETTERED, Branch, Drafting, fit, parse_drafting
+from mmspec.drafting import NGRAM, PLAIN, Drafting
 from mmspec.errors import ContextError, UsageError
 from mmspec.images import Picture
 from mmspec.lengths import TIMED, AutoLength
-from mmspec.ngram import NgramDrafter
 from mmspec.options import Options
 from mmspec.session import DraftSide, Prefilled, Session
+from mmspec.sides import drafting_for, fitting, open_side, pictures, word_for
 from mmspec.statistics import Round, Statistics
 from mmspec.tokenizer import TextStream
+from mmspec.viskip import skipping
 
 if TYPE_CHECKING:
     from mmspec.engine import Engine
-
-TYPICAL_ANSWER = 128
-"""Positions a branch must have left after its prompt to be worth starting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +63,18 @@ class Chat:
         self.speculate = True
         self.answer = Answer()
         target = engine.target
-        opened = target.model.open_target(options.sampling)
+        opened = target.model.open_target(options.sampling, options.watches)
         self._session = Session(opened, target.views(engine.caption), target.view)
         self._side: DraftSide | None = None
         self._fell_back = False
-        if engine.draft is None and options.drafting not in (None, *UNLETTERED):
-            raise UsageError(f"--drafting {options.drafting} needs a draft: name one with --draft")
+        if engine.draft is None and engine.head is None and options.needs_draft:
+            raise UsageError(f"{options.needs_draft} needs a draft: name one with --draft")
         self._drafting(())
 
     @property
     def plain(self) -> bool:
         """Whether nothing can be drafted, so that every answer is decoded plainly."""
-        return self._word(()) == PLAIN.word
+        return word_for(self.engine, self.options, ()) == PLAIN.word
 
     def ask(self, text: str, images: Sequence[Picture] = ()) -> Generator[Prefilled | Piece]:
         """Add a question with its images and stream the answer.
@@ -170,73 +168,33 @@ class Chat:
     def _look(self, chunks: Sequence[Chunk]) -> None:
         """Compute vision features and captions of new images, each timed as its own stage."""
         statistics = self.answer.statistics
-        wanted = self._drafting(chunks)
-        drafts = self.engine.draft if set(wanted.word) & {"M", "P"} else None
+        letters = {branch.letter for branch in self._drafting(chunks).branches}
+        drafts = self.engine.draft if letters & {"M", "P"} else None
         for picture in pictures(self._session.fresh(chunks)):
             with statistics.timing("vision"):
                 for loaded in filter(None, (self.engine.target, drafts)):
                     if loaded.features:
                         loaded.features(picture)
                 self.engine.backend.synchronize()
-            if "C" in wanted.word:
+            if "C" in letters:
                 with statistics.timing("caption"):
                     self.engine.caption(picture)
 
     def _drafting(self, chunks: Sequence[Chunk]) -> Drafting:
         """What the options ask for, or the default; nothing while speculation is off."""
-        word = self._word(chunks) if self.speculate else PLAIN.word
-        draft = self.engine.draft
-        if draft is None or word in UNLETTERED:
-            return UNLETTERED[word]
-        weights = self.options.weights if self.options.drafting else ()
-        return parse_drafting(word, draft.model.config, weights, self.options.pool)
-
-    def _word(self, chunks: Sequence[Chunk]) -> str:
-        """The drafting asked for; by default M and T where there are images, else T."""
-        draft = self.engine.draft
-        if self.options.drafting or draft is None:
-            return self.options.drafting or self.engine.draftless
-        sees = draft.model.config.vision is not None
-        return "MT" if sees and any(pictures(chunks)) else "T"
+        return drafting_for(self.engine, self.options, chunks) if self.speculate else PLAIN
 
     def _plan(self, chunks: Sequence[Chunk]) -> DraftSide | None:
         """The draft side for this prompt: the last one while its branches stay the same."""
-        drafting = self._drafting(chunks)
-        if drafting == NGRAM:
-            return self._lookup()
-        draft = self.engine.draft
-        if draft is None or not drafting.branches:
-            return None
-        views = draft.views(self.engine.caption)
-
-        def length(branch: Branch) -> int:
-            return views.length(chunks, branch)
-
-        text = draft.model.config.text
-        room = text.max_position_embeddings - min(self.options.max_new_tokens, TYPICAL_ANSWER)
-        drafting, notes = fit(drafting, room, length, draft.model.config, self.options.overflow)
+        engine, options = self.engine, self.options
+        drafting, notes = fitting(engine, options, self._drafting(chunks), chunks)
         self.answer.notes += notes
         self.answer.drafting = drafting
-        self.answer.weights = drafting.weights
+        self.answer.weights = () if drafting == NGRAM else drafting.weights
         if not drafting.branches:
             return None
         if self._side is None or self._side.drafting != drafting:
-            vocabulary = self.engine.target.model.config.text.vocab_size
-            sampling, adaptive = self.options.draft_sampling, self.options.adaptive
-            branches = len(drafting.branches)
-            drafter = draft.model.open_drafter(branches, vocabulary, sampling, adaptive)
-            run = self.options.overflow == "run"
-            limit = None if run else text.max_position_embeddings
-            carry = adaptive is not None and adaptive.carry
-            self._side = DraftSide(drafting, views, drafter, limit, carry)
-        return self._side
-
-    def _lookup(self) -> DraftSide:
-        """The draft side that looks n-grams up in what the target was asked and has said."""
-        self.answer.drafting = NGRAM
-        if self._side is None or self._side.drafting != NGRAM:
-            views = self.engine.target.views(self.engine.caption)
-            self._side = DraftSide(NGRAM, views, NgramDrafter(), None)
+            self._side = open_side(engine, options, drafting, self._session.target)
         return self._side
 
     def _prefilled(self, chunks: Sequence[Chunk]) -> Iterator[Prefilled]:
@@ -247,8 +205,9 @@ class Chat:
     def _decoded(self) -> Iterator[Piece]:
         options, answer = self.options, self.answer
         stream = self.engine.target.tokenizer.stream()
+        gamma = options.gamma if isinstance(options.gamma, int) else self._lengths
         rounds = self._session.decode(
-            gamma=options.gamma if isinstance(options.gamma, int) else self._lengths,
+            gamma=skipping(gamma, options.skip_vision),
             max_tokens=options.max_new_tokens,
             stop=self.engine.stop,
             seed=None if options.sampling.greedy else options.seed,
@@ -273,7 +232,7 @@ class Chat:
 
     @property
     def _lengths(self) -> AutoLength:
-        return self.engine.lengths(self.answer.drafting)
+        return self.engine.lengths(self.answer.drafting, self.options.tree)
 
     def _note_lengths(self) -> None:
         """Say under 'auto' that it has come to plain decoding, once until it drafts again."""
@@ -291,8 +250,3 @@ class Chat:
         piece = Piece(accepted, stream.push(round_.tokens[round_.accepted :]))
         self.answer.text += piece.text
         return piece
-
-
-def pictures(chunks: Sequence[Chunk]) -> Iterator[Picture]:
-    """The images of a prompt, in order."""
-    return (part for chunk in chunks for part in chunk.parts if isinstance(part, Picture))

@@ -123,7 +123,7 @@ def _draft_of(engine: Engine, options: Options) -> str:
         )
     if options.drafting == NGRAM.word:
         return NGRAM.word
-    name = engine.draft.name if engine.draft else engine.draftless
+    name = engine.drafts.name if engine.drafts else engine.draftless
     if PLAIN.word in (name, options.drafting):
         raise UsageError("check needs a draft to compare with plain decoding: give --draft")
     return name

@@ -58,6 +58,9 @@ class Verdict:
     """[n + 1] the target's own token if no child of the root (0) or of node i (i + 1) is kept."""
     weights: list[float] = field(default_factory=list)
     """[R] what an adapting drafter mixed its branches with; empty where weights are as given."""
+    seen: list[float] = field(default_factory=list)
+    """[n + 1] the share of the last layer's attention that the root (0) and node i (i + 1) give to
+    image positions; empty where the target does not watch, or the sequence has no image."""
 
     def along(self, path: Sequence[int]) -> list[int]:
         """The tokens on a path from the root; raises ValueError where `path` is none."""
@@ -74,16 +77,23 @@ def judged(
     parents: Sequence[float],
     accept: Sequence[float],
     fallback: Sequence[float],
+    seen: Sequence[float] = (),
 ) -> Verdict:
     """A tree's verdict from what was read; ids come as floats, which hold them exactly."""
-    return Verdict([*map(int, drafted)], [*map(int, parents)], list(accept), [*map(int, fallback)])
+    tokens, above, best = ([*map(int, each)] for each in (drafted, parents, fallback))
+    return Verdict(tokens, above, list(accept), best, seen=list(seen))
 
 
-def agreed(drafted: Sequence[float], parents: Sequence[float], best: Sequence[float]) -> Verdict:
+def agreed(
+    drafted: Sequence[float],
+    parents: Sequence[float],
+    best: Sequence[float],
+    seen: Sequence[float] = (),
+) -> Verdict:
     """A tree's greedy verdict: a node is kept if and only if it is the argmax after its parent.
 
     best: [n + 1] the target's argmax after the root and after each node.
     """
     pairs = zip(drafted, parents, strict=True)
     accept = [float(token == best[int(parent) + 1]) for token, parent in pairs]
-    return judged(drafted, parents, accept, best)
+    return judged(drafted, parents, accept, best, seen)

@@ -14,11 +14,12 @@ from mmspec.errors import HubError, UsageError
 from mmspec.hub import resolve
 from mmspec.images import Picture
 from mmspec.lengths import AutoLength
-from mmspec.loaded import LoadedModel, load_model
+from mmspec.loaded import LoadedHead, LoadedModel, load_model
 from mmspec.options import Options
-from mmspec.registry import load_backend, load_captioner
+from mmspec.registry import load_backend, load_captioner, load_head
 from mmspec.seam import Backend
 from mmspec.tokenizer import shared_vocabulary
+from mmspec.tree import Tree
 
 PREFERRED = "llava-1.5-7b"
 BUNDLED = "mini"
@@ -38,8 +39,15 @@ class Engine:
     draftless: str = PLAIN.word
     """How to draft without a draft where the options do not say: 'ngram' where 'auto' looked for
     one in vain, 'none' where none was wanted."""
+    head: LoadedHead | None = None
+    """Drafts in place of a draft model."""
     _captions: CaptionTokens | None = None
-    _lengths: dict[Drafting, AutoLength] = field(default_factory=dict)
+    _lengths: dict[tuple[Drafting, Tree | None], AutoLength] = field(default_factory=dict)
+
+    @property
+    def drafts(self) -> LoadedModel | LoadedHead | None:
+        """The draft model or the head; None without either."""
+        return self.draft or self.head
 
     @property
     def stop(self) -> frozenset[int]:
@@ -52,9 +60,9 @@ class Engine:
         """Open a conversation, or go on with a saved one."""
         return Chat(self, options or Options(), conversation or Conversation())
 
-    def lengths(self, drafting: Drafting) -> AutoLength:
+    def lengths(self, drafting: Drafting, tree: Tree | None = None) -> AutoLength:
         """What has been measured on this machine, over all conversations, to set draft lengths."""
-        return self._lengths.setdefault(drafting, AutoLength())
+        return self._lengths.setdefault((drafting, tree), AutoLength())
 
     def caption(self, picture: Picture) -> Sequence[int]:
         """Token ids that stand for the image in the C view, computed once per image."""
@@ -85,6 +93,7 @@ def load(
 ) -> Engine:
     """Load a target and its draft from cards, hub repositories or directories.
 
+    draft: a model of its own, or a head, which is known by its files.
     'auto' takes LLaVA-1.5-7B where it is on this machine, else the bundled pair, and the draft
     of the model's card; it degrades with a note.  What is named must be had, or an MmspecError
     says why not.
@@ -94,12 +103,14 @@ def load(
     notes: list[str] = []
     name = _auto_model(chosen, notes) if model == "auto" else model
     target = load_model(chosen, name, resolve(name, chosen.name), device=device, dtype=dtype)
-    drafted = _load_draft(chosen, target, draft, notes, device=device, dtype=dtype)
+    found = _load_draft(chosen, target, draft, notes, device=device, dtype=dtype)
+    head = found if isinstance(found, LoadedHead) else None
+    drafted = None if isinstance(found, LoadedHead) else found
     seeing = next((each for each in (drafted, target) if each and each.features), None)
     describer = _captioner(chosen, captioner, seeing, device=device, dtype=dtype)
     seconds = perf_counter() - started
     draftless = NGRAM.word if draft == "auto" else PLAIN.word
-    return Engine(chosen, target, drafted, describer, notes, seconds, draftless)
+    return Engine(chosen, target, drafted, describer, notes, seconds, draftless, head)
 
 
 def _auto_model(backend: Backend, notes: list[str]) -> str:
@@ -117,7 +128,7 @@ def _load_draft(
     *,
     device: str,
     dtype: str,
-) -> LoadedModel | None:
+) -> LoadedModel | LoadedHead | None:
     if draft == "none":
         return None
     name = _pair(target.name) if draft == "auto" else draft
@@ -126,6 +137,9 @@ def _load_draft(
         return None
     try:
         directory = resolve(name, backend.name)
+        head = load_head(backend, directory, target.model)
+        if head:
+            return LoadedHead(name, directory, head)
         loaded = load_model(
             backend, name, directory, device=device, dtype=dtype, sharing=target.features
         )

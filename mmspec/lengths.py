@@ -2,9 +2,10 @@
 
 A round of k drafted tokens yields E(k) = 1 + a_1 + a_1 a_2 + ... + a_1...a_k tokens on average,
 a_i being the probability of keeping the i-th once those before it are kept, and takes c(k)
-seconds.  `AutoLength` estimates both from the rounds as they come and drafts the k with the
-largest E(k) / c(k), none where that is plain decoding.  Draft and verify seconds are only used
-as a sum: a device that runs on while the host works shows the drafting's cost in the verifying.
+seconds; of a tree, k counts the levels.  `AutoLength` estimates both from the rounds as they come
+and drafts the k with the largest E(k) / c(k), none where that is plain decoding.  Draft and verify
+seconds are only used as a sum: a device that runs on while the host works shows the drafting's cost
+in the verifying.
 """
 
 from collections import deque
@@ -65,7 +66,7 @@ class Acceptance:
         """Count the tokens that were kept and the first that was not."""
         # An answer may end in an accepted token, and then nothing after it was rejected.
         rejected = len(round_.tokens) > round_.accepted
-        for place in range(min(round_.accepted + rejected, round_.drafted)):
+        for place in range(min(round_.accepted + rejected, round_.depth)):
             self._judged[place] = MEMORY * self._judged[place] + 1
             self._kept[place] = MEMORY * self._kept[place] + (place < round_.accepted)
 
@@ -164,7 +165,7 @@ class AutoLength:
 
     def observe(self, round_: Round) -> None:
         """Learn what a round took and kept."""
-        k, seconds = round_.drafted, round_.draft_seconds + round_.verify_seconds
+        k, seconds = round_.depth, round_.draft_seconds + round_.verify_seconds
         late = k > 0 and self._plain_rounds > LATE
         self._plain_rounds = 0 if k else self._plain_rounds + 1
         self._costs.observe(k, seconds, late=late)
@@ -228,6 +229,7 @@ class AutoLength:
         elif round_.drafted or self._best:
             self._wait = min(2 * self._wait, LATEST)
             self._due = self._wait
+        self._trying = False  # a round may follow whose length another chose
 
 
 class Account:
@@ -248,7 +250,7 @@ class Account:
     def observe(self, round_: Round, extra: float) -> None:
         """Enter a round; `extra` seconds come on top of what its length costs."""
         self._rounds = [FADE * rounds for rounds in self._rounds]
-        self._rounds[round_.drafted] += 1
+        self._rounds[round_.depth] += 1
         self.tokens = FADE * self.tokens + len(round_.tokens)
         self._extra = FADE * self._extra + max(extra, 0.0)
         gained = len(round_.tokens) if round_.drafted else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mmspec.drafting import Branch, Views
 from mmspec.images import Picture, Preprocessing, pixels, read_preprocessing
-from mmspec.seam import Backend, Features, Model
+from mmspec.seam import Backend, Features, Head, Model
 from mmspec.template import ChatTemplate, load_template
 from mmspec.tokenizer import Tokenizer
 
@@ -77,6 +77,20 @@ class LoadedModel:
             features,
             caption,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedHead:
+    """A head for the target loaded beside it, whose tokenizer and images it shares."""
+
+    name: str
+    directory: Path
+    head: Head
+
+    @property
+    def kind(self) -> str:
+        """The drafting that it does."""
+        return self.head.config.kind
 
 
 def _blind(picture: Picture) -> Features:

@@ -75,7 +75,9 @@ def decode(
         left = 0 if tokens[-1] in stop else left - len(tokens)
         accepted = min(len(path), len(tokens))
         mixed = tuple(verdict.weights or weights) if draft else ()
-        round_ = Round(tokens, k, accepted, drafted - started, verified - drafted, mixed)
+        spent = drafted - started, verified - drafted
+        seen = verdict.seen[last + 1] if verdict.seen else 0.0
+        round_ = Round(tokens, k, accepted, *spent, mixed, draft.depth if draft else 0, seen)
         lengths.observe(round_)
         yield round_
 

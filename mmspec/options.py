@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mmspec.adaptive import Adaptation
-from mmspec.drafting import OVERFLOWS, UNLETTERED, read_letters
+from mmspec.drafting import OVERFLOWS, PLAIN, UNLETTERED, read_letters
 from mmspec.errors import UsageError, choice
 from mmspec.lengths import LONGEST
+from mmspec.registry import is_kind
 from mmspec.sampling import GREEDY, Sampling
+from mmspec.tree import Tree
 
 Gamma = int | Literal["auto"]
 """Tokens drafted a round; 'auto' chooses them by measured costs and the running acceptance."""
@@ -20,8 +22,8 @@ class Options:
     """Drafting and sampling options; raises UsageError naming the one that is out of range."""
 
     drafting: str | None = None
-    """Letters of M, T, C, P, 'ngram' or 'none'; None chooses MT with images and T without, and
-    n-grams where a draft was looked for in vain."""
+    """Letters of M, T, C, P, a head's kind, 'ngram' or 'none'; None chooses a head's kind, MT with
+    images and T without, and n-grams where a draft was looked for in vain."""
     weights: tuple[float, ...] = ()
     """One per letter; what an adaptive ensemble starts from."""
     adaptive: Adaptation | None = None
@@ -32,14 +34,20 @@ class Options:
     sampling: Sampling = GREEDY
     seed: int = 0
     max_new_tokens: int = 512
+    tree: Tree | None = None
+    """How drafts branch, gamma being their depth; None drafts chains."""
     proposal: str = "auto"
     """Whether drafted tokens are drawn from the mixture or are its argmax; auto draws when the
     target samples."""
+    skip_vision: float | None = None
+    """The share of the target's attention to images, 0 to 1, from which the next round drafts
+    nothing; None drafts always.  Without effect on text alone."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        if self.drafting is not None and self.drafting not in UNLETTERED:
-            read_letters(self.drafting)
+        lettered = self.drafting not in (None, *UNLETTERED) and not self.names_head
+        if lettered:
+            read_letters(str(self.drafting))
         if self.overflow not in OVERFLOWS:
             raise choice("overflow rule", self.overflow, OVERFLOWS)
         if self.proposal not in PROPOSALS:
@@ -53,13 +61,45 @@ class Options:
         _at_least("--top-k", self.sampling.top_k, 0)
         if not 0 < self.sampling.top_p <= 1:
             raise UsageError(f"--top-p {self.sampling.top_p}: give a number above 0 and at most 1")
-        if self.weights and (self.drafting is None or self.drafting == "ngram"):
+        if self.skip_vision is not None and not 0 <= self.skip_vision <= 1:
+            raise UsageError(f"--skip-vision {self.skip_vision}: give a number from 0 to 1")
+        if self.weights and not lettered and self.drafting != PLAIN.word:
             raise UsageError("--weights needs --drafting with letters, one weight for each")
+        if self.tree:
+            self._check_tree(self.tree)
+
+    def _check_tree(self, tree: Tree) -> None:
+        if self.drafting == "ngram":
+            raise UsageError(f"--tree {tree.word}: n-grams propose a chain; leave --tree out")
+        if self.adaptive:
+            raise UsageError(f"--tree {tree.word}: --adaptive fits weights to chains; take one")
+        if self.proposal == "draw":
+            raise UsageError(
+                f"--tree {tree.word}: a tree's nodes are the likeliest tokens and never drawn; "
+                "leave --proposal at auto"
+            )
+
+    @property
+    def names_head(self) -> bool:
+        """Whether the drafting is a head's kind."""
+        return self.drafting is not None and is_kind(self.drafting)
+
+    @property
+    def needs_draft(self) -> str:
+        """The option that cannot be had without a draft model, as it was given; '' without one."""
+        if self.drafting not in (None, *UNLETTERED):
+            return f"--drafting {self.drafting}"
+        return f"--tree {self.tree.word}" if self.tree and self.drafting is None else ""
 
     @property
     def longest_draft(self) -> int:
         """The most tokens that a round drafts."""
         return self.gamma if isinstance(self.gamma, int) else LONGEST
+
+    @property
+    def watches(self) -> bool:
+        """Whether it matters how much the target looks at images."""
+        return self.skip_vision is not None and self.drafting != PLAIN.word
 
     @property
     def draft_sampling(self) -> Sampling:

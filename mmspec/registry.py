@@ -1,4 +1,4 @@
-"""Find backends and captioners through entry points, importing none before it is asked for."""
+"""Find backends, captioners and drafters by entry points, importing none before it is asked for."""
 
 import sys
 from importlib.metadata import EntryPoint, entry_points
@@ -6,11 +6,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mmspec.captions import Captioner
+from mmspec.config import model_type
+from mmspec.drafting import LETTERS
 from mmspec.errors import BackendError, choice
-from mmspec.seam import Backend
+from mmspec.heads.config import KINDS, is_head
+from mmspec.seam import Backend, Head, Model
 
 BACKENDS = "mmspec.backends"
 CAPTIONERS = "mmspec.captioners"
+DRAFTERS = "mmspec.drafters"
+"""Kinds of drafters that other packages bring; see docs/extending.md."""
 
 FRAMEWORKS = {"mlx": "mlx", "torch": "torch"}
 """The package whose presence shows that a backend of this project can run."""
@@ -74,3 +79,23 @@ def load_captioner(kind: str, directory: Path) -> Captioner:
         raise choice("captioner type", kind, ["llava", *sorted(known)])
     captioner: Captioner = known[kind].load()(directory)
     return captioner
+
+
+def is_kind(word: str) -> bool:
+    """Whether `word` is a kind of head, one that another package brings included."""
+    if set(word.upper()) <= LETTERS.keys():
+        return False
+    return word in KINDS or word in registered(DRAFTERS)
+
+
+def load_head(backend: Backend, directory: Path, model: Model) -> Head | None:
+    """The head in a checkpoint directory, to draft for `model`; None where it holds a whole model.
+
+    A directory belongs to another package where its config's `model_type` is a kind it brings.
+    Raises CheckpointError or UsageError for a head that cannot be had.
+    """
+    known, kind = registered(DRAFTERS), model_type(directory)
+    if kind in known:
+        brought: Head = known[kind].load()(directory, model)
+        return brought
+    return backend.load_head(directory, model) if is_head(directory) else None

@@ -200,8 +200,8 @@ class Model(Protocol):
         """The projector's output [N, H] on the host.  Blocks; for parity reports."""
         ...
 
-    def open_target(self, sampling: Sampling) -> Target:
-        """Start an empty sequence."""
+    def open_target(self, sampling: Sampling, watch: bool = False) -> Target:
+        """Start an empty sequence; with `watch` its verdicts tell how much it looks at images."""
         ...
 
     def open_drafter(

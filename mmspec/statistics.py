@@ -17,12 +17,23 @@ class Round:
     tokens: list[int]
     """The accepted drafted tokens, then (unless the answer ended) one of the target's own."""
     drafted: int
+    """Tokens of a chain, nodes of a tree."""
     accepted: int
     """How many of `tokens`, counted from the first, were drafted."""
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     weights: tuple[float, ...] = ()
     """[R] what the branches were mixed with; empty where nothing was drafted."""
+    levels: int | None = None
+    """The most drafted tokens that could have been kept, one of each level of a tree; None: all."""
+    seen: float = 0.0
+    """The share of the target's attention that the last token it accepted, or the one before the
+    draft, gave to images; 0 without any, or where nobody watched."""
+
+    @property
+    def depth(self) -> int:
+        """The most drafted tokens that could have been kept."""
+        return self.drafted if self.levels is None else self.levels
 
 
 @dataclass(slots=True)
@@ -32,6 +43,9 @@ class Statistics:
     rounds: int = 0
     tokens: int = 0
     drafted: int = 0
+    """Tokens of chains, nodes of trees."""
+    depth: int = 0
+    """Of these, how many could have been kept at best: one of each level of a tree."""
     accepted: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -44,6 +58,7 @@ class Statistics:
         self.rounds += 1
         self.tokens += len(round_.tokens)
         self.drafted += round_.drafted
+        self.depth += round_.depth
         self.accepted += round_.accepted
         self.seconds["draft"] += round_.draft_seconds
         self.seconds["verify"] += round_.verify_seconds
@@ -77,13 +92,13 @@ class Statistics:
 
     @property
     def draft_length(self) -> float:
-        """Drafted tokens per round, plain rounds included."""
+        """Drafted tokens, or nodes, per round, plain rounds included."""
         return self.drafted / self.rounds if self.rounds else 0.0
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted tokens over drafted ones."""
-        return self.accepted / self.drafted if self.drafted else 0.0
+        """Accepted tokens over drafted ones; of a tree's, over its levels."""
+        return self.accepted / self.depth if self.depth else 0.0
 
     @property
     def tokens_per_second(self) -> float:
@@ -95,6 +110,7 @@ class Statistics:
         return {
             "rounds": self.rounds,
             "drafted": self.drafted,
+            "depth": self.depth,
             "accepted": self.accepted,
             "draft_length": self.draft_length,
             "block_efficiency": self.block_efficiency,

@@ -44,7 +44,7 @@ def run(engine: Engine, prompts: Callable[[Engine], Sequence[Prompt]], options: 
     model = engine.target.model
     asked = list(prompts(engine))
     return Run(
-        engine.draft.name if engine.draft else None,
+        engine.drafts.name if engine.drafts else None,
         model.dtype,
         model.config.quantization is not None,
         engine.target.tokenizer,
@@ -58,7 +58,7 @@ def trace(engine: Engine, prompt: Prompt, options: Options) -> Trace:
     chat = engine.chat(options)
     for _ in chat.send(prompt.message):
         pass
-    speculative = chat.answer.token_ids if engine.draft else None
+    speculative = chat.answer.token_ids if engine.drafts else None
     stages = dict(_image_stages(engine, prompt))
     stages["prefill logits"], steps = _steps(engine, prompt, options.max_new_tokens)
     return Trace(stages, [token for token, _ in steps], [gap for _, gap in steps], speculative)

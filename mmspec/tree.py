@@ -12,8 +12,8 @@ from itertools import groupby
 
 from mmspec.errors import UsageError
 
-WORDS = ("none", "dynamic", "3,2,1")
-"""What `--tree` takes: no tree, a dynamic one, or the children of each level of a static one."""
+WIDTH, NODES = 10, 60
+"""What a tree has where nothing else is said (EAGLE-2's own)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Tree:
 
     branching: tuple[int, ...] = ()
     """Children of each node, level by level, of a static tree; empty for a dynamic one."""
-    width: int = 10
+    width: int = WIDTH
     """Of a dynamic tree: the nodes expanded per level, and the children of each."""
-    nodes: int = 60
+    nodes: int = NODES
     """Drafted nodes at most; the root, the last token, is not one."""
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ class Tree:
         return min(k, len(self.branching)) if self.branching else k
 
 
-def parse_tree(word: str, width: int = Tree.width, nodes: int = Tree.nodes) -> Tree | None:
+def parse_tree(word: str, width: int = WIDTH, nodes: int = NODES) -> Tree | None:
     """Read 'none' (a chain), 'dynamic' or a branching such as '3,2,1'; raises UsageError."""
     if word == "none":
         return None
@@ -97,7 +97,8 @@ def shape(branching: tuple[int, ...], nodes: int) -> Shape:
     paths = sorted(_kept(branching, nodes), key=lambda path: (len(path), path))
     places = {path: place for place, path in enumerate(paths)}
     parents = tuple(places.get(path[:-1], -1) for path in paths)
-    levels, expanded = [], [()]
+    levels: list[Level] = []
+    expanded: list[Path] = [()]
     for _, group in groupby(paths, key=len):
         level, expanded = _level(list(group), expanded, places)
         levels.append(level)

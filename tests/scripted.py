@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 import numpy as np
+from scripted_tree import ARRAYS, PathFrontier, paths
 
 from mmspec import maths
 from mmspec.adaptive import Adaptation, Evidence, Tally
-from mmspec.draft import HostDraft, Verdict
+from mmspec.draft import HostDraft, Verdict, agreed, judged
+from mmspec.growth import grow
 from mmspec.sampling import GREEDY, Sampling
 from mmspec.seam import Segment
+from mmspec.tree import Tree
 
 Item = int | str
 
@@ -42,6 +45,11 @@ def logits(seed: int, sequence: Sequence[Item], vocabulary: int) -> np.ndarray:
     return recent + noise((seed, *images), vocabulary) if images else recent
 
 
+def glance(sequence: Sequence[Item]) -> float:
+    """The share of attention that the last item gives to images: any number from 0 to 1."""
+    return float(abs(noise(("look", *sequence[-3:]), 1)[0]) % 1)
+
+
 def noise(key: Sequence[Item], size: int) -> np.ndarray:
     digest = sha256("/".join(map(str, key)).encode()).digest()
     return np.random.default_rng(list(digest)).normal(size=size).astype(np.float32)
@@ -57,10 +65,11 @@ class ScriptedTarget:
     image_token: int = 99
     seed: int = 0
     sampling: Sampling = GREEDY
+    watch: bool = False
     fault: Callable[[str], None] = no_fault
     sequence: list[Item] = field(default_factory=list)
     fed: int = 0
-    drafted: list[int] = field(default_factory=list)
+    verdict: Verdict | None = None
 
     @property
     def length(self) -> int:
@@ -84,17 +93,32 @@ class ScriptedTarget:
         self.fault("target.verify")
         evidence = draft.evidence if isinstance(draft, ScriptedDraft) else None
         drafted = draft.tokens if draft else []
-        rows = [
-            logits(self.seed, self.sequence + drafted[:i], self.vocabulary)
-            for i in range(len(drafted) + 1)
-        ]
-        accept, fallback = self._judged(np.stack(rows), draft, draws)
-        weights = []
+        tree = draft.parents if isinstance(draft, ScriptedDraft) else None
+        parents = list(range(-1, len(drafted) - 1)) if tree is None else tree
+        said = [[], *paths(drafted, parents)]
+        rows = np.stack([logits(self.seed, self.sequence + s, self.vocabulary) for s in said])
+        if tree is None:
+            self.verdict = Verdict(drafted, parents, *self._judged(rows, draft, draws))
+        else:
+            self.verdict = self._judged_tree(rows, drafted, parents, draws)
         if evidence:
-            evidence.logits = np.stack(rows[:-1])
-            weights = evidence.weights.tolist()
-        self.drafted = drafted
-        return Verdict(drafted, list(range(-1, len(drafted) - 1)), accept, fallback, weights)
+            evidence.logits = rows[:-1]
+            self.verdict.weights.extend(evidence.weights.tolist())
+        self.verdict.seen.extend(self._seen(said))
+        return self.verdict
+
+    def _judged_tree(self, rows, drafted, parents, draws):
+        if self.sampling.greedy:
+            return agreed(drafted, parents, rows.argmax(-1).tolist())
+        p = maths.warp(np, maths.softmax(np, rows), self.sampling)
+        arrays = np.array(drafted), np.array(parents), np.array(draws, dtype=np.float32)
+        scores = maths.judge_tree(np, p, *arrays)
+        return judged(drafted, parents, *(each.tolist() for each in scores))
+
+    def _seen(self, said: list[list[int]]) -> list[float]:
+        if not self.watch or not any(isinstance(item, str) for item in self.sequence):
+            return []
+        return [glance(self.sequence + each) for each in said]
 
     def _judged(self, rows, draft, draws):
         if self.sampling.greedy:
@@ -113,7 +137,8 @@ class ScriptedTarget:
 
     def commit(self, path: Sequence[int], token: int) -> None:
         self.fault("target.commit")
-        self.sequence = self.sequence + [self.drafted[node] for node in path] + [token]
+        self.sequence = self.sequence + self.verdict.along(path) + [token]
+        self.verdict = None
         self.fault("target.committed")
 
 
@@ -122,6 +147,8 @@ class ScriptedDraft:
     tokens: list[int]
     q: list[np.ndarray]
     evidence: Evidence | None = None
+    parents: list[int] | None = None
+    levels: int = 0
 
     @property
     def size(self) -> int:
@@ -129,7 +156,7 @@ class ScriptedDraft:
 
     @property
     def depth(self) -> int:
-        return len(self.tokens)
+        return self.size if self.parents is None else self.levels
 
 
 @dataclass
@@ -144,6 +171,7 @@ class ScriptedDrafter:
     wrong_every: int = 3
     sampling: Sampling = GREEDY
     adaptation: Adaptation | None = None
+    tree: Tree | None = None
     fault: Callable[[str], None] = no_fault
     sequences: list[list[Item]] = field(default_factory=list)
     columns: list[Item] = field(default_factory=list)
@@ -196,6 +224,9 @@ class ScriptedDrafter:
         if tally:
             tally = tally.settled()
             mixture = tally.weights(mixture)
+        if self.tree:
+            self.drafted = self._grown(k, mixture)
+            return self.drafted
         tokens: list[int] = []
         qs, said = [], []
         for step in range(k):
@@ -213,6 +244,14 @@ class ScriptedDrafter:
         evidence = Evidence(mixture, np.stack(said)) if tally else None
         self.drafted, self.tally = ScriptedDraft(tokens, qs, evidence), tally
         return self.drafted
+
+    def _grown(self, k: int, mixture: np.ndarray) -> ScriptedDraft:
+        def said(path):
+            rows = np.stack([self._logits([*s, *path]) for s in self.sequences])
+            return maths.mix(np, mixture, maths.softmax(np, rows))
+
+        ids, parents, depth = grow(ARRAYS, PathFrontier(said), self.tree, k)
+        return ScriptedDraft(ids.tolist(), [], None, parents.tolist(), depth)
 
     def _logits(self, sequence: list[Item]) -> np.ndarray:
         wrong = len(sequence) % self.wrong_every == 0

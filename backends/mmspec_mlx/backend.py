@@ -9,8 +9,10 @@ import mlx.core as mx
 
 from mmspec.checkpoint import Source, plan
 from mmspec.config import ModelConfig, read_config
-from mmspec.errors import CheckpointError, choice
+from mmspec.errors import CheckpointError, UsageError, choice
+from mmspec.seam import Model
 from mmspec_mlx import blas
+from mmspec_mlx.heads.load import MlxHead, load_head
 from mmspec_mlx.llava import MlxModel
 from mmspec_mlx.quantize import quantize
 from mmspec_mlx.weights import Files, Weights, unread
@@ -37,6 +39,12 @@ class MlxBackend:
         mx.set_default_device(mx.Device(mx.gpu if place == "gpu" else mx.cpu))
         weights = Weights(sources, kind, Files(), mx.eval)
         return _build(weights, config, place, directory)
+
+    def load_head(self, directory: Path, model: Model) -> MlxHead:
+        """Load a head strictly; a published one's pickle has to be converted first."""
+        if not isinstance(model, MlxModel):
+            raise UsageError(f"a head on MLX cannot draft for a {type(model).__name__}")
+        return load_head(directory, model)
 
     def quantize(self, source: Path, destination: Path, *, bits: int, group_size: int) -> None:
         """Write a quantized copy that mlx-vlm and mlx-lm read too; see `quantize`."""

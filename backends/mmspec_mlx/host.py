@@ -45,10 +45,10 @@ def numbers(values: Sequence[float]) -> mx.array:
     return mx.array(list(values), dtype=mx.float32)
 
 
-def start(array: mx.array) -> None:
-    """Let the device begin computing an array, without waiting."""
+def start(*arrays: mx.array) -> None:
+    """Let the device begin computing arrays, without waiting."""
     begin: Any = mx.async_eval
-    begin(array)
+    begin(*arrays)
 
 
 def read_file(file: Path) -> dict[str, mx.array]:

@@ -109,9 +109,9 @@ class MlxModel:
         """The projector's output [N, H] on the host.  Blocks."""
         return host.float32(self._project(features))
 
-    def open_target(self, sampling: Sampling) -> MlxTarget:
-        """Start an empty sequence."""
-        return MlxTarget(self.llama, self._place, sampling)
+    def open_target(self, sampling: Sampling, watch: bool = False) -> MlxTarget:
+        """Start an empty sequence; see `mmspec.seam.Model.open_target`."""
+        return MlxTarget(self.llama, self._place, sampling, watch)
 
     def open_drafter(
         self,

@@ -19,6 +19,11 @@ class Picture:
     start: int
     rows: mx.array
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """Its first position and the one after its last."""
+        return self.start, self.start + self.rows.shape[0]
+
     def before(self, length: int) -> "Picture":
         """Return the part of it that lies in the first `length` positions."""
         return Picture(self.start, self.rows[: max(length - self.start, 0)])

@@ -217,8 +217,11 @@ class TorchDrafter:
         """What the branches together say [w, V] at outputs [R, w, H]."""
         rows, count, _ = last.shape
         logits = self._llama.logits(last.flatten(0, 1))[:, : self._shared]
-        said = maths.softmax(xp, logits.float())
-        return said if rows == 1 else maths.mix(xp, blend, said.view(rows, -1)).view(count, -1)
+        said: Tensor = maths.softmax(xp, logits.float())
+        if rows == 1:
+            return said
+        mixed: Tensor = maths.mix(xp, blend, said.view(rows, -1))
+        return mixed.view(count, -1)
 
     def _chain(self, state: State, k: int, blend: Tensor, draws: Sequence[float]) -> TorchDraft:
         uniforms = upload(draws, torch.float32, self._llama.device)

@@ -7,12 +7,14 @@ Activations are [R * n, H] throughout: at small sizes the count of operations is
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import array_api_compat.torch as xp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.config import TextConfig
 from mmspec.manifest import EMBEDDING, LM_HEAD
+from mmspec.viskip import Sight
 from mmspec_torch import cache
 from mmspec_torch.device import upload
 from mmspec_torch.norms import Norm, norm
@@ -99,6 +101,8 @@ class Step:
     """Added to the scores, broadcast to [R, heads, n, C]."""
     causal: bool = False
     """Whether columns start at 0 and see what precedes them; then no mask is needed."""
+    sight: Sight | None = None
+    """Told of the last layer's attention, where anybody watches; R is then 1."""
 
 
 def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
@@ -158,10 +162,13 @@ class Decoder:
             x = layer.down.added(F.silu(gate).mul_(up), x)
         return x
 
-    def append(self, x: Tensor, memory: cache.Cache, start: int) -> Tensor:
+    def append(
+        self, x: Tensor, memory: cache.Cache, start: int, sight: Sight | None = None
+    ) -> Tensor:
         """Feed one row's embeddings [n, H] to the columns from `start` on, each seeing all before.
 
-        x may be overwritten.  Returns the last layer's output [n, H].
+        x may be overwritten.  sight: told of the last layer's attention.
+        Returns the last layer's output [n, H].
         """
         end = start + len(x)
         alone = len(x) == 1
@@ -170,6 +177,7 @@ class Decoder:
             memory.open(start, end),
             causal_mask(start, end, x) if start and not alone else None,
             causal=not start and not alone,
+            sight=sight,
         )
         return self.forward(x, step)
 
@@ -190,6 +198,8 @@ class Decoder:
             is_causal=step.causal,
             enable_gqa=self._grouped,
         )
+        if step.sight and layer is self._layers[-1]:
+            _look(step.sight, heads[0, :queries], seen[0, :keys], step.mask)
         return layer.output.added(attended.transpose(1, 2).reshape(x.shape[0], -1), x)
 
     def _rotate(self, heads: Tensor, angles: Angles) -> None:
@@ -228,3 +238,11 @@ class Llama(Decoder):
     def logits(self, x: Tensor) -> Tensor:
         """Logits [n, V] of outputs [n, H]."""
         return self._head(self._norm(x))
+
+
+def _look(sight: Sight, queries: Tensor, keys: Tensor, mask: Tensor | None) -> None:
+    """Tell of queries [Q, n, D] and keys [K, C, D]; without a mask each sees what precedes it."""
+    if mask is None:
+        end = keys.shape[1]
+        mask = causal_mask(end - queries.shape[1], end, queries)
+    sight.look(xp, queries.float(), keys.float(), mask.float())

@@ -106,9 +106,9 @@ class TorchModel:
         """The projector's output [N, H] on the host."""
         return _to_host(self.projected(features))
 
-    def open_target(self, sampling: Sampling) -> TorchTarget:
-        """Start an empty sequence."""
-        return TorchTarget(self, sampling)
+    def open_target(self, sampling: Sampling, watch: bool = False) -> TorchTarget:
+        """Start an empty sequence; see `mmspec.seam.Model.open_target`."""
+        return TorchTarget(self, sampling, watch)
 
     def open_drafter(
         self,

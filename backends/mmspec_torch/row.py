@@ -52,6 +52,11 @@ class Row:
             kept = (image for image in self.images if image.origin < length)
             self.images = [image._replace(stop=min(image.stop, length)) for image in kept]
 
+    def shown(self, length: int) -> list[tuple[int, int]]:
+        """The columns of the images among the first `length`."""
+        spans = ((image.origin, min(image.stop, length)) for image in self.images)
+        return [span for span in spans if span[0] < span[1]]
+
     def lengths(self, columns: int) -> list[int]:
         """How many tokens, padding left out, precede the end of each of the first `columns`."""
         return list(accumulate(token != PAD for token in self.tokens[:columns]))

@@ -16,6 +16,7 @@ from mmspec import maths
 from mmspec.draft import Draft, HostDraft, Verdict, agreed, judged
 from mmspec.sampling import Sampling
 from mmspec.seam import Float32, Segment
+from mmspec.viskip import Sight
 from mmspec_torch.device import upload
 from mmspec_torch.draft import TorchDraft
 from mmspec_torch.llama import Step, chunks, tree_mask
@@ -24,6 +25,10 @@ from mmspec_torch.trail import Trail
 
 if TYPE_CHECKING:
     from mmspec_torch.llava import TorchModel
+
+
+Seen = tuple[Tensor, ...]
+"""What a forward that was watched gave to images, [n + 1]; empty where none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,10 @@ class State:
 class TorchTarget:
     """Implements `mmspec.seam.Target`."""
 
-    def __init__(self, model: "TorchModel", sampling: Sampling) -> None:
+    def __init__(self, model: "TorchModel", sampling: Sampling, watch: bool) -> None:
         """Start empty."""
         self._model, self._llama, self._sampling = model, model.llama, sampling
+        self._watch = watch
         self._cache = model.llama.new_cache(rows=1)
         self._row = Row()
         self._state = State()
@@ -72,12 +78,12 @@ class TorchTarget:
     def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
         """Run once over the last token and the draft, and read the outcome."""
         state = self._state = replace(self._state, verified=None)
-        held = self._held(draft)
-        logits = self._feed(held)
+        held, sight = self._held(draft), self._sight()
+        logits = self._feed(held, sight)
         read = self._greedy if self._sampling.greedy else self._sampled
         if held and held.evidence:
             held.evidence.logits = logits[:-1].float()
-        verdict = read(logits, held, draws)
+        verdict = read(logits, held, (sight.seen,) if sight else (), draws)
         self._state = replace(state, verified=verdict)
         return verdict
 
@@ -120,9 +126,12 @@ class TorchTarget:
 
         Not to be written to.  Raises ValueError where no trail is kept.
         """
-        fed = min(stop, self.length - 1)
-        held = self._kept.embeddings.read(min(start, fed), fed)
-        return torch.cat((held, self._model.embed(self._row, max(start, fed), stop)))
+        fed = self.length - 1
+        held = self._kept.embeddings.read(start, min(stop, fed))
+        if stop <= fed:
+            return held
+        rest = self._model.embed(self._row, max(start, fed), stop)
+        return torch.cat((held, rest)) if len(held) else rest
 
     @property
     def _kept(self) -> Trail:
@@ -148,7 +157,12 @@ class TorchTarget:
             if self._trail:
                 self._states(outputs, at)
 
-    def _feed(self, draft: TorchDraft | None) -> Tensor:
+    def _sight(self) -> Sight | None:
+        """What the next forward watches; nothing where there is no image."""
+        images = self._row.shown(self.length) if self._watch else []
+        return Sight(images) if images else None
+
+    def _feed(self, draft: TorchDraft | None, sight: Sight | None = None) -> Tensor:
         """Logits [n + 1, V] after the last token and after each drafted one."""
         start = self.length - 1
         if start < 0:
@@ -158,17 +172,20 @@ class TorchTarget:
             x = torch.cat((x, self._llama.embed(draft.ids)))
         x = self._noted(x, start)
         if draft is None or draft.parents is None:
-            outputs = self._llama.append(x, self._cache, start)
+            outputs = self._llama.append(x, self._cache, start, sight)
         else:
-            outputs = self._branch(x, start, draft.parents, draft.levels)
+            outputs = self._branch(x, start, draft.parents, draft.levels, sight)
         return self._llama.project(self._states(outputs, start))
 
-    def _branch(self, x: Tensor, start: int, parents: Tensor, levels: int) -> Tensor:
+    def _branch(
+        self, x: Tensor, start: int, parents: Tensor, levels: int, sight: Sight | None
+    ) -> Tensor:
         """Feed the last token and a tree after it: a node sees what is above it."""
         seen = maths.ancestry(xp, parents, levels)
         angles = self._llama.rotary.after(start, seen.sum(dim=-1) - 1, levels)
         layers = self._cache.open(start, start + len(x))
-        return self._llama.forward(x, Step(angles, layers, tree_mask(start, seen, x)))
+        step = Step(angles, layers, tree_mask(start, seen, x), sight=sight)
+        return self._llama.forward(x, step)
 
     def _noted(self, x: Tensor, start: int) -> Tensor:
         """The embeddings to feed at `start`, on the trail before they are overwritten."""
@@ -183,27 +200,31 @@ class TorchTarget:
             self._trail.states.write(start, states)
         return states
 
-    def _greedy(self, logits: Tensor, draft: TorchDraft | None, _: Sequence[float]) -> Verdict:
+    def _greedy(
+        self, logits: Tensor, draft: TorchDraft | None, seen: Seen, _: Sequence[float]
+    ) -> Verdict:
         best = logits.argmax(dim=-1)
         if draft is None:
-            return Verdict([], [], [], best.tolist())
+            return _plain(best, seen)
         if draft.parents is not None:
-            return agreed(*_read(draft.ids, draft.parents, best))
-        drafted, fallback, weights = _read(draft.ids, best, _fitted(draft))
+            return agreed(*_read(draft.ids, draft.parents, best, *seen))
+        drafted, fallback, *rest = _read(draft.ids, best, _fitted(draft), *seen)
         accept = [float(a == b) for a, b in zip(drafted, fallback, strict=False)]
-        return _verdict(drafted, accept, fallback, weights)
+        return _verdict(drafted, accept, fallback, *rest)
 
-    def _sampled(self, logits: Tensor, draft: TorchDraft | None, draws: Sequence[float]) -> Verdict:
+    def _sampled(
+        self, logits: Tensor, draft: TorchDraft | None, seen: Seen, draws: Sequence[float]
+    ) -> Verdict:
         p = maths.warp(xp, maths.softmax(xp, logits.float()), self._sampling)
         uniforms = upload(draws, torch.float32, self._llama.device)
         if draft is None:
-            return Verdict([], [], [], maths.draw(xp, p, uniforms).tolist())
+            return _plain(maths.draw(xp, p, uniforms), seen)
         if draft.parents is not None:
             scores = maths.judge_tree(xp, p, draft.ids, draft.parents, uniforms)
-            return judged(*_read(draft.ids, draft.parents, *scores))
+            return judged(*_read(draft.ids, draft.parents, *scores, *seen))
         q = maths.point_mass(xp, draft.ids, p[:-1]) if draft.q is None else draft.q
         accept, fallback = maths.judge(xp, p, q, draft.ids, uniforms)
-        return _verdict(*_read(draft.ids, accept, fallback, _fitted(draft)))
+        return _verdict(*_read(draft.ids, accept, fallback, _fitted(draft), *seen))
 
 
 def _fitted(draft: TorchDraft) -> Tensor:
@@ -217,9 +238,17 @@ def _read(*parts: Tensor) -> Iterator[list[float]]:
     return (list(islice(numbers, part.shape[0])) for part in parts)
 
 
+def _plain(fallback: Tensor, seen: Seen) -> Verdict:
+    """The verdict where nothing was drafted."""
+    if not seen:
+        return Verdict([], [], [], fallback.tolist())
+    token, shares = _read(fallback, *seen)
+    return Verdict([], [], [], [*map(int, token)], seen=shares)
+
+
 def _verdict(
-    drafted: list[float], accept: list[float], fallback: list[float], weights: list[float]
+    drafted: list[float], accept: list[float], fallback: list[float], *rest: list[float]
 ) -> Verdict:
-    """A chain's verdict."""
+    """A chain's verdict; `rest` are the weights and, where it was watched, what was seen."""
     parents = list(range(-1, len(drafted) - 1))
-    return Verdict([*map(int, drafted)], parents, accept, [*map(int, fallback)], weights)
+    return Verdict([*map(int, drafted)], parents, accept, [*map(int, fallback)], *rest)

@@ -24,6 +24,8 @@ from mmspec_cli.bench_run import run
 from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, GAMMA, JSON, MODEL, PLAIN
 from mmspec_cli.render import Screen
 
+VIEWS = "M,T,MT,MTC"
+"""What `bench speed` measures of a draft model."""
 COUNT = click.IntRange(min=1)
 OUT = click.option("--out", type=Path, metavar="FILE", help="Write the JSON report there too.")
 
@@ -48,7 +50,7 @@ bench.add_command(report)
 @BACKEND
 @DEVICE
 @DTYPE
-@click.option("--drafting", default="M,T,MT,MTC", show_default=True, metavar="LIST")
+@click.option("--drafting", metavar="LIST", help=f"Default: {VIEWS}, or a head's own.")
 @click.option(
     "--gammas",
     default="",
@@ -85,7 +87,7 @@ def _speed(
     prompts: Path | None,
     count: int,
     tasks: str,
-    drafting: str,
+    drafting: str | None,
     gammas: str,
     repeats: int,
     max_new_tokens: int,
@@ -123,9 +125,10 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _words(drafting: str, engine: Engine) -> list[str]:
+def _words(drafting: str | None, engine: Engine) -> list[str]:
     """The draftings that are possible: without a draft those that need none."""
-    return [word for word in _split(drafting) if engine.draft or word in UNLETTERED]
+    usual = engine.head.kind if engine.head else VIEWS
+    return [word for word in _split(drafting or usual) if engine.drafts or word in UNLETTERED]
 
 
 def _gamma(text: str) -> Gamma:

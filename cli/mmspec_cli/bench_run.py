@@ -37,7 +37,9 @@ COUNT = click.IntRange(min=1)
     show_default=True,
     metavar="LIST",
     help="Letters, perhaps with P's size, weights or an overflow rule (P36, MT:2,1, M/run); "
-    "adaptive:LETTERS, ngram, none; none:blank, draft, draft:blank ask what a model knows.",
+    "adaptive:LETTERS, tree:LETTERS (dynamic; tree20w5: 20 nodes, width 5; tree3x2x1: static), "
+    "a head's kind, viskip: before any of these; ngram, none; none:blank, draft, draft:blank ask "
+    "what a model knows.",
 )
 @click.option("--gamma", type=COUNT, default=5, show_default=True)
 @click.option("--max-new-tokens", type=COUNT, default=128, show_default=True)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mmspec.adaptive import Adaptation
     from mmspec.engine import Engine
     from mmspec.options import Options
+    from mmspec.tree import Tree
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -59,7 +60,7 @@ DRAFT = click.option(
     "--draft",
     default="auto",
     metavar="NAME|REPO|DIR|none|auto",
-    help="Draft. auto: the one that the model's card names.",
+    help="Draft model, or a head on the target's hidden states. auto: the one that the card names.",
 )
 CAPTIONER = click.option(
     "--captioner",
@@ -87,10 +88,11 @@ GAMMA = click.option(
 DRAFTING = (
     click.option(
         "--drafting",
-        metavar="LETTERS|ngram|none",
+        metavar="LETTERS|KIND|ngram|none",
         help="Views of the prompt to draft from: M images, T text only, C captions, P pooled "
-        "images, or several, such as MTC; ngram looks the last words up and needs no draft. "
-        "Default: MT with images, T without, ngram where --draft auto finds none.",
+        "images, or several, such as MTC; a head's own kind, such as msd; ngram looks the last "
+        "words up and needs no draft. Default: a head's kind, MT with images, T without, ngram "
+        "where --draft auto finds none.",
     ),
     click.option(
         "--weights",
@@ -136,6 +138,28 @@ DRAFTING = (
         help="For a view longer than the draft's positions.",
     ),
     GAMMA,
+    click.option(
+        "--tree",
+        default="none",
+        show_default=True,
+        metavar="none|dynamic|N,N,...",
+        help="Draft a tree, gamma deep: dynamic grows where the draft is sure (EAGLE-2); numbers, "
+        "such as 3,2,1, give each level's children.",
+    ),
+    click.option(
+        "--tree-width",
+        type=int,
+        metavar="N",
+        help="Of a dynamic tree: nodes expanded a level, children of each. Default: 10.",
+    ),
+    click.option("--tree-nodes", type=int, metavar="N", help="Drafted nodes at most. Default: 60."),
+    click.option(
+        "--skip-vision",
+        type=float,
+        metavar="THRESHOLD",
+        help="Draft nothing in the round after the target gave images at least this share of its "
+        "attention, 0 to 1, such as 0.35. Default: always draft.",
+    ),
     click.option(
         "--proposal",
         default="auto",
@@ -214,14 +238,32 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _options(given: dict[str, Any]) -> "Options":
     """Take the fields of `Options` out of `given`; raises UsageError for one out of range."""
+    from mmspec.errors import UsageError
     from mmspec.options import Options
     from mmspec.sampling import Sampling
 
     sampling = Sampling(given.pop("temperature"), given.pop("top_k"), given.pop("top_p"))
-    adaptive = _adaptation(given)
+    adaptive, tree = _adaptation(given), _tree(given)
     names = ("drafting", "weights", "pool", "overflow", "gamma", "proposal", "seed")
-    taken = {name: given.pop(name) for name in (*names, "max_new_tokens")}
-    return Options(sampling=sampling, adaptive=adaptive, **taken)
+    taken = {name: given.pop(name) for name in (*names, "max_new_tokens", "skip_vision")}
+    if taken["skip_vision"] is not None and taken["drafting"] == "none":
+        raise UsageError("--skip-vision needs a --drafting other than none: it skips drafts")
+    return Options(sampling=sampling, adaptive=adaptive, tree=tree, **taken)
+
+
+def _tree(given: dict[str, Any]) -> "Tree | None":
+    """Take the tree's options out of `given`; raises UsageError for one without its `--tree`."""
+    from mmspec.errors import UsageError
+    from mmspec.tree import parse_tree
+
+    word = given.pop("tree")
+    taken = {name: given.pop(f"tree_{name}") for name in ("width", "nodes")}
+    chosen = {name: value for name, value in taken.items() if value is not None}
+    if word == "none" and chosen:
+        raise UsageError(f"--tree-{next(iter(chosen))} needs --tree")
+    if word not in ("none", "dynamic") and "width" in chosen:
+        raise UsageError("--tree-width is of a dynamic tree: give --tree dynamic")
+    return parse_tree(word, **chosen)
 
 
 def _adaptation(given: dict[str, Any]) -> "Adaptation | None":

@@ -8,21 +8,24 @@ from mmspec.chat import Chat
 
 def answer_report(chat: Chat) -> dict[str, Any]:
     """The last answer with what made it."""
-    engine, answer, adaptive = chat.engine, chat.answer, chat.options.adaptive
+    engine, answer = chat.engine, chat.answer
+    adaptive, tree = chat.options.adaptive, chat.options.tree
     return {
         "text": answer.text,
         "token_ids": answer.token_ids,
         "prompt_tokens": answer.statistics.prompt_tokens,
         "finish_reason": answer.finish_reason,
         "model": engine.target.name,
-        "draft": engine.draft.name if engine.draft else None,
+        "draft": engine.drafts.name if engine.drafts else None,
         "backend": engine.backend.name,
         "device": engine.target.model.device,
         "dtype": engine.target.model.dtype,
         "drafting": answer.drafting.word,
         "weights": [round(weight, 6) for weight in answer.weights],
         "adaptive": asdict(adaptive) if adaptive else None,
+        "tree": asdict(tree) if tree else None,
         "gamma": chat.options.gamma,
+        "skip_vision": chat.options.skip_vision,
         "notes": [*engine.notes, *answer.notes],
         "stats": answer.statistics.as_dict(),
     }

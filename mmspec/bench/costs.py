@@ -12,15 +12,14 @@ from time import perf_counter
 from mmspec import loop
 from mmspec.bench.prompts import Prompt
 from mmspec.chat import Chat, Piece
-from mmspec.draft import Draft
-from mmspec.drafting import Drafting, parse_drafting
+from mmspec.draft import Draft, HostDraft
 from mmspec.engine import Engine
 from mmspec.errors import UsageError
 from mmspec.options import Gamma, Options
 from mmspec.replay import opened, rendered
-from mmspec.sampling import GREEDY
-from mmspec.seam import Drafter
+from mmspec.seam import Target
 from mmspec.session import DraftSide
+from mmspec.sides import drafting_for, open_side
 
 FORWARDS = ("llama.py", "host.py")
 """Files of a backend that run the decoder, or wait for what it computed."""
@@ -73,8 +72,11 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
 
     Nothing is committed: every call starts from the same prompt.
     """
-    gamma = options.longest_draft
-    words = ("M", "MTCP") if prompt.message.pictures and _draft_sees(engine) else ("T",)
+    gamma, words = options.longest_draft, ["T"]
+    if engine.head:
+        words = [engine.head.kind]
+    elif prompt.message.pictures and _draft_sees(engine):
+        words = ["M", "MTCP"]
     (step, block), drafted = steps(engine, prompt, (1, gamma + 1), words, repeats)
     return Costs(gamma, step, block, dict(zip(words, drafted, strict=True)))
 
@@ -88,29 +90,36 @@ def steps(
     it; its cost is divided by its tokens.
     """
     target, gamma = opened(engine, prompt.message), max(rows) - 1
-    sides = [_drafter(engine, prompt, word) for word in words]
-
-    def drafted(side: tuple[Drafter, Drafting], count: int) -> Draft | None:
-        drafter, drafting = side
-        return drafter.draft(count, drafting.weights, ())
+    sides = [_side(engine, prompt, word, target) for word in words]
+    lengths = [draft.size if (draft := drafted(side, gamma)) else gamma for side in sides]
 
     def verifying(count: int) -> float:
         draft = drafted(sides[0], count - 1) if count > 1 else None
+        if draft and draft.size + 1 < count:  # a head has only so many places
+            draft = HostDraft([0] * (count - 1))
         return _seconds(engine, lambda: target.verify(draft, ()))
 
-    def drafting(side: tuple[Drafter, Drafting]) -> float:
-        return _seconds(engine, lambda: drafted(side, gamma)) / gamma
+    def drafting(side: DraftSide) -> float:
+        return _seconds(engine, lambda: drafted(side, gamma))
 
     passes = [
         [*(verifying(count) for count in rows), *(drafting(side) for side in sides)]
         for _ in range(repeats + 1)
     ]
     medians = [median(column) for column in zip(*passes[1:], strict=True)]
-    return medians[: len(rows)], medians[len(rows) :]
+    pairs = zip(medians[len(rows) :], lengths, strict=True)
+    return medians[: len(rows)], [seconds / length for seconds, length in pairs]
+
+
+def drafted(side: DraftSide, count: int) -> Draft | None:
+    """What a side drafts from where it stands, at its own weights."""
+    return side.drafter.draft(count, side.drafting.weights, ())
 
 
 def branch_words(engine: Engine) -> list[str]:
     """One drafting for every number of branches that can be had: M, MT, MTC, MTCP with all."""
+    if engine.head:
+        return [engine.head.kind]
     if engine.draft is None:
         return []
     sees = _draft_sees(engine)
@@ -126,16 +135,14 @@ def _draft_sees(engine: Engine) -> bool:
     return engine.draft is not None and engine.draft.model.config.vision is not None
 
 
-def _drafter(engine: Engine, prompt: Prompt, word: str) -> tuple[Drafter, Drafting]:
-    draft = engine.draft
-    if draft is None:
-        raise UsageError("the costs of drafting need a draft: give --draft")
-    drafting = parse_drafting(word, draft.model.config)
-    vocabulary = engine.target.model.config.text.vocab_size
-    drafter = draft.model.open_drafter(len(drafting.branches), vocabulary, GREEDY)
-    side = DraftSide(drafting, draft.views(engine.caption), drafter, None)
+def _side(engine: Engine, prompt: Prompt, word: str, target: Target) -> DraftSide:
+    """A side beside `target`, which holds the prompt, at its end too."""
+    options = Options(drafting=word)
+    side = open_side(engine, options, drafting_for(engine, options, ()), target)
+    if side is None:
+        raise UsageError(f"{word} drafts nothing whose cost could be measured")
     side.prefill(rendered(engine, prompt.message))
-    return drafter, drafting
+    return side
 
 
 def _seconds(engine: Engine, call: Callable[[], object]) -> float:

@@ -181,7 +181,7 @@ def speed(
     four = sees and bool(prompts[0].message.pictures)
     return SpeedReport(
         model=engine.target.name,
-        draft=engine.draft.name if engine.draft else None,
+        draft=engine.drafts.name if engine.drafts else None,
         device=engine.target.model.device,
         dtype=engine.target.model.dtype,
         prompts=len(prompts),

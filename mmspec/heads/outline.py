@@ -58,8 +58,8 @@ class Outline:
 
     @property
     def slots(self) -> int:
-        """How many slots there are, n - 1; as many as whole images allow where one comes last."""
-        return self.settled(self.columns - 1)
+        """How many slots there are, n - 1; the last one waits where an image comes last."""
+        return max(self.columns - 1, 0)
 
     @property
     def ends_in_image(self) -> bool:
@@ -68,10 +68,8 @@ class Outline:
 
     def settled(self, slots: int) -> int:
         """The most slots, up to `slots`, that part no image."""
-        for run in self._visual():
-            if run.start < slots < run.stop:
-                return run.start
-        return max(slots, 0)
+        parted = (run.start for run in self._visual() if run.start < slots < run.stop)
+        return next(parted, max(slots, 0))
 
     def rows(self, slots: int) -> int:
         """The rows that the first `slots` slots are fed as; `slots` parts no image."""
@@ -96,7 +94,9 @@ class Outline:
         if self.apart:
             for first, end in self.images:
                 # An image that begins the sequence has lost the slot before its first column.
-                yield Run(max(first - 1, 0), end - 1, (first, end))
+                start = max(first - 1, 0)
+                if start < end - 1:
+                    yield Run(start, end - 1, (first, end))
 
 
 def located(segment: Segment, start: int, image_token_id: int | None) -> Iterator[Span]:

@@ -7,10 +7,19 @@ from commands import Run
 
 FIELDS = {
     *("text", "token_ids", "prompt_tokens", "finish_reason", "model", "draft", "backend"),
-    *("device", "dtype", "drafting", "weights", "adaptive", "gamma", "stats"),
+    *("device", "dtype", "drafting", "weights", "adaptive", "tree", "gamma"),
+    *("skip_vision", "stats"),
 }
 STATS = {
-    *("rounds", "drafted", "accepted", "draft_length", "block_efficiency", "acceptance_rate"),
+    *(
+        "rounds",
+        "drafted",
+        "depth",
+        "accepted",
+        "draft_length",
+        "block_efficiency",
+        "acceptance_rate",
+    ),
     *("tokens_per_second", "seconds", "peak_memory_bytes"),
 }
 SECONDS = ["load", "vision", "caption", "prefill", "draft", "verify", "decode", "total"]
@@ -35,6 +44,15 @@ def test_json_has_every_field_of_the_contract(run: Run, pair, red):
     )
 
 
+def test_skipped_drafts_are_fewer_and_change_no_token(run: Run, pair, red):
+    asked = ("generate", red, "--prompt", "What?", *pair, "--drafting", "M", "--json")
+    drafted = json.loads(run(*asked).out)
+    skipped = json.loads(run(*asked, "--skip-vision", "0").out)
+    assert (drafted["skip_vision"], skipped["skip_vision"]) == (None, 0.0)
+    assert skipped["stats"]["drafted"] == 5 < drafted["stats"]["drafted"]
+    assert skipped["token_ids"] == drafted["token_ids"]
+
+
 def test_adaptive_weights_are_reported_and_change_no_token(run: Run, pair, red):
     asked = ("generate", red, "--prompt", "What?", *pair, "--drafting", "MTP", "--json")
     static = json.loads(run(*asked).out)
@@ -45,6 +63,21 @@ def test_adaptive_weights_are_reported_and_change_no_token(run: Run, pair, red):
     assert report["token_ids"] == static["token_ids"]
     assert sum(report["weights"]) == pytest.approx(1, abs=1e-5)
     assert report["weights"] != static["weights"]
+
+
+def test_trees_are_reported_and_change_no_token(run: Run, pair, red):
+    asked = ("generate", red, "--prompt", "What?", *pair, "--drafting", "MT", "--json")
+    chain = json.loads(run(*asked).out)
+    tree = ("--tree", "dynamic", "--tree-width", "3", "--tree-nodes", "8", "--gamma", "4")
+    report = json.loads(run(*asked, *tree).out)
+    assert (chain["tree"], chain["stats"]["depth"]) == (None, chain["stats"]["drafted"])
+    assert report["tree"] == {"branching": [], "width": 3, "nodes": 8}
+    assert report["token_ids"] == chain["token_ids"]
+    stats = report["stats"]
+    assert stats["depth"] < stats["drafted"]
+    assert stats["acceptance_rate"] * stats["depth"] == pytest.approx(stats["accepted"])
+    static = json.loads(run(*asked, "--tree", "3,2").out)
+    assert (static["tree"]["branching"], static["token_ids"]) == ([3, 2], chain["token_ids"])
 
 
 def test_text_goes_to_stdout_and_the_footer_to_stderr(run: Run, pair, red):
@@ -103,6 +136,14 @@ def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
         (["--adaptive", "--adaptive-window", "-2"], ["--adaptive-window -2"]),
         (["--adaptive-window", "0"], ["--adaptive-window needs --adaptive"]),
         (["--adaptive-carry"], ["--adaptive-carry needs --adaptive"]),
+        (["--tree", "tall"], ["'tall'", "dynamic", "3,2,1"]),
+        (["--tree-nodes", "5"], ["--tree-nodes needs --tree"]),
+        (["--tree", "3,2", "--tree-width", "5"], ["--tree-width", "--tree dynamic"]),
+        (["--tree", "dynamic", "--tree-nodes", "0"], ["--tree-nodes 0"]),
+        (["--tree", "dynamic", "--adaptive"], ["--tree dynamic", "--adaptive"]),
+        (["--tree", "dynamic", "--draft", "none"], ["--tree dynamic needs a draft"]),
+        (["--skip-vision", "1.5"], ["--skip-vision 1.5", "from 0 to 1"]),
+        (["--skip-vision", "0.3", "--drafting", "none"], ["--skip-vision needs a --drafting"]),
         (["--max-new-tokens", "99999"], ["99999", "--max-new-tokens"]),
         (["--draft", "none", "--drafting", "M"], ["--drafting M needs a draft", "--draft"]),
         (["--device", "abacus"], ["abacus"]),

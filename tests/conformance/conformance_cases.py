@@ -13,11 +13,21 @@ from mmspec.conversation import Conversation
 from mmspec.engine import Engine
 from mmspec.images import Picture, picture_from
 from mmspec.options import Options
+from mmspec.tree import Tree
 
 DRAFTINGS = ["".join(word) for size in range(1, 5) for word in combinations("MTCP", size)]
 GAMMAS = range(1, 9)
 IMAGES = (1, 2, 5)
 NOUNS = ("circle", "square", "triangle", "bar", "picture", "chart", "word", "image")
+
+
+TREES = {
+    "static": Tree((3, 2, 2, 1)),
+    "cut": Tree((4, 3, 2), nodes=7),
+    "dynamic": Tree((), 4, 12),
+    "wide": Tree(),
+}
+DEPTHS = (1, 2, 5, 8)
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,8 @@ class Case:
     gamma: int
     images: int
     turns: int
+    tree: str | None = None
+    """A name among `TREES`; None for chains."""
 
 
 Question = tuple[str, tuple[Picture, ...]]
@@ -47,6 +59,20 @@ def covering_cases() -> list[Case]:
         for (row, word), gamma in product(numbered, GAMMAS)
     ]
     return cases + [case for case in product_cases() if not case.images]
+
+
+def tree_cases() -> list[Case]:
+    """Every pair of values of two factors at least once, for drafts that are trees."""
+    numbered = product(enumerate(DRAFTINGS), enumerate(TREES))
+    cases = [
+        Case(word, DEPTHS[(row + at) % 4], IMAGES[(row + at) % 3], 1 + (row // 2 + at) % 2, tree)
+        for (row, word), (at, tree) in numbered
+    ]
+    return cases + [
+        Case("T", gamma, 0, turns, tree)
+        for gamma, tree in zip(DEPTHS, TREES, strict=True)
+        for turns in (1, 2)
+    ]
 
 
 def picture(seed: int, size: int = 32) -> Picture:

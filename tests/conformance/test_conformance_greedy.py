@@ -85,7 +85,7 @@ def test_a_draft_that_runs_out_of_positions_changes_nothing(
     engine = load(*map(str, short_paths), backend=backend)
     answer = check(engine, Case("MTCP", 3, 5, 1), 0, overflow=overflow)
     assert answer.drafting.word == KEPT[overflow]
-    monkeypatch.setattr("mmspec.chat.TYPICAL_ANSWER", 0)
+    monkeypatch.setattr("mmspec.sides.TYPICAL_ANSWER", 0)
     for images in (1, 2, 5):
         check(engine, Case("MTC", 3, images, 2), images, overflow=overflow)
 

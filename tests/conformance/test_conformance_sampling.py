@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 import factory
+from factory_heads import KINDS, tiny_head
 from mmspec.draft import HostDraft
 from mmspec.loop import decode
 from mmspec.ngram import NgramDrafter
@@ -19,6 +20,7 @@ from mmspec.options import Options
 from mmspec.registry import load_backend
 from mmspec.sampling import GREEDY, Sampling
 from mmspec.seam import Segment
+from mmspec.tree import Tree
 
 VOCABULARY = 6
 PROMPT = [1, 5, 4, 2, 5]
@@ -98,11 +100,8 @@ def exact(rows, sampling):
     }
 
 
-def drawn(models, sampling, proposal, views):
+def drawn(target, drafter, views):
     """How often each pair came first, over as many seeds."""
-    target = models[0].open_target(sampling)
-    hosted = proposal == "host"
-    drafter = Hosted() if hosted else models[1].open_drafter(len(views), VOCABULARY, proposal)
     target.extend(Segment(PROMPT))
     drafter.extend([Segment(view) for view in views])
     starts = target.length, drafter.length
@@ -113,7 +112,7 @@ def drawn(models, sampling, proposal, views):
         rounds = list(decode(target, drafter, Uneven(), gamma=2, max_tokens=3, seed=seed))
         seen[tuple([token for each in rounds for token in each.tokens][:2])] += 1
         accepted += sum(each.accepted for each in rounds)
-        drafted += sum(each.drafted for each in rounds)
+        drafted += sum(each.depth for each in rounds)
     assert 0.05 < accepted / drafted < 0.95
     return seen
 
@@ -132,13 +131,53 @@ CONFIGURATIONS = [
     for views in ([[PROMPT], ENSEMBLE] if name == "T1" else [ENSEMBLE])
 ]
 CONFIGURATIONS += [pytest.param(name, "host", [PROMPT], id=f"{name}-host") for name in SAMPLINGS]
+TREES = {"static": Tree((3, 2)), "dynamic": Tree((), 3, 6)}
+GROWN = [
+    pytest.param(name, tree, views, id=f"{name}-{tree}-{len(views)}")
+    for name, tree, views in [
+        ("T1", "static", [PROMPT]),
+        ("T1", "dynamic", ENSEMBLE),
+        ("T0.6", "dynamic", [PROMPT]),
+        ("top-k", "static", ENSEMBLE),
+        ("top-p", "dynamic", ENSEMBLE),
+        ("all", "static", ENSEMBLE),
+    ]
+]
 
 
 @pytest.mark.parametrize(("name", "proposal", "views"), CONFIGURATIONS)
 def test_pairs_of_tokens_come_as_often_as_the_target_says(models, rows, name, proposal, views):
     sampling = SAMPLINGS[name]
-    proposed = {"drawn": sampling, "argmax": GREEDY, "host": "host"}[proposal]
-    seen = drawn(models, sampling, proposed, views)
+    drafter = Hosted()
+    if proposal != "host":
+        drawing = sampling if proposal == "drawn" else GREEDY
+        drafter = models[1].open_drafter(len(views), VOCABULARY, drawing)
+    check_counts(drawn(models[0].open_target(sampling), drafter, views), rows, sampling)
+
+
+@pytest.mark.parametrize(("name", "tree", "views"), GROWN)
+def test_pairs_come_as_often_where_trees_are_drafted(models, rows, name, tree, views):
+    sampling = SAMPLINGS[name]
+    drafter = models[1].open_drafter(len(views), VOCABULARY, sampling, None, TREES[tree])
+    check_counts(drawn(models[0].open_target(sampling), drafter, views), rows, sampling)
+
+
+@pytest.mark.parametrize("tree", [None, "static", "dynamic"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_pairs_come_as_often_where_heads_draft(backend, models, rows, kind, tree, tmp_path):
+    sampling, target = SAMPLINGS["T1" if tree else "all"], models[0]
+    sizes = {"hidden_size": 32, "vocab_size": VOCABULARY}
+    if kind in ("eagle", "msd", "flash"):
+        sizes |= {"num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64}
+    directory = tiny_head(tmp_path / "head", kind, seed=1, **sizes)
+    opened = target.open_target(sampling)
+    head = load_backend(backend).load_head(directory, target)
+    drafter = head.open_drafter(opened, sampling, TREES[tree] if tree else None)
+    check_counts(drawn(opened, drafter, [PROMPT]), rows, sampling)
+
+
+def check_counts(seen, rows, sampling):
+    """Hold what was drawn to the exact joint distribution."""
     expected = {pair: p * COUNT for pair, p in exact(rows, sampling).items()}
     assert all(expected[pair] > 1e-9 for pair in seen)
     rare = [pair for pair, count in expected.items() if count < 5]

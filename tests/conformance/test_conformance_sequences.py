@@ -5,7 +5,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from conformance_cases import PICTURES, small
+from conformance_cases import PICTURES, TREES, small
 
 from mmspec.adaptive import Adaptation
 from mmspec.conversation import Chunk
@@ -142,16 +142,30 @@ def test_rows_of_a_batch_draft_what_each_drafts_alone(engine, views):
 
 
 READS = {
-    "torch": ("torch", "Tensor", ["tolist", "item", "cpu", "numpy", "__bool__", "__int__"]),
+    "torch": (
+        "torch",
+        "Tensor",
+        ["tolist", "item", "cpu", "numpy", "nonzero", "__bool__", "__int__", "__index__"],
+    ),
     "mlx": ("mmspec_mlx", "host", ["integers", "floats", "float32", "raw"]),
 }
 """Where each backend's numbers come to the host."""
 
 
-@pytest.mark.parametrize("adaptive", [None, Adaptation(window=4)], ids=["static", "adaptive"])
+HOW = {
+    "static": {},
+    "adaptive": {"adaptive": Adaptation(window=4)},
+    "watched": {"skip_vision": 0.5},
+    "tree": {"tree": TREES["static"]},
+    "dynamic": {"tree": TREES["dynamic"]},
+    "watched tree": {"tree": TREES["dynamic"], "skip_vision": 0.5},
+}
+
+
+@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("drafting", ["M", "MTCP"])
-def test_a_round_reads_from_the_device_once(engine, backend, drafting, adaptive, monkeypatch):
-    chat = engine.chat(small(engine, drafting, adaptive=adaptive))
+def test_a_round_reads_from_the_device_once(engine, backend, drafting, how, monkeypatch):
+    chat = engine.chat(small(engine, drafting, **HOW[how]))
     chat.reply("What is in the picture?", PICTURES[:1])
     reads = Counter()
     module, owner, names = READS[backend]

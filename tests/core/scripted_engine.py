@@ -57,16 +57,21 @@ class ScriptedModel:
         self.encoded += 1
         return ScriptedFeatures(str(float(pixels.sum())), self.config.image_tokens)
 
-    def open_target(self, sampling: Any) -> ScriptedTarget:
+    def open_target(self, sampling: Any, watch: bool = False) -> ScriptedTarget:
         self.fault("model.open_target")
-        return ScriptedTarget(**self._common(sampling))
+        return ScriptedTarget(watch=watch, **self._common(sampling))
 
     def open_drafter(
-        self, branches: int, vocabulary: int, sampling: Any, adaptation: Any = None
+        self,
+        branches: int,
+        vocabulary: int,
+        sampling: Any,
+        adaptation: Any = None,
+        tree: Any = None,
     ) -> ScriptedDrafter:
         self.fault("model.open_drafter")
         common = self._common(sampling)
-        self.drafters.append(ScriptedDrafter(rows=branches, adaptation=adaptation, **common))
+        self.drafters.append(ScriptedDrafter(branches, adaptation=adaptation, tree=tree, **common))
         return self.drafters[-1]
 
     def _common(self, sampling: Any) -> dict[str, Any]:

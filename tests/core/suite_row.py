@@ -9,8 +9,8 @@ def seconds(decode=1.0, total=2.0, **others):
 
 
 def row(sample="a/0", method="M", rounds=((3, 2, 3),), branches=("M",), **others):
-    """A row of rounds (drafted, accepted, emitted)."""
-    made = [RoundRow(*each, 0.1, 0.2) for each in rounds]
+    """A row of rounds (drafted, accepted, emitted), trees with their levels as well."""
+    made = [RoundRow(*each[:3], 0.1, 0.2, *each[3:]) for each in rounds]
     emitted = sum(each.emitted for each in made)
     given = {
         "task": sample.split("/")[0],

@@ -222,7 +222,7 @@ def test_a_draft_without_room_leaves_plain_decoding(directory):
 
 @pytest.mark.parametrize("overflow", ["pool", "drop", "run"])
 def test_positions_that_end_within_an_answer(directory, overflow, monkeypatch):
-    monkeypatch.setattr("mmspec.chat.TYPICAL_ANSWER", 0)
+    monkeypatch.setattr("mmspec.sides.TYPICAL_ANSWER", 0)
     engine = scripted_engine(directory, draft=with_positions(SEES, 60))
     chat = engine.chat(replace(OPTIONS, overflow=overflow, max_new_tokens=80))
     check(chat, "What is this?", A)

@@ -119,7 +119,7 @@ def test_the_rounds_of_all_chats_teach_the_draft_length(engine):  # noqa: F811
 def test_falling_back_is_said_once_until_it_drafts_again(engine):  # noqa: F811
     chat, script = engine.chat(AUTO), Script()
     asked(chat, "What is this?", A)
-    engine._lengths[chat.answer.drafting] = script
+    engine._lengths[chat.answer.drafting, None] = script
     notes = []
     for script.word in (None, "it loses", "it loses by more", None, "it loses again"):
         asked(chat, "Why?")

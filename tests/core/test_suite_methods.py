@@ -6,6 +6,8 @@ from mmspec.adaptive import Adaptation
 from mmspec.bench.suite.methods import method_options, read_method, read_methods
 from mmspec.errors import UsageError
 from mmspec.options import Options
+from mmspec.tree import Tree
+from mmspec.viskip import THRESHOLD
 
 OPTIONS = Options(gamma=3, max_new_tokens=9)
 
@@ -46,6 +48,38 @@ def test_adaptive_methods_are_read():
     assert method_options(read_method("MTC"), options).adaptive is None
 
 
+@pytest.mark.parametrize(
+    ("word", "name", "tree"),
+    [
+        ("Tree:mtc", "tree:MTC", Tree((), 10, 60)),
+        ("tree20:MTC", "tree20:MTC", Tree((), 10, 20)),
+        ("tree30w5:MTC", "tree30w5:MTC", Tree((), 5, 30)),
+        ("treeW5:MTC", "treew5:MTC", Tree((), 5, 60)),
+        ("tree3X2x1:MTC:2,1,1/run", "tree3x2x1:MTC:2,1,1/run", Tree((3, 2, 1))),
+    ],
+)
+def test_trees_are_read(word, name, tree):
+    method = read_method(word)
+    assert (method.name, method.letters, method.tree) == (name, "MTC", tree)
+    assert method == read_method(name)
+    options = method_options(method, OPTIONS)
+    assert (options.drafting, options.tree, options.adaptive) == ("MTC", tree, None)
+    assert method_options(read_method("MTC"), options).tree is None
+
+
+def test_vision_is_skipped_where_the_method_says_so():
+    methods = read_methods("VisKip:m,viskip:adaptive:mt/run,M,viskip:Tree20:mt,viskip:msd")
+    assert [method.name for method in methods] == [
+        *("viskip:M", "viskip:adaptive:MT/run", "M", "viskip:tree20:MT", "viskip:msd")
+    ]
+    made = [method_options(method, OPTIONS) for method in methods]
+    skips = [THRESHOLD, THRESHOLD, None, THRESHOLD, THRESHOLD]
+    assert [each.skip_vision for each in made] == skips
+    assert [each.drafting for each in made] == ["M", "MT", "M", "MT", "msd"]
+    assert made[1].adaptive == Adaptation()
+    assert made[3].tree == Tree((), 10, 20)
+
+
 def test_lookup_is_a_drafting_of_its_own():
     assert method_options(read_method("ngram"), OPTIONS).drafting == "ngram"
     assert method_options(read_method("none"), OPTIONS).drafting == "none"
@@ -64,6 +98,9 @@ def test_lookup_is_a_drafting_of_its_own():
         ("MT:2,..", "give weights as numbers"),
         ("M/none", "unknown overflow rule 'none'"),
         ("adaptive:MT:2,1", "adaptive weights cannot be given"),
+        ("tree3x:M", "'tree3x:M': a tree is tree, tree20 or tree30w5"),
+        ("tree0:M", "--tree-nodes 0"),
+        ("tree:X", "unknown drafting letter 'X'"),
         ("best of all", "is no method"),
         ("1,M", "'1' is no method"),
     ],

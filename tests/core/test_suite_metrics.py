@@ -60,6 +60,14 @@ def test_acceptance_by_position_against_numpy():
     )
 
 
+def test_of_a_tree_one_node_of_a_level_can_be_accepted():
+    tree = row(rounds=[(20, 3, 4, 3), (20, 1, 2, 3), (6, 0, 1, 2)])
+    assert metrics.acceptance_rate([tree]) == 4 / 8
+    assert metrics.acceptance_by_position([tree]) == [2 / 3, 1 / 3, 1 / 2]
+    assert metrics.conditional_acceptance_by_position([tree]) == [2 / 3, 1 / 2, 1 / 1]
+    assert metrics.block_efficiency([tree]) == 7 / 3
+
+
 def test_speed_ups_pair_the_same_questions():
     paired = metrics.pairs([*ROWS, row("only here/0")], PLAIN[::-1])
     assert [(a.key, b.key) for a, b in paired] == [(p.key, p.key) for p in PLAIN]
@@ -132,6 +140,7 @@ def test_costs_are_those_of_the_nearest_number_of_images():
 def test_what_was_not_measured_is_not_predicted():
     assert costs_for(row(rounds=[(9, 0, 1)]), [COSTS]) is None
     assert costs_for(row(branches=("M", "T", "C")), [COSTS]) is None
+    assert costs_for(row(rounds=[(3, 1, 2, 2)]), [COSTS]) is None
     assert predicted_speed_up(ROWS, []) == formula_speed_up(ROWS, []) == 0
 
 

@@ -28,6 +28,11 @@ def test_rows_come_back_as_they_were(tmp_path):
 def test_the_json_of_a_row_is_the_contract():
     told = json.loads(json.dumps(row().as_dict()))
     assert told["rounds"] == [[3, 2, 3, 0.1, 0.2]]
+    assert Row.from_dict(told).rounds[0].depth == 3
+    tree = row(rounds=[(20, 2, 3, 4)])
+    assert tree.as_dict()["rounds"] == [[20, 2, 3, 0.1, 0.2, 4]]
+    assert Row.from_dict(tree.as_dict()) == tree
+    assert (tree.drafted, tree.depth) == (20, 4)
     assert told["identical"] is None
     assert told["divergence"] is None
     assert not {"weights", "facts"} & told.keys()

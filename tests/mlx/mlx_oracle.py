@@ -12,6 +12,7 @@ import factory
 from mmspec.loop import decode
 from mmspec.sampling import GREEDY, Sampling
 from mmspec.seam import Features, Segment
+from mmspec.tree import Tree
 
 DRAWN = Sampling(temperature=0.9)
 both_samplings = pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
@@ -43,9 +44,11 @@ def target(model: Any, segment: Segment, sampling: Any = GREEDY) -> Any:
     return opened
 
 
-def drafter(model: Any, rows: Sequence[Segment], sampling: Any = GREEDY) -> Any:
+def drafter(
+    model: Any, rows: Sequence[Segment], sampling: Any = GREEDY, tree: Tree | None = None
+) -> Any:
     """A drafter that holds `rows`."""
-    opened = model.open_drafter(len(rows), VOCABULARY, sampling)
+    opened = model.open_drafter(len(rows), VOCABULARY, sampling, None, tree)
     opened.extend(rows)
     return opened
 

@@ -6,6 +6,7 @@ import mlx.core as mx
 import mlx_oracle as oracle
 import pytest
 
+from mmspec.tree import Tree
 from mmspec_mlx import host
 
 
@@ -27,9 +28,11 @@ def test_each_round_reads_one_array_once(pair, views, sampling, monkeypatch):
     assert calls == {"read": len(done)}
 
 
-def test_rounds_write_into_the_cache_and_never_copy_it(pair, views):
+@pytest.mark.parametrize("tree", [None, Tree((3, 2, 2))], ids=["chain", "tree"])
+def test_rounds_write_into_the_cache_and_never_copy_it(pair, views, tree):
     """With room for 30,000 columns, one layer's copy would double what a round needs."""
-    target, drafter = oracle.target(pair[0], views[0]), oracle.drafter(pair[1], views)
+    target = oracle.target(pair[0], views[0])
+    drafter = oracle.drafter(pair[1], views, tree=tree)
     oracle.rounds(target, drafter, 10)
     columns, heads, width = 30_000, 4, 16
     for each in (target, drafter):

@@ -74,7 +74,7 @@ class Compressor:
     def __call__(self, states: Tensor) -> Tensor:
         """Pack states [N, H] into latents [C, H]: softmax(A norm(F)^T / sqrt(H)) F."""
         scores = self.queries @ self.norm(states).T / states.shape[-1] ** 0.5
-        return scores.softmax(dim=-1) @ states
+        return torch.mm(scores.softmax(dim=-1), states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,8 @@ class Expansion:
 
     def __call__(self, x: Tensor, count: int) -> Tensor:
         """The first `count` features [count, H] of x [1, H]."""
-        return x + F.silu(self.together(x).view(-1, x.shape[-1])[:count])
+        blocks = self.together(x).view(-1, x.shape[-1])[:count]
+        return F.silu(blocks).add_(x)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,22 +84,23 @@ RECIPES = {"mini": MINI, "test": TEST}
 # Shares of samples, relative to each other.
 TASK_SHARES: dict[str, float] = {
     "chat": 14,
-    "general": 16,
+    "general": 22,
     "conversation": 16,
     "detail": 2,
     "caption": 2,
     "hallucination": 5,
     "chart": 7,
     "text": 8,
-    "reasoning": 12,
-    "science": 4,
-    "spot": 10,
-    "edit": 9,
+    "reasoning": 16,
+    "science": 6,
+    "spot": 17,
+    "edit": 18,
     "pororo": 1,
     "vist": 1,
     "video": 1,
     "swap": 1,
-    "told": 60,
+    "told": 35,
+    "drill": 60,
 }
 
 

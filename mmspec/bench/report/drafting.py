@@ -84,7 +84,7 @@ def by_position(summaries: Sequence[Summary]) -> Table:
     given = [f"{i} after {i - 1}" for i in range(2, longest + 1)]
     note = (
         "Of the rounds that drafted a token, the share that kept it; of those that kept all "
-        "before it, the share that kept it too."
+        "before it, the share that kept it too. Of a tree: a token of that level."
     )
     lines = [_places(each, longest) for each in drafted]
     return Table("Acceptance by place in the draft", ("method", *columns, *given), lines, note)

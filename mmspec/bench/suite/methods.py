@@ -1,7 +1,11 @@
 """The methods of a run, as they are written after --methods, and the options they stand for.
 
-METHOD  = none | ngram | [adaptive:]LETTERS[:WEIGHTS][/RULE] | PROBE
+METHOD  = none | ngram | PROBE | [viskip:]DRAFTED
+DRAFTED = [adaptive:|tree[SHAPE]:]LETTERS[:WEIGHTS][/RULE] | [tree[SHAPE]:]KIND
+SHAPE   = nodes of a dynamic tree, perhaps with its width (20, 30w5; default 60w10), or the
+          children of each level of a static one (3x2x1)
 LETTERS = one or more of M, T, C, P; P may be followed by its positions, as in P36
+KIND    = that of the head given as a draft, such as msd
 WEIGHTS = one number per letter, as in MTC:2,1,1
 RULE    = pool | drop | run: what to do with a branch longer than the draft's positions
 PROBE   = none:blank | draft | draft:blank: what target and draft know, without speed
@@ -15,17 +19,25 @@ from mmspec.bench.suite.rows import PLAIN
 from mmspec.drafting import OVERFLOWS, read_letters
 from mmspec.errors import UsageError, choice
 from mmspec.options import Options
+from mmspec.registry import is_kind
+from mmspec.tree import NODES, WIDTH, Tree
+from mmspec.viskip import THRESHOLD
 
 NGRAM = "ngram"
-ADAPTIVE = "adaptive:"
 DRAFT = "draft"
 BLANK = ":blank"
 PROBES = (PLAIN + BLANK, DRAFT, DRAFT + BLANK)
 """Plain decoding with grey in place of every image, and the draft asked alone, both ways."""
 
 _FORM = re.compile(
-    r"(?P<adaptive>adaptive:)?(?P<letters>(?:P\d+|[A-Z])+)(?::(?P<weights>[\d.,]+))?"
+    r"(?P<viskip>viskip:)?(?:(?:(?P<adaptive>adaptive)|(?P<tree>tree[^:]*)):)?"
+    r"(?P<letters>[A-Z][\w-]*)(?::(?P<weights>[\d.,]+))?"
     r"(?:/(?P<rule>\w+))?",
+    re.IGNORECASE | re.ASCII,
+)
+_LETTERS = re.compile(r"(?:P\d+|[A-Z])+", re.IGNORECASE | re.ASCII)
+_SHAPE = re.compile(
+    r"tree(?:(?P<branching>\d+(?:x\d+)+)|(?P<nodes>\d+)?(?:w(?P<width>\d+))?)",
     re.IGNORECASE | re.ASCII,
 )
 _NUMBER = re.compile(r"[\d.]+(?:/\w+)?", re.ASCII)
@@ -37,7 +49,10 @@ class Method:
 
     name: str
     letters: str = ""
+    """Of the views of a draft model; the kind of a head."""
+    viskip: bool = False
     adaptive: bool = False
+    tree: Tree | None = None
     pool: int | None = None
     weights: tuple[float, ...] = ()
     overflow: str = OVERFLOWS[0]
@@ -86,10 +101,14 @@ def read_method(word: str) -> Method:
     if word.lower() in (PLAIN, NGRAM, *PROBES):
         return Method(word.lower())
     match = _FORM.fullmatch(word)
-    if not match:
+    kind = match["letters"].lower() if match else ""
+    if match and is_kind(kind):
+        return _headed(word, kind, match)
+    if not match or not _LETTERS.fullmatch(kind):
         raise UsageError(
             f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
-            f"MT:2,1, M/run), adaptive:LETTERS, {NGRAM}, {PLAIN}, {', '.join(PROBES)}"
+            "MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, viskip:LETTERS, a head's kind, "
+            f"{', '.join((NGRAM, PLAIN, *PROBES))}"
         )
     letters = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
     rule = (match["rule"] or OVERFLOWS[0]).lower()
@@ -97,9 +116,11 @@ def read_method(word: str) -> Method:
         raise choice("overflow rule", rule, OVERFLOWS)
     pool = re.search(r"\d+", match["letters"])
     method = Method(
-        _name(word),
+        _name(word, match.start("letters")),
         letters,
+        viskip=match["viskip"] is not None,
         adaptive=match["adaptive"] is not None,
+        tree=_tree(word, match["tree"]) if match["tree"] else None,
         pool=int(pool[0]) if pool else None,
         weights=_weights(word, match["weights"] or "", len(letters)),
         overflow=rule,
@@ -109,11 +130,33 @@ def read_method(word: str) -> Method:
     return method
 
 
-def _name(word: str) -> str:
+def _headed(word: str, kind: str, match: re.Match[str]) -> Method:
+    if match["adaptive"] or match["weights"] or match["rule"]:
+        raise UsageError(f"--methods: {word!r}: a head has one view: give {kind} or tree:{kind}")
+    return Method(
+        word.lower(),
+        kind,
+        viskip=match["viskip"] is not None,
+        tree=_tree(word, match["tree"]) if match["tree"] else None,
+    )
+
+
+def _name(word: str, start: int) -> str:
     """Letters in capitals, everything else in small ones: one name for one method."""
-    prefix = ADAPTIVE if word.lower().startswith(ADAPTIVE) else ""
-    letters, slash, rule = word[len(prefix) :].partition("/")
-    return f"{prefix}{letters.upper()}{slash}{rule.lower()}"
+    letters, slash, rule = word[start:].partition("/")
+    return f"{word[:start].lower()}{letters.upper()}{slash}{rule.lower()}"
+
+
+def _tree(word: str, shape: str) -> Tree:
+    match = _SHAPE.fullmatch(shape)
+    if not match:
+        raise UsageError(
+            f"--methods: {word!r}: a tree is tree, tree20 or tree30w5 (nodes, width), or the "
+            "children of each level, as in tree3x2x1"
+        )
+    if match["branching"]:
+        return Tree(tuple(map(int, match["branching"].lower().split("x"))))
+    return Tree((), int(match["width"] or WIDTH), int(match["nodes"] or NODES))
 
 
 def _weights(word: str, text: str, count: int) -> tuple[float, ...]:
@@ -133,6 +176,8 @@ def method_options(method: Method, options: Options) -> Options:
         drafting=method.letters or (NGRAM if method.name == NGRAM else PLAIN),
         weights=method.weights,
         adaptive=Adaptation() if method.adaptive else None,
+        tree=method.tree,
         pool=method.pool,
         overflow=method.overflow,
+        skip_vision=THRESHOLD if method.viskip else None,
     )

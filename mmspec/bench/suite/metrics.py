@@ -50,19 +50,22 @@ def macro_block_efficiency(rows: Iterable[Row], *, bonus: bool = True) -> float:
 
 
 def acceptance_rate(rows: Iterable[Row]) -> float:
-    """Accepted over drafted tokens."""
+    """Accepted over drafted tokens; of trees, over their levels."""
     every = list(rows)
-    return ratio(sum(row.accepted for row in every), sum(row.drafted for row in every))
+    return ratio(sum(row.accepted for row in every), sum(row.depth for row in every))
 
 
 def acceptance_by_position(rows: Iterable[Row]) -> list[float]:
-    """[gamma] of the rounds that drafted a token i, the share that kept tokens 1..i."""
+    """[gamma] of the rounds that drafted a token i, the share that kept tokens 1..i.
+
+    Of a tree: a token of level i.
+    """
     rounds = [each for row in rows for each in row.rounds]
-    longest = max((each.drafted for each in rounds), default=0)
+    longest = max((each.depth for each in rounds), default=0)
     return [
         ratio(
-            sum(each.accepted >= i for each in rounds if each.drafted >= i),
-            sum(each.drafted >= i for each in rounds),
+            sum(each.accepted >= i for each in rounds if each.depth >= i),
+            sum(each.depth >= i for each in rounds),
         )
         for i in range(1, longest + 1)
     ]
@@ -71,9 +74,9 @@ def acceptance_by_position(rows: Iterable[Row]) -> list[float]:
 def conditional_acceptance_by_position(rows: Iterable[Row]) -> list[float]:
     """[gamma] of the rounds that kept all before a drafted token i, the share that kept it."""
     rounds = [each for row in rows for each in row.rounds]
-    longest = max((each.drafted for each in rounds), default=0)
+    longest = max((each.depth for each in rounds), default=0)
     reached = (
-        [each for each in rounds if each.drafted >= i and each.accepted >= i - 1]
+        [each for each in rounds if each.depth >= i and each.accepted >= i - 1]
         for i in range(1, longest + 1)
     )
     return [

@@ -28,7 +28,9 @@ class StepCosts:
         return drafted * self.draft[branches - 1] if branches else 0.0
 
     def covers(self, row: Row) -> bool:
-        """Whether all that the row's rounds did was measured."""
+        """Whether all that the row's rounds did was measured: chains alone are."""
+        if any(each.levels is not None for each in row.rounds):
+            return False
         return longest_draft([row]) < len(self.target) and len(row.branches) <= len(self.draft)
 
 

@@ -72,8 +72,9 @@ def _weights(rounds: Sequence[Round]) -> list[list[float]]:
 
 
 def _round(each: Round) -> RoundRow:
-    seconds = (round(value, DIGITS) for value in (each.draft_seconds, each.verify_seconds))
-    return RoundRow(each.drafted, each.accepted, len(each.tokens), *seconds)
+    draft, verify = round(each.draft_seconds, DIGITS), round(each.verify_seconds, DIGITS)
+    levels = each.depth if each.depth != each.drafted else None
+    return RoundRow(each.drafted, each.accepted, len(each.tokens), draft, verify, levels)
 
 
 def pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:

@@ -26,6 +26,17 @@ class RoundRow(NamedTuple):
     emitted: int
     draft_seconds: float
     verify_seconds: float
+    levels: int | None = None
+    """Of a drafted tree; None where all that was drafted is one path."""
+
+    @property
+    def depth(self) -> int:
+        """The most drafted tokens that could have been kept."""
+        return self.drafted if self.levels is None else self.levels
+
+    def as_list(self) -> list[float | None]:
+        """The fields in order, `levels` only where there are any."""
+        return list(self if self.levels is not None else self[:-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +91,13 @@ class Row:
 
     @property
     def drafted(self) -> int:
-        """Tokens drafted."""
+        """Tokens, or nodes of trees, drafted."""
         return sum(each.drafted for each in self.rounds)
+
+    @property
+    def depth(self) -> int:
+        """Drafted tokens that could have been kept at best: one of each level of a tree."""
+        return sum(each.depth for each in self.rounds)
 
     @property
     def accepted(self) -> int:
@@ -90,7 +106,7 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object; `weights` and `facts` only where there are any."""
-        values = asdict(self) | {"rounds": [list(each) for each in self.rounds]}
+        values = asdict(self) | {"rounds": [each.as_list() for each in self.rounds]}
         absent = [name for name in ("weights", "facts") if values[name] is None]
         return {name: value for name, value in values.items() if name not in absent}
 

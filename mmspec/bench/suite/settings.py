@@ -15,7 +15,7 @@ from mmspec.config import CONFIG_FILE
 from mmspec.engine import Engine
 from mmspec.errors import UsageError
 from mmspec.jsonfile import read_json
-from mmspec.loaded import LoadedModel
+from mmspec.loaded import LoadedHead, LoadedModel
 
 _CONTENT_NAMED = re.compile(r"[0-9a-f]{64}")
 """How the hub's cache names a large file: by its SHA-256."""
@@ -39,7 +39,7 @@ class Settings:
 
 def described(settings: Settings, engine: Engine) -> dict[str, Any]:
     """Everything but the costs that `provenance.json` holds."""
-    models = {"target": engine.target, "draft": engine.draft}
+    models = {"target": engine.target, "draft": engine.drafts}
     return provenance([engine.backend]) | {
         **asdict(settings),
         "models": {role: _model(loaded) for role, loaded in models.items()},
@@ -59,7 +59,7 @@ FIXED = (
 """What may not change within a run."""
 
 
-def _model(loaded: LoadedModel | None) -> dict[str, Any] | None:
+def _model(loaded: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
     if loaded is None:
         return None
     return {"name": loaded.name, "digest": model_digest(loaded.directory)}

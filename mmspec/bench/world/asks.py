@@ -4,10 +4,17 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mmspec.bench.world.describing import Picture, describe, inventory
+from mmspec.bench.world.describing import Picture, describe
 from mmspec.bench.world.facts import Fact
-from mmspec.bench.world.palette import NUMBERS, SHAPES
-from mmspec.bench.world.phrasing import an, at, listed, place_pattern, plural, say, sentence
+from mmspec.bench.world.palette import NUMBERS, PLACES, SHAPES
+from mmspec.bench.world.phrasing import (
+    an,
+    at,
+    place_pattern,
+    plural,
+    say,
+    sentence,
+)
 from mmspec.bench.world.scene import Scene, Thing
 from mmspec.bench.world.statements import background_fact, thing_colour, thing_place, thing_shape
 
@@ -16,9 +23,10 @@ LOOK = (
     "[looking at the picture|looking closely], I find {thing} {there}",
     "the picture [shows|has] {thing} {there}",
 )
-COUNTING = (
-    "[there is|I find|I see] {places}",
-    "[counting them one by one|counting from top to bottom], [I find|there is] {places}",
+GOING_THROUGH = (
+    "going through [the picture|all shapes]: {things}",
+    "[I go through|I count in] the picture: {things}",
+    "[counting them one by one|counting from top to bottom]: {things}",
 )
 QUESTIONS: dict[str, Sequence[str]] = {
     "colour": (
@@ -115,8 +123,8 @@ def ask_count(rng: random.Random, scene: Scene) -> Ask | None:
     forms = (rf"{{}} (?:{shape}|{plural(shape)})",)
     fact = Fact("count", NUMBERS[number - 1], NUMBERS, forms)
     question = say(rng, QUESTIONS["count"], shapes=plural(shape))
-    steps = one_by_one(rng, scene, shape)
-    return Ask(question, clause, inventory(rng, scene), fact, derived=True, steps=steps)
+    counted = [thing for thing in scene.things if thing.shape == shape]
+    return Ask(question, clause, "", fact, derived=True, steps=tally(rng, scene, counted))
 
 
 def ask_place(rng: random.Random, scene: Scene) -> Ask | None:
@@ -164,17 +172,8 @@ def ask_relation(rng: random.Random, scene: Scene) -> Ask | None:
     form = rf"{first.shape} (?:is|lies) (?:to the )?{{}} the {second.shape}"
     fact = Fact("relation", side, ("left of", "right of", "above", "below"), (form,))
     question = say(rng, QUESTIONS["relation"], a=first.shape, b=second.shape)
-    places = sentence(
-        say(
-            rng,
-            "the {a} is {here}[, while|, and] the {b} is {there}",
-            a=first.name,
-            b=second.name,
-            here=at(rng, first.place),
-            there=at(rng, second.place),
-        )
-    )
-    return Ask(question, clause, inventory(rng, scene), fact, derived=True, steps=places)
+    places = sentence(by_shape(first, second))
+    return Ask(question, clause, "", fact, derived=True, steps=places)
 
 
 def ask_background(rng: random.Random, picture: Picture) -> Ask | None:
@@ -188,6 +187,11 @@ def ask_background(rng: random.Random, picture: Picture) -> Ask | None:
     return Ask(
         say(rng, QUESTIONS["background"]), clause, evidence, background_fact(picture.background)
     )
+
+
+def by_shape(*things: Thing) -> str:
+    """Give colour and place by shape: "star: red, top left; cross: blue, centre"."""
+    return "; ".join(f"{thing.shape}: {thing.colour}, {PLACES[thing.place]}" for thing in things)
 
 
 def relation(first: Thing, second: Thing) -> str:
@@ -208,8 +212,9 @@ def _look(rng: random.Random, scene: Scene, thing: Thing) -> str:
     return sentence(say(rng, LOOK, thing=an(thing.name), there=at(rng, thing.place)))
 
 
-def one_by_one(rng: random.Random, scene: Scene, shape: str) -> str:
-    """Name the place of every thing of a shape."""
-    first, *others = [at(rng, thing.place) for thing in scene.things if thing.shape == shape]
-    places = [f"one {shape} {first}", *(f"one {place}" for place in others)]
-    return sentence(say(rng, COUNTING, places=listed(places)))
+def tally(rng: random.Random, scene: Scene, counted: Sequence[Thing]) -> str:
+    """List every thing, numbering those that are counted."""
+    numbers = iter(NUMBERS)
+    marks = [next(numbers) if thing in counted else "no" for thing in scene.things]
+    things = [f"{thing.name} {mark}" for thing, mark in zip(scene.things, marks, strict=True)]
+    return sentence(say(rng, GOING_THROUGH, things=", ".join(things)))

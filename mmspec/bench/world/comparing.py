@@ -11,7 +11,6 @@ from mmspec.bench.world.phrasing import (
     an,
     at,
     listed,
-    place_name,
     place_pattern,
     placed,
     say,
@@ -19,20 +18,16 @@ from mmspec.bench.world.phrasing import (
 )
 from mmspec.bench.world.scene import Thing
 
+CHANGED = ("the {before} {at_here} [becomes|turns into|has become] {a_after} {at_there}",)
+TURN = (
+    "[turn|change|make] the {before} {at_here} into {a_after} {at_there}",
+    "[redraw|edit] the picture so that the {before} {at_here} [becomes|turns into] "
+    "{a_after} {at_there}",
+)
 DIFFERENCES = {
-    "recolour": (
-        "the {shape} [changes|has changed|went] from {was} to {now}",
-        "the colour of the {shape} [changes|has changed] from {was} to {now}",
-    ),
-    "reshape": (
-        "the {before} [turns into|becomes|has turned into] {a_after}",
-        "[where there was|in place of] the {before}, the second image has {a_after}; "
-        "the {before} [turns into|becomes] {a_after}",
-    ),
-    "move": (
-        "the {before} [moves|has moved|was moved] from the {here} to the {there}",
-        "the {before} [goes|has gone] from the {here} to the {there}",
-    ),
+    "recolour": CHANGED,
+    "reshape": CHANGED,
+    "move": CHANGED,
     "remove": (
         "the {before} [is missing|is gone|has been removed|has disappeared] in the second image",
         "in the second image, the {before} [is missing|is gone|has been removed|has disappeared]",
@@ -43,18 +38,9 @@ DIFFERENCES = {
     ),
 }
 EDITS = {
-    "recolour": (
-        "[change|turn|repaint] the [colour of the |]{shape} from {was} to {now}",
-        "[paint|colour] the {shape} [so that it goes |]from {was} to {now}",
-    ),
-    "reshape": (
-        "[make sure|draw it so] that the {before} [turns into|becomes] {a_after}",
-        "[erase and redraw|edit the picture] so that the {before} [turns into|becomes] {a_after}",
-    ),
-    "move": (
-        "[move|shift|push] the {before} from the {here} to the {there}",
-        "take the {before} and move it from the {here} to the {there}",
-    ),
+    "recolour": TURN,
+    "reshape": TURN,
+    "move": TURN,
     "remove": (
         "[remove|delete|erase|take away] the {before}[ from the picture|]",
         "[please |]remove the {before} and leave the {b} background empty {at_here}",
@@ -68,20 +54,25 @@ GONE = "(?:is missing|is gone|has been removed|has disappeared)"
 ERASE = "(?:remove|delete|erase|take away) the"
 NEW = "(?:has been added|is new|appears)"
 PUT = "(?:add|draw|put) an?"
-BECOMES = "(?:turns into|turned into|becomes)"
+BECOMES = "(?:becomes|has become|into)"
+SOMEWHERE = r"(?:in|at|on) the [\w ]+?"
 # What each kind of change asks for: of the thing before or after it, which trait, said how.
 STATEMENTS = {
     "recolour": (
-        ("before", "colour", (r"from {} to \w+",)),
-        ("after", "colour", (r"from \w+ to {}",)),
+        ("before", "colour", (rf"{{}} \w+ {SOMEWHERE}(?: turns)? {BECOMES}",)),
+        ("after", "colour", (rf"{BECOMES} an? {{}}",)),
     ),
     "reshape": (
-        ("before", "shape", (rf"{{}} (?:has )?{BECOMES}",)),
+        ("before", "shape", (rf"\w+ {{}} {SOMEWHERE}(?: turns)? {BECOMES}",)),
         ("after", "shape", (rf"{BECOMES} an? \w+ {{}}",)),
     ),
     "move": (
-        ("before", "place", (r"from the {}",)),
-        ("after", "place", (r"from the [\w ]+? to the {}",)),
+        (
+            "before",
+            "place",
+            (rf"the \w+ \w+ {place_pattern()}(?: corner| side)?(?: turns)? {BECOMES}",),
+        ),
+        ("after", "place", (rf"{BECOMES} an? \w+ \w+ {place_pattern()}",)),
     ),
     "remove": (
         ("before", "colour", (rf"{{}} \w+ {GONE}", rf"{ERASE} {{}} \w+")),
@@ -153,6 +144,19 @@ def _compared(rng: random.Random, pair: Pair) -> str:
     return joined(stay, *alone)
 
 
+def traits(thing: Thing, other: Thing) -> str:
+    """Set the traits of two things side by side: "shape: star, cross, another; place: ..."."""
+    pairs = {
+        "shape": (thing.shape, other.shape),
+        "place": (PLACES[thing.place], PLACES[other.place]),
+        "colour": (thing.colour, other.colour),
+    }
+    return "; ".join(
+        f"{name}: {was}, {now}, {'same' if was == now else 'another'}"
+        for name, (was, now) in pairs.items()
+    )
+
+
 def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, ...]]) -> str:
     before, after = pair.before or pair.after, pair.after or pair.before
     assert before is not None
@@ -160,13 +164,8 @@ def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, .
     return say(
         rng,
         templates[pair.kind],
-        shape=before.shape,
-        was=before.colour,
-        now=after.colour,
         before=before.name,
         a_after=an(after.name),
-        here=place_name(rng, before.place),
-        there=place_name(rng, after.place),
         at_here=at(rng, before.place),
         at_there=at(rng, after.place),
         b=pair.scenes[0].background,

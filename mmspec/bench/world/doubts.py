@@ -2,11 +2,11 @@
 
 import random
 
-from mmspec.bench.world.asks import Ask, one_by_one
-from mmspec.bench.world.describing import describe, inventory
+from mmspec.bench.world.asks import Ask, tally
+from mmspec.bench.world.describing import describe
 from mmspec.bench.world.facts import Fact
 from mmspec.bench.world.palette import COLOURS, NUMBERS, SHAPES
-from mmspec.bench.world.phrasing import an, say, sentence
+from mmspec.bench.world.phrasing import an, say
 from mmspec.bench.world.scene import Scene, Thing
 from mmspec.bench.world.statements import thing_colour, thing_shape
 
@@ -79,7 +79,7 @@ def _outermost(rng: random.Random, scene: Scene) -> Ask | None:
 
 def _left_over(rng: random.Random, scene: Scene) -> Ask | None:
     shape = rng.choice(scene.things).shape
-    gone, left = scene.count(shape), len(scene.things) - scene.count(shape)
+    left = len(scene.things) - scene.count(shape)
     if not left:
         return None
     clause = say(
@@ -89,17 +89,9 @@ def _left_over(rng: random.Random, scene: Scene) -> Ask | None:
         thing="object" if left == 1 else "objects",
     )
     fact = Fact("count", NUMBERS[left - 1], NUMBERS, (r"{} objects? would",))
-    total = say(rng, "[in all, there are|that makes] {n} objects", n=NUMBERS[len(scene.things) - 1])
-    work = say(
-        rng,
-        "{gone} of them [would go|{verb} taken away]",
-        gone=NUMBERS[gone - 1],
-        verb="is" if gone == 1 else "are",
-    )
-    counted = one_by_one(rng, scene, shape)
-    steps = f"{sentence(total)} {counted} {sentence(work)}"
-    question, evidence = say(rng, TAKEN, shape=shape), inventory(rng, scene)
-    return Ask(question, clause, evidence, fact, derived=True, steps=steps)
+    staying = [thing for thing in scene.things if thing.shape != shape]
+    question, steps = say(rng, TAKEN, shape=shape), tally(rng, scene, staying)
+    return Ask(question, clause, "", fact, derived=True, steps=steps)
 
 
 DOUBTS = (

@@ -10,6 +10,7 @@ from mmspec.bench.world.charts import bar_chart
 from mmspec.bench.world.comparing import both, change_alone, difference, edit, pair_facts
 from mmspec.bench.world.describing import Picture, describe
 from mmspec.bench.world.doubts import doubt, puzzle
+from mmspec.bench.world.drills import drill
 from mmspec.bench.world.facts import Fact, Turn
 from mmspec.bench.world.pairs import Pair, changed_pair
 from mmspec.bench.world.palette import LETTERS
@@ -191,6 +192,7 @@ TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
     "chat": free_chat,
     "swap": swapped,
     "told": told,
+    "drill": drill,
 }
 
 

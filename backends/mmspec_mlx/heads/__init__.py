@@ -1,0 +1,1 @@
+"""Predictive heads on MLX; see `mmspec.heads`."""

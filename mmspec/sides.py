@@ -1,0 +1,103 @@
+"""Which draft side answers a prompt: what is asked for, what fits, and how it is opened."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from mmspec.conversation import Chunk
+from mmspec.drafting import NGRAM, UNLETTERED, Branch, Drafting, fit, parse_drafting
+from mmspec.errors import UsageError
+from mmspec.images import Picture
+from mmspec.ngram import NgramDrafter
+from mmspec.options import Options
+from mmspec.seam import Target
+from mmspec.session import DraftSide
+
+if TYPE_CHECKING:
+    from mmspec.engine import Engine
+
+TYPICAL_ANSWER = 128
+"""Positions a branch must have left after its prompt to be worth starting."""
+
+
+def word_for(engine: "Engine", options: Options, chunks: Sequence[Chunk]) -> str:
+    """The drafting asked for; by default a head's kind, or M and T where there are images, or T."""
+    if options.drafting:
+        return options.drafting
+    if engine.head:
+        return engine.head.kind
+    if engine.draft is None:
+        return engine.draftless
+    sees = engine.draft.model.config.vision is not None
+    return "MT" if sees and any(pictures(chunks)) else "T"
+
+
+def drafting_for(engine: "Engine", options: Options, chunks: Sequence[Chunk]) -> Drafting:
+    """What the options ask for, or the default; raises UsageError for what cannot be had."""
+    word = word_for(engine, options, chunks)
+    if word in UNLETTERED:
+        return UNLETTERED[word]
+    if engine.head:
+        return _headed(engine, word)
+    if options.names_head:
+        raise UsageError(f"--drafting {word} needs a head of that kind: name one with --draft")
+    if engine.draft is None:
+        raise UsageError(f"--drafting {word} needs a draft: name one with --draft")
+    weights = options.weights if options.drafting else ()
+    return parse_drafting(word, engine.draft.model.config, weights, options.pool)
+
+
+def _headed(engine: "Engine", word: str) -> Drafting:
+    """A head's one branch, which is shown what the target is."""
+    head = engine.head
+    if head and word != head.kind:
+        raise UsageError(
+            f"--drafting {word}: the draft {head.name} is a {head.kind} head: use {head.kind}, "
+            f"{' or '.join(UNLETTERED)}"
+        )
+    return Drafting((engine.target.view,), (1.0,), word)
+
+
+def fitting(
+    engine: "Engine", options: Options, drafting: Drafting, chunks: Sequence[Chunk]
+) -> tuple[Drafting, list[str]]:
+    """The drafting with the branches for which a draft model has room, and a line per change."""
+    draft = engine.draft
+    if draft is None or drafting in UNLETTERED.values():
+        return drafting, []
+    views, config = draft.views(engine.caption), draft.model.config
+
+    def length(branch: Branch) -> int:
+        return views.length(chunks, branch)
+
+    answer = min(options.max_new_tokens, TYPICAL_ANSWER)
+    room = config.text.max_position_embeddings - answer
+    return fit(drafting, room, length, config, options.overflow)
+
+
+def open_side(
+    engine: "Engine", options: Options, drafting: Drafting, target: Target
+) -> DraftSide | None:
+    """Open the side of a drafting beside `target`; None where nothing drafts."""
+    if drafting == NGRAM:
+        return DraftSide(NGRAM, engine.target.views(engine.caption), NgramDrafter(), None)
+    if not drafting.branches:
+        return None
+    sampling, tree, adaptive = options.draft_sampling, options.tree, options.adaptive
+    if engine.head:
+        drafter = engine.head.head.open_drafter(target, sampling, tree)
+        limit = engine.head.head.config.positions
+        limit = None if options.overflow == "run" else limit
+        return DraftSide(drafting, engine.target.views(engine.caption), drafter, limit)
+    if engine.draft is None:
+        raise ValueError(f"nothing loaded drafts {drafting.word}")
+    model, vocabulary = engine.draft.model, engine.target.model.config.text.vocab_size
+    drafter = model.open_drafter(len(drafting.branches), vocabulary, sampling, adaptive, tree)
+    run = options.overflow == "run"
+    limit = None if run else model.config.text.max_position_embeddings
+    carry = adaptive is not None and adaptive.carry
+    return DraftSide(drafting, engine.draft.views(engine.caption), drafter, limit, carry)
+
+
+def pictures(chunks: Sequence[Chunk]) -> Iterator[Picture]:
+    """The images of a prompt, in order."""
+    return (part for chunk in chunks for part in chunk.parts if isinstance(part, Picture))

@@ -1,0 +1,192 @@
+"""A tree's nodes are seen, judged and kept as if each had been said in a sequence of its own."""
+
+import numpy as np
+import pytest
+from adaptive_oracle import softmax
+from conformance_cases import TREES
+from scripted_tree import ARRAYS, PathFrontier, paths
+from test_conformance_sequences import (
+    BRANCHES,
+    CHUNKS,
+    OTHER,
+    feed_drafter,
+    feed_target,
+    target_of,
+    views,  # noqa: F401 - a fixture
+)
+
+from mmspec.growth import grow
+from mmspec.sampling import GREEDY
+from mmspec.seam import Segment
+
+DEPTH = 3
+MIXED = [0.4, 0.3, 0.2, 0.1]
+each_tree = pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
+
+
+def drafter_of(engine, views, tree, chunks, branches=BRANCHES):  # noqa: F811
+    opened = engine.draft.model.open_drafter(len(branches), 320, GREEDY, None, tree)
+    return feed_drafter(opened, views, chunks, branches)
+
+
+def plain_rows(engine, views, chunks, weights, said=()):  # noqa: F811
+    """What the branches together say after a path, each asked as a plain sequence."""
+    sequences = []
+    for branch in BRANCHES:
+        opened = engine.draft.model.open_target(GREEDY)
+        for chunk in chunks:
+            opened.extend(views.segment(chunk, branch))
+        if said:
+            opened.extend(Segment(list(said)))
+        sequences.append((opened, opened.length))
+
+    def row(path):
+        rows = []
+        for opened, length in sequences:
+            opened.rewind(length)
+            if path:
+                opened.extend(Segment(path))
+            rows.append(softmax(opened.logits()))
+        return np.average(rows, axis=0, weights=weights)
+
+    return row
+
+
+def grown(engine, drafter, weights=MIXED):
+    """Tokens and parents of what a drafter grows, read by verifying."""
+    target = target_of(engine, engine.target.views(lambda _: []), CHUNKS[4:])
+    verdict = target.verify(drafter.draft(DEPTH, weights, ()), ())
+    return verdict.drafted, verdict.parents
+
+
+def expected(engine, views, tree, chunks, weights=MIXED, said=()):  # noqa: F811
+    rows = plain_rows(engine, views, chunks, weights, said)
+    ids, parents, _ = grow(ARRAYS, PathFrontier(rows), tree, DEPTH)
+    return ids.tolist(), parents.tolist()
+
+
+def root_path(parents, node):
+    """The nodes from the root down to `node`."""
+    return [*(root_path(parents, parents[node]) if parents[node] >= 0 else []), node]
+
+
+# Drafting
+
+
+@each_tree
+def test_branches_grow_the_tree_that_plain_sequences_would(engine, views, tree):  # noqa: F811
+    """After turns with images between them, after commits of all sorts, and after a rewind."""
+    drafter = drafter_of(engine, views, tree, CHUNKS)
+    length, said = drafter.length, []
+    assert grown(engine, drafter) == expected(engine, views, tree, CHUNKS)
+    target = target_of(engine, views, CHUNKS)
+    for node in (-1, 0, len(expected(engine, views, tree, CHUNKS)[0]) - 1):
+        verdict = target.verify(drafter.draft(DEPTH, MIXED, ()), ())
+        path = root_path(verdict.parents, node) if node >= 0 else []
+        tokens = [*verdict.along(path), 60 + len(said)]
+        target.commit(path, tokens[-1])
+        drafter.commit(path, tokens)
+        said += tokens
+    assert grown(engine, drafter) == expected(engine, views, tree, CHUNKS, said=said)
+    drafter.rewind(length)
+    feed_drafter(drafter, views, [OTHER])
+    assert grown(engine, drafter) == expected(engine, views, tree, [*CHUNKS, OTHER])
+
+
+@each_tree
+def test_a_branch_that_alone_counts_grows_its_own_tree(engine, views, tree):  # noqa: F811
+    together = drafter_of(engine, views, tree, CHUNKS)
+    for row, branch in enumerate(BRANCHES):
+        alone = drafter_of(engine, views, tree, CHUNKS, [branch])
+        weights = [float(row == other) for other in range(4)]
+        assert grown(engine, together, weights) == grown(engine, alone, [1.0])
+
+
+def test_chains_and_trees_may_follow_each_other(engine, views):  # noqa: F811
+    """Rounds that were not drafted leave more pending than a tree does."""
+    drafter = drafter_of(engine, views, TREES["dynamic"], CHUNKS)
+    drafter.commit([], [61])
+    grown(engine, drafter)
+    drafter.commit([], [62, 63])
+    said = [61, 62, 63]
+    assert grown(engine, drafter) == expected(engine, views, TREES["dynamic"], CHUNKS, said=said)
+
+
+# Verifying
+
+
+def verified(engine, views, tree):  # noqa: F811
+    target = target_of(engine, views, CHUNKS)
+    drafter = drafter_of(engine, views, tree, CHUNKS)
+    return target, target.verify(drafter.draft(DEPTH, MIXED, ()), ())
+
+
+@each_tree
+def test_every_node_is_judged_as_if_its_path_had_been_said(engine, views, tree):  # noqa: F811
+    _, verdict = verified(engine, views, tree)
+    cold = target_of(engine, views, CHUNKS)
+    length, best = cold.length, []
+    for path in ([], *paths(verdict.drafted, verdict.parents)):
+        cold.rewind(length)
+        if path:
+            cold.extend(Segment(path))
+        best.append(int(cold.logits().argmax()))
+    assert verdict.fallback == best
+    agreed = [
+        float(token == best[parent + 1])
+        for token, parent in zip(verdict.drafted, verdict.parents, strict=True)
+    ]
+    assert verdict.accept == agreed
+
+
+@each_tree
+def test_any_path_can_be_kept(engine, views, tree):  # noqa: F811
+    """Then the sequence goes on, verifies another tree and is rewound, all as a cold one does."""
+    target, verdict = verified(engine, views, tree)
+    start, before = target.length, target.logits()
+    drafter = drafter_of(engine, views, tree, CHUNKS)
+    for node in range(0, len(verdict.drafted), 1 + len(verdict.drafted) // 6):
+        target.verify(drafter.draft(DEPTH, MIXED, ()), ())
+        path = root_path(verdict.parents, node)
+        target.commit(path, 77)
+        cold = target_of(engine, views, CHUNKS)
+        cold.extend(Segment([*verdict.along(path), 77]))
+        np.testing.assert_allclose(target.logits(), cold.logits(), atol=5e-5)
+        again = [each.verify(drafter.draft(2, MIXED, ()), ()) for each in (target, cold)]
+        assert again[0] == again[1]
+        for each in (target, cold):
+            feed_target(each, views, [OTHER])
+        np.testing.assert_allclose(target.logits(), cold.logits(), atol=5e-5)
+        target.rewind(start)
+        np.testing.assert_allclose(target.logits(), before, atol=1e-5)
+
+
+def test_a_path_within_a_prompt_is_kept_after_a_rewind(engine, views):  # noqa: F811
+    """A rewind into what was fed leaves the last token to be fed again, before a tree too."""
+    target, _ = verified(engine, views, TREES["static"])
+    target.rewind(target.length - 1)
+    cold = target_of(engine, views, CHUNKS[:-1])
+    cold.extend(Segment([70, 71]))
+    drafter = drafter_of(engine, views, TREES["static"], CHUNKS)
+    one, other = (each.verify(drafter.draft(3, MIXED, ()), ()) for each in (target, cold))
+    assert one == other
+    path = root_path(one.parents, len(one.drafted) - 1)
+    for each in (target, cold):
+        each.commit(path, 77)
+    np.testing.assert_allclose(target.logits(), cold.logits(), atol=5e-5)
+
+
+def test_what_is_no_path_is_refused_and_changes_nothing(engine, views):  # noqa: F811
+    target, verdict = verified(engine, views, TREES["static"])
+    length = target.length
+    for path in ([1, 2], [0, 99], [len(verdict.drafted) - 1]):
+        with pytest.raises(ValueError, match="no path"):
+            target.commit(path, 77)
+        assert target.length == length
+        verdict = target.verify(
+            drafter_of(engine, views, TREES["static"], CHUNKS).draft(DEPTH, MIXED, ()), ()
+        )
+    drafter = drafter_of(engine, views, TREES["static"], CHUNKS)
+    drafter.draft(2, MIXED, ())
+    with pytest.raises(ValueError, match="deep"):
+        drafter.commit([0, 1, 2], [1, 2, 3, 4])

@@ -1,0 +1,116 @@
+"""Slots, runs and packing against the slot-by-slot rule, written out without any arithmetic."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mmspec.heads.outline import Outline, located
+from mmspec.seam import Segment
+from scripted import ScriptedFeatures
+
+IMAGE = 99
+
+
+def sequence(parts):
+    """A segment of text lengths (positive) and images (negative), and its columns' names."""
+    tokens, features, columns = [], [], []
+    for number, part in enumerate(parts):
+        if part < 0:
+            features.append(ScriptedFeatures(str(number), -part))
+        tokens += [IMAGE if part < 0 else 7] * abs(part)
+        columns += [(number, place) if part < 0 else None for place in range(abs(part))]
+    return Segment(tokens, features), columns
+
+
+def met(columns):
+    """Per slot, the image whose column comes next; None where it is text."""
+    return [column and column[0] for column in columns[1:]]
+
+
+def outlined(outline, start, stop):
+    """The same from the runs, and the rows they take; every image is whole."""
+    said, rows = [], 0
+    for run in outline.runs(start, stop):
+        number = None if run.image is None else outline.images.index(run.image)
+        said += [number] * (run.stop - run.start)
+        rows += outline.packed if run.image and outline.packed else run.stop - run.start
+    return said, rows
+
+
+def test_the_toy_of_two_words_four_patches_and_two_words():
+    """Slots: fc(e1, h0), v0, v1, v2, v3, fc(e6, h5), fc(e7, h6)."""
+    segment, _ = sequence([2, -4, 2])
+    outline = Outline(apart=True).extended(segment, IMAGE)
+    assert outline.images == ((2, 6),)
+    assert list(outline.runs(0, outline.slots)) == [
+        (0, 1, None),
+        (1, 5, (2, 6)),
+        (5, 7, None),
+    ]
+    assert outline.rows(outline.slots) == 7
+    packed = Outline(apart=True, packed=3).extended(segment, IMAGE)
+    assert [packed.rows(slots) for slots in (0, 1, 5, 6, 7)] == [0, 1, 4, 5, 6]
+    whole = Outline().extended(segment, IMAGE)
+    assert list(whole.runs(0, 7)) == [(0, 7, None)]
+
+
+PARTS = st.lists(st.one_of(st.integers(1, 4), st.integers(-5, -1)), min_size=1, max_size=8)
+
+
+@settings(deadline=None, max_examples=60)
+@given(PARTS, st.sampled_from([0, 1, 3, 7]), st.lists(st.integers(0, 40), max_size=4))
+def test_runs_are_the_slots_one_by_one_however_they_are_fed(parts, packed, cuts):
+    segment, columns = sequence(parts)
+    outline = Outline(apart=True, packed=packed).extended(segment, IMAGE)
+    numbers = [number for number, part in enumerate(parts) if part < 0]
+    slots = outline.slots
+    expected = [None if each is None else numbers.index(each) for each in met(columns)][:slots]
+    said, rows, at = [], 0, 0
+    for stop in sorted({outline.settled(min(cut, slots)) for cut in cuts} | {slots}):
+        assert outline.rows(at) == rows
+        more, taken = outlined(outline, at, stop)
+        said, rows, at = said + more, rows + taken, stop
+    assert said == expected
+    assert outline.rows(slots) == rows
+
+
+@settings(deadline=None, max_examples=60)
+@given(PARTS, st.sampled_from([0, 1, 3, 7]))
+def test_packing_loses_no_text(parts, packed):
+    """Every text column but the first is the next column of exactly one pair."""
+    segment, columns = sequence([1, *parts, 1])
+    outline = Outline(apart=True, packed=packed).extended(segment, IMAGE)
+    runs = list(outline.runs(0, outline.slots))
+    paired = [slot + 1 for run in runs if run.image is None for slot in range(run.start, run.stop)]
+    assert paired == [place for place, column in enumerate(columns) if column is None][1:]
+    images = sum(part < 0 for part in parts)
+    assert outline.rows(outline.slots) == len(paired) + (
+        images * packed if packed else len(columns) - 1 - len(paired)
+    )
+
+
+@pytest.mark.parametrize("packed", [0, 3])
+def test_an_image_at_the_end_waits_for_what_follows(packed):
+    segment, _ = sequence([2, -4])
+    outline = Outline(apart=True, packed=packed).extended(segment, IMAGE)
+    assert outline.ends_in_image
+    assert outline.settled(outline.slots - 1) == 1
+    followed = outline.grown(1)
+    assert not followed.ends_in_image
+    assert list(followed.runs(1, followed.slots)) == [(1, 5, (2, 6)), (5, 6, None)]
+    assert followed.rows(followed.slots) == 2 + (packed or 4)
+
+
+def test_text_that_looks_like_an_image_is_text():
+    assert list(located(Segment([7, IMAGE, IMAGE, 7]), 0, IMAGE)) == []
+    segment = Segment([IMAGE, 7, IMAGE, IMAGE, IMAGE, IMAGE], [ScriptedFeatures("a", 1)])
+    assert list(located(segment, 10, IMAGE)) == [(10, 11)]
+
+
+def test_cutting_forgets_images_and_slots():
+    segment, _ = sequence([2, -4, 2, -4, 2])
+    outline = Outline(apart=True, packed=3).extended(segment, IMAGE)
+    cut = outline.cut(8)
+    assert (cut.columns, cut.images, cut.slots) == (8, ((2, 6),), 7)
+    assert outline.cut(0) == Outline(apart=True, packed=3)
+    assert outline.cut(8).extended(sequence([-4, 2])[0], IMAGE) == outline

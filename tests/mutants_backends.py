@@ -1,0 +1,141 @@
+"""Mistakes in the backends."""
+
+from mutant import DENSE, FEATURES, MLX, ORACLE, PAIRS, SEQUENCES, TORCH, Mutant
+
+BACKENDS = [
+    # PyTorch
+    Mutant(
+        "torch: a rewound target keeps its keys",
+        TORCH + "target.py",
+        "State(length, min(self._state.fed, length))",
+        "State(length, self._state.fed)",
+        SEQUENCES + "test_a_target_rewound_anywhere_continues_like_a_cold_one",
+    ),
+    Mutant(
+        "torch: a rewound drafter keeps its keys",
+        TORCH + "drafter.py",
+        "self._described(length, min(self._state.fed, length))",
+        "self._described(length, self._state.fed)",
+        SEQUENCES + "test_a_drafter_rewound_anywhere_continues_like_a_cold_one",
+    ),
+    Mutant(
+        "torch: keys of rejected tokens stay",
+        TORCH + "drafter.py",
+        "kept = state.columns + min(len(path), state.followed)",
+        "kept = state.columns + state.followed",
+        SEQUENCES + "test_rows_of_a_batch_draft_what_each_drafts_alone",
+    ),
+    Mutant(
+        "torch: padding is seen",
+        TORCH + "drafter.py",
+        "shade = hidden(self._llama.dtype)",
+        "shade = 0.0",
+        SEQUENCES + "test_rows_of_a_batch_draft_what_each_drafts_alone",
+    ),
+    Mutant(
+        "torch: padding counts as positions",
+        TORCH + "drafter.py",
+        "seen = [row.lengths(end)[start:] for row in self._rows]",
+        "seen = [list(range(start + 1, end + 1)) for row in self._rows]",
+        SEQUENCES + "test_rows_of_a_batch_draft_what_each_drafts_alone",
+    ),
+    Mutant(
+        "torch: the next column is seen",
+        TORCH + "llama.py",
+        ".triu_(start + 1)",
+        ".triu_(start + 2)",
+        ORACLE + "test_a_drafted_answer_is_generates_own",
+    ),
+    Mutant(
+        "torch: pooling takes columns for rows",
+        TORCH + "llava.py",
+        "rows.view(side, grid // side, side, grid // side, -1)",
+        "rows.view(grid // side, side, grid // side, side, -1)",
+        FEATURES + "test_pooling_averages_squares_of_the_grid",
+    ),
+    Mutant(
+        "torch: a token that was not drawn has the target's own probability as q",
+        TORCH + "target.py",
+        "q = maths.point_mass(xp, draft.ids, p[:-1]) if draft.q is None else draft.q",
+        "q = p[:-1] if draft.q is None else draft.q",
+        PAIRS + "[torch-T1-argmax-1]",
+    ),
+    Mutant(
+        "torch: two reads in a round",
+        TORCH + "target.py",
+        "numbers = iter(torch.cat([part.float() for part in parts]).tolist())",
+        "numbers = iter([each for part in parts for each in part.float().tolist()])",
+        SEQUENCES + "test_a_round_reads_from_the_device_once",
+    ),
+    # MLX
+    Mutant(
+        "torch: fitted weights are not drafted with",
+        TORCH + "drafter.py",
+        "blend = tally.weights(blend)",
+        "tally.weights(blend)",
+        DENSE,
+    ),
+    Mutant(
+        "mlx: a rewound target keeps its keys",
+        MLX + "target.py",
+        "fed = min(self._fed, max(length - 1, 0))",
+        "fed = self._fed",
+        SEQUENCES + "test_a_target_rewound_anywhere_continues_like_a_cold_one",
+    ),
+    Mutant(
+        "mlx: a rewound drafter keeps its keys",
+        MLX + "drafter.py",
+        "self._columns.cut(length), min(self._fed, max(length - 1, 0))",
+        "self._columns.cut(length), self._fed",
+        SEQUENCES + "test_a_drafter_rewound_anywhere_continues_like_a_cold_one",
+    ),
+    Mutant(
+        "mlx: keys of rejected tokens stay",
+        MLX + "drafter.py",
+        "fed = self.length + min(len(path), followed)",
+        "fed = self.length + followed",
+        SEQUENCES + "test_rows_of_a_batch_draft_what_each_drafts_alone",
+    ),
+    Mutant(
+        "mlx: padding is seen",
+        MLX + "columns.py",
+        "self._padded = not seen.all()",
+        "self._padded = False",
+        SEQUENCES + "test_rows_of_a_batch_draft_what_each_drafts_alone",
+    ),
+    Mutant(
+        "mlx: padding counts as positions",
+        MLX + "columns.py",
+        "return [int(row) + beyond for row in self._seen[:, :columns].sum(axis=1)]",
+        "return [columns for _ in self._seen]",
+        SEQUENCES + "test_rows_of_a_batch_draft_what_each_drafts_alone",
+    ),
+    Mutant(
+        "mlx: the next column is seen",
+        MLX + "llama.py",
+        "mx.arange(at + n) <= mx.expand_dims(mx.arange(at, at + n), 1)",
+        "mx.arange(at + n) <= mx.expand_dims(mx.arange(at, at + n), 1) + 1",
+        ORACLE + "test_a_drafted_answer_is_generates_own",
+    ),
+    Mutant(
+        "mlx: pooling takes columns for rows",
+        MLX + "llava.py",
+        "rows.reshape(side, block, side, block, -1)",
+        "rows.reshape(block, side, block, side, -1)",
+        FEATURES + "test_pooling_averages_squares_of_the_grid",
+    ),
+    Mutant(
+        "mlx: a token that was not drawn has the target's own probability as q",
+        MLX + "target.py",
+        "q = maths.point_mass(xp, drafted, p[:-1]) if draft.q is None else draft.q",
+        "q = p[:-1] if draft.q is None else draft.q",
+        PAIRS + "[mlx-T1-argmax-1]",
+    ),
+    Mutant(
+        "mlx: fitted weights are not drafted with",
+        MLX + "drafter.py",
+        "mixture = tally.weights(mixture)",
+        "tally.weights(mixture)",
+        DENSE,
+    ),
+]

@@ -1,0 +1,121 @@
+"""Mistakes in heads: their slots, their trail, what is kept after a round, their files."""
+
+from mutant import MLX, TORCH, Mutant
+
+OUTLINE = "tests/core/test_outline.py::"
+FILES = "tests/core/test_heads.py::"
+REFERENCE = "tests/torch/test_torch_heads.py::"
+CONFORMANCE = "tests/conformance/test_conformance_heads.py::"
+CHAINS = REFERENCE + "test_drawn_chains_come_from_the_heads_own_distributions"
+GROWN = REFERENCE + "test_dynamic_trees_are_those_grown_path_by_path"
+TRAIL = REFERENCE + "test_the_trail_follows_rewinds_trees_and_new_turns"
+TOY = OUTLINE + "test_the_toy_of_two_words_four_patches_and_two_words"
+COLD = CONFORMANCE + "test_undo_retry_interrupts_and_pauses_are_like_cold_runs"
+
+HEADS = [
+    Mutant(
+        "an image is met at its own columns, not one slot before",
+        "mmspec/heads/outline.py",
+        "start = max(first - 1, 0)",
+        "start = first",
+        TOY,
+    ),
+    Mutant(
+        "a packed image keeps its positions",
+        "mmspec/heads/outline.py",
+        "run.stop - run.start - self.packed for run in done",
+        "0 for run in done",
+        TOY,
+    ),
+    Mutant(
+        "only the first image is kept apart",
+        "mmspec/heads/outline.py",
+        "for first, end in self.images:",
+        "for first, end in self.images[:1]:",
+        OUTLINE + "test_packing_loses_no_text",
+    ),
+    Mutant(
+        "a pair has the state first",
+        TORCH + "heads/modules.py",
+        "torch.cat((embeddings, states), dim=-1)",
+        "torch.cat((states, embeddings), dim=-1)",
+        CHAINS + "[eagle-text]",
+    ),
+    Mutant(
+        "a pair has the token that gave the state",
+        TORCH + "heads/forwards.py",
+        "self._parts.fuse(target.inputs(*after), target",
+        "self._parts.fuse(target.inputs(run.start, run.stop), target",
+        CHAINS + "[eagle-text]",
+    ),
+    Mutant(
+        "an image is fed as pairs",
+        TORCH + "heads/load.py",
+        'apart=config.kind in ("msd", "flash")',
+        'apart=config.kind == "flash"',
+        CHAINS + "[msd-one]",
+    ),
+    Mutant(
+        "latents are not scaled",
+        TORCH + "heads/modules.py",
+        "self.norm(states).T / states.shape[-1] ** 0.5",
+        "self.norm(states).T",
+        CHAINS + "[flash-one]",
+    ),
+    Mutant(
+        "Hydra forgets what was drafted",
+        TORCH + "heads/frontiers.py",
+        "torch.cat((known, self._embed(tokens)), dim=-1)",
+        "torch.cat((known, self._embed(tokens * 0)), dim=-1)",
+        CHAINS + "[hydra-text]",
+    ),
+    Mutant(
+        "a node goes on from any feature",
+        TORCH + "heads/frontiers.py",
+        "of(self._features, parents))",
+        "of(self._features, parents if parents is None else parents * 0))",
+        GROWN + "[eagle]",
+    ),
+    Mutant(
+        "torch: a kept path leaves the trail as it was",
+        TORCH + "target.py",
+        "self._trail.gather(length, [length + node for node in path])",
+        "pass",
+        TRAIL + "[25]",
+    ),
+    Mutant(
+        "mlx: a kept path leaves the trail as it was",
+        MLX + "target.py",
+        "self._trail.gather(self.length, columns)",
+        "pass",
+        COLD + "[mlx-msd]",
+    ),
+    Mutant(
+        "drafted features are kept in a head's cache",
+        "mmspec/heads/drafter.py",
+        "fed = state.outline.slots if state.draft else state.fed",
+        "fed = state.outline.slots + len(path) if state.draft else state.fed",
+        CHAINS + "[eagle-text]",
+    ),
+    Mutant(
+        "a rewound head keeps its slots",
+        "mmspec/heads/drafter.py",
+        "State(outline, min(self._state.fed, outline.slots))",
+        "State(outline, self._state.fed)",
+        COLD + "[torch-eagle]",
+    ),
+    Mutant(
+        "a head of another width is loaded",
+        "mmspec/heads/config.py",
+        "if config.hidden_size != text.hidden_size or",
+        "if",
+        REFERENCE + "test_a_head_of_another_target_is_refused",
+    ),
+    Mutant(
+        "a tensor may be missing",
+        "mmspec/checkpoint.py",
+        'is missing"] if name in needed else []',
+        'is missing"] if not needed else []',
+        FILES + "test_every_tensor_is_required[msd]",
+    ),
+]

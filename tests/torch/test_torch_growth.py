@@ -1,0 +1,42 @@
+"""What growing and keeping trees needs of PyTorch."""
+
+import numpy as np
+import pytest
+import torch
+import torch_oracle as oracle
+
+from mmspec.sampling import GREEDY
+from mmspec.tree import Tree
+from mmspec_torch.cache import Cache
+from mmspec_torch.growth import top
+
+
+@pytest.mark.parametrize("steps", [2, 8, 10**6])
+def test_of_equals_the_first_is_taken(steps):
+    p = np.random.default_rng(steps).integers(0, steps, (4, 3000)).astype(np.float32) / steps
+    values, places = top(torch.tensor(p)[:, :2500], 12)
+    expected = np.argsort(-p[:, :2500], axis=-1, kind="stable")[:, :12]
+    np.testing.assert_array_equal(places, expected)
+    np.testing.assert_array_equal(values, np.take_along_axis(p, expected, axis=-1))
+
+
+def test_a_gather_that_broke_voids_the_draft(pair, views, monkeypatch):
+    """Its columns may have moved; the sequence never had them."""
+    target = oracle.opened(pair[0], views[0])
+    expected = oracle.plain(oracle.opened(pair[0], views[0]), 8)
+    drafter = pair[1].open_drafter(len(views), 320, GREEDY, None, Tree((3, 2)))
+    drafter.extend(views)
+    verdict = target.verify(drafter.draft(2, [1.0, 0.0, 0.0], ()), ())
+    path = [2, verdict.parents.index(2)]
+    original = Cache.gather
+
+    def breaking(*given):
+        original(*given)
+        raise oracle.Fault
+
+    monkeypatch.setattr(Cache, "gather", breaking)
+    with pytest.raises(oracle.Fault):
+        target.commit(path, 5)
+    with pytest.raises(ValueError, match="verified just now"):
+        target.commit(path, 5)
+    assert oracle.plain(target, 8) == expected

@@ -1,0 +1,206 @@
+"""Heads draft what they draft when everything is computed anew by transformers' modules."""
+
+import heads_oracle
+import numpy as np
+import pytest
+import torch
+import torch_oracle as oracle
+from safetensors.torch import load_file
+
+from factory_heads import published, tiny_head
+from mmspec.errors import CheckpointError, UsageError
+from mmspec.heads.manifest import head_manifest
+from mmspec.loop import decode
+from mmspec.sampling import GREEDY, Sampling
+from mmspec.seam import Segment
+from mmspec.tree import Tree
+from mmspec_torch.backend import TorchBackend
+from mmspec_torch.heads.convert import convert, main
+
+DRAWN = Sampling(1.0)
+DRAWS = [0.31, 0.62, 0.93]
+TREE = Tree((), width=3, nodes=7)
+
+VARIANTS = {
+    "eagle": ("eagle", {}),
+    "eagle, grouped, biased": ("eagle", {"qkv_bias": True, "num_key_value_heads": 2}),
+    "eagle, no bias": ("eagle", {"bias": False}),
+    "msd": ("msd", {}),
+    "msd, input norm": ("msd", {"input_norm": True}),
+    "medusa": ("medusa", {}),
+    "medusa, mean": ("medusa", {"vision": "mean"}),
+    "hydra": ("hydra", {}),
+    "hydra, attention": ("hydra", {"vision": "attention"}),
+    "flash": ("flash", {}),
+    "flash, whole": ("flash", {"queries": 0}),
+}
+PROMPTS = {
+    "text": (1, 20, 21, 22, 23),
+    "one": (1, 20, "image", 21, 22, 23),
+    "video": (1, "image", "image", "image", 20, 21, 22),
+    "apart": (1, 20, "image", 21, "image", 22, 23),
+}
+
+
+@pytest.fixture(scope="module")
+def target(pair_paths):
+    return TorchBackend().load(pair_paths[0], device="cpu")
+
+
+@pytest.fixture(scope="module")
+def original(pair_paths):
+    return oracle.transformers_model(pair_paths[0])
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def variant(request, tmp_path_factory):
+    kind, given = VARIANTS[request.param]
+    return tiny_head(tmp_path_factory.mktemp("heads") / "head", kind, seed=3, **given)
+
+
+def prompt(target, parts):
+    """A segment and the pixels in it; None without images."""
+    count = parts.count("image")
+    pixels = oracle.pixels(32, count) if count else None
+    features = [target.encode(image) for image in pixels] if count else []
+    tokens = [
+        token for part in parts for token in ([oracle.IMAGE] * 16 if part == "image" else [part])
+    ]
+    return Segment(tokens, features), None if pixels is None else torch.tensor(pixels)
+
+
+def opened(target, directory, segment, sampling=GREEDY, tree=None):
+    head = TorchBackend().load_head(directory, target)
+    sequence = target.open_target(sampling)
+    drafter = head.open_drafter(sequence, sampling, tree)
+    sequence.extend(segment)
+    drafter.extend([segment])
+    return sequence, drafter
+
+
+def check_chain(drafter, reference):
+    draft = drafter.draft(3, [1.0], DRAWS)
+    ids = draft.ids.tolist()
+    for place in range(3):
+        np.testing.assert_allclose(draft.q[place], reference.says(ids[:place]), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_drawn_chains_come_from_the_heads_own_distributions(variant, target, original, name):
+    segment, pixels = prompt(target, PROMPTS[name])
+    sequence, drafter = opened(target, variant, segment, DRAWN)
+    check_chain(drafter, heads_oracle.Reference(variant, original, segment.tokens, pixels))
+    rounds = list(decode(sequence, drafter, oracle.Equal(), gamma=2, max_tokens=5, seed=1))
+    tokens = [*segment.tokens, *oracle.spoken(rounds)]
+    check_chain(drafter, heads_oracle.Reference(variant, original, tokens, pixels))
+
+
+def paths(draft):
+    """Every node of a tree by the tokens that lead to it."""
+    found = []
+    for token, parent in zip(draft.ids.tolist(), draft.parents.tolist(), strict=True):
+        found.append((*(found[parent] if parent >= 0 else ()), token))
+    return set(found)
+
+
+@pytest.mark.parametrize("kind", ["eagle", "msd", "medusa", "hydra", "flash"])
+def test_dynamic_trees_are_those_grown_path_by_path(tmp_path, target, original, kind):
+    directory = tiny_head(tmp_path / "head", kind, seed=5)
+    segment, pixels = prompt(target, PROMPTS["one"])
+    sequence, drafter = opened(target, directory, segment, tree=TREE)
+    for _ in range(2):
+        reference = heads_oracle.Reference(directory, original, segment.tokens, pixels)
+        grown = heads_oracle.eagle2(reference, width=3, nodes=7, depth=3)
+        assert paths(drafter.draft(3, [1.0], ())) == grown
+        rounds = list(decode(sequence, drafter, oracle.Equal(), gamma=3, max_tokens=3))
+        segment = Segment([*segment.tokens, *oracle.spoken(rounds)], segment.features)
+
+
+def test_a_trail_costs_nothing_until_a_head_asks_for_one(target, tmp_path):
+    segment, _ = prompt(target, PROMPTS["one"])
+    sequence = oracle.opened(target, segment)
+    oracle.plain(sequence, 2)
+    with pytest.raises(ValueError, match="keeps no trail"):
+        sequence.states(0, 1)
+    expected, length = sequence.logits(), sequence.length
+    head = TorchBackend().load_head(tiny_head(tmp_path / "head", "eagle"), target)
+    head.open_drafter(sequence, GREEDY)
+    assert sequence.states(0, length - 1).shape == (length - 1, 64)
+    np.testing.assert_allclose(sequence.logits(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("cut", [2, 20, 23, 25])
+def test_the_trail_follows_rewinds_trees_and_new_turns(target, original, tmp_path, cut):
+    """Hidden states and embeddings are transformers', whatever the columns have been through."""
+    segment, pixels = prompt(target, PROMPTS["one"])
+    directory = tiny_head(tmp_path / "head", "hydra", seed=5)
+    sequence, drafter = opened(target, directory, segment, DRAWN, Tree((3, 2)))
+    rounds = decode(sequence, drafter, oracle.Equal(), gamma=2, max_tokens=12, seed=3)
+    tokens = [*segment.tokens, *oracle.spoken(list(rounds))]
+    sequence.rewind(cut)
+    sequence.extend(Segment([50, 51, 52]))
+    tokens = [*tokens[:cut], 50, 51, 52]
+    whole = pixels if cut >= 18 else None
+    embeddings, states = heads_oracle.columns(original, tokens, whole)
+    end = len(tokens)
+    np.testing.assert_allclose(sequence.states(0, end - 1), states[:-1], atol=2e-5)
+    np.testing.assert_allclose(sequence.inputs(0, end), embeddings, atol=2e-5)
+
+
+# Published heads
+
+
+@pytest.mark.parametrize("model_type", ["llava", "llama", "qwen2"])
+def test_published_pickles_draft_like_their_conversions(target, tmp_path, model_type):
+    directory = published(tmp_path / "head", model_type, pickled=True)
+    segment, _ = prompt(target, PROMPTS["one"])
+    first = opened(target, directory, segment)[1].draft(3, [1.0], ()).ids
+    assert main([str(directory)]) == 0
+    tensors = load_file(directory / "model.safetensors")
+    config = TorchBackend().load_head(directory, target).config
+    assert set(tensors) == set(head_manifest(config))
+    (directory / "pytorch_model.bin").unlink()
+    assert opened(target, directory, segment)[1].draft(3, [1.0], ()).ids.tolist() == first.tolist()
+    with pytest.raises(UsageError, match="no pickled weights"):
+        convert(directory)
+
+
+def rewritten(directory, change):
+    """Save the pickle again, its tensors changed."""
+    file = directory / "pytorch_model.bin"
+    torch.save(change(torch.load(file, weights_only=True)), file)
+
+
+class Trap:
+    """Would call a function when it is unpickled."""
+
+    def __reduce__(self):
+        return (print, ("opened",))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: {k: v for k, v in t.items() if k != "fc.bias"}, "fc.bias .*is missing"),
+        (lambda t: t | {"lm_head.weight": t["fc.bias"]}, "lm_head.weight is unexpected"),
+        (lambda t: t | {"fc.weight": t["fc.weight"].T.contiguous()}, "fc.weight is"),
+        (lambda t: t | {"trap": Trap()}, "does not hold tensors alone"),
+        (lambda t: list(t.values()), "fc.bias|does not hold tensors alone|model_type"),
+    ],
+    ids=["missing", "unexpected", "misshapen", "code", "a list"],
+)
+def test_pickles_are_held_to_the_manifest_and_never_run(target, tmp_path, change, said, capsys):
+    directory = published(tmp_path / "head", "llava", pickled=True)
+    rewritten(directory, change)
+    with pytest.raises((CheckpointError, UsageError), match=said):
+        TorchBackend().load_head(directory, target)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_head_of_another_target_is_refused(target, tmp_path):
+    directory = tiny_head(tmp_path / "head", "medusa", hidden_size=32)
+    with pytest.raises(UsageError, match=r"width 32 .*this target has 64 and 320"):
+        TorchBackend().load_head(directory, target)
+    larger = tiny_head(tmp_path / "larger", "medusa", vocab_size=400)
+    with pytest.raises(UsageError, match="400 tokens"):
+        TorchBackend().load_head(larger, target)
