@@ -37,7 +37,7 @@ def mix(xp: Any, weights: Array, q: Array) -> Array:
 
     IbED, section 3.1: the mixture is of probabilities at temperature 1, not of logits.
     """
-    return xp.sum(xp.expand_dims(weights, axis=-1) * q, axis=0)
+    return xp.matmul(weights, q)
 
 
 def warp(xp: Any, p: Array, sampling: Sampling) -> Array:

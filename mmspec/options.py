@@ -46,8 +46,7 @@ class Options:
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
         lettered = self.drafting not in (None, *UNLETTERED) and not self.names_head
-        if lettered:
-            read_letters(str(self.drafting))
+        views = read_letters(str(self.drafting)) if lettered else []
         if self.overflow not in OVERFLOWS:
             raise choice("overflow rule", self.overflow, OVERFLOWS)
         if self.proposal not in PROPOSALS:
@@ -63,10 +62,16 @@ class Options:
             raise UsageError(f"--top-p {self.sampling.top_p}: give a number above 0 and at most 1")
         if self.skip_vision is not None and not 0 <= self.skip_vision <= 1:
             raise UsageError(f"--skip-vision {self.skip_vision}: give a number from 0 to 1")
-        if self.weights and not lettered and self.drafting != PLAIN.word:
-            raise UsageError("--weights needs --drafting with letters, one weight for each")
+        self._check_mixture(len(views))
         if self.tree:
             self._check_tree(self.tree)
+
+    def _check_mixture(self, views: int) -> None:
+        if self.weights and not views and self.drafting != PLAIN.word:
+            raise UsageError("--weights needs --drafting with letters, one weight for each")
+        if self.adaptive and views < 2 and self.drafting not in (None, PLAIN.word):
+            allowed = "give --drafting two or more letters, such as MTC"
+            raise UsageError(f"--adaptive has nothing to weigh in {self.drafting!r}: {allowed}")
 
     def _check_tree(self, tree: Tree) -> None:
         if self.drafting == "ngram":

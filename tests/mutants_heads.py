@@ -88,7 +88,7 @@ HEADS = [
         MLX + "target.py",
         "self._trail.gather(self.length, columns)",
         "pass",
-        COLD + "[mlx-msd]",
+        COLD + "[msd-mlx]",
     ),
     Mutant(
         "drafted features are kept in a head's cache",
@@ -102,7 +102,7 @@ HEADS = [
         "mmspec/heads/drafter.py",
         "State(outline, min(self._state.fed, outline.slots))",
         "State(outline, self._state.fed)",
-        COLD + "[torch-eagle]",
+        COLD + "[eagle-torch]",
     ),
     Mutant(
         "a head of another width is loaded",

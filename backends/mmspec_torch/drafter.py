@@ -264,7 +264,7 @@ class TorchDrafter:
         logits = self._llama.logits(last)[:, : self._shared]
         if self._sampling.greedy and len(self._rows) == 1:
             return Choice(logits.argmax(dim=-1))
-        rows = maths.softmax(xp, logits.float())
+        rows = torch.softmax(logits.float(), dim=-1)
         mixture = maths.mix(xp, blend, rows)
         if self._sampling.greedy:
             return Choice(mixture.argmax(dim=-1, keepdim=True), None, rows)

@@ -13,7 +13,7 @@ PACKED_ROWS = 6
 WORTH_PACKING = 2**19
 """Multiplications from which the packed layout wins back its dearer call."""
 LARGEST_COPIED = 2**22
-"""Elements up to which a matrix is held in two layouts; beyond, memory is the cost."""
+"""Elements up to which a matrix is held in several layouts; beyond, memory is the cost."""
 
 
 class Product(Protocol):
@@ -44,30 +44,35 @@ class Dense:
         return to.addmm_(x, self._matrix)
 
 
-class Twofold:
-    """A small float32 matrix on a CPU: plain for a few rows, oneDNN's own blocks for more."""
+class Copied:
+    """A small float32 matrix on a CPU, in the layouts for one row, for a few and for more."""
 
     def __init__(self, weight: Tensor) -> None:
-        """Lay out a weight [O, I] twice."""
+        """Lay out a weight [O, I]; one that no few rows will meet is held in two layouts only."""
         # The operators to which torch.compile lowers a linear layer of frozen weights.
         onednn = torch.ops.mkldnn
+        self._few = WORTH_PACKING // weight.numel()
         self._matrix = weight.T.contiguous()
+        self._turned = weight if self._few > 1 else self._matrix.T
         self._packed = onednn._reorder_linear_weight(weight, PACKED_ROWS)  # noqa: SLF001
-        self._few = (WORTH_PACKING - 1) // weight.numel()
         self._multiply = onednn._linear_pointwise.default  # noqa: SLF001
         self._multiply_and_add = onednn._linear_pointwise.binary  # noqa: SLF001
 
     def __call__(self, x: Tensor) -> Tensor:
         """Multiply x [n, I]."""
-        if x.shape[0] <= self._few:
+        if x.shape[0] == 1:
             return torch.mm(x, self._matrix)
+        if x.shape[0] <= self._few:
+            return torch.mm(self._turned, x.T).T.contiguous()
         product: Tensor = self._multiply(x, self._packed, None, "none", [], "")
         return product
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:
         """Return the product of x [n, I] plus `to`."""
-        if x.shape[0] <= self._few:
+        if x.shape[0] == 1:
             return to.addmm_(x, self._matrix)
+        if x.shape[0] <= self._few:
+            return to.add_(torch.mm(self._turned, x.T).T)
         total: Tensor = self._multiply_and_add(x, to, self._packed, None, "add")
         return total
 
@@ -77,5 +82,5 @@ def product(weight: Tensor) -> Product:
     plain = weight.device.type == "cpu" and weight.dtype == torch.float32
     packs = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     if plain and packs and weight.numel() <= LARGEST_COPIED:
-        return Twofold(weight.contiguous())
+        return Copied(weight.contiguous())
     return Dense(weight.T)

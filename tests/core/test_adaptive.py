@@ -12,6 +12,7 @@ from mmspec import maths
 from mmspec.adaptive import RULES, Adaptation, Evidence, Tally, lattice
 from mmspec.errors import UsageError
 from mmspec.loop import decode
+from mmspec.options import Options
 from mmspec.sampling import GREEDY, Sampling
 from mmspec.seam import Segment
 from scripted import ScriptedDrafter, ScriptedTarget, logits
@@ -252,3 +253,14 @@ def test_options_out_of_range_are_refused():
         Adaptation("latice")
     with pytest.raises(UsageError, match="--adaptive-window -1"):
         Adaptation(window=-1)
+
+
+@pytest.mark.parametrize("drafting", ["M", "t", "ngram", "msd"])
+def test_one_view_leaves_nothing_to_weigh(drafting):
+    with pytest.raises(UsageError, match="--adaptive has nothing to weigh"):
+        Options(drafting=drafting, adaptive=Adaptation())
+
+
+@pytest.mark.parametrize("drafting", [None, "none", "MT"])
+def test_adaptive_goes_with_views_chosen_later_and_with_plain_decoding(drafting):
+    assert Options(drafting=drafting, adaptive=Adaptation()).adaptive

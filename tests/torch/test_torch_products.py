@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from mmspec_torch import norms, products
-from mmspec_torch.products import Dense, Twofold
+from mmspec_torch.products import Copied, Dense
 
 SHAPES = [(96, 64), (768, 256), (1024, 128)]
 
@@ -21,7 +21,7 @@ def test_every_layout_multiplies_as_linear_does(rng, outputs, inputs, rows):
     weight, x = (torch.randn(n, inputs, generator=rng) for n in (outputs, rows))
     other = torch.randn(rows, outputs, generator=rng)
     expected = F.linear(x, weight)
-    for each in (Dense(weight.T), Twofold(weight)):
+    for each in (Dense(weight.T), Copied(weight)):
         torch.testing.assert_close(each(x), expected, atol=1e-4, rtol=1e-5)
         summed = each.added(x, other.clone())
         torch.testing.assert_close(summed, expected + other, atol=1e-4, rtol=1e-5)
@@ -29,14 +29,14 @@ def test_every_layout_multiplies_as_linear_does(rng, outputs, inputs, rows):
 
 def test_rows_are_packed_once_that_pays(rng):
     weight = torch.randn(768, 256, generator=rng)
-    small = Twofold(weight[:64, :64].contiguous())
-    assert Twofold(weight)._few == 2
+    small = Copied(weight[:64, :64].contiguous())
+    assert Copied(weight)._few == 2
     assert small._few > 100
 
 
 def test_a_matrix_is_held_twice_only_while_it_is_small():
     small, large = (torch.empty(n, 1024) for n in (4096, 4097))
-    assert isinstance(products.product(small), Twofold)
+    assert isinstance(products.product(small), Copied)
     assert isinstance(products.product(large), Dense)
 
 

@@ -198,4 +198,5 @@ def weights_by_round(rows: Iterable[Row], branch: str) -> list[float]:
 
 def _weights(row: Row, branch: str) -> list[float]:
     columns = [i for i, name in enumerate(row.branches) if name.startswith(branch)]
-    return [sum(each[i] for i in columns) for each in row.weights or []]
+    # A round at the end of the budget may draft nothing, and then weighs nothing.
+    return [sum(each[i] for i in columns) for each in row.weights or [] if each]
