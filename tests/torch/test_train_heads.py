@@ -332,3 +332,16 @@ def test_choices_that_cannot_be_are_refused(supply):
     with pytest.raises(errors.UsageError, match="unknown kind of head 'mds'"):
         build.head_config("mds", supply.teacher.config)
     assert TorchBackend.name == "torch"
+
+
+def test_a_directory_is_for_one_training(supply, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(log.Log, "show", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            trained(supply, tmp_path, every=2)
+    with pytest.raises(errors.UsageError, match=r"method is .* but is now .*give another --out"):
+        trained(supply, tmp_path, every=2, rate=1.0)
+    trained(supply, tmp_path, every=2)
+    assert not (tmp_path / "training").exists()
+    with pytest.raises(errors.UsageError, match="holds what was trained before"):
+        trained(supply, tmp_path, every=2)

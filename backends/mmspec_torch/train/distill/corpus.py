@@ -60,7 +60,9 @@ class World:
     @property
     def about(self) -> str:
         """One line."""
-        return f"drawn world, {self.split}, seed {self.seed}, {self.image_size} pixels"
+        shares = " ".join(f"{task} {share:g}" for task, share in self.shares.items())
+        world = f"drawn world, {self.split}, seed {self.seed}, {self.image_size} pixels"
+        return f"{world}, {shares}"
 
     @property
     def size(self) -> None:

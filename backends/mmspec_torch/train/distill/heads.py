@@ -1,6 +1,7 @@
 """Training a head: what it is, what it learns from, how it is judged, where it goes."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor
 from mmspec import errors
 from mmspec.heads.config import HeadConfig
 from mmspec_torch.train import loop
+from mmspec_torch.train.claim import claim
 from mmspec_torch.train.distill.acceptance import Score, judged
 from mmspec_torch.train.distill.batch import Batch
 from mmspec_torch.train.distill.curriculum import SCHEDULES, coin
@@ -23,8 +25,8 @@ from mmspec_torch.train.heads import build
 from mmspec_torch.train.heads.lesson import Lesson, starts
 from mmspec_torch.train.log import Log
 
-MOST_BYTES = 15_000_000
-"""All bundled heads together."""
+REPORT = "training.json"
+"""Says how a finished head came about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +136,28 @@ def train(
 ) -> Score:
     """Train a head and write it to `out`; what is under way is kept in `out`/training.
 
-    A run that was interrupted continues. Raises MmspecError as `loop.run` does.
+    A run that was interrupted continues. Raises UsageError where `out` holds a trained head, or
+    one begun with other options, and MmspecError as `loop.run` does.
     """
+    state = begun(out, {"head": config.described(), "method": asdict(method), **supply.about})
     head = build.untrained(config, method.seed)
     training = Training(head, supply, method)
-    state = out / "training" / "state.checkpoint"
-    state.parent.mkdir(parents=True, exist_ok=True)
     loop.run(training.phase(out.name), budget, supply.machine, state, log)
     score = training.score()
     if supply.machine.team.rank == 0:
         build.save(head, out)
         _describe(out, supply, method, budget, score)
-        state.unlink()
-        state.with_suffix(".best").unlink()
+        shutil.rmtree(state.parent)
     return score
+
+
+def begun(out: Path, about: dict[str, Any]) -> Path:
+    """Return the file for the state of a run in `out`, claimed for what is to be trained there."""
+    if (out / REPORT).exists():
+        raise errors.UsageError(f"{out} holds what was trained before: give another --out")
+    state = out / "training" / "state.checkpoint"
+    claim(state.with_name("about.json"), about, "give another --out, or the options of before")
+    return state
 
 
 def _describe(out: Path, supply: Supply, method: Method, budget: loop.Budget, score: Score) -> None:
@@ -163,4 +173,4 @@ def _describe(out: Path, supply: Supply, method: Method, budget: loop.Budget, sc
         },
     }
     text = json.dumps(said, indent=2) + "\n"
-    (out / "training.json").write_text(text, encoding="utf-8")
+    (out / REPORT).write_text(text, encoding="utf-8")

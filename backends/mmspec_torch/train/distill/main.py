@@ -24,6 +24,8 @@ from mmspec_torch.train.recipe import TASK_SHARES
 from mmspec_torch.train.team import Accelerated, Alone, accelerated
 
 TEXT_SHARES = {"told": 1.0}
+SHARES = {task: share for task, share in TASK_SHARES.items() if task != "drill"}
+"""What a target is asked of the drawn world: not the drills, which only teach it to see."""
 SMALL = 48
 """Pixels of pictures that nobody looks at."""
 
@@ -136,7 +138,7 @@ def train_all(
         supplies = {"target": supplied(lessons, place)}
         supplies["target"].prepare(run_log)
         for entry in (known[name] for name in names):
-            if (out / entry.name / "training.json").exists():
+            if (out / entry.name / heads.REPORT).exists():
                 continue
             supply = _supply(entry.answers, supplies, run_log)
             config, where = entry.shape.config(entry.kind, supply.teacher), out / entry.name
@@ -188,6 +190,6 @@ def corpora(lessons: Lessons, teacher: Teacher) -> tuple[Corpus, Corpus]:
         images = lessons.images or lessons.data.parent
         return File(lessons.data, images), File(lessons.data, images, "held-out")
     vision, seed = teacher.config.vision, lessons.want.seed
-    shares = TASK_SHARES if vision else TEXT_SHARES
+    shares = SHARES if vision else TEXT_SHARES
     size = vision.image_size if vision else SMALL
     return World(shares, size, "train", seed), World(shares, size, "held-out", seed)

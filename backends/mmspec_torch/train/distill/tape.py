@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmspec import errors
+from mmspec_torch.train.claim import claim
 from mmspec_torch.train.distill.batch import Stored
 from mmspec_torch.train.distill.record import Record
 
@@ -59,17 +59,7 @@ class Tape:
         Raises UsageError where it holds something else.
         """
         file = self.directory / f"about.{self.split}.json"
-        if file.exists():
-            found = json.loads(file.read_text(encoding="utf-8"))
-            for key in about:
-                if found.get(key) != about[key]:
-                    raise errors.UsageError(
-                        f"{file}: {key} is {found.get(key)!r}, but is now {about[key]!r}: give "
-                        "another directory for the answers, or the options of before"
-                    )
-            return
-        self.directory.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        claim(file, about, "give another directory for the answers, or the options of before")
 
     def records(self) -> list[Record]:
         """All records, in order; a line cut short by a kill is left out and taken off."""
