@@ -7,6 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
+from training_supply import interrupt, prepared, supplied
 
 import factory
 from mmspec import errors
@@ -18,42 +19,14 @@ from mmspec_torch.heads.load import load_head
 from mmspec_torch.train import log, loop
 from mmspec_torch.train.distill import curriculum, heads, policy, rows
 from mmspec_torch.train.distill.acceptance import Score, judged, rounds
-from mmspec_torch.train.distill.corpus import World
 from mmspec_torch.train.distill.lessons import Lessons
 from mmspec_torch.train.distill.loss import DIVERGENCES, Loss, divergence, head_loss
-from mmspec_torch.train.distill.prepare import Want
-from mmspec_torch.train.distill.supply import Supply
+from mmspec_torch.train.distill.method import Method
 from mmspec_torch.train.distill.teacher import Teacher
 from mmspec_torch.train.heads import build
 from mmspec_torch.train.heads.lesson import starts
 
-TASKS = {"chat": 1.0, "spot": 1.0, "told": 1.0}
 HEADS = [(kind, "none") for kind in KINDS] + [("medusa", "mean"), ("hydra", "attention")]
-
-
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory):
-    return Teacher(factory.tiny_llava(tmp_path_factory.mktemp("teacher") / "llava"), "cpu")
-
-
-def supplied(teacher, directory, **wanted):
-    size = teacher.config.vision.image_size
-    want = Want(**({"samples": 8, "longest": 8, "rows": 4, "cache_bytes": 10**8} | wanted))
-    machine = loop.Machine(torch.device("cpu"), 0, False)
-    corpora = World(TASKS, size), World(TASKS, size, "held-out")
-    return Supply(teacher, directory, corpora, want, machine, 400, 8)
-
-
-@pytest.fixture(scope="module")
-def supply(teacher, tmp_path_factory):
-    made = supplied(teacher, tmp_path_factory.mktemp("answers"))
-    prepared(made)
-    return made
-
-
-def prepared(supply):
-    with log.opened(supply.directory / "log.csv", Console(quiet=True)) as opened:
-        supply.prepare(opened)
 
 
 def shaken(config, seed=0):
@@ -239,7 +212,7 @@ def test_the_targets_own_states_are_kept_to_the_end(supply):
 def trained(supply, out, **wanted):
     steps = wanted.pop("steps", 6)
     config = build.head_config("msd", supply.teacher.config)
-    method = heads.Method(depth=2, gamma=2, noise=0.2, on_policy=0.3, schedule="msd", **wanted)
+    method = Method(depth=2, gamma=2, noise=0.2, on_policy=0.3, schedule="msd", **wanted)
     out.mkdir(exist_ok=True)
     with log.opened(out / "log.csv", Console(quiet=True)) as opened:
         heads.train(config, supply, method, loop.Budget(steps=steps), out, opened)
@@ -256,11 +229,6 @@ def test_an_interrupted_head_ends_at_the_same_weights(supply, tmp_path, monkeypa
     steps = (tmp_path / "cut" / "log.csv").read_text().count(",cut,")
     assert steps == 4 + 4, "it goes on after step 2, where it was saved last"
     assert all(torch.equal(whole[name], again[name]) for name in whole)
-
-
-def interrupt(_log, _stage, step, _progress, _loss=None):
-    if step == 4:
-        raise KeyboardInterrupt
 
 
 def test_training_ends_early_and_keeps_the_best(supply, tmp_path, monkeypatch):
@@ -307,7 +275,7 @@ def test_a_head_learns_its_target(supply, tmp_path):
     out = tmp_path
     config = build.head_config("hydra", supply.teacher.config, slots=2)
     own = replace(supply, corpora=(supply.corpora[0],) * 2)
-    method = heads.Method(depth=2, gamma=2, rate=5e-3, every=100)
+    method = Method(depth=2, gamma=2, rate=5e-3, every=100)
     with log.opened(out / "log.csv", Console(quiet=True)) as opened:
         heads.train(config, own, method, loop.Budget(steps=120), out, opened)
     rows_ = marks.read_text().splitlines()
@@ -326,9 +294,9 @@ def test_choices_that_cannot_be_are_refused(supply):
     with pytest.raises(errors.UsageError, match="unknown loss 'kll'"):
         Loss("kll")
     with pytest.raises(errors.UsageError, match="unknown schedule"):
-        heads.Method(schedule="later")
+        Method(schedule="later")
     with pytest.raises(errors.UsageError, match="use kl with --on-policy"):
-        heads.Method(Loss("ce"), on_policy=0.5)
+        Method(Loss("ce"), on_policy=0.5)
     with pytest.raises(errors.UsageError, match="unknown kind of head 'mds'"):
         build.head_config("mds", supply.teacher.config)
     assert TorchBackend.name == "torch"

@@ -40,6 +40,10 @@ class Team(Protocol):
         """Return process 0's value in every process."""
         ...
 
+    def is_first(self) -> bool:
+        """Whether this is process 0, once all have come this far."""
+        ...
+
 
 class Alone:
     """One process."""
@@ -53,6 +57,10 @@ class Alone:
     def told(self, value: float) -> float:
         """Return it."""
         return value
+
+    def is_first(self) -> bool:
+        """It is."""
+        return True
 
 
 class Accelerated:
@@ -69,8 +77,12 @@ class Accelerated:
         return self._accelerator.device
 
     def average(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Reduce all gradients as one vector."""
-        gradients = [p.grad for p in parameters if p.grad is not None]
+        """Reduce all gradients as one vector, those that this process's batch gave none for too."""
+        trained = [p for p in parameters if p.requires_grad]
+        for parameter in trained:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [p.grad for p in trained if p.grad is not None]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         mean = self._accelerator.reduce(flat, reduction="mean")
         sizes = [gradient.numel() for gradient in gradients]
@@ -81,6 +93,11 @@ class Accelerated:
         """Reduce a sum to which the others add nothing."""
         own = torch.tensor(value if self.rank == 0 else 0.0, device=self._accelerator.device)
         return float(self._accelerator.reduce(own, reduction="sum"))
+
+    def is_first(self) -> bool:
+        """Wait for the others in a sum of nothing."""
+        self.told(0.0)
+        return self.rank == 0
 
 
 def accelerated() -> Accelerated:

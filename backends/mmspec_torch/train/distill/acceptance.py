@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from mmspec_torch.train.distill.loss import said, truth
+from mmspec_torch.train.exam import Mark
 from mmspec_torch.train.heads.lesson import Lesson, Starts
 
 
@@ -45,6 +46,12 @@ class Score:
     def acceptance(self) -> list[float]:
         """[D] the share of starts from which so many guesses are kept."""
         return [k / max(1, t) for k, t in zip(self.kept, self.tried, strict=True)]
+
+    def mark(self) -> Mark:
+        """For the training loop: the more tokens per round, the better."""
+        numbered = enumerate(self.agreement, start=1)
+        shares = {f"agreement {depth}": share for depth, share in numbered}
+        return Mark(self.tokens_per_round, {"tokens per round": self.tokens_per_round} | shares)
 
     def add(self, agree: Tensor, starts: Starts) -> None:
         """Count a batch: agree [D, B, A] of starts' guesses that the target would make too."""

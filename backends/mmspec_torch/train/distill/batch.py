@@ -25,12 +25,12 @@ class Batch:
     """[B, L]"""
     targets: Tensor
     """[B, L] the token that came after a column of an answer, IGNORED elsewhere."""
-    spans: tuple[tuple[Span, ...], ...]
+    images: tuple[tuple[Span, ...], ...]
     """Where the images of each sequence are."""
     lengths: tuple[int, ...]
     """Columns of each sequence, padding left out."""
     pixels: tuple[Float32, ...]
-    """All images in order; none where hidden states are stored."""
+    """All images in order; perhaps none where hidden states are stored."""
     states: Tensor
     """[B, L, H] hidden states, or [0]."""
     visual: Tensor

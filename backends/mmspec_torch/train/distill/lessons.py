@@ -28,6 +28,14 @@ class Sight:
     preprocessing: Preprocessing | None
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A draft's own columns, where an image takes so many of its positions; 0 for one as text."""
+
+    positions: int
+    columns: int
+
+
 @dataclass(frozen=True)
 class Lessons:
     """A tape's conversations over and over, shuffled anew in every epoch."""
@@ -38,10 +46,12 @@ class Lessons:
     positions_per_batch: int
     seed: int
     kept: Kept = "all"
-    longest: int | None = None
-    """Columns of the longest conversation taken."""
     is_stored: bool = True
     """Whether to take hidden states from the tape where it has them."""
+    shown: bool = False
+    """Whether pixels are wanted also where hidden states are stored."""
+    room: Room | None = None
+    """What the conversations taken must fit into."""
 
     def records(self) -> list[Record]:
         """The conversations taken.  Raises UsageError where there is none."""
@@ -55,8 +65,8 @@ class Lessons:
 
     def _takes(self, record: Record) -> bool:
         wanted = self.kept == "all" or (record.images > 0) == (self.kept == "images")
-        columns = record.columns(self.sight.positions or 1)
-        return wanted and any(record.answers) and columns <= (self.longest or columns)
+        fits = self.room is None or record.columns(self.room.positions or 1) <= self.room.columns
+        return wanted and any(record.answers) and fits
 
     def batches(self, start: int) -> Iterator[Batch]:
         """Yield batches from number `start` on."""
@@ -103,7 +113,8 @@ class Lessons:
         samples = [encoded(record, sight.image_id, sight.positions) for record in records]
         if self.is_stored and all(record.number in self.tape.places for record in records):
             stored = [self.tape.read(record.number) for record in records]
-            return collate(samples, (), stored, sight.positions)
+            pixels_wanted = self._pixels(records) if self.shown else ()
+            return collate(samples, pixels_wanted, stored, sight.positions)
         return collate(samples, self._pixels(records), (), sight.positions)
 
     def _pixels(self, records: Sequence[Record]) -> list[Float32]:

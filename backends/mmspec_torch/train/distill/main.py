@@ -15,7 +15,9 @@ from mmspec_torch.train import log, loop
 from mmspec_torch.train.distill import heads
 from mmspec_torch.train.distill.acceptance import Score
 from mmspec_torch.train.distill.corpus import Corpus, File, World
+from mmspec_torch.train.distill.method import Method
 from mmspec_torch.train.distill.prepare import Want
+from mmspec_torch.train.distill.report import REPORT
 from mmspec_torch.train.distill.supply import HELD_OUT_SAMPLES, Supply
 from mmspec_torch.train.distill.teacher import Teacher
 from mmspec_torch.train.heads import build
@@ -84,12 +86,12 @@ class Entry:
 
     name: str
     kind: str
-    method: heads.Method = field(default_factory=heads.Method)
+    method: Method = field(default_factory=Method)
     answers: str = "target"
     shape: Shape = field(default_factory=Shape)
 
 
-MSD = heads.Method(schedule="msd")
+MSD = Method(schedule="msd")
 RECIPE = (
     Entry("msd", "msd", MSD),
     Entry("flash", "flash"),
@@ -106,9 +108,9 @@ RECIPE = (
 def distill(
     kind: str,
     shape: Shape,
-    lessons: Lessons,
-    method: heads.Method,
+    method: Method,
     budget: loop.Budget,
+    lessons: Lessons,
     out: Path,
     place: Place,
 ) -> Score:
@@ -138,7 +140,7 @@ def train_all(
         supplies = {"target": supplied(lessons, place)}
         supplies["target"].prepare(run_log)
         for entry in (known[name] for name in names):
-            if (out / entry.name / heads.REPORT).exists():
+            if (out / entry.name / REPORT).exists():
                 continue
             supply = _supply(entry.answers, supplies, run_log)
             config, where = entry.shape.config(entry.kind, supply.teacher), out / entry.name

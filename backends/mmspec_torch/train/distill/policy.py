@@ -7,6 +7,8 @@ with the student's own greedy draft.
 Shape letters: B sequences, L columns, k drafted tokens, H width.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -43,6 +45,13 @@ def drafts(lesson: Lesson, head: Head, teacher: Teacher, columns: Tensor, depth:
 
 def continued(lesson: Lesson, columns: list[int], drafted: Tensor, teacher: Teacher) -> Lesson:
     """The sequences up to `columns` with drafted tokens [B, k] behind them, read anew."""
+    made = extended(lesson, columns, drafted, teacher)
+    with torch.autocast(made.ids.device.type, enabled=False):
+        return replace(made, states=teacher.states(made.embeddings).float())
+
+
+def extended(lesson: Lesson, columns: list[int], drafted: Tensor, teacher: Teacher) -> Lesson:
+    """As `continued`, its hidden states left at zero."""
     rows, k = drafted.shape
     lengths = tuple(column + 1 + k for column in columns)
     ids = lesson.ids.new_zeros(rows, max(lengths))
@@ -56,6 +65,5 @@ def continued(lesson: Lesson, columns: list[int], drafted: Tensor, teacher: Teac
         embeddings[row, column + 1 : lengths[row]] = teacher.embed(drafted[row]).float()
         learned[row, column : lengths[row]] = True
         images.append(tuple(span for span in lesson.images[row] if span[1] <= column + 1))
-    with torch.autocast(ids.device.type, enabled=False):
-        states = teacher.states(embeddings).float()
+    states = torch.zeros_like(embeddings)
     return Lesson(ids, learned, ids, states, embeddings, tuple(images), lengths)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mmspec_torch.train import loop
 from mmspec_torch.train.distill.corpus import Corpus
-from mmspec_torch.train.distill.lessons import Kept, Lessons
+from mmspec_torch.train.distill.lessons import Kept, Lessons, Room
 from mmspec_torch.train.distill.prepare import Preparation, Want, sight
 from mmspec_torch.train.distill.tape import Tape
 from mmspec_torch.train.distill.teacher import Teacher
@@ -28,6 +28,10 @@ class Supply:
     machine: loop.Machine
     positions_per_batch: int = 8192
     held_out_samples: int = HELD_OUT_SAMPLES
+    room: Room | None = None
+    """What conversations must fit into, for a draft with columns of its own."""
+    shown: bool = False
+    """Whether that draft is shown images."""
 
     def prepare(self, log: Log) -> None:
         """Have enough answers; held-out ones are the target's own, greedy, always."""
@@ -49,11 +53,9 @@ class Supply:
     def _tape(self, split: str) -> Tape:
         return Tape(self.directory, split, self.teacher.config.text.hidden_size)
 
-    def kinds(self, by_images: bool) -> Sequence[Lessons]:
-        """Training batches: all as they come, or those of text and those with images."""
-        if by_images:
-            return [self.lessons("text"), self.lessons("images")]
-        return [self.lessons("all")]
+    def kinds(self) -> Sequence[Lessons]:
+        """Training batches of text, and those with images."""
+        return [self.lessons("text"), self.lessons("images")]
 
     def lessons(self, kept: Kept) -> Lessons:
         """Training batches of some conversations."""
@@ -64,6 +66,8 @@ class Supply:
             self.positions_per_batch,
             self.want.seed,
             kept,
+            shown=self.shown,
+            room=self.room,
         )
 
     @property

@@ -23,7 +23,7 @@ from mmspec.tokenizer import Tokenizer
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.device import upload
 from mmspec_torch.llama import Step
-from mmspec_torch.llava import TorchModel
+from mmspec_torch.llava import TorchFeatures, TorchModel
 from mmspec_torch.train.distill.batch import Batch
 from mmspec_torch.train.distill.record import Record, Script
 from mmspec_torch.train.distill.rows import Answering, Choose, Rows, likeliest
@@ -105,24 +105,34 @@ class Teacher:
         return self.model.llama.embed(ids)
 
     @torch.no_grad()
-    def seen(self, images: Sequence[Float32]) -> Tensor:
-        """Embeddings [M, N, H] of images [3, height, width]."""
+    def features(self, images: Sequence[Float32]) -> list[TorchFeatures]:
+        """The tower's features of images [3, height, width]."""
+        return [self.model.encode(image) for image in images]
+
+    @torch.no_grad()
+    def seen(self, features: Sequence[TorchFeatures]) -> Tensor:
+        """Embeddings [M, N, H] of images."""
         shape = 0, self.config.image_tokens, self.config.text.hidden_size
         llama = self.model.llama
-        if not images:
+        if not features:
             return torch.zeros(shape, device=llama.device, dtype=llama.dtype)
-        features = (self.model.encode(image) for image in images)
         return torch.stack([self.model.projected(each) for each in features])
 
     @torch.no_grad()
-    def lesson(self, batch: Batch) -> Lesson:
-        """Read a batch: its hidden states as they are stored, or computed here and now."""
-        with torch.autocast(self.output.device.type, enabled=False):
-            return self._lesson(batch)
+    def lesson(self, batch: Batch, features: Sequence[TorchFeatures] = ()) -> Lesson:
+        """Read a batch: its hidden states as they are stored, or computed here and now.
 
-    def _lesson(self, batch: Batch) -> Lesson:
-        images = batch.visual if batch.is_stored else self.seen(batch.pixels)
-        embeddings = self.embedded(batch.ids, batch.spans, images)
+        features: of its images, where they are known already.
+        """
+        with torch.autocast(self.output.device.type, enabled=False):
+            return self._lesson(batch, features)
+
+    def _lesson(self, batch: Batch, features: Sequence[TorchFeatures]) -> Lesson:
+        if batch.is_stored:
+            images = batch.visual
+        else:
+            images = self.seen(features or self.features(batch.pixels))
+        embeddings = self.embedded(batch.ids, batch.images, images)
         states = batch.states if batch.is_stored else self.states(embeddings)
         return Lesson(
             batch.ids,
@@ -130,7 +140,7 @@ class Teacher:
             batch.targets,
             states.float(),
             embeddings.float(),
-            batch.spans,
+            batch.images,
             batch.lengths,
         )
 
@@ -162,7 +172,8 @@ class Teacher:
 
         An answer is greedy unless `choose` says otherwise, and becomes part of the conversation.
         """
-        images = [self.seen([self.reading.pixels(p) for p in s.pictures]) for s in scripts]
+        shown = [self.features([self.reading.pixels(p) for p in s.pictures]) for s in scripts]
+        images = [self.seen(some) for some in shown]
         llama = self.model.llama
         rows = Rows(llama, len(scripts))
         under_way = Answering(rows, llama, self.reading.stop, choose, [], [])
