@@ -121,6 +121,11 @@ class File:
         except OSError as error:
             raise errors.UsageError(f"cannot read {self.path}: {error.strerror}") from error
         held_out = self.split == "held-out"
+        if len(found) == 1:
+            raise errors.UsageError(
+                f"{self.path} is one line, not JSON lines: write one conversation a line, for "
+                "example with jq -c '.[]'"
+            )
         kept = [each for each in found if (each[0] % HELD_OUT_ONE_IN == 0) == held_out]
         if not kept:
             raise errors.UsageError(
@@ -151,15 +156,13 @@ class File:
         sides = [who for who, _ in said]
         if len(asked) != len(told) or sides != ["human", "gpt"] * len(asked) or not asked:
             raise self._refused(line, "turns must be human, gpt, human, gpt ...")
+        if sum(text.count(MARKER) for _, text in asked) != len(images):
+            raise self._refused(line, f"{len(images)} images, but markers for another number")
         pictures = iter([open_picture(self.images / image) for image in images])
-        made = [
+        return [
             Exchange(_message(text, pictures), answer.strip())
             for (_, text), (_, answer) in zip(asked, told, strict=True)
         ]
-        shown = sum(len(each.question.pictures) for each in made)
-        if shown != len(images):
-            raise self._refused(line, f"{len(images)} images, but markers for another number")
-        return made
 
     def _refused(self, line: int, reason: str) -> errors.UsageError:
         return errors.UsageError(f"{self.path}:{line}: {reason}")
@@ -174,5 +177,5 @@ def _message(text: str, pictures: Iterator[Picture]) -> Message:
     pieces = text.replace(f"{MARKER}\n", MARKER).replace(f"\n{MARKER}", MARKER).split(MARKER)
     parts: list[str | Picture] = [pieces[0]]
     for piece in pieces[1:]:
-        parts += [*[picture for picture in [next(pictures, None)] if picture], piece]
+        parts += [next(pictures), piece]
     return Message("user", tuple(part for part in parts if part))
