@@ -5,12 +5,12 @@ from mutant import MLX, TORCH, Mutant
 OUTLINE = "tests/core/test_outline.py::"
 FILES = "tests/core/test_heads.py::"
 REFERENCE = "tests/torch/test_torch_heads.py::"
-CONFORMANCE = "tests/conformance/test_conformance_heads.py::"
+CACHES = "tests/conformance/test_conformance_head_caches.py::"
 CHAINS = REFERENCE + "test_drawn_chains_come_from_the_heads_own_distributions"
 GROWN = REFERENCE + "test_dynamic_trees_are_those_grown_path_by_path"
-TRAIL = REFERENCE + "test_the_trail_follows_rewinds_trees_and_new_turns"
 TOY = OUTLINE + "test_the_toy_of_two_words_four_patches_and_two_words"
-COLD = CONFORMANCE + "test_undo_retry_interrupts_and_pauses_are_like_cold_runs"
+MOVED = CACHES + "test_a_path_that_moves_takes_its_hidden_states_along"
+REWOUND = CACHES + "test_a_head_rewound_anywhere_drafts_like_a_cold_one"
 
 HEADS = [
     Mutant(
@@ -74,35 +74,35 @@ HEADS = [
         TORCH + "heads/frontiers.py",
         "of(self._features, parents))",
         "of(self._features, parents if parents is None else parents * 0))",
-        GROWN + "[eagle]",
+        GROWN + "[eagle-all]",
     ),
     Mutant(
         "torch: a kept path leaves the trail as it was",
         TORCH + "target.py",
         "self._trail.gather(length, [length + node for node in path])",
         "pass",
-        TRAIL + "[25]",
+        MOVED + "[msd-torch]",
     ),
     Mutant(
         "mlx: a kept path leaves the trail as it was",
         MLX + "target.py",
         "self._trail.gather(self.length, columns)",
         "pass",
-        COLD + "[msd-mlx]",
+        MOVED + "[msd-mlx]",
     ),
     Mutant(
         "drafted features are kept in a head's cache",
         "mmspec/heads/drafter.py",
         "fed = state.outline.slots if state.draft else state.fed",
         "fed = state.outline.slots + len(path) if state.draft else state.fed",
-        CHAINS + "[eagle-text]",
+        CHAINS + "[flash-text]",
     ),
     Mutant(
         "a rewound head keeps its slots",
         "mmspec/heads/drafter.py",
         "State(outline, min(self._state.fed, outline.slots))",
         "State(outline, self._state.fed)",
-        COLD + "[eagle-torch]",
+        REWOUND + "[eagle-torch-2]",
     ),
     Mutant(
         "a head of another width is loaded",

@@ -28,6 +28,15 @@ TREES = {
     "wide": Tree(),
 }
 DEPTHS = (1, 2, 5, 8)
+HEADS = {
+    "eagle": ("eagle", {}),
+    "msd": ("msd", {}),
+    "medusa": ("medusa", {"vision": "attention"}),
+    "hydra": ("hydra", {"vision": "mean"}),
+    "flash": ("flash", {}),
+    "flash whole": ("flash", {"queries": 0}),
+}
+"""Heads by name: their kind, and what their config says."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ import os
 
 import pytest
 
+from factory_fit import fit_head
+from factory_heads import tiny_head
 from mmspec.engine import Engine, load
 from mmspec.registry import BACKENDS, installed_backends, registered
 
@@ -63,3 +65,28 @@ def engine(backend, engines) -> Engine:
 def twin(backend, pair_paths) -> Engine:
     """The target as its own draft."""
     return load(str(pair_paths[0]), str(pair_paths[0]), backend=backend)
+
+
+@pytest.fixture(scope="session")
+def head_paths(checkpoints, pair_paths):
+    """A head of every variant, fitted to the target of the tiny pair."""
+    from conformance_cases import HEADS  # once its assertions are rewritten
+
+    paths = {}
+    for name, (kind, given) in HEADS.items():
+        random = tiny_head(checkpoints / f"head {name}", kind, seed=2, **given)
+        paths[name] = fit_head(random, pair_paths[0])
+    return paths
+
+
+@pytest.fixture(scope="session")
+def headed(pair_paths, head_paths):
+    """Engines of the target with a head, by backend and variant, loaded once."""
+
+    class Loaded(dict):
+        def __missing__(self, key):
+            backend, variant = key
+            engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend)
+            return self.setdefault(key, engine)
+
+    return Loaded()

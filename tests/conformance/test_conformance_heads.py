@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 from conformance_cases import (
+    HEADS,
     PICTURES,
     Case,
     check_like_cold,
@@ -16,7 +17,6 @@ from conformance_cases import (
     replies,
 )
 
-from factory_fit import fit_head
 from factory_heads import published, tiny_head
 from mmspec.engine import load
 from mmspec.errors import CheckpointError, UsageError
@@ -24,44 +24,13 @@ from mmspec.options import Options
 from mmspec.sampling import Sampling
 from mmspec.tree import Tree
 
-VARIANTS = {
-    "eagle": ("eagle", {}),
-    "msd": ("msd", {}),
-    "medusa": ("medusa", {"vision": "attention"}),
-    "hydra": ("hydra", {"vision": "mean"}),
-    "flash": ("flash", {}),
-    "flash whole": ("flash", {"queries": 0}),
-}
 TREES = {"chain": None, "dynamic": Tree((), 3, 8), "static": Tree((3, 2, 1), nodes=9)}
 FIRST = ("What is in the picture?", (PICTURES[0],))
 SECOND = ("How many shapes are there?", (PICTURES[1], PICTURES[2]))
 THIRD = ("Which bar is the tallest?", ())
 
 
-@pytest.fixture(scope="session")
-def head_paths(checkpoints, pair_paths):
-    """A head of every variant, fitted to the target of the tiny pair."""
-    paths = {}
-    for name, (kind, given) in VARIANTS.items():
-        random = tiny_head(checkpoints / f"head {name}", kind, seed=2, **given)
-        paths[name] = fit_head(random, pair_paths[0])
-    return paths
-
-
-@pytest.fixture(scope="session")
-def headed(pair_paths, head_paths):
-    """Engines of the target with a head, by backend and variant, loaded once."""
-
-    class Loaded(dict):
-        def __missing__(self, key):
-            backend, variant = key
-            engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend)
-            return self.setdefault(key, engine)
-
-    return Loaded()
-
-
-@pytest.fixture(scope="session", params=VARIANTS)
+@pytest.fixture(scope="session", params=HEADS)
 def engine(backend, headed, request):
     """Every head on every backend."""
     return headed[backend, request.param]
@@ -222,7 +191,7 @@ def test_a_round_reads_from_the_device_once(engine, backend, monkeypatch):
     assert counted == list(range(1, len(counted) + 1))
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", HEADS)
 def test_the_same_seed_gives_the_same_rounds_on_every_backend(backends, headed, variant):
     for temperature, tree in ((0.0, "dynamic"), (1.0, "chain"), (1.0, "dynamic")):
         options = short(sampling=Sampling(temperature), tree=TREES[tree], seed=3)

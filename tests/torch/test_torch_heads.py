@@ -19,7 +19,6 @@ from mmspec_torch.heads.convert import convert, main
 
 DRAWN = Sampling(1.0)
 DRAWS = [0.31, 0.62, 0.93]
-TREE = Tree((), width=3, nodes=7)
 
 VARIANTS = {
     "eagle": ("eagle", {}),
@@ -103,14 +102,15 @@ def paths(draft):
     return set(found)
 
 
+@pytest.mark.parametrize("nodes", [7, 21], ids=["likeliest", "all"])
 @pytest.mark.parametrize("kind", ["eagle", "msd", "medusa", "hydra", "flash"])
-def test_dynamic_trees_are_those_grown_path_by_path(tmp_path, target, original, kind):
-    directory = tiny_head(tmp_path / "head", kind, seed=5)
+def test_dynamic_trees_are_those_grown_path_by_path(tmp_path, target, original, kind, nodes):
+    directory = tiny_head(tmp_path / "head", kind, seed=3)
     segment, pixels = prompt(target, PROMPTS["one"])
-    sequence, drafter = opened(target, directory, segment, tree=TREE)
+    sequence, drafter = opened(target, directory, segment, tree=Tree((), 3, nodes))
     for _ in range(2):
         reference = heads_oracle.Reference(directory, original, segment.tokens, pixels)
-        grown = heads_oracle.eagle2(reference, width=3, nodes=7, depth=3)
+        grown = heads_oracle.eagle2(reference, width=3, nodes=nodes, depth=3)
         assert paths(drafter.draft(3, [1.0], ())) == grown
         rounds = list(decode(sequence, drafter, oracle.Equal(), gamma=3, max_tokens=3))
         segment = Segment([*segment.tokens, *oracle.spoken(rounds)], segment.features)
