@@ -7,9 +7,8 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
-from training_supply import interrupt, prepared, supplied
+from training_supply import interrupt, lesson_of
 
-import factory
 from mmspec import errors
 from mmspec.heads.config import KINDS, read_head_config
 from mmspec.sampling import GREEDY
@@ -17,12 +16,11 @@ from mmspec.seam import Segment
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.heads.load import load_head
 from mmspec_torch.train import log, loop
-from mmspec_torch.train.distill import curriculum, heads, policy, rows
+from mmspec_torch.train.distill import curriculum, heads, policy
 from mmspec_torch.train.distill.acceptance import Score, judged, rounds
 from mmspec_torch.train.distill.lessons import Lessons
 from mmspec_torch.train.distill.loss import DIVERGENCES, Loss, divergence, head_loss
 from mmspec_torch.train.distill.method import Method
-from mmspec_torch.train.distill.teacher import Teacher
 from mmspec_torch.train.heads import build
 from mmspec_torch.train.heads.lesson import starts
 
@@ -38,12 +36,6 @@ def shaken(config, seed=0):
             spread = 0.1 if weight.ndim == 1 else weight.shape[-1] ** -0.5
             weight.add_(spread * torch.randn(weight.shape, generator=draws))
     return head
-
-
-def lesson_of(supply, want=lambda record: True):
-    lessons = supply.held_out
-    record = next(record for record in lessons.records() if want(record))
-    return record, supply.teacher.lesson(lessons.batch([record]))
 
 
 @pytest.mark.parametrize(("kind", "vision"), HEADS)
@@ -82,77 +74,6 @@ def test_an_exported_head_is_read_back(supply, tmp_path, kind):
     assert read_head_config(tmp_path) == config
     stored = load_file(tmp_path / "model.safetensors")
     assert all(torch.equal(stored[name], t.half()) for name, t in build.tensors(head).items())
-
-
-def test_stored_hidden_states_are_those_computed_anew(supply):
-    lessons = supply.lessons("all")
-    for record in lessons.records():
-        stored, anew = (
-            supply.teacher.lesson(replace(lessons, is_stored=kept).batch([record]))
-            for kept in (True, False)
-        )
-        torch.testing.assert_close(stored.states, anew.states, atol=5e-3, rtol=2e-3)
-        torch.testing.assert_close(stored.embeddings, anew.embeddings, atol=5e-3, rtol=2e-3)
-
-
-def test_answers_in_batches_are_the_targets_own(supply):
-    for record in supply.held_out.records():
-        _, lesson = lesson_of(supply, lambda each, number=record.number: each.number == number)
-        logits = supply.teacher.model.llama.project(lesson.states[lesson.learned])
-        assert torch.equal(logits.argmax(-1), lesson.targets[lesson.learned])
-
-
-def test_batches_are_a_function_of_their_number(supply):
-    lessons = supply.lessons("all")
-    first = [next(lessons.batches(start)) for start in range(9)]
-    stream = lessons.batches(0)
-    for batch in first:
-        again = next(stream)
-        assert torch.equal(batch.ids, again.ids)
-        assert torch.equal(batch.states, again.states)
-
-
-def test_text_and_images_part_the_conversations(supply):
-    whole, text, images = (supply.lessons(kept).records() for kept in ("all", "text", "images"))
-    assert {r.number for r in text} | {r.number for r in images} == {r.number for r in whole}
-    assert not any(record.images for record in text)
-    assert all(record.images for record in images)
-
-
-def test_a_tape_of_another_target_is_refused(supply, tmp_path):
-    other = Teacher(factory.tiny_llava(tmp_path / "other", seed=3), "cpu")
-    with pytest.raises(errors.UsageError, match=r"target is .* but is now"):
-        prepared(replace(supply, teacher=other))
-
-
-def test_answers_go_on_after_a_kill(teacher, tmp_path):
-    whole, cut = (supplied(teacher, tmp_path / name, samples=24, rows=2) for name in "ab")
-    prepared_in = [made.directory.mkdir() for made in (whole, cut)]
-    assert len(prepared_in) == 2
-    prepared(whole)
-    prepared(replace(cut, want=replace(cut.want, samples=16)))
-    with (cut.directory / "train.jsonl").open("a") as file:
-        file.write("[16, [[1")
-    prepared(cut)
-    ours, theirs = (made.lessons("all").tape for made in (cut, whole))
-    assert ours.records() == theirs.records()
-    for record in theirs.records():
-        assert torch.equal(ours.read(record.number).states, theirs.read(record.number).states)
-
-
-def test_more_answers_are_added_to_any_number_of_them(teacher, tmp_path):
-    made = supplied(teacher, tmp_path, samples=3, rows=2)
-    prepared(made)
-    prepared(replace(made, want=replace(made.want, samples=21)))
-    assert [each.number for each in made.lessons("all").tape.records()] == list(range(21))
-
-
-def test_the_cache_stays_within_its_bound(teacher, tmp_path):
-    made = supplied(teacher, tmp_path, cache_bytes=60_000)
-    prepared(made)
-    tape = made.lessons("all").tape
-    assert tape.states.stat().st_size <= 60_000
-    assert 0 < len(tape.places) < len(tape.records())
 
 
 @pytest.mark.parametrize(("epoch", "share"), [(1, 0), (20, 0), (21, 0.05), (39, 0.95), (40, 1)])
@@ -282,12 +203,6 @@ def test_a_head_learns_its_target(supply, tmp_path):
     assert rows_[0].split(",")[:4] == ["step", "stage", "seconds", "value"]
     losses = [float(row.split(",")[3]) for row in (out / "log.csv").read_text().splitlines()[1:]]
     assert np.mean(losses[-10:]) < 0.95 * np.mean(losses[:10])
-
-
-def test_sampled_answers_repeat_with_their_seed(teacher):
-    logits = torch.randn(3, 50)
-    first, again, other = (rows.sampled(1.0, seed)(logits).tolist() for seed in (1, 1, 2))
-    assert first == again != other
 
 
 def test_choices_that_cannot_be_are_refused(supply):

@@ -24,6 +24,12 @@ def prepared(supply):
         supply.prepare(opened)
 
 
+def lesson_of(supply, want=lambda record: True):
+    lessons = supply.held_out
+    record = next(record for record in lessons.records() if want(record))
+    return record, supply.teacher.lesson(lessons.batch([record]))
+
+
 def interrupt(_log, _stage, step, _progress, _loss=None):
     """Stands for Log.show: a kill after step 4, when the state of step 2 was saved."""
     if step == 4:

@@ -28,6 +28,8 @@ class Supply:
     machine: loop.Machine
     positions_per_batch: int = 8192
     held_out_samples: int = HELD_OUT_SAMPLES
+    reads: bool = True
+    """Whether what is learned from is read by the target too, so that states are worth keeping."""
     room: Room | None = None
     """What conversations must fit into, for a draft with columns of its own."""
     shown: bool = False
@@ -42,10 +44,11 @@ class Supply:
 
     def _preparation(self, split: str, log: Log) -> Preparation:
         number = int(split == "held-out")
-        want = self.want
+        want = self.want if self.reads else replace(self.want, cache_bytes=0)
         if number:
+            samples = self.held_out_samples
             want = replace(
-                want, samples=self.held_out_samples, minutes=None, answers="target", temperature=0.0
+                self.want, samples=samples, minutes=None, answers="target", temperature=0.0
             )
         tape, workers = self._tape(split), self.machine.workers
         return Preparation(tape, self.corpora[number], self.teacher, want, log, workers)

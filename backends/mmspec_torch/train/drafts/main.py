@@ -156,7 +156,8 @@ def make_baselines(
     """Train the named baselines in directories of `out`; what is there is left alone."""
     out.mkdir(parents=True, exist_ok=True)
     with opened(out, place) as log:
-        supply = supplied(lessons, place)
+        reads = way.method.loss.divergence != "ce"
+        supply = replace(supplied(lessons, place), reads=reads)
         supply.prepare(log)
         start = resolve(source, "torch") if source else None
         made = Baselines(supply, shape, way, out, log, start)
