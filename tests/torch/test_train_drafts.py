@@ -163,7 +163,7 @@ def test_the_projector_stage_leaves_the_llama_alone(supply, tmp_path):
 
 
 def test_an_interrupted_draft_ends_at_the_same_weights(supply, tmp_path, monkeypatch):
-    way = main.Way(replace(CE, loss=Loss("kl"), on_policy=0.5), STEPS, pool=4)
+    way = main.Way(replace(CE, loss=Loss("kl"), on_policy=0.5, rate=0.2), STEPS, pool=4)
     whole = made(supply, tmp_path / "whole", ["llava"], way)["llava"]
     with monkeypatch.context() as patch:
         patch.setattr(log.Log, "show", interrupt)

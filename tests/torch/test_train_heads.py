@@ -11,19 +11,20 @@ from training_supply import interrupt, lesson_of
 
 from mmspec import errors
 from mmspec.heads.config import KINDS, read_head_config
-from mmspec.sampling import GREEDY
+from mmspec.sampling import Sampling
 from mmspec.seam import Segment
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.heads.load import load_head
 from mmspec_torch.train import log, loop
-from mmspec_torch.train.distill import curriculum, heads, policy
+from mmspec_torch.train.distill import curriculum, heads
 from mmspec_torch.train.distill.acceptance import Score, judged, rounds
 from mmspec_torch.train.distill.lessons import Lessons
-from mmspec_torch.train.distill.loss import DIVERGENCES, Loss, divergence, head_loss
+from mmspec_torch.train.distill.loss import DIVERGENCES, Loss, divergence, head_loss, said
 from mmspec_torch.train.distill.method import Method
 from mmspec_torch.train.heads import build
-from mmspec_torch.train.heads.lesson import starts
+from mmspec_torch.train.heads.lesson import chosen, starts
 
+DRAWN = Sampling(temperature=1.0)
 HEADS = [(kind, "none") for kind in KINDS] + [("medusa", "mean"), ("hydra", "attention")]
 
 
@@ -43,27 +44,42 @@ def test_a_trained_head_drafts_as_the_decoding_one(supply, tmp_path, kind, visio
     config = build.head_config(kind, supply.teacher.config, slots=3, queries=3, vision=vision)
     head = shaken(replace(config, dtype="float32"))
     build.save(head, tmp_path / kind)
-    record, lesson = lesson_of(supply, lambda record: record.images > 1)
+    record, _ = lesson_of(supply, lambda record: record.images > 1)
+    exact = replace(supply.held_out, is_stored=False)
+    lesson = supply.teacher.lesson(exact.batch([record]))
     loaded = load_head(tmp_path / kind, supply.teacher.model)
     begun = starts(lesson, 1)
     for column in begun.columns[0, [0, 1, -1]].tolist():
-        with torch.no_grad():
-            ours = policy.drafts(lesson, head, supply.teacher, torch.tensor([[column]]), 3)
-        assert ours[0].tolist() == decoded(supply, record, lesson, loaded, column)
+        ids, q = decoded(supply, record, lesson, loaded, column)
+        ours = followed(supply, lesson, head, column, ids)
+        torch.testing.assert_close(ours, q, atol=1e-5, rtol=1e-4)
 
 
 def decoded(supply, record, lesson, loaded, column):
-    """What the decoding drafter proposes after a column, everything fed anew."""
+    """What the decoding drafter draws after a column, everything fed anew, and from what."""
     model = supply.teacher.model
     pixels = supply.held_out._pixels([record])
     features = [model.encode(image) for image in pixels]
     seen = [f for f, (_, end) in zip(features, lesson.images[0], strict=True) if end <= column + 1]
-    target = model.open_target(GREEDY)
-    drafter = loaded.open_drafter(target, GREEDY)
+    target = model.open_target(DRAWN)
+    drafter = loaded.open_drafter(target, DRAWN)
     segment = Segment(lesson.ids[0, : column + 1].tolist(), seen)
     target.extend(segment)
     drafter.extend([segment])
-    return drafter.draft(3, [1.0], []).ids.tolist()
+    draft = drafter.draft(3, [1.0], [0.3, 0.6, 0.9])
+    return draft.ids, draft.q
+
+
+def followed(supply, lesson, head, column, ids):
+    """What the trained head says at each depth [3, V] when it is fed certain tokens."""
+    fed = iter(ids)
+
+    def follow(_feature):
+        return supply.teacher.embed(next(fed).view(1, 1))
+
+    with torch.no_grad():
+        features = head(lesson, chosen(lesson, torch.tensor([[column]]), 3), follow)
+    return said(features[:, 0, 0], supply.teacher.output).exp()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,6 +124,10 @@ def test_a_loss_weighs_depths_and_counts_only_what_can_be_judged(supply):
     wrong = wanted + 4 * begun.alive.unsqueeze(-1)
     only = Loss(token=0.0, feature=1.0, decay=0.5)
     assert head_loss(wrong, lesson, begun, output, only).item() == pytest.approx(3.5, abs=1e-4)
+    first = wanted.clone()
+    first[0] += 4
+    shared = (1 + 0.5 + 0.25) ** -1
+    assert head_loss(first, lesson, begun, output, only).item() == pytest.approx(3.5 * shared)
     astray = wanted + 4 * ~begun.alive.unsqueeze(-1)
     assert head_loss(astray, lesson, begun, output, only).item() == pytest.approx(0, abs=1e-5)
 
@@ -141,12 +161,12 @@ def trained(supply, out, **wanted):
 
 
 def test_an_interrupted_head_ends_at_the_same_weights(supply, tmp_path, monkeypatch):
-    whole = trained(supply, tmp_path / "whole", every=2)
+    whole = trained(supply, tmp_path / "whole", every=2, rate=0.5)
     with monkeypatch.context() as patch:
         patch.setattr(log.Log, "show", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            trained(supply, tmp_path / "cut", every=2)
-    again = trained(supply, tmp_path / "cut", every=2)
+            trained(supply, tmp_path / "cut", every=2, rate=0.5)
+    again = trained(supply, tmp_path / "cut", every=2, rate=0.5)
     steps = (tmp_path / "cut" / "log.csv").read_text().count(",cut,")
     assert steps == 4 + 4, "it goes on after step 2, where it was saved last"
     assert all(torch.equal(whole[name], again[name]) for name in whole)
