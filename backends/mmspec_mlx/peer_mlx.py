@@ -33,13 +33,14 @@ def with_dtype(model: Any, dtype: str) -> Any:
 
 def describe(package: str, model: Any) -> dict[str, Any]:
     """Versions, device, precision and BLAS."""
-    floats = {str(value.dtype) for _, value in tree_flatten(model.parameters())}
+    values: Any = tree_flatten(model.parameters())
+    kinds = sorted({str(value.dtype).removeprefix("mlx.core.") for _, value in values})
     return {
         package: version(package),
         "mlx": version("mlx"),
         "transformers": version("transformers"),
         "device": "gpu" if on_gpu() else "cpu",
-        "dtype": ", ".join(sorted(kind.removeprefix("mlx.core.") for kind in floats)),
+        "dtype": ", ".join(kinds),
     } | blas.describe()
 
 

@@ -28,11 +28,12 @@ class MlxLmPeer:
 
     def __init__(self, setup: Setup) -> None:
         """Load the language models of target and draft."""
-        from mlx_lm.utils import load_tokenizer
+        from mlx_lm import utils
 
         use_device(setup.device)
         self._model = _language_model(setup.model, setup.dtype)
-        self._tokenizer: Any = load_tokenizer(Path(setup.model))
+        loader: Any = utils
+        self._tokenizer = loader.load_tokenizer(Path(setup.model))
         self._options: dict[str, Any] = {}
         if setup.draft:
             self._options["draft_model"] = _language_model(setup.draft, setup.dtype)
@@ -82,11 +83,12 @@ def _language_model(directory: str, dtype: str) -> Any:
 
 def _classes(directory: Path, config: dict[str, Any]) -> tuple[Any, Any]:  # noqa: ARG001
     """What mlx-lm builds for a LLaVA's `config`, which it would not know."""
-    from mlx_lm.models.llama import Model, ModelArgs
+    from mlx_lm.models import llama
 
+    library: Any = llama
     text = asdict(read_config(directory).text)
 
-    class LanguagePart(Model):  # type: ignore[misc]  # mlx-lm has no types
+    class LanguagePart(library.Model):  # type: ignore[misc]  # chosen at run time
         def sanitize(self, weights: dict[str, mx.array]) -> dict[str, mx.array]:
             sanitized: dict[str, mx.array] = super().sanitize(dict(_renamed(weights)))
             return sanitized
@@ -94,7 +96,7 @@ def _classes(directory: Path, config: dict[str, Any]) -> tuple[Any, Any]:  # noq
     class Arguments:
         @staticmethod
         def from_dict(_: dict[str, Any]) -> Any:
-            return ModelArgs.from_dict(text | {"model_type": "llama"})
+            return library.ModelArgs.from_dict(text | {"model_type": "llama"})
 
     return LanguagePart, Arguments
 

@@ -12,22 +12,26 @@ class MlxVlmPeer:
 
     def __init__(self, setup: Setup) -> None:
         """Load by mlx-vlm's own loader."""
-        from mlx_vlm import load
+        from mlx_vlm import load  # type: ignore[import-not-found, unused-ignore]
 
         use_device(setup.device)
         self._model, self._processor = load(setup.model)
         with_dtype(self._model, setup.dtype)
         self._options: dict[str, Any] = {}
         if setup.draft:
-            from mlx_vlm.speculative.drafters import load_drafter
+            from mlx_vlm.speculative import (  # type: ignore[import-not-found, unused-ignore]
+                drafters,
+            )
 
-            drafter, kind = load_drafter(setup.draft)
+            drafter, kind = drafters.load_drafter(setup.draft)
             self._options = {"draft_model": drafter, "draft_kind": kind}
 
     def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
         """Answer with `stream_generate`, greedily."""
         from mlx_vlm import stream_generate
-        from mlx_vlm.prompt_utils import apply_chat_template
+        from mlx_vlm.prompt_utils import (  # type: ignore[import-not-found, unused-ignore]
+            apply_chat_template,
+        )
 
         images = question.images
         prompt = apply_chat_template(

@@ -24,7 +24,8 @@ class TransformersPeer:
         self._device = find_device(setup.device)
         self._dtype = setup.dtype
         require_ieee_float32()
-        self._processor = AutoProcessor.from_pretrained(setup.model, local_files_only=True)
+        processors: Any = AutoProcessor
+        self._processor = processors.from_pretrained(setup.model, local_files_only=True)
         self._model = self._load(setup.model)
         self._options = self._generation(setup)
 

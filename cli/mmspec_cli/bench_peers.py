@@ -83,11 +83,11 @@ def _measured(
     name, directory, drafts = _named(model, draft)
     with TemporaryDirectory() as folder:
         sets = _sets(directory, prompts, count, max_new_tokens, Path(folder))
-        told = Setup(str(directory), drafts and str(drafts), device, dtype)
+        told = Setup(str(directory), str(drafts) if drafts else None, device, dtype)
         results = measure(arms, sets, told, repeats, screen.progress)
     return PeerReport(
         name,
-        drafts and drafts.name,
+        drafts.name if drafts else None,
         {label: len(asked) for label, asked in sets.items()},
         repeats,
         max_new_tokens,

@@ -71,7 +71,7 @@ def _transformers(gamma: Gamma) -> list[PeerArm]:
     """Plain, its two kinds of speculation, and the assistant at this project's draft length too."""
     fixed = {"assistant_tokens": gamma} if isinstance(gamma, int) else {}
     whole, text = {"assistant": "whole"}, {"assistant": "text"}
-    drafted = {
+    drafted: dict[str, dict[str, Any]] = {
         "assistant_model": whole,
         f"assistant_model, {gamma} tokens": whole | fixed,
         "assistant_model, text part": text,
