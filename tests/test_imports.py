@@ -11,7 +11,15 @@ import pytest
 ROOT = Path(__file__).parent.parent
 STANDARD = set(sys.stdlib_module_names)
 LAZY = {"tokenizers", "jinja2", "huggingface_hub", "pyarrow", "matplotlib"}
-HEAVY = LAZY | {"torch", "mlx", "mlx_lm", "transformers", "safetensors", "array_api_compat"}
+HEAVY = LAZY | {
+    "torch",
+    "mlx",
+    "mlx_lm",
+    "mlx_vlm",
+    "transformers",
+    "safetensors",
+    "array_api_compat",
+}
 
 ALLOWED = {
     "mmspec": ("mmspec", {"mmspec", "numpy", "PIL"} | LAZY),
@@ -33,6 +41,9 @@ ALSO = {
     "backends/mmspec_torch/train": {"transformers", "tokenizers", "PIL", "rich"},
     "backends/mmspec_torch/captioner.py": {"transformers", "PIL"},
     "backends/mmspec_torch/baseline.py": {"transformers"},
+    "backends/mmspec_torch/peer_transformers.py": {"transformers"},
+    "backends/mmspec_mlx/peer_mlx_lm.py": {"mlx_lm"},
+    "backends/mmspec_mlx/peer_mlx_vlm.py": {"mlx_vlm"},
 }
 
 
@@ -128,4 +139,30 @@ def test_importing_every_module_loads_nothing_that_can_wait(package, left_out, a
 def test_commands_load_nothing_before_it_is_needed(arguments, absent):
     present = fresh(RUN_COMMAND.format(arguments=arguments))
     assert "mmspec_cli" in present
+    assert not sorted(present & absent)
+
+
+GENERATE = [
+    "generate",
+    "--prompt",
+    "hello",
+    "--model",
+    "mini",
+    "--max-new-tokens",
+    "2",
+    "--backend",
+]
+NEVER = {"transformers", "mlx_lm", "mlx_vlm", "pyarrow", "matplotlib"}
+
+
+@pytest.mark.parametrize(
+    ("backend", "absent"),
+    [
+        ("mlx", NEVER | {"torch", "mmspec_torch", "safetensors", "array_api_compat"}),
+        ("torch", NEVER | {"mlx", "mmspec_mlx"}),
+    ],
+)
+def test_an_answer_loads_no_other_framework(backend, absent):
+    present = fresh(RUN_COMMAND.format(arguments=[*GENERATE, backend]))
+    assert backend in present
     assert not sorted(present & absent)
