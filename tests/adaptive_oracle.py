@@ -5,6 +5,8 @@ from itertools import product
 import numpy as np
 
 KEPT = 64
+FLOOR = 2.0**-30
+"""The least probability that anything is given, before mixing."""
 NEAR = 1e-5
 """What counts as a tie: relative for probabilities, in nats per token for divergences."""
 
@@ -20,12 +22,12 @@ def condensed(p, q):
     order = np.argsort(-np.maximum(p, q.max(0)))[:KEPT]
     rows = np.vstack([p, q])
     kept = np.hstack([rows[:, order], 1 - rows[:, order].sum(1, keepdims=True)])
-    kept = np.clip(kept, 0, None)
+    kept = np.clip(kept, FLOOR, None)
     return kept[0], kept[1:]
 
 
 def divergence(p, q):
-    return float(sum(a * np.log(a / max(b, 2.0**-30)) for a, b in zip(p, q, strict=True) if a > 0))
+    return float(sum(a * np.log(a / b) for a, b in zip(p, q, strict=True)))
 
 
 def observed(rounds):

@@ -104,7 +104,7 @@ class TorchModel:
     @torch.inference_mode()
     def project(self, features: Features) -> Float32:
         """The projector's output [N, H] on the host."""
-        return _to_host(self._projected(features))
+        return _to_host(self.projected(features))
 
     def open_target(self, sampling: Sampling, watch: bool = False) -> TorchTarget:
         """Start an empty sequence; see `mmspec.seam.Model.open_target`."""
@@ -129,12 +129,13 @@ class TorchModel:
         for origin, end, features in row.images:
             low, high = max(origin, start), min(end, stop)
             if low < high:
-                x[low - start : high - start] = self._projected(features)[
+                x[low - start : high - start] = self.projected(features)[
                     low - origin : high - origin
                 ]
         return x
 
-    def _projected(self, features: Features) -> Tensor:
+    def projected(self, features: Features) -> Tensor:
+        """The projector's output [N, H] on the device; raises UsageError for other features."""
         if self._projector is None or not isinstance(features, TorchFeatures):
             raise UsageError("these image features are not ones this model can read")
         return self._projector(features.rows.to(self.llama.device, self.llama.dtype))

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from adaptive_oracle import check, softmax
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mmspec import maths
@@ -66,6 +66,7 @@ def evidence(p, q):
     rule=st.sampled_from(RULES),
     out=st.integers(-1, 3),
 )
+@example(seed=156, branches=2, vocabulary=64, rounds=2, window=0, rule="lattice", out=-1)
 def test_weights_are_those_of_the_whole_history(
     seed, branches, vocabulary, rounds, window, rule, out
 ):

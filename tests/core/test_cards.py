@@ -21,6 +21,11 @@ def test_the_models_of_the_project_have_cards() -> None:
         "lvlm68m",
         "mini",
         "mini-draft",
+        "mini-eagle",
+        "mini-flash",
+        "mini-hydra",
+        "mini-medusa",
+        "mini-msd",
     ]
 
 

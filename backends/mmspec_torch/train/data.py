@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from mmspec.bench.world import Sample
+from mmspec.errors import MmspecError
 from mmspec_torch.train import conversation
 from mmspec_torch.train.conversation import IGNORED, Encoded
 from mmspec_torch.train.recipe import Recipe
@@ -173,26 +174,50 @@ def collate(samples: list[Encoded], pad: int) -> Batch:
     return Batch(*map(torch.from_numpy, (ids, targets, weights, drawn)))
 
 
-class _Stream(IterableDataset[Item], Generic[Item]):
+class _Stream(IterableDataset[Item | MmspecError], Generic[Item]):
     def __init__(self, source: Source[Item], start: int) -> None:
         self.source, self.start = source, start
 
-    def __iter__(self) -> Iterator[Item]:
-        return self.source.batches(self.start)
+    def __iter__(self) -> Iterator[Item | MmspecError]:
+        try:
+            yield from self.source.batches(self.start)
+        except MmspecError as error:  # as an item it crosses to the other process unchanged
+            yield error
 
 
-def ahead(source: Source[Item], start: int, workers: int = 1) -> Iterator[Item]:
+def ahead(
+    source: Source[Item], start: int, workers: int = 1, prefetched: int = 2 * BATCHES_PER_POOL
+) -> Iterator[Item]:
     """Yield a source's batches from `start` on, made in a process of their own.
 
     With `workers` 0 they are made here. More than one worker would change the order.
+    Raises the MmspecError that making a batch raises, when it is that batch's turn.
     """
     if not workers:
-        return source.batches(start)
+        yield from source.batches(start)
+        return
     loader = DataLoader(
         _Stream(source, start),
         batch_size=None,
         num_workers=1,
-        prefetch_factor=2 * BATCHES_PER_POOL,
+        prefetch_factor=prefetched,
         multiprocessing_context="spawn",
     )
-    return iter(loader)
+    for batch in loader:
+        if isinstance(batch, MmspecError):
+            raise batch
+        yield batch
+
+
+@dataclass(frozen=True)
+class Share(Generic[Item]):
+    """One process's share of a source's batches: every so manyth."""
+
+    source: Source[Item]
+    rank: int
+    size: int
+
+    def batches(self, start: int) -> Iterator[Item]:
+        """Yield the process's batches from its number `start` on."""
+        first = start * self.size + self.rank
+        return itertools.islice(self.source.batches(first), 0, None, self.size)

@@ -2,14 +2,20 @@
 
 import csv
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from mmspec.errors import UsageError
+from mmspec_torch.train.exam import Mark
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 COLUMNS = ("step", "stage", "seconds", "loss", "rate", "samples_per_second", "tokens_per_second")
 PLAIN_LINE_SECONDS = 30.0
@@ -55,11 +61,16 @@ class Log:
     bar: Progress
     bars: dict[str, TaskID] = field(default_factory=dict)
     told: float = 0.0
+    marks: Path | None = None
+    """Where looks at held-out samples are written."""
+    board: "SummaryWriter | None" = None
+    """TensorBoard."""
 
     def write(self, row: Row) -> None:
         """Append a step; the file is complete up to it."""
         csv.writer(self.file).writerow(row.cells())
         self.file.flush()
+        self._plot(row.stage, {"loss": row.loss, "rate": row.rate}, row.step)
 
     def held_out(self, stage: str, step: int, seconds: float, loss: float) -> None:
         """Append the loss on held-out batches, as a row of the stage's name and "/held-out"."""
@@ -68,23 +79,61 @@ class Log:
         )
         self.file.flush()
         self.console.print(f"{stage}: step {step}, held-out loss {loss:.4f}", highlight=False)
+        self._plot(stage, {"held-out loss": loss}, step)
 
-    def show(self, stage: str, step: int, progress: float, loss: float) -> None:
+    def judged(self, stage: str, step: int, seconds: float, mark: Mark) -> None:
+        """Append a look at held-out samples to `marks`, and say what it found."""
+        numbers = {"value": mark.value} | mark.details
+        cells = {"step": step, "stage": stage, "seconds": round(seconds, 2)}
+        cells |= {name: round(value, 5) for name, value in numbers.items()}
+        if self.marks:
+            _append(self.marks, cells)
+        told = ", ".join(f"{name} {value:.3f}" for name, value in mark.details.items())
+        self.console.print(f"{stage}: step {step}, {told}", highlight=False)
+        self._plot(stage, numbers, step)
+
+    def _plot(self, stage: str, numbers: Mapping[str, float], step: int) -> None:
+        if self.board:
+            for name, value in numbers.items():
+                self.board.add_scalar(f"{stage}/{name}", value, step)
+
+    def show(self, stage: str, step: int, progress: float, loss: float | None = None) -> None:
         """Move the stage's bar, or print a line now and then where there is no terminal."""
+        lost = "" if loss is None else f" loss {loss:.3f}"
         if self.console.is_terminal:
             if stage not in self.bars:
                 self.bars[stage] = self.bar.add_task(stage, total=1.0, note="")
-            note = f"step {step} loss {loss:.3f}"
-            self.bar.update(self.bars[stage], completed=progress, note=note)
+            self.bar.update(self.bars[stage], completed=progress, note=f"step {step}{lost}")
         elif time.monotonic() - self.told > PLAIN_LINE_SECONDS:
             self.told = time.monotonic()
-            line = f"{stage}: step {step}, {100 * progress:.0f} %, loss {loss:.4f}"
+            line = f"{stage}: step {step}, {100 * progress:.0f} %{lost}"
             self.console.print(line, highlight=False)
 
 
+def _append(file: Path, cells: Mapping[str, object]) -> None:
+    new = not file.exists()
+    with file.open("a", newline="", encoding="utf-8") as opened_file:
+        writer = csv.writer(opened_file)
+        if new:
+            writer.writerow(cells)
+        writer.writerow(cells.values())
+
+
+def tensorboard(directory: Path) -> "SummaryWriter":
+    """Open TensorBoard's log.  Raises UsageError where it is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise UsageError("--tensorboard needs it installed: pip install tensorboard") from error
+    return SummaryWriter(str(directory))
+
+
 @contextmanager
-def opened(path: Path, console: Console) -> Iterator[Log]:
-    """Open a log that continues the file at `path`."""
+def opened(path: Path, console: Console, *, board: bool = False) -> Iterator[Log]:
+    """Open a log that continues the file at `path`; looks go to marks.csv beside it.
+
+    board: whether to write TensorBoard's files too.
+    """
     new = not path.exists()
     bar = Progress(
         TextColumn("{task.description}"),
@@ -95,7 +144,10 @@ def opened(path: Path, console: Console) -> Iterator[Log]:
         console=console,
         disable=not console.is_terminal,
     )
+    plots = tensorboard(path.parent / "tensorboard") if board else None
     with path.open("a", newline="") as file, bar:
         if new:
             csv.writer(file).writerow(COLUMNS)
-        yield Log(file, console, bar)
+        yield Log(file, console, bar, marks=path.with_name("marks.csv"), board=plots)
+    if plots:
+        plots.close()

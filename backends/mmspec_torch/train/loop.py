@@ -1,10 +1,10 @@
-"""One training phase: steps, a schedule, checkpoints and a log."""
+"""One training phase: steps, a schedule, checkpoints, looks at held-out samples and a log."""
 
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -13,11 +13,14 @@ from torch import Tensor, nn
 
 from mmspec import errors
 from mmspec_torch.train import data
+from mmspec_torch.train.exam import Exam, Standing
 from mmspec_torch.train.log import Log, Row, Sized
 from mmspec_torch.train.optimizer import Optimizer
+from mmspec_torch.train.team import Alone, Team
 
 WARM_UP_STEPS = 100
 FINAL_SHARE = 0.02
+HELD_OUT_BATCHES = 4
 Item = TypeVar("Item", bound=Sized)
 
 
@@ -35,6 +38,11 @@ class Budget:
         return seconds / (60 * self.minutes) if self.minutes else 1.0
 
 
+def first_source(_step: int, _progress: float) -> int:
+    """Take every batch from the first source."""
+    return 0
+
+
 @dataclass(frozen=True)
 class Phase(Generic[Item]):
     """What is trained, on what, and at which peak learning rates.
@@ -45,9 +53,13 @@ class Phase(Generic[Item]):
     name: str
     module: nn.Module
     parts: list[tuple[nn.Module, float]]
-    loss: Callable[[Item], Tensor]
-    source: data.Source[Item]
+    loss: Callable[[Item, int], Tensor]
+    """Of a batch at a step; random numbers in it depend on the step alone."""
+    sources: Sequence[data.Source[Item]]
     held_out: data.Source[Item]
+    pick: Callable[[int, float], int] = first_source
+    """Which source a step takes its batch from, by step and progress."""
+    exam: Exam | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,7 @@ class Machine:
     workers: int = 1
     compiled: bool = True
     checkpoint_seconds: float = 180.0
+    team: Team = field(default_factory=Alone)
 
     def autocast(self) -> torch.autocast:
         """Return the context of a forward pass: bfloat16 on CPU and CUDA, float32 on Metal."""
@@ -73,10 +86,10 @@ class Machine:
         """Return a batch with its tensors on the device."""
         return type(batch)(*(self._moved(getattr(batch, f.name)) for f in fields(batch)))  # type: ignore[arg-type]
 
-    def _moved(self, value: Tensor | dict[str, Tensor]) -> Tensor | dict[str, Tensor]:
+    def _moved(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {name: tensor.to(self.device) for name, tensor in value.items()}
-        return value.to(self.device)
+        return value.to(self.device) if isinstance(value, Tensor) else value
 
 
 @dataclass
@@ -91,15 +104,28 @@ class _Run(Generic[Item]):
     optimizer: Optimizer
     step: int = 0
     seconds: float = 0.0
-    saved: float = field(default=0.0)
+    saved: float = 0.0
+    taken: list[int] = field(default_factory=list)
+    """Batches taken from each source."""
+    standing: Standing = field(default_factory=Standing)
+    looked: int = -1
+    """The step after which held-out samples were judged last."""
+
+    @property
+    def best(self) -> Path:
+        """Where the best state so far is kept, if there is an exam."""
+        return self.file.with_suffix(".best")
 
     def resume(self) -> None:
         """Continue from the phase's checkpoint, if it has one."""
+        self.taken = [0] * len(self.phase.sources)
         if self.file.exists():
             state = torch.load(self.file, map_location=self.machine.device, weights_only=True)
             self.phase.module.load_state_dict(state["module"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.step, self.seconds = state["step"], state["seconds"]
+            self.taken = state.get("taken", [self.step])
+            self.standing = Standing(**state.get("standing", {}))
             self.saved = self.seconds
 
     def save(self) -> None:
@@ -109,29 +135,53 @@ class _Run(Generic[Item]):
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
             "seconds": self.seconds,
+            "taken": self.taken,
+            "standing": asdict(self.standing),
         }
-        partial = self.file.with_suffix(".partial")
-        torch.save(state, partial)
-        partial.replace(self.file)
+        self._write(state, self.file)
         self.saved = self.seconds
 
+    def _write(self, state: dict[str, Any], file: Path) -> None:
+        if self.machine.team.rank == 0:
+            partial = file.with_suffix(".partial")
+            torch.save(state, partial)
+            partial.replace(file)
+
     def train(self) -> None:
-        """Take steps until the budget is spent."""
-        batches = data.ahead(self.phase.source, self.step, self.machine.workers)
-        while (progress := self.budget.progress(self.step, self.seconds)) < 1:
+        """Take steps until the budget is spent, or the exam sees no progress."""
+        streams = [self._stream(number) for number in range(len(self.taken))]
+        while (progress := self._progress()) < 1:
             began = time.perf_counter()
-            batch = next(batches)
+            number = self.phase.pick(self.step, progress)
+            batch = self._next(streams[number])
             rate = self._set_rates(progress)
             loss = self._step(batch)
             self.step += 1
+            self.taken[number] += 1
             took = time.perf_counter() - began
             self.seconds += took
             self.log.write(Row(self.step, self.phase.name, self.seconds, loss, rate, took, batch))
             self.log.show(self.phase.name, self.step, progress, loss)
-            if self.seconds - self.saved > self.machine.checkpoint_seconds:
-                self.save()
-                self.log.held_out(self.phase.name, self.step, self.seconds, self._held_out())
-        self.log.held_out(self.phase.name, self.step, self.seconds, self._held_out())
+            if self._look_after():
+                break
+        if self.looked != self.step:
+            self._look()
+
+    def _progress(self) -> float:
+        return self.machine.team.told(self.budget.progress(self.step, self.seconds))
+
+    def _stream(self, number: int) -> Iterator[Item]:
+        team = self.machine.team
+        share = data.Share(self.phase.sources[number], team.rank, team.size)
+        return data.ahead(share, self.taken[number], self.machine.workers)
+
+    def _next(self, stream: Iterator[Item]) -> Item:
+        """The next batch; where it cannot be made, the state so far is kept."""
+        try:
+            return next(stream)
+        except errors.MmspecError:
+            self.save()
+            raise
 
     def _set_rates(self, progress: float) -> float:
         scale = schedule(self.step, progress)
@@ -139,8 +189,9 @@ class _Run(Generic[Item]):
         return scale * self.optimizer.highest_rate
 
     def _step(self, batch: Item) -> float:
+        torch.manual_seed(self.step)
         with self.machine.autocast():
-            loss = self.phase.loss(self.machine.placed(batch))
+            loss = self.phase.loss(self.machine.placed(batch), self.step)
         value = loss.item()
         if not math.isfinite(value):
             raise errors.MmspecError(
@@ -148,14 +199,38 @@ class _Run(Generic[Item]):
                 f" the last good state is {self.file}: lower the learning rate and run again"
             )
         loss.backward()  # type: ignore[no-untyped-call]
+        self.machine.team.average(self.phase.module.parameters())
         self.optimizer.step()
         return value
 
+    def _look_after(self) -> bool:
+        """Look and save where it is time; returns whether training is to end."""
+        exam = self.phase.exam
+        spent = self.machine.team.told(self.seconds - self.saved)
+        counted = exam is not None and exam.every and self.step % exam.every == 0
+        if not counted and spent <= self.machine.checkpoint_seconds:
+            return False
+        self._look()
+        self.save()
+        return exam is not None and self.standing.is_over(exam.patience)
+
     @torch.no_grad()
-    def _held_out(self) -> float:
-        batches: Iterator[Item] = itertools.islice(self.phase.held_out.batches(0), 4)
+    def _look(self) -> None:
+        """Judge the state on held-out samples and keep it if it is the best."""
+        phase, self.looked = self.phase, self.step
+        self.log.held_out(phase.name, self.step, self.seconds, self._held_out())
+        if phase.exam is None:
+            return
         with self.machine.autocast():
-            losses = [self.phase.loss(self.machine.placed(batch)).item() for batch in batches]
+            mark = phase.exam.look()
+        self.log.judged(phase.name, self.step, self.seconds, mark)
+        if self.standing.note(mark):
+            self._write(phase.module.state_dict(), self.best)
+
+    def _held_out(self) -> float:
+        batches = list(itertools.islice(self.phase.held_out.batches(0), HELD_OUT_BATCHES))
+        with self.machine.autocast():
+            losses = [self.phase.loss(self.machine.placed(batch), 0).item() for batch in batches]
         return sum(losses) / len(losses)
 
 
@@ -169,7 +244,8 @@ def run(phase: Phase[Any], budget: Budget, machine: Machine, file: Path, log: Lo
     """Train a phase to the end of its budget, continuing from `file` if it is there.
 
     With a budget in steps, an interrupted run ends at the same weights as an uninterrupted one.
-    Raises MmspecError when the loss is no longer a number; `file` then holds the last good state.
+    With an exam, the module ends in the best state that was seen. Raises MmspecError when the loss
+    is no longer a number; `file` then holds the last good state.
     """
     phase.module.to(machine.device).requires_grad_(False)
     trained = [(part.requires_grad_(True), rate) for part, rate in phase.parts if rate]
@@ -177,4 +253,7 @@ def run(phase: Phase[Any], budget: Budget, machine: Machine, file: Path, log: Lo
     under_way.resume()
     under_way.train()
     under_way.save()
+    if phase.exam:
+        best = torch.load(under_way.best, map_location=machine.device, weights_only=True)
+        phase.module.load_state_dict(best)
     phase.module.requires_grad_(False)

@@ -1,5 +1,6 @@
-"""Muon for the matrices of transformer layers, AdamW for everything else."""
+"""Muon for the matrices between hidden vectors, AdamW for everything else."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,6 +9,8 @@ from torch import nn
 
 CLIP = 1.0
 DECAY = 0.02
+HIDDEN = re.compile(r"(^|\.)(layers|heads|slots)\.\d+\.|^(fc|vision)\.")
+"""Names of what maps one hidden vector to another, in a transformer or in a predictive head."""
 
 
 class Optimizer:
@@ -24,9 +27,11 @@ class Optimizer:
             matrices.append({"params": inner, "lr": rate, "peak": rate})
             others.append({"params": outer, "lr": rate, "peak": rate})
         matrices = [group for group in matrices if group["params"]]
-        self._optimizers: list[torch.optim.Optimizer] = [
-            torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=DECAY, fused=True)
-        ]
+        others = [group for group in others if group["params"]]
+        self._optimizers: list[torch.optim.Optimizer] = []
+        if others:
+            adamw = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=DECAY, fused=True)
+            self._optimizers.append(adamw)
         if matrices:
             muon = torch.optim.Muon(matrices, weight_decay=DECAY, adjust_lr_fn="match_rms_adamw")
             self._optimizers.append(muon)
@@ -63,8 +68,8 @@ class Optimizer:
 
 
 def _divided(part: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Return the matrices inside transformer layers, and every other parameter."""
+    """Return the matrices between hidden vectors, and every other parameter."""
     named = list(part.named_parameters())
-    inner = [p for name, p in named if "layers." in name and p.ndim == 2]
+    inner = [p for name, p in named if HIDDEN.search(name) and p.ndim == 2]
     chosen = {id(p) for p in inner}
     return inner, [p for _, p in named if id(p) not in chosen]

@@ -114,8 +114,8 @@ def train_tower(run: Run, budget: loop.Budget) -> None:
         "tower",
         reader,
         [(reader, run.recipe.tower_rate)],
-        reader.loss,
-        data.Labelled(run.recipe, run.labeller, run.seed),
+        lambda batch, _: reader.loss(batch),
+        [data.Labelled(run.recipe, run.labeller, run.seed)],
         data.Labelled(run.recipe, run.labeller, run.seed, "held-out"),
     )
     run.train(phase, budget)
@@ -173,8 +173,8 @@ def _train_llava(
         stage,
         model,
         build.parts(model, rates),
-        lambda batch: build.learned_loss(model, batch),
-        run.conversations("train", most_images),
+        lambda batch, _: build.learned_loss(model, batch),
+        [run.conversations("train", most_images)],
         run.conversations("held-out", most_images),
     )
     run.train(phase, budget)
