@@ -67,7 +67,7 @@ def test_memory_is_flat_over_turns_that_are_undone(chat, backend):
         chat.conversation.undo()
 
     process, arrays, objects = growth(chat, backend, turn)
-    assert process < 2 * MEBIBYTE
+    assert process < 4 * MEBIBYTE  # the steps of an allocator; what one turn holds is 0.1 each
     assert arrays < MEBIBYTE // 16
     assert objects < TURNS
 
