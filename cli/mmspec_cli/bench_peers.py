@@ -10,7 +10,7 @@ import click
 
 from mmspec.bench.peers.catalogue import PEERS, catalogue
 from mmspec.bench.peers.measure import measure, questions
-from mmspec.bench.peers.report import COLUMNS, PeerReport, rows
+from mmspec.bench.peers.report import COLUMNS, PeerReport, counted, markdown, rows
 from mmspec.bench.peers.wire import Question, Setup
 from mmspec.bench.prompts import drawn, read_prompts, written
 from mmspec.bench.provenance import provenance
@@ -43,9 +43,10 @@ COUNT = click.IntRange(min=1)
 @click.option("--repeats", type=COUNT, default=3, show_default=True)
 @click.option("--max-new-tokens", type=COUNT, default=96, show_default=True)
 @click.option("--out", type=Path, metavar="FILE", help="Write the JSON report there too.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @JSON
 @PLAIN
-def peers(as_json: bool, plain: bool, out: Path | None, **given: Any) -> None:
+def peers(as_json: bool, as_markdown: bool, plain: bool, out: Path | None, **given: Any) -> None:
     """Compare with transformers, mlx-lm and mlx-vlm: interleaved, a process each.
 
     One that cannot run says why in its row. mlx-vlm needs an environment of its own, in which
@@ -57,6 +58,8 @@ def peers(as_json: bool, plain: bool, out: Path | None, **given: Any) -> None:
         out.write_text(json.dumps(report.as_dict(), indent=2) + "\n", encoding="utf-8")
     if as_json:
         screen.json(report.as_dict())
+    elif as_markdown:
+        screen.say(markdown(report))
     else:
         _show(screen, report)
 
@@ -125,8 +128,8 @@ def _sets(
 
 
 def _show(screen: Screen, report: PeerReport) -> None:
-    for label, count in report.prompts.items():
-        screen.say(f"{label}: {count} prompts x {report.repeats}")
+    for label in report.prompts:
+        screen.say(counted(report, label))
         screen.table(COLUMNS, rows(report.peers, label))
     threads = report.provenance["threads"]["OMP_NUM_THREADS"] or "all"
     screen.say(f"{report.model} with {report.draft}; medians [range]; threads: {threads}")

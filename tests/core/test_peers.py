@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from mmspec.bench.peers.catalogue import PEERS, PeerArm, catalogue
 from mmspec.bench.peers.measure import figures, measure, questions
 from mmspec.bench.peers.renamed import with_hub_names
-from mmspec.bench.peers.report import COLUMNS, rows
+from mmspec.bench.peers.report import COLUMNS, PeerReport, markdown, rows
 from mmspec.bench.peers.wire import Question, Reply, Setup
 from mmspec.bench.peers.worker import PeerError, Worker
 from mmspec.bench.prompts import drawn
@@ -156,6 +156,10 @@ def test_what_cannot_be_answered_is_a_reason_and_stops_no_other():
     assert [len(row) for row in table] == [len(COLUMNS)] * 3
     assert table[2][1] == "cannot: sees no images"
     assert table[0][-1] == "yes"
+    report = PeerReport("m", None, {"images": 1, "text": 1}, 2, 3, results, {})
+    lines = markdown(report).splitlines()
+    assert lines[0] == "images: 1 prompts x 2"
+    assert {line.count("|") for line in lines if line.startswith("|")} == {len(COLUMNS) + 1}
 
 
 def test_an_arm_that_drafts_needs_a_draft():

@@ -42,6 +42,25 @@ def rows(results: Sequence[PeerResult], label: str) -> list[tuple[str, ...]]:
     return [_row(result, label) for result in results]
 
 
+def markdown(report: PeerReport) -> str:
+    """A table for each set of questions."""
+    rule = ["---", *["--:"] * (len(COLUMNS) - 1)]
+    return "\n\n".join(
+        f"{counted(report, label)}\n\n"
+        + "\n".join(map(_piped, [COLUMNS, rule, *rows(report.peers, label)]))
+        for label in report.prompts
+    )
+
+
+def counted(report: PeerReport, label: str) -> str:
+    """Such as `images: 4 prompts x 3`."""
+    return f"{label}: {report.prompts[label]} prompts x {report.repeats}"
+
+
+def _piped(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
 def _row(result: PeerResult, label: str) -> tuple[str, ...]:
     figures = result.figures.get(label)
     if figures is None:
