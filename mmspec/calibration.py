@@ -7,14 +7,12 @@ alone and is never needed: one that cannot be used is measured anew.
 
 import hashlib
 import json
-import math
 import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 from mmspec.config import CONFIG_FILE
@@ -57,9 +55,9 @@ class Calibration:
         return self._together(step)
 
     def pace(self, branches: int) -> float | None:
-        """Tokens per second of chains of so many branches, of the best length, before any is judged.
+        """Tokens per second of the best length, by the acceptance presumed before any is judged.
 
-        None where their costs were not measured.
+        None where the costs of chains of so many branches were not measured.
         """
         if branches not in self.draft or 1 not in self.target:
             return None
@@ -91,23 +89,24 @@ class CalibrationFile:
             if not self.path.exists():
                 return Calibration(), ""
             return self._parsed(Block(read_json(self.path), self.path)), ""
-        except (CheckpointError, OSError, ValueError, OverflowError) as error:
+        except (CheckpointError, OSError) as error:
             return Calibration(), f"calibration not used ({error}): run `mmspec calibrate`"
 
     def write(self, calibration: Calibration) -> None:
         """Replace what is kept, at once or not at all; raises OSError."""
         told = {"format": FORMAT, "key": dict(self.key)} | calibration.as_dict()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(
-            "w", dir=self.path.parent, suffix=".part", encoding="utf-8", delete=False
-        ) as part:
-            part.write(json.dumps(told, indent=1) + "\n")
-        Path(part.name).replace(self.path)
+        part = self.path.with_suffix(f".{os.getpid()}")
+        try:
+            part.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+            part.replace(self.path)
+        finally:
+            part.unlink(missing_ok=True)
 
     def _parsed(self, block: Block) -> Calibration:
         block.only("format", [FORMAT], 0)
         if block.get("key") != self.key:
-            raise ValueError(f"{self.path} is of another machine, backend or model")
+            raise CheckpointError(f"{self.path} is of another machine, backend or model")
         rounds = block.block("rounds")
         seen = {word: _seconds(rounds.block(word), 0) for word in rounds.values}
         target, draft = (_seconds(block.block(name), 1) for name in ("target", "draft"))
@@ -148,13 +147,12 @@ def shape_digest(directory: Path) -> str:
 
 
 def _seconds(block: Block, least: int) -> dict[int, float]:
-    """Seconds by a number from `least` to ROWS; raises CheckpointError or ValueError."""
-    found = {int(number): block.number(number, math.nan) for number in block.values}
-    outside = [number for number in found if not least <= number <= ROWS]
-    if outside or not all(map(math.isfinite, found.values())):
-        allowed = f"must be finite numbers by counts from {least} to {ROWS}"
-        raise ValueError(f"{block.file}: the values of {block.path} {allowed}")
-    return dict(sorted(found.items()))
+    """Seconds by a number from `least` to ROWS; raises CheckpointError."""
+    allowed = {str(number): number for number in range(least, ROWS + 1)}
+    for number in block.values:
+        if number not in allowed:
+            raise block.error(number, f"absent: counts go from {least} to {ROWS}")
+    return {allowed[number]: block.number(number, 0.0) for number in block.values}
 
 
 def _processor() -> str:

@@ -27,6 +27,8 @@ PROVEN = 3
 """Rounds after which a measured cost is no longer taken for an outlier."""
 TWICE = 2
 """Rounds of which the faster did not only warm up."""
+FAR = 2
+"""How many times off a cost known from before may turn out to be."""
 LATE = 4
 """Plain rounds in a row after which a draft first has to catch up with what was said."""
 ALLOWANCE, SHARE = 0.8, 0.008
@@ -90,7 +92,7 @@ class RoundCosts:
         """Nothing measured yet."""
         self._seconds: dict[int, deque[float]] = {}
         self._medians: dict[int, float] = {}
-        self._told: set[int] = set()
+        self._told: dict[int, float] = {}
 
     @property
     def tried(self) -> list[int]:
@@ -99,7 +101,7 @@ class RoundCosts:
 
     def count(self, k: int) -> int:
         """The rounds of k that its cost rests on."""
-        return len(self._seconds.get(k, ()))
+        return len(self._seconds.get(k, ())) + (k in self._told)
 
     def observe(self, k: int, seconds: float, *, late: bool) -> None:
         """Take one round in; a late one, which also caught up, shows no more than a bound."""
@@ -107,12 +109,20 @@ class RoundCosts:
             return
         kept = self._seconds.setdefault(k, deque(maxlen=SAMPLES))
         kept.append(max(seconds, 1e-9))
-        self._medians[k] = median_low(kept)
+        if k in self._told and len(kept) >= TWICE:
+            self._question(self._told[k], median_low(kept))
+        self._medians[k] = median_low([*kept, *([self._told[k]] if k in self._told else [])])
 
-    def tell(self, k: int, seconds: float) -> None:
-        """Count what is known from before as one round, which was not warming up."""
-        self.observe(k, seconds, late=False)
-        self._told.add(k)
+    def tell(self, told: Mapping[int, float]) -> None:
+        """Count what is known from before as one round of each length, which was not warming up."""
+        self._told = dict(told)
+        self._medians = self._medians | self._told
+
+    def _question(self, told: float, measured: float) -> None:
+        """Forget all that was told where one cost turns out far from it: others will too."""
+        if not told / FAR < measured < FAR * told:
+            self._told = {}
+            self._medians = {k: median_low(kept) for k, kept in self._seconds.items()}
 
     def seconds(self, k: int) -> float:
         """c(k): measured, or on the line through the nearest lengths that were."""
@@ -210,14 +220,12 @@ class AutoLength:
     @property
     def measured(self) -> dict[int, float]:
         """Seconds of a round by length, of the lengths that more than one round has shown."""
-        tried = self._costs.tried
-        return {k: self._costs.seconds(k) for k in tried if self._costs.count(k) >= TWICE}
+        costs = self._costs
+        return {k: costs.seconds(k) for k in costs.tried if costs.count(k) >= TWICE}
 
     def _presume(self) -> None:
         """Take what is known for measured, at today's speed, and wait with other trials."""
-        step = self._costs.seconds(0)
-        for k, ratio in self._known.items():
-            self._costs.tell(k, ratio * step)
+        self._costs.tell({k: ratio * self._costs.seconds(0) for k, ratio in self._known.items()})
         self._known, self._due = {}, SOONEST
 
     @property
