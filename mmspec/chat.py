@@ -240,6 +240,8 @@ class Chat:
             return
         if not self.options.sampling.greedy:
             self.answer.notes.append(TIMED)
+        kept = None if self.options.tree else self.engine.keep_costs(self.answer.drafting)
+        self.answer.notes += [kept] if kept else []
         verdict = self.verdict()
         if verdict and not self._fell_back:
             self.answer.notes.append(verdict)

@@ -1,9 +1,10 @@
 """Target, draft and captioner loaded together: where the Python API starts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
+from mmspec.calibration import Calibration, CalibrationFile, calibration_file
 from mmspec.captions import Captioner, CaptionTokens, ModelCaptioner
 from mmspec.cards import Card, load_cards, present
 from mmspec.chat import Chat
@@ -41,6 +42,10 @@ class Engine:
     one in vain, 'none' where none was wanted."""
     head: LoadedHead | None = None
     """Drafts in place of a draft model."""
+    calibration: Calibration = field(default_factory=Calibration)
+    """What rounds cost on this machine, as far as earlier sessions have measured it."""
+    calibration_file: CalibrationFile | None = None
+    """Where it is kept; None keeps nothing."""
     _captions: CaptionTokens | None = None
     _lengths: dict[tuple[Drafting, Tree | None], AutoLength] = field(default_factory=dict)
 
@@ -61,8 +66,41 @@ class Engine:
         return Chat(self, options or Options(), conversation or Conversation())
 
     def lengths(self, drafting: Drafting, tree: Tree | None = None) -> AutoLength:
-        """What has been measured on this machine, over all conversations, to set draft lengths."""
-        return self._lengths.setdefault((drafting, tree), AutoLength())
+        """What has been measured on this machine, over all conversations, to set draft lengths.
+
+        Starts from the calibration, but for trees, whose costs it does not hold.
+        """
+        if (drafting, tree) not in self._lengths:
+            known = {} if tree else self._known(drafting)
+            self._lengths[drafting, tree] = AutoLength(known)
+        return self._lengths[drafting, tree]
+
+    def keep_costs(self, drafting: Drafting) -> str | None:
+        """Add what chains of this drafting were seen to cost to the calibration and its file.
+
+        Does nothing unless that tells of a length that is not known; returns a line where the
+        file cannot be written, once.
+        """
+        if not self.calibration_file:
+            return None
+        measured = self.lengths(drafting).measured
+        new = measured.keys() - self.calibration.costs(drafting).keys()
+        if new <= {0}:
+            return None
+        seen = {**self.calibration.rounds, drafting.word: measured}
+        self.calibration = replace(self.calibration, rounds=seen)
+        try:
+            self.calibration_file.write(self.calibration)
+        except OSError as error:
+            self.calibration_file = None
+            return f"costs of drafting not kept: {error}"
+        return None
+
+    def _known(self, drafting: Drafting) -> dict[int, float]:
+        """Costs by length, of the lengths that a head can draft."""
+        slots = self.head.head.config.slots if self.head and drafting != NGRAM else 0
+        costs = self.calibration.costs(drafting)
+        return {k: seconds for k, seconds in costs.items() if not slots or k <= slots}
 
     def caption(self, picture: Picture) -> Sequence[int]:
         """Token ids that stand for the image in the C view, computed once per image."""
@@ -108,9 +146,14 @@ def load(
     drafted = None if isinstance(found, LoadedHead) else found
     seeing = next((each for each in (drafted, target) if each and each.features), None)
     describer = _captioner(chosen, captioner, seeing, device=device, dtype=dtype)
+    kept = calibration_file(chosen, target, drafted or head)
+    calibration, note = kept.read()
+    notes += [note] if note else []
     seconds = perf_counter() - started
     draftless = NGRAM.word if draft == "auto" else PLAIN.word
-    return Engine(chosen, target, drafted, describer, notes, seconds, draftless, head)
+    engine = Engine(chosen, target, drafted, describer, notes, seconds, draftless, head)
+    engine.calibration, engine.calibration_file = calibration, kept
+    return engine
 
 
 def _auto_model(backend: Backend, notes: list[str]) -> str:

@@ -1,6 +1,7 @@
 """JSON files of a checkpoint, read with errors that name file, key, value and what is allowed."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,8 +70,9 @@ class Block:
         return value
 
     def number(self, key: str, default: float) -> float:
-        """Return the value if it is a positive number."""
+        """Return the value if it is a positive finite number."""
         value = self.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not 0 < value <= sys.float_info.max:
             raise self.error(key, "a positive number")
         return float(value)

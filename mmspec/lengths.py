@@ -9,6 +9,7 @@ in the verifying.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median_low
 
@@ -24,6 +25,10 @@ SAMPLES = 9
 """Rounds of one length whose median is its cost."""
 PROVEN = 3
 """Rounds after which a measured cost is no longer taken for an outlier."""
+TWICE = 2
+"""Rounds of which the faster did not only warm up."""
+FAR = 2
+"""How many times off a cost known from before may turn out to be."""
 LATE = 4
 """Plain rounds in a row after which a draft first has to catch up with what was said."""
 ALLOWANCE, SHARE = 0.8, 0.008
@@ -87,6 +92,7 @@ class RoundCosts:
         """Nothing measured yet."""
         self._seconds: dict[int, deque[float]] = {}
         self._medians: dict[int, float] = {}
+        self._told: dict[int, float] = {}
 
     @property
     def tried(self) -> list[int]:
@@ -95,7 +101,7 @@ class RoundCosts:
 
     def count(self, k: int) -> int:
         """The rounds of k that its cost rests on."""
-        return len(self._seconds.get(k, ()))
+        return len(self._seconds.get(k, ())) + (k in self._told)
 
     def observe(self, k: int, seconds: float, *, late: bool) -> None:
         """Take one round in; a late one, which also caught up, shows no more than a bound."""
@@ -103,7 +109,20 @@ class RoundCosts:
             return
         kept = self._seconds.setdefault(k, deque(maxlen=SAMPLES))
         kept.append(max(seconds, 1e-9))
-        self._medians[k] = median_low(kept)
+        if k in self._told and len(kept) >= TWICE:
+            self._question(self._told[k], median_low(kept))
+        self._medians[k] = median_low([*kept, *([self._told[k]] if k in self._told else [])])
+
+    def tell(self, told: Mapping[int, float]) -> None:
+        """Count what is known from before as one round of each length, which was not warming up."""
+        self._told = dict(told)
+        self._medians = self._medians | self._told
+
+    def _question(self, told: float, measured: float) -> None:
+        """Forget all that was told where one cost turns out far from it: others will too."""
+        if not told / FAR < measured < FAR * told:
+            self._told = {}
+            self._medians = {k: median_low(kept) for k, kept in self._seconds.items()}
 
     def seconds(self, k: int) -> float:
         """c(k): measured, or on the line through the nearest lengths that were."""
@@ -121,7 +140,8 @@ class RoundCosts:
     def presumed(self, k: int) -> float:
         """c(k) for the account: a first round far too dear was warming up, and says nothing."""
         seconds, plain = self.seconds(k), self._medians[0] * (1 + k)
-        return plain if self.count(k) == 1 and seconds > 2 * plain else seconds
+        first = self.count(k) == 1 and k not in self._told
+        return plain if first and seconds > 2 * plain else seconds
 
     def least(self, k: int) -> float:
         """What a round of k costs at the very least: as much as a proven one of no more."""
@@ -137,10 +157,15 @@ class AutoLength:
     Starts with two plain rounds and a draft of one, at most doubles the longest tried, and tries
     another length at intervals that double as long as nothing comes of it.  Drafting stops where
     the account says that it has lost more than `ALLOWANCE` and `SHARE` against plain decoding.
+
+    Where costs are known from before, the two plain rounds show how fast the machine is today;
+    the other costs, scaled by that, then count as one measured round each.
     """
 
-    def __init__(self) -> None:
-        """Nothing measured yet."""
+    def __init__(self, known: Mapping[int, float] | None = None) -> None:
+        """Start from nothing, or from known seconds of rounds by length, plain ones included."""
+        plain = known[0] if known else 1.0
+        self._known = {k: seconds / plain for k, seconds in (known or {}).items() if k}
         self._acceptance = Acceptance()
         self._costs = RoundCosts()
         self._account = Account()
@@ -155,7 +180,7 @@ class AutoLength:
     def choose(self, limit: int) -> int:
         """The tokens to draft next, 0 <= k <= limit."""
         self._trying = False
-        if self._costs.count(0) < 2:
+        if self._costs.count(0) < TWICE:
             return 0
         k = self._best
         if self._due <= 0:
@@ -169,6 +194,8 @@ class AutoLength:
         late = k > 0 and self._plain_rounds > LATE
         self._plain_rounds = 0 if k else self._plain_rounds + 1
         self._costs.observe(k, seconds, late=late)
+        if self._known and self._costs.count(0) == TWICE:
+            self._presume()
         self._acceptance.observe(round_)
         self._account.observe(round_, seconds - self._costs.seconds(k) if late else 0.0)
         self._clock += 1
@@ -191,6 +218,17 @@ class AutoLength:
         )
 
     @property
+    def measured(self) -> dict[int, float]:
+        """Seconds of a round by length, of the lengths that more than one round has shown."""
+        costs = self._costs
+        return {k: costs.seconds(k) for k in costs.tried if costs.count(k) >= TWICE}
+
+    def _presume(self) -> None:
+        """Take what is known for measured, at today's speed, and wait with other trials."""
+        self._costs.tell({k: ratio * self._costs.seconds(0) for k, ratio in self._known.items()})
+        self._known, self._due = {}, SOONEST
+
+    @property
     def _longer(self) -> int:
         """The longest draft to consider now: twice the longest tried."""
         tried = self._costs.tried
@@ -210,7 +248,7 @@ class AutoLength:
         able = [k for k in lengths if not k or self._expected[k] / self._costs.least(k) > bar]
         able = able or [max(lengths, key=self._rate)]
         borne = [k for k in able if self._affordable(k)] or [0]
-        return min(borne, key=lambda k: (self._tried_at.get(k, 0), k))
+        return min(borne, key=lambda k: (self._tried_at.get(k, 0), -self._rate(k)))
 
     def _affordable(self, k: int) -> bool:
         """Whether the account bears what a round of k may lose against plain decoding."""

@@ -3,6 +3,8 @@
 import importlib
 import os
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 
 import pytest
 
@@ -14,10 +16,16 @@ def pytest_configure() -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["MMSPEC_CACHE"] = mkdtemp(prefix="mmspec-tests-")
     importlib.import_module("mmspec_mlx")  # puts a fast BLAS before the one that MLX carries
     import torch
 
     torch.set_num_threads(1)
+
+
+def pytest_unconfigure() -> None:
+    """Leave nothing behind."""
+    rmtree(os.environ["MMSPEC_CACHE"], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ class Mutant:
 LOOP = "tests/core/test_loop.py::"
 NGRAM = "tests/core/test_ngram.py::"
 LENGTHS = "tests/core/test_lengths.py::"
+CALIBRATION = "tests/core/test_calibration.py::"
 SESSION = "tests/core/test_session.py::"
 ADAPTIVE = "tests/core/test_adaptive.py::"
 CHAT = "tests/core/test_chat.py::"

@@ -1,6 +1,18 @@
 """Mistakes in the core."""
 
-from mutant import CHAT, CHATS, DRAWN, LENGTHS, LOOP, NGRAM, ORACLE, RUNNER, SESSION, Mutant
+from mutant import (
+    CALIBRATION,
+    CHAT,
+    CHATS,
+    DRAWN,
+    LENGTHS,
+    LOOP,
+    NGRAM,
+    ORACLE,
+    RUNNER,
+    SESSION,
+    Mutant,
+)
 
 CORE = [
     # The algorithm
@@ -113,9 +125,44 @@ CORE = [
     Mutant(
         "a cost once seen is believed",
         "mmspec/lengths.py",
-        "return plain if self.count(k) == 1 and seconds > 2 * plain else seconds",
+        "return plain if first and seconds > 2 * plain else seconds",
         "return seconds",
         LENGTHS + "test_a_first_round_that_warms_up_does_not_decide",
+    ),
+    Mutant(
+        "costs known from before are taken for today's",
+        "mmspec/lengths.py",
+        "{k: seconds / plain for k, seconds in (known or {}).items() if k}",
+        "{k: seconds for k, seconds in (known or {}).items() if k}",
+        LENGTHS + "test_a_steep_curve_that_is_known_is_not_even_tried_at_first",
+    ),
+    Mutant(
+        "known costs are believed whatever is measured",
+        "mmspec/lengths.py",
+        "if not told / FAR < measured < FAR * told:",
+        "if False:",
+        LENGTHS + "test_one_cost_far_off_makes_the_others_doubtful",
+    ),
+    Mutant(
+        "costs of another machine are used",
+        "mmspec/calibration.py",
+        'if block.get("key") != self.key:',
+        "if False:",
+        "tests/core/test_calibration_file.py::test_costs_of_another_key_are_not_used",
+    ),
+    Mutant(
+        "a chat leaves no costs",
+        "mmspec/engine.py",
+        "if new <= {0}:",
+        "if True:",
+        CALIBRATION + "test_a_first_chat_leaves_what_its_rounds_cost",
+    ),
+    Mutant(
+        "the text view is drafted at any price",
+        "mmspec/sides.py",
+        "SECOND_VIEW * two >= one",
+        "True",
+        CALIBRATION + "test_the_text_view_is_left_out_where_it_costs_too_much",
     ),
     Mutant(
         "the stop token counts as held",

@@ -108,8 +108,8 @@ TREES = [
     Mutant(
         "trees and chains share what was measured",
         "mmspec/engine.py",
-        "setdefault((drafting, tree), AutoLength())",
-        "setdefault((drafting, None), AutoLength())",
+        "return self._lengths[drafting, tree]",
+        "return self._lengths.setdefault((drafting, None), self._lengths[drafting, tree])",
         LOOP + "test_draft_lengths_are_learned_apart_from_those_of_chains",
     ),
     # PyTorch

@@ -17,6 +17,7 @@ COMMANDS = {
     "check": "Compare speculative decoding with plain decoding, token for token.",
     "parity": "Compare the backends stage by stage.",
     "models": "List, show, pull and quantize models.",
+    "calibrate": "Measure what rounds cost here, for --gamma auto to start from.",
     "bench": "Measure speed and grounding; run the benchmark suite and report on it.",
     "train": "Train the bundled models.",
     "doctor": "Say what is installed, what is missing and how to get it.",

@@ -87,15 +87,15 @@ def steps(
     """Median seconds of a target forward over each of `rows`, and of a drafted token by word.
 
     The parts alternate; a first pass is not counted.  A draft is as long as the most rows leave
-    it; its cost is divided by its tokens.
+    it; its cost is divided by its tokens.  Without words rows hold any tokens.
     """
     target, gamma = opened(engine, prompt.message), max(rows) - 1
     sides = [_side(engine, prompt, word, target) for word in words]
     lengths = [draft.size if (draft := drafted(side, gamma)) else gamma for side in sides]
 
     def verifying(count: int) -> float:
-        draft = drafted(sides[0], count - 1) if count > 1 else None
-        if draft and draft.size + 1 < count:  # a head has only so many places
+        draft = drafted(sides[0], count - 1) if sides and count > 1 else None
+        if (draft.size if draft else 0) < count - 1:  # a head has only so many places
             draft = HostDraft([0] * (count - 1))
         return _seconds(engine, lambda: target.verify(draft, ()))
 

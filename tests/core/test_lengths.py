@@ -206,3 +206,89 @@ def test_a_loss_is_stopped_however_wrong_the_estimates():
         lost += 9 if bad else 0
         lengths.observe(round_)
     assert lost < 9 * (ALLOWANCE + 8)
+
+
+# Costs known from before
+
+
+def known(each, scale=1.0):
+    """What a calibration says of a machine, at another speed than today's."""
+    return {k: scale * each.cost(k) for k in range(LONGEST + 1)}
+
+
+def curve(verify, draft=0.05, acceptance=0.9, seed=0, **named):
+    """A machine whose four rows cost `verify` plain steps, and lengths that know so."""
+    each = machine(verify, draft, acceptance, seed, **named)
+    return each, AutoLength(known(each, 0.2))
+
+
+def test_a_flat_curve_that_is_known_is_drafted_on_at_once():
+    each, lengths = curve(1.1)
+    chosen, _ = run(each, 80, lengths)
+    assert chosen[:2] == [0, 0]
+    assert chosen[2] >= 3
+    assert max(chosen[:8]) >= 6
+    assert lengths.verdict() is None
+
+
+def test_a_steep_curve_that_is_known_is_not_even_tried_at_first():
+    each, lengths = curve(3.3, 0.6, noise=0)
+    chosen, _ = run(each, 8, lengths)
+    assert chosen == [0] * 8
+    assert f"cost {each.cost(1):.2f} plain steps" in lengths.verdict()
+
+
+def test_a_draft_dearer_than_the_target_is_believed_to_be():
+    each, lengths = curve(1.1, 3.0)
+    assert run(each, 128, lengths)[1] < 1.001 * 128
+
+
+@pytest.mark.parametrize("world", WINNING)
+def test_a_known_machine_comes_as_near_the_best_length(world):
+    pairs = [curve(*world, seed) for seed in range(4)]
+    runs = [(run(each, 2000, lengths)[1], each.best()) for each, lengths in pairs]
+    assert min(2000 / steps / best for steps, best in runs) > 0.92
+
+
+@pytest.mark.parametrize("tokens", [128, 1000])
+@pytest.mark.parametrize("world", LOSING)
+def test_a_known_machine_loses_no_more(world, tokens):
+    for seed in range(6):
+        each, lengths = curve(*world, seed)
+        assert run(each, tokens, lengths)[1] < 1.03 * tokens
+
+
+def test_a_curve_that_has_become_steep_is_found_out_and_said():
+    for seed in range(4):
+        each, lengths = machine(3.3, 0.6, 0.9, seed), AutoLength(known(machine(1.1, 0.05, 0.9)))
+        assert run(each, 1000, lengths)[1] < 1.06 * 1000
+        assert lengths.verdict()
+
+
+def test_one_cost_far_off_makes_the_others_doubtful():
+    costs = RoundCosts()
+    costs.observe(0, 1.0, late=False)
+    costs.tell({2: 1.2, 4: 1.4, 8: 1.8})
+    for seconds in (1.3, 2.3):
+        costs.observe(4, seconds, late=False)
+    assert [costs.seconds(k) for k in (2, 4, 8)] == [1.2, 1.4, 1.8]
+    costs.observe(4, 9.0, late=False)
+    costs.observe(8, 9.0, late=False)
+    assert costs.seconds(8) == 1.8
+    costs.observe(8, 9.0, late=False)
+    assert costs.tried == [0, 4, 8]
+    assert [costs.seconds(k) for k in (2, 4, 8)] == [1.65, 2.3, 9.0]
+
+
+def test_a_curve_that_has_become_flat_is_found_out():
+    for seed in range(4):
+        each = machine(1.1, 0.05, 0.9, seed)
+        _, steps = run(each, 3000, AutoLength(known(machine(3.3, 0.6, 0.9))))
+        assert 3000 / steps > 0.9 * each.best()
+
+
+def test_what_was_measured_is_told_of_lengths_seen_twice():
+    lengths = AutoLength()
+    for k, seconds in ((0, 9.0), (0, 1.0), (1, 3.0), (2, 2.0), (2, 4.0)):
+        lengths.observe(Round([1], k, 0, 0.0, seconds))
+    assert lengths.measured == {0: 1.0, 2: 2.0}

@@ -1,0 +1,165 @@
+"""What rounds cost on this machine, kept in the user's cache from one session to the next.
+
+`mmspec calibrate` measures it; a chat that chose its draft lengths leaves what its rounds cost.
+A file belongs to one machine, device, backend version, type and pair of models.  It holds numbers
+alone and is never needed: one that cannot be used is measured anew.
+"""
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from mmspec.config import CONFIG_FILE
+from mmspec.drafting import NGRAM, Drafting
+from mmspec.errors import CheckpointError
+from mmspec.jsonfile import Block, read_json
+from mmspec.lengths import LONGEST, Acceptance
+from mmspec.loaded import LoadedHead, LoadedModel
+from mmspec.seam import Backend
+
+ROWS = 16
+"""The most rows of a target forward that are measured."""
+FORMAT = 1
+"""Of the file; another number is a file of another version of mmspec."""
+WEIGHTS = (".safetensors", ".bin")
+
+Seconds = Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Measured costs; empty where nothing has been measured."""
+
+    target: Seconds = field(default_factory=dict)
+    """Seconds of a target forward by its rows, 1 to ROWS."""
+    draft: Seconds = field(default_factory=dict)
+    """Seconds of one drafted token of a chain by the branches that draft it."""
+    rounds: Mapping[str, Seconds] = field(default_factory=dict)
+    """Seconds of whole rounds by the tokens they drafted, as chats saw them, by drafting."""
+
+    def costs(self, drafting: Drafting) -> dict[int, float]:
+        """c(k), the seconds of a round that drafts k <= LONGEST; empty unless c(0) is known.
+
+        Put together from target and draft where both were measured, else what chats saw.
+        """
+        step = 0.0 if drafting == NGRAM else self.draft.get(len(drafting.branches))
+        if step is None or 1 not in self.target:
+            seen = self.rounds.get(drafting.word, {})
+            return {k: each for k, each in seen.items() if k <= LONGEST} if 0 in seen else {}
+        return self._together(step)
+
+    def pace(self, branches: int) -> float | None:
+        """Tokens per second of the best length, by the acceptance presumed before any is judged.
+
+        None where the costs of chains of so many branches were not measured.
+        """
+        if branches not in self.draft or 1 not in self.target:
+            return None
+        expected = Acceptance().expected()
+        return max(expected[k] / each for k, each in self._together(self.draft[branches]).items())
+
+    def _together(self, step: float) -> dict[int, float]:
+        """c(k) where a drafted token takes `step` seconds."""
+        pairs = ((rows - 1, each) for rows, each in self.target.items())
+        return {k: each + k * step for k, each in pairs if k <= LONGEST}
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-serializable; seconds by number."""
+        rounds = {word: dict(seconds) for word, seconds in self.rounds.items()}
+        return {"target": dict(self.target), "draft": dict(self.draft), "rounds": rounds}
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationFile:
+    """Where the costs of one machine, backend and pair are kept."""
+
+    path: Path
+    key: Mapping[str, Any]
+    """What they are the costs of; JSON-serializable."""
+
+    def read(self) -> tuple[Calibration, str]:
+        """What is kept, and a line where a file is there but cannot be used; both may be empty."""
+        try:
+            if not self.path.exists():
+                return Calibration(), ""
+            return self._parsed(Block(read_json(self.path), self.path)), ""
+        except (CheckpointError, OSError) as error:
+            return Calibration(), f"calibration not used ({error}): run `mmspec calibrate`"
+
+    def write(self, calibration: Calibration) -> None:
+        """Replace what is kept, at once or not at all; raises OSError."""
+        told = {"format": FORMAT, "key": dict(self.key)} | calibration.as_dict()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_suffix(f".{os.getpid()}")
+        try:
+            part.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+            part.replace(self.path)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _parsed(self, block: Block) -> Calibration:
+        block.only("format", [FORMAT], 0)
+        if block.get("key") != self.key:
+            raise CheckpointError(f"{self.path} is of another machine, backend or model")
+        rounds = block.block("rounds")
+        seen = {word: _seconds(rounds.block(word), 0) for word in rounds.values}
+        target, draft = (_seconds(block.block(name), 1) for name in ("target", "draft"))
+        return Calibration(target, draft, seen)
+
+
+def calibration_file(
+    backend: Backend, target: LoadedModel, drafts: LoadedModel | LoadedHead | None
+) -> CalibrationFile:
+    """The file of these models on this machine, named by a digest of all that costs depend on."""
+    key = {
+        "machine": f"{platform.machine()} {_processor()} x{os.cpu_count()}",
+        "device": target.model.device,
+        "dtype": target.model.dtype,
+        "backend": {"name": backend.name, "mmspec": version("mmspec")} | backend.describe(),
+        "target": shape_digest(target.directory),
+        "draft": shape_digest(drafts.directory) if drafts else None,
+    }
+    told = json.dumps(key, sort_keys=True)
+    name = f"{hashlib.sha256(told.encode()).hexdigest()[:24]}.json"
+    return CalibrationFile(cache_directory() / "calibration" / name, json.loads(told))
+
+
+def cache_directory() -> Path:
+    """Where mmspec keeps what it can do without: $MMSPEC_CACHE, by default ~/.cache/mmspec."""
+    if own := os.environ.get("MMSPEC_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "mmspec"
+
+
+def shape_digest(directory: Path) -> str:
+    """Digest of a checkpoint's config and its weights' sizes: speed depends on no more of it."""
+    told = hashlib.sha256((directory / CONFIG_FILE).read_bytes())
+    for file in sorted(directory.iterdir()):
+        if file.suffix in WEIGHTS:
+            told.update(f"{file.name} {file.stat().st_size}\n".encode())
+    return told.hexdigest()[:24]
+
+
+def _seconds(block: Block, least: int) -> dict[int, float]:
+    """Seconds by a number from `least` to ROWS; raises CheckpointError."""
+    allowed = {str(number): number for number in range(least, ROWS + 1)}
+    for number in block.values:
+        if number not in allowed:
+            raise block.error(number, f"absent: counts go from {least} to {ROWS}")
+    return {allowed[number]: block.number(number, 0.0) for number in block.values}
+
+
+def _processor() -> str:
+    """The processor's name, as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())

@@ -1,0 +1,77 @@
+"""`mmspec calibrate`, and what a later command makes of it, on real tiny checkpoints."""
+
+import json
+
+import pytest
+
+import factory
+from mmspec.engine import load
+from mmspec.options import Options
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def models(pair_paths):
+    target, draft = map(str, pair_paths)
+    return f"--model {target} --draft {draft} --backend torch".split()
+
+
+def test_costs_are_shown_kept_and_found_again(run, models, cache):
+    result = run("calibrate", *models)
+    assert (result.status, result.err) == (0, "")
+    assert "target rows" in result.out
+    assert "draft branches" in result.out
+    [file] = (cache / "calibration").iterdir()
+    assert result.out.splitlines()[-1] == f"kept in {file}"
+    engine = load(models[1], models[3], backend="torch")
+    assert len(engine.calibration.target) == 16
+    assert list(engine.calibration.draft) == [1, 2, 3, 4]
+    assert engine.notes == []
+
+
+def test_json_has_the_numbers_and_what_they_are_of(run, models):
+    told = json.loads(run("calibrate", *models, "--json").out)
+    assert list(told["target"]) == [str(rows) for rows in range(1, 17)]
+    assert all(seconds > 0 for seconds in [*told["target"].values(), *told["draft"].values()])
+    assert told["key"]["backend"]["torch"]
+    assert told["file"]
+
+
+def test_a_broken_file_is_one_line_and_no_obstacle(run, models, cache):
+    run("calibrate", *models)
+    [file] = (cache / "calibration").iterdir()
+    file.write_text("{")
+    shared = *models, "--max-new-tokens", "4", "--gamma", "auto"
+    told = json.loads(run("generate", "--prompt", "Hello?", *shared, "--json").out)
+    [note] = [note for note in told["notes"] if "calibration" in note]
+    assert str(file) in note
+    assert run("calibrate", *models).status == 0
+    told = json.loads(run("generate", "--prompt", "Hello?", *shared, "--json").out)
+    assert not [note for note in told["notes"] if "calibration" in note]
+
+
+def test_where_nothing_can_be_kept_it_is_shown_all_the_same(run, models, cache):
+    cache.write_text("a file where a folder should be")
+    result = run("calibrate", *models)
+    assert result.status == 0
+    assert "target rows" in result.out
+    assert any(line.startswith("not kept") for line in result.err.splitlines())
+
+
+def test_a_draft_that_is_really_slow_is_left_alone_from_the_start(run, llama_path, tmp_path):
+    """Sixteen layers draft for two: no acceptance could pay for that."""
+    slow = factory.tiny_llama(tmp_path / "slow", seed=1, layers=16)
+    models = "--model", llama_path, "--draft", slow, "--backend", "torch"
+    told = json.loads(run("calibrate", *models, "--json").out)
+    assert told["draft"]["1"] > 1.5 * told["target"]["1"]
+    engine = load(str(llama_path), str(slow), backend="torch")
+    chat = engine.chat(Options(gamma="auto", max_new_tokens=8))
+    chat.reply("Hello?")
+    assert chat.answer.statistics.drafted == 0
+    [note] = [note for note in chat.answer.notes if note.startswith("gamma auto")]
+    assert "decoding plainly" in note

@@ -1,0 +1,115 @@
+"""The file that costs are kept in: written whole, read strictly, refused in one line."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from scripted_clock import FLAT, STEEP
+
+from mmspec.calibration import (
+    Calibration,
+    CalibrationFile,
+    cache_directory,
+    calibration_file,
+    shape_digest,
+)
+from mmspec.engine import load
+
+
+@pytest.fixture
+def file(tmp_path):
+    return CalibrationFile(tmp_path / "kept" / "costs.json", {"device": "cpu", "torch": "2.13"})
+
+
+def test_what_is_written_is_read_again(file):
+    told = replace(FLAT.calibration(), rounds={"MT": {0: 1.0, 3: 1.5}})
+    assert file.read() == (Calibration(), "")
+    file.write(told)
+    assert file.read() == (told, "")
+    assert [each.name for each in file.path.parent.iterdir()] == [file.path.name]
+
+
+def test_costs_of_another_key_are_not_used(file):
+    file.write(FLAT.calibration())
+    found, note = replace(file, key=file.key | {"torch": "2.14"}).read()
+    assert found == Calibration()
+    assert "another machine, backend or model" in note
+
+
+BROKEN = {
+    "empty": "",
+    "cut": '{"format": 1, "key"',
+    "list": "[]",
+    "older": {"format": 0},
+    "text": {"target": {"1": "fast"}},
+    "negative": {"target": {"1": -1.0}},
+    "nan": {"target": {"1": float("nan")}},
+    "infinite": {"draft": {"1": float("inf")}},
+    "huge": {"target": {"1": 10**400}},
+    "rows": {"target": {"0": 1.0}},
+    "many": {"rounds": {"MT": {"0": 1.0, "99": 1.0}}},
+    "words": {"rounds": {"MT": {"one": 1.0}}},
+    "flat": {"rounds": {"MT": 1.0}},
+    "deep": '{"a":' * 100_000,
+    "bytes": b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_or_older_file_is_ignored_with_one_line(file, name):
+    file.write(FLAT.calibration())
+    content = BROKEN[name]
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(file.path.read_text()) | content)
+    file.path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    found, note = file.read()
+    assert found == Calibration()
+    assert note.startswith("calibration not used")
+    assert str(file.path) in note
+    assert len(note.splitlines()) == 1
+
+
+def test_a_write_that_fails_leaves_what_was_there(file, monkeypatch):
+    file.write(FLAT.calibration())
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mmspec.calibration.Path.replace", fail)
+        with pytest.raises(OSError, match="no space"):
+            file.write(STEEP.calibration())
+    assert file.read() == (FLAT.calibration(), "")
+    assert list(file.path.parent.iterdir()) == [file.path]
+
+
+def test_the_cache_is_where_the_user_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
+    assert cache_directory() == tmp_path
+    monkeypatch.delenv("MMSPEC_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_directory() == tmp_path / "mmspec"
+
+
+def test_every_part_of_the_key_names_another_file(llama_path, pair_paths, monkeypatch):
+    def path(target, draft=None, dtype="float32"):
+        loaded = load(str(target), str(draft or "none"), backend="torch", dtype=dtype)
+        file = calibration_file(loaded.backend, loaded.target, loaded.drafts)
+        assert loaded.calibration_file == file
+        return file.path
+
+    target, draft = pair_paths
+    paths = [path(target), path(llama_path), path(target, draft), path(target, dtype="bfloat16")]
+    assert path(target) == paths[0]
+    monkeypatch.setattr("mmspec.calibration.version", lambda _: "99.0")
+    assert len({*paths, path(target)}) == 5
+
+
+def test_weights_of_the_same_sizes_cost_the_same(tmp_path, llama_path):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((llama_path / name).read_bytes())
+    (tmp_path / "notes.txt").write_text("not read")
+    assert shape_digest(tmp_path) == shape_digest(llama_path)
+    with (tmp_path / "model.safetensors").open("ab") as weights:
+        weights.write(b"\0")
+    assert shape_digest(tmp_path) != shape_digest(llama_path)
