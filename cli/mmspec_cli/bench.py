@@ -22,13 +22,12 @@ from mmspec.options import Gamma, Options
 from mmspec_cli.bench_peers import peers
 from mmspec_cli.bench_report import report
 from mmspec_cli.bench_run import run
-from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, GAMMA, JSON, MODEL, PLAIN
+from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, GAMMA, JSON, MODEL, OUT, PLAIN
 from mmspec_cli.render import Screen
 
 VIEWS = "M,T,MT,MTC"
 """What `bench speed` measures of a draft model."""
 COUNT = click.IntRange(min=1)
-OUT = click.option("--out", type=Path, metavar="FILE", help="Write the JSON report there too.")
 
 
 @click.group()

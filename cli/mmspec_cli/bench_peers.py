@@ -19,7 +19,7 @@ from mmspec.config import read_config
 from mmspec.errors import UsageError
 from mmspec.hub import resolve
 from mmspec.options import Gamma
-from mmspec_cli.options import DEVICE, DRAFT, GAMMA, JSON, MODEL, PLAIN
+from mmspec_cli.options import DEVICE, DRAFT, GAMMA, JSON, MODEL, OUT, PLAIN
 from mmspec_cli.render import Screen
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -42,7 +42,7 @@ COUNT = click.IntRange(min=1)
 @click.option("--count", type=COUNT, default=4, show_default=True, help="Drawn prompts, and texts.")
 @click.option("--repeats", type=COUNT, default=3, show_default=True)
 @click.option("--max-new-tokens", type=COUNT, default=96, show_default=True)
-@click.option("--out", type=Path, metavar="FILE", help="Write the JSON report there too.")
+@OUT
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @JSON
 @PLAIN

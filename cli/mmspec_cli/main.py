@@ -77,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Status 2 is an error of use; 130 an interrupt; `check` and `parity` have their own besides.
     """
+    sys.stdin = sys.stdin or io.StringIO()  # closed: nothing to read
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -97,6 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_output()
         return 1
+    except OSError as error:
+        if error.filename is None:
+            _drop_output()  # it was the output that could not be written
+        where = f"{error.filename}: " if error.filename else ""
+        return _failed(f"{where}{error.strerror or error}", MmspecError.exit_code)
     return status if isinstance(status, int) else 0
 
 
@@ -110,5 +116,5 @@ def _where_help_is(error: click.UsageError) -> str:
 
 
 def _drop_output() -> None:
-    """Let the interpreter's last flush go nowhere: the reader of the pipe has left."""
+    """Let the interpreter's last flush go nowhere: the reader has left, or the disk is full."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,8 +1,10 @@
 """The options that commands share, and what they become."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -278,3 +280,19 @@ def _adaptation(given: dict[str, Any]) -> "Adaptation | None":
     if chosen:
         raise UsageError(f"--adaptive-{next(iter(chosen))} needs --adaptive")
     return None
+
+
+def _writable(_: click.Context, __: click.Parameter, out: Path | None) -> Path | None:
+    """Refuse a file that could not be written before anything is measured."""
+    if out and (out.is_dir() or not os.access(out.parent, os.W_OK)):
+        raise click.BadParameter(f"{out} cannot be written: name a file in a folder that is there")
+    return out
+
+
+OUT = click.option(
+    "--out",
+    type=Path,
+    metavar="FILE",
+    callback=_writable,
+    help="Write the JSON report there too.",
+)

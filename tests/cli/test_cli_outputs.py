@@ -1,0 +1,38 @@
+"""Where results cannot be written: one line, and before anything is measured."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("out", ["missing/report.json", "."])
+@pytest.mark.parametrize("command", ["speed", "grounding", "peers"])
+def test_a_report_that_cannot_be_written_is_refused_at_once(run, tmp_path, command, out):
+    result = run("bench", command, "--out", tmp_path / out)
+    assert result.status == 2
+    assert result.out == ""
+    assert "cannot be written" in result.err
+
+
+def test_a_run_in_a_file_is_one_line(run, pair, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    few = ["--tasks", "chart", "--limit", "1", "--methods", "none"]
+    result = run("bench", "run", *pair[:-2], *few, "--out", file)
+    assert result.status == 2
+    assert str(file) in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_closed_stdin_ends_the_chat(pair):
+    command = [sys.executable, "-m", "mmspec_cli", "chat", *pair]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0
