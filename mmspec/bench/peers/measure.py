@@ -104,7 +104,7 @@ def measure(
 
 
 def _started(running: Running, setup: Setup, folder: Path, start: Start, stack: ExitStack) -> None:
-    """Start twice: the first fills the file cache, as every start but a machine's first finds it."""
+    """Start twice: the first one, which is not counted, fills the file cache."""
     try:
         told = _setup(running.arm, setup, folder)
         _loaded(running.arm, told, start)[0].close()
