@@ -135,12 +135,13 @@ def measured(names, sets, repeats=1, **settings):
     return results, log
 
 
-def test_arms_start_in_turn_are_interleaved_and_closed():
+def test_arms_start_twice_are_interleaved_and_closed():
     _, log = measured(["a", "b"], {"text": [TEXT, Question([{"text": "x"}], 1)]})
     first, second = "one two", "x"
-    assert log[:2] == [("a", first), ("b", first)]
-    assert log[2:6] == [("a", first), ("b", first), ("b", second), ("a", second)]
-    assert log[6:] == [("b", "closed"), ("a", "closed")]
+    assert log[:2] == [("a", "closed"), ("a", first)]
+    assert log[2:4] == [("b", "closed"), ("b", first)]
+    assert log[4:8] == [("a", first), ("b", first), ("b", second), ("a", second)]
+    assert log[8:] == [("b", "closed"), ("a", "closed")]
 
 
 def test_what_cannot_be_answered_is_a_reason_and_stops_no_other():

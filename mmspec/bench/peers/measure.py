@@ -104,13 +104,23 @@ def measure(
 
 
 def _started(running: Running, setup: Setup, folder: Path, start: Start, stack: ExitStack) -> None:
+    """Start twice: the first one, which is not counted, fills the file cache."""
     try:
         told = _setup(running.arm, setup, folder)
-        running.worker = start(running.arm.command)
+        _loaded(running.arm, told, start)[0].close()
+        running.worker, running.described, running.load_seconds = _loaded(running.arm, told, start)
         stack.callback(running.worker.close)
-        running.described, running.load_seconds = running.worker.load(told)
     except PeerError as error:
-        running.worker, running.reason = None, str(error)
+        running.reason = str(error)
+
+
+def _loaded(arm: PeerArm, told: Setup, start: Start) -> tuple[Worker, dict[str, Any], float]:
+    worker = start(arm.command)
+    try:
+        return worker, *worker.load(told)
+    except PeerError:
+        worker.close()
+        raise
 
 
 def _setup(arm: PeerArm, setup: Setup, folder: Path) -> Setup:
