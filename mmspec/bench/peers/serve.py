@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any, Protocol, TextIO
 
 from mmspec.bench.peers.wire import Question, Reply, Setup, encode, one_line
+from mmspec.errors import MmspecError
 
 
 class Clock:
@@ -85,6 +86,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"{error.name} is not installed for {sys.executable}"
     text = one_line(str(error).splitlines()[:1])
+    if isinstance(error, MmspecError):
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
