@@ -56,7 +56,7 @@ def drafting_for(engine: "Engine", options: Options, chunks: Sequence[Chunk]) ->
     if word in UNLETTERED:
         return UNLETTERED[word]
     if engine.head:
-        return _headed(engine, word)
+        return _headed(engine, options, word)
     if options.names_head:
         raise UsageError(f"--drafting {word} needs a head of that kind: name one with --draft")
     if engine.draft is None:
@@ -65,13 +65,18 @@ def drafting_for(engine: "Engine", options: Options, chunks: Sequence[Chunk]) ->
     return parse_drafting(word, engine.draft.model.config, weights, options.pool)
 
 
-def _headed(engine: "Engine", word: str) -> Drafting:
+def _headed(engine: "Engine", options: Options, word: str) -> Drafting:
     """A head's one branch, which is shown what the target is."""
     head = engine.head
     if head and word != head.kind:
         raise UsageError(
             f"--drafting {word}: the draft {head.name} is a {head.kind} head: use {head.kind}, "
             f"{' or '.join(UNLETTERED)}"
+        )
+    if head and options.adaptive:
+        raise UsageError(
+            f"--adaptive weighs views of a draft model, and {head.name} is a {head.kind} head: "
+            "leave it out"
         )
     return Drafting((engine.target.view,), (1.0,), word)
 

@@ -217,7 +217,7 @@ class TorchDrafter:
         """What the branches together say [w, V] at outputs [R, w, H]."""
         rows, count, _ = last.shape
         logits = self._llama.logits(last.flatten(0, 1))[:, : self._shared]
-        said: Tensor = maths.softmax(xp, logits.float())
+        said = torch.softmax(logits.float(), dim=-1)
         if rows == 1:
             return said
         mixed: Tensor = maths.mix(xp, blend, said.view(rows, -1))

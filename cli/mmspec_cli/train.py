@@ -12,7 +12,7 @@ STAGES = ("tokenizer", "tower", "projector", "target", "draft")
 MINUTES = {"tower": 15.0, "projector": 1.0, "target": 110.0, "draft": 8.0}
 KINDS = ("eagle", "msd", "medusa", "hydra", "flash")
 BASELINES = ("pretrained", "finetuned", "llava", "language")
-BUNDLED = ("msd", "flash", "medusa", "hydra")
+BUNDLED = ("msd", "eagle", "flash", "medusa", "hydra")
 
 
 @click.group()
@@ -134,8 +134,8 @@ def draft(names: tuple[str, ...], source: str | None, **given: Any) -> None:
     "--only",
     "names",
     multiple=True,
-    help="A head of the recipe; may be given several times. By default the bundled four; more: "
-    "eagle, msd-stage-1, msd-dataset, flash-whole.",
+    help="A head of the recipe; may be given several times. By default the bundled five; more: "
+    "msd-two-stage, msd-stage-1, msd-dataset, flash-whole.",
 )
 @train_options.data("target")
 @train_options.budget

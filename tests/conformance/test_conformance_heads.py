@@ -18,6 +18,7 @@ from conformance_cases import (
 )
 
 from factory_heads import published, tiny_head
+from mmspec.adaptive import Adaptation
 from mmspec.engine import load
 from mmspec.errors import CheckpointError, UsageError
 from mmspec.options import Options
@@ -212,6 +213,11 @@ def test_mlx_takes_quantized_targets(mlx_path, checkpoints, backend):
 
 
 # What cannot be had
+
+
+def test_adaptive_weights_are_refused_beside_a_head(engine):
+    with pytest.raises(UsageError, match="--adaptive weighs views of a draft model"):
+        engine.chat(short(adaptive=Adaptation())).reply("hello")
 
 
 def test_a_drafting_that_the_head_does_not_do_is_refused(engine):

@@ -3,6 +3,7 @@
 Shape letters: n columns, r rows fed, k drafted tokens of a path, V vocabulary, H width.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -50,7 +51,7 @@ def chain(
     return MlxDraft(mx.concatenate(ids), mx.concatenate(masses) if masses else None)
 
 
-class Forwards:
+class Forwards(ABC):
     """Implements `mmspec.heads.drafter.Forwards` but for what sets the kinds apart."""
 
     def __init__(
@@ -60,9 +61,6 @@ class Forwards:
         target.keep_trail()
         self._llama, self._target, self._sampling, self._tree = llama, target, sampling, tree
         self._xp = llama.kernels.arrays
-
-    def follow(self, outline: Outline, start: int, stop: int) -> None:
-        """Do nothing: what has no cache is not behind."""
 
     def propose(self, outline: Outline, start: int, k: int, draws: Sequence[float]) -> MlxDraft:
         """Enqueue a chain of k tokens, or a tree of as many levels."""
@@ -74,9 +72,13 @@ class Forwards:
         host.start(draft.ids)
         return draft
 
+    @abstractmethod
+    def follow(self, outline: Outline, start: int, stop: int) -> None:
+        """Take in the slots from `start` to `stop`, before any draft."""
+
+    @abstractmethod
     def _frontier(self, outline: Outline, start: int, k: int, said: Said) -> ChainFrontier:
         """Feed the slots from `start` on; returns what says the first of up to k levels."""
-        raise NotImplementedError
 
     def _probabilities(self, features: mx.array) -> mx.array:
         rows: mx.array = maths.softmax(self._xp, self._llama.project(features))
@@ -144,6 +146,9 @@ class SlottedForwards(Forwards):
         """Start without having looked at any image."""
         super().__init__(llama, target, sampling, tree)
         self._parts = parts
+
+    def follow(self, outline: Outline, start: int, stop: int) -> None:
+        """Do nothing: what has no cache is not behind."""
 
     def _frontier(self, outline: Outline, _: int, k: int, said: Said) -> ChainFrontier:
         last = outline.columns - 1

@@ -3,6 +3,7 @@
 Shape letters: n columns, r rows fed, k drafted tokens of a path, V vocabulary, H width.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -44,12 +45,12 @@ def chain(frontier: ChainFrontier, k: int, sampling: Sampling, uniforms: Tensor)
         if sampling.greedy:
             ids.append(logits.argmax(dim=-1))
             continue
-        masses.append(maths.warp(xp, maths.softmax(xp, logits.float()), sampling))
+        masses.append(maths.warp(xp, torch.softmax(logits.float(), dim=-1), sampling))
         ids.append(maths.draw(xp, masses[-1], uniforms[node : node + 1]))
     return TorchDraft(torch.cat(ids), torch.cat(masses) if masses else None)
 
 
-class Forwards:
+class Forwards(ABC):
     """Implements `mmspec.heads.drafter.Forwards` but for what sets the kinds apart."""
 
     def __init__(
@@ -58,9 +59,6 @@ class Forwards:
         """Read `target`, whose decoder is `llama`, from now on."""
         target.keep_trail()
         self._llama, self._target, self._sampling, self._tree = llama, target, sampling, tree
-
-    def follow(self, outline: Outline, start: int, stop: int) -> None:
-        """Do nothing: what has no cache is not behind."""
 
     @torch.inference_mode()
     def propose(self, outline: Outline, start: int, k: int, draws: Sequence[float]) -> TorchDraft:
@@ -72,13 +70,16 @@ class Forwards:
         frontier = self._frontier(outline, start, k, self._llama.project)
         return chain(frontier, k, self._sampling, upload(draws, torch.float32, device))
 
+    @abstractmethod
+    def follow(self, outline: Outline, start: int, stop: int) -> None:
+        """Take in the slots from `start` to `stop`, before any draft."""
+
+    @abstractmethod
     def _frontier(self, outline: Outline, start: int, k: int, said: Said) -> ChainFrontier:
         """Feed the slots from `start` on; returns what says the first of up to k levels."""
-        raise NotImplementedError
 
     def _probabilities(self, features: Tensor) -> Tensor:
-        rows: Tensor = maths.softmax(xp, self._llama.project(features).float())
-        return rows
+        return torch.softmax(self._llama.project(features).float(), dim=-1)
 
 
 class LayeredForwards(Forwards):
@@ -142,6 +143,9 @@ class SlottedForwards(Forwards):
         """Start without having looked at any image."""
         super().__init__(llama, target, sampling, tree)
         self._parts = parts
+
+    def follow(self, outline: Outline, start: int, stop: int) -> None:
+        """Do nothing: what has no cache is not behind."""
 
     def _frontier(self, outline: Outline, _: int, k: int, said: Said) -> ChainFrontier:
         last = outline.columns - 1

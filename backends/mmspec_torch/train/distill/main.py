@@ -91,15 +91,16 @@ class Entry:
     shape: Shape = field(default_factory=Shape)
 
 
-MSD = Method(schedule="msd")
+TWO_STAGE = Method(schedule="msd")
 RECIPE = (
-    Entry("msd", "msd", MSD),
+    Entry("msd", "msd"),
+    Entry("eagle", "eagle"),
     Entry("flash", "flash"),
     Entry("medusa", "medusa"),
     Entry("hydra", "hydra"),
-    Entry("eagle", "eagle"),
-    Entry("msd-stage-1", "msd", replace(MSD, schedule="text")),
-    Entry("msd-dataset", "msd", MSD, "dataset"),
+    Entry("msd-two-stage", "msd", TWO_STAGE),
+    Entry("msd-stage-1", "msd", replace(TWO_STAGE, schedule="text")),
+    Entry("msd-dataset", "msd", answers="dataset"),
     Entry("flash-whole", "flash", shape=Shape(queries=0)),
 )
 """The bundled heads, then those that are trained for comparison."""
