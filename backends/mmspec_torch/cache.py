@@ -1,6 +1,7 @@
 """Keys and values of one sequence, or of R rows fed together."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,18 @@ Layer = tuple[Tensor, Tensor]
 
 The first half of the second axis are keys, the rest values.
 """
+
+
+class Span(NamedTuple):
+    """Columns of a cache that a forward writes; it reads all before `end`."""
+
+    cache: "Cache"
+    start: int
+    end: int
+
+    def open(self) -> list[Layer]:
+        """Per layer, what is written and what is read."""
+        return self.cache.open(self.start, self.end)
 
 
 class Cache:

@@ -4,7 +4,6 @@ Shape letters: R branches, k drafted tokens, n columns fed, V vocabulary, H widt
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +17,7 @@ from mmspec.adaptive import Adaptation, Evidence, Tally
 from mmspec.sampling import Sampling
 from mmspec.seam import Segment
 from mmspec.tree import Tree
-from mmspec_torch.cache import STEP
+from mmspec_torch.cache import STEP, Span
 from mmspec_torch.device import upload
 from mmspec_torch.draft import TorchDraft
 from mmspec_torch.frontier import Branches
@@ -41,8 +40,7 @@ class Choice(NamedTuple):
     """[R, V] what each branch said; None where one was asked for its argmax."""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What counts of a drafter's rows and cache, always replaced as a whole."""
 
     columns: int
@@ -87,6 +85,7 @@ class TorchDrafter:
             points = upload(adaptation.candidates(branches), torch.float32, self._llama.device)
             tally = Tally(xp, adaptation, points)
         self._state = State(0, 0, (0,) * branches, tally=tally)
+        self._uploaded: tuple[Sequence[float], Tensor] = (), torch.empty(0)
 
     @property
     def length(self) -> int:
@@ -120,8 +119,8 @@ class TorchDrafter:
         """Enqueue k tokens from the mixture of the branches, or a tree of as many levels."""
         if not self.length:
             raise ValueError("an empty sequence has nothing to draft from: extend it first")
-        state = self._state = replace(self._state, mask=self._mask_for(k), draft=None)
-        blend, tally = upload(weights, torch.float32, self._llama.device), state.tally
+        state = self._state = self._state._replace(mask=self._mask_for(k), draft=None)
+        blend, tally = self._blend(weights), state.tally
         if tally:
             tally = tally.settled()
             blend = tally.weights(blend)
@@ -129,7 +128,7 @@ class TorchDrafter:
             draft = self._grown(state, self._tree, k, blend)
         else:
             draft = self._chain(state, k, blend, draws)
-        self._state = replace(state, draft=draft, tally=tally)
+        self._state = state._replace(draft=draft, tally=tally)
         return draft
 
     def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
@@ -148,7 +147,13 @@ class TorchDrafter:
     def forget(self) -> None:
         """Observe from nothing again."""
         if self._state.tally:
-            self._state = replace(self._state, tally=self._state.tally.forgotten())
+            self._state = self._state._replace(tally=self._state.tally.forgotten())
+
+    def _blend(self, weights: Sequence[float]) -> Tensor:
+        """The weights [R] on the device, which seldom change."""
+        if weights != self._uploaded[0]:
+            self._uploaded = weights, upload(weights, torch.float32, self._llama.device)
+        return self._uploaded[1]
 
     def _check(self, segments: Sequence[Segment]) -> None:
         if len(segments) != len(self._rows):
@@ -201,7 +206,7 @@ class TorchDrafter:
         """The first column that is not fed, and the embeddings [R * n, H] from there on."""
         start = min(state.fed, state.columns - 1)
         x = self._model.embed(self._rows[0], start, state.columns)
-        return start, x.repeat(len(self._rows), 1)
+        return start, torch.cat([x] * len(self._rows))
 
     def _grown(self, state: State, tree: Tree, k: int, blend: Tensor) -> TorchDraft:
         start, x = self._pending(state)
@@ -220,19 +225,21 @@ class TorchDrafter:
         said = torch.softmax(logits.float(), dim=-1)
         if rows == 1:
             return said
-        mixed: Tensor = maths.mix(xp, blend, said.view(rows, -1))
+        mixed: Tensor = maths.mix(torch, blend, said.view(rows, -1))
         return mixed.view(count, -1)
 
     def _chain(self, state: State, k: int, blend: Tensor, draws: Sequence[float]) -> TorchDraft:
-        uniforms = upload(draws, torch.float32, self._llama.device)
+        each = upload(draws, torch.float32, self._llama.device).split(1) if draws else [None] * k
         start, x = self._pending(state)
         choices: list[Choice] = []
         for node, angles in enumerate(self._angles(state, start, k)):
             end = state.columns + node
+            if choices:
+                x, start = self._llama.embed(choices[-1].token.expand(len(self._rows))), end - 1
             x = self._forward(x, start, end, angles, state.mask)
-            last = x.view(len(self._rows), end - start, -1)[:, -1]
-            choices.append(self._choose(last, blend, uniforms[node : node + 1]))
-            x, start = self._llama.embed(choices[-1].token.expand(len(self._rows))), end
+            if end - start > 1:
+                x = x.view(len(self._rows), end - start, -1)[:, -1]
+            choices.append(self._choose(x, blend, each[node]))
         tokens, q, rows = zip(*choices, strict=True)
         evidence = Evidence(blend, self._padded(rows)) if state.tally else None
         return TorchDraft(torch.cat(tokens), self._padded(q), evidence)
@@ -245,7 +252,8 @@ class TorchDrafter:
         rotary, first = self._llama.rotary, positions[0]
         alone = len(positions) == 1
         cos, sin = rotary.run(first.start, first.stop) if alone else rotary.at(positions)
-        return zip(torch.split(cos, sizes, dim=-2), torch.split(sin, sizes, dim=-2), strict=True)
+        parts = (each.split_with_sizes(sizes, dim=-2) for each in (cos, sin))
+        return zip(*parts, strict=True)
 
     def _forward(
         self, x: Tensor, start: int, end: int, angles: Angles, mask: Tensor | None
@@ -256,16 +264,15 @@ class TorchDrafter:
             order = causal_mask(start, end, x)
             seen = order if seen is None else seen + order
         causal = seen is None and not alone
-        step = Step(angles, self._cache.open(start, end), seen, causal)
+        step = Step(angles, Span(self._cache, start, end), seen, causal)
         return self._llama.forward(x, step)
 
-    def _choose(self, last: Tensor, blend: Tensor, draw: Tensor) -> Choice:
+    def _choose(self, last: Tensor, blend: Tensor, draw: Tensor | None) -> Choice:
         """The next token, from the mixture of the branches."""
-        logits = self._llama.logits(last)[:, : self._shared]
         if self._sampling.greedy and len(self._rows) == 1:
-            return Choice(logits.argmax(dim=-1))
-        rows = torch.softmax(logits.float(), dim=-1)
-        mixture = maths.mix(xp, blend, rows)
+            return Choice(self._llama.best(last, self._shared))
+        rows = torch.softmax(self._llama.logits(last)[:, : self._shared].float(), dim=-1)
+        mixture = maths.mix(torch, blend, rows)
         if self._sampling.greedy:
             return Choice(mixture.argmax(dim=-1, keepdim=True), None, rows)
         q = maths.warp(xp, mixture, self._sampling)

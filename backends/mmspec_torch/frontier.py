@@ -5,10 +5,11 @@ Shape letters: R branches, w nodes expanded at once, E expanded so far, V vocabu
 
 from collections.abc import Callable, Iterable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec_torch.cache import Cache
+from mmspec_torch.cache import Cache, Span
 from mmspec_torch.growth import Lineage
 from mmspec_torch.llama import Angles, Llama, Step
 
@@ -47,10 +48,10 @@ class Branches:
     def expand(self, tokens: Tensor, parents: Tensor) -> Tensor:
         """Probabilities [w, V] of what follows nodes of the next level."""
         rows, count = self._cache.rows, tokens.shape[0]
-        x = self._llama.embed(tokens).repeat(rows, 1)
+        x = torch.cat([self._llama.embed(tokens)] * rows)
         mask = self._mask(self._lineage.add(parents, x))
         start, self._end = self._end, self._end + count
-        step = Step(next(self._angles), self._cache.open(start, self._end), mask)
+        step = Step(next(self._angles), Span(self._cache, start, self._end), mask)
         return self._said(self._llama.forward(x, step).view(rows, count, -1))
 
     def _mask(self, lineage: Tensor) -> Tensor:

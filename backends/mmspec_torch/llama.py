@@ -6,6 +6,7 @@ Activations are [R * n, H] throughout: at small sizes the count of operations is
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import array_api_compat.torch as xp
 import torch
@@ -71,7 +72,7 @@ class Rotary:
         """Angles of positions [R, n]."""
         cos, sin = self._reaching(max(max(row) for row in positions) + 1)
         index = upload([list(row) for row in positions], torch.int64, self._device)
-        return cos[index].unsqueeze(1), sin[index].unsqueeze(1)
+        return F.embedding(index, cos).unsqueeze(1), F.embedding(index, sin).unsqueeze(1)
 
     def after(self, start: int, depths: Tensor, deepest: int) -> Angles:
         """Angles of the positions `start` + depths [n], none deeper than `deepest`."""
@@ -91,12 +92,11 @@ class Rotary:
         return table[0].to(self._device, self._dtype), table[1].to(self._device, self._dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """What one forward needs besides its input."""
 
     angles: Angles
-    layers: list[cache.Layer]
+    span: cache.Span
     mask: Tensor | None = None
     """Added to the scores, broadcast to [R, heads, n, C]."""
     causal: bool = False
@@ -156,7 +156,7 @@ class Decoder:
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """Feed embeddings [R * n, H], which may be overwritten; returns the last layer's output."""
-        for layer, memory in zip(self._layers, step.layers, strict=True):
+        for layer, memory in zip(self._layers, step.span.open(), strict=True):
             x = self._attend(x, layer, memory, step)
             gate, up = layer.gate_up(layer.mlp_norm(x)).chunk(2, dim=-1)
             x = layer.down.added(F.silu(gate).mul_(up), x)
@@ -174,7 +174,7 @@ class Decoder:
         alone = len(x) == 1
         step = Step(
             self.rotary.run(start, end),
-            memory.open(start, end),
+            cache.Span(memory, start, end),
             causal_mask(start, end, x) if start and not alone else None,
             causal=not start and not alone,
             sight=sight,
@@ -238,6 +238,15 @@ class Llama(Decoder):
     def logits(self, x: Tensor) -> Tensor:
         """Logits [n, V] of outputs [n, H]."""
         return self._head(self._norm(x))
+
+    def best(self, x: Tensor, among: int) -> Tensor:
+        """The likeliest [n] of the first `among` ids after outputs [n, H]."""
+        return likeliest(self.logits(x).narrow(1, 0, among))
+
+
+def likeliest(logits: Tensor) -> Tensor:
+    """The ids [n] of the largest of logits [n, V]."""
+    return logits.argmax(dim=-1)
 
 
 def _look(sight: Sight, queries: Tensor, keys: Tensor, mask: Tensor | None) -> None:

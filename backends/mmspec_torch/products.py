@@ -45,15 +45,14 @@ class Dense:
 
 
 class Copied:
-    """A small float32 matrix on a CPU, in the layouts for one row, for a few and for more."""
+    """A small float32 matrix on a CPU, in the layouts for few rows and for more."""
 
     def __init__(self, weight: Tensor) -> None:
-        """Lay out a weight [O, I]; one that no few rows will meet is held in two layouts only."""
+        """Lay out a weight [O, I]."""
         # The operators to which torch.compile lowers a linear layer of frozen weights.
         onednn = torch.ops.mkldnn
         self._few = WORTH_PACKING // weight.numel()
         self._matrix = weight.T.contiguous()
-        self._turned = weight if self._few > 1 else self._matrix.T
         self._packed = onednn._reorder_linear_weight(weight, PACKED_ROWS)  # noqa: SLF001
         self._multiply = onednn._linear_pointwise.default  # noqa: SLF001
         self._multiply_and_add = onednn._linear_pointwise.binary  # noqa: SLF001
@@ -63,7 +62,7 @@ class Copied:
         if x.shape[0] == 1:
             return torch.mm(x, self._matrix)
         if x.shape[0] <= self._few:
-            return torch.mm(self._turned, x.T).T.contiguous()
+            return torch.bmm(x.unsqueeze(1), self._each(x)).squeeze(1)
         product: Tensor = self._multiply(x, self._packed, None, "none", [], "")
         return product
 
@@ -72,9 +71,13 @@ class Copied:
         if x.shape[0] == 1:
             return to.addmm_(x, self._matrix)
         if x.shape[0] <= self._few:
-            return to.add_(torch.mm(self._turned, x.T).T)
+            return to.unsqueeze(1).baddbmm_(x.unsqueeze(1), self._each(x)).squeeze(1)
         total: Tensor = self._multiply_and_add(x, to, self._packed, None, "add")
         return total
+
+    def _each(self, x: Tensor) -> Tensor:
+        """The matrix once per row [n, I, O]: vectors are multiplied faster than a few rows are."""
+        return self._matrix.expand(x.shape[0], -1, -1)
 
 
 def product(weight: Tensor) -> Product:

@@ -4,9 +4,8 @@ Shape letters: k drafted tokens, V vocabulary, H width.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import array_api_compat.torch as xp
 import torch
@@ -17,9 +16,10 @@ from mmspec.draft import Draft, HostDraft, Verdict, agreed, judged
 from mmspec.sampling import Sampling
 from mmspec.seam import Float32, Segment
 from mmspec.viskip import Sight
+from mmspec_torch.cache import Span
 from mmspec_torch.device import upload
 from mmspec_torch.draft import TorchDraft
-from mmspec_torch.llama import Step, chunks, tree_mask
+from mmspec_torch.llama import Step, chunks, likeliest, tree_mask
 from mmspec_torch.row import Row
 from mmspec_torch.trail import Trail
 
@@ -31,8 +31,7 @@ Seen = tuple[Tensor, ...]
 """What a forward that was watched gave to images, [n + 1]; empty where none was."""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What counts of a target's row and cache, always replaced as a whole."""
 
     length: int = 0
@@ -77,14 +76,14 @@ class TorchTarget:
     @torch.inference_mode()
     def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
         """Run once over the last token and the draft, and read the outcome."""
-        state = self._state = replace(self._state, verified=None)
+        state = self._state = self._state._replace(verified=None)
         held, sight = self._held(draft), self._sight()
         logits = self._feed(held, sight)
         read = self._greedy if self._sampling.greedy else self._sampled
         if held and held.evidence:
             held.evidence.logits = logits[:-1].float()
         verdict = read(logits, held, (sight.seen,) if sight else (), draws)
-        self._state = replace(state, verified=verdict)
+        self._state = state._replace(verified=verdict)
         return verdict
 
     def commit(self, path: Sequence[int], token: int) -> None:
@@ -94,7 +93,7 @@ class TorchTarget:
             raise ValueError("nothing was verified just now that could be committed")
         tokens = verified.along(path)
         if list(path) != list(range(len(path))):
-            self._state = replace(self._state, verified=None)
+            self._state = self._state._replace(verified=None)
             self._cache.gather(length, [length + node for node in path])
             if self._trail:
                 self._trail.gather(length, [length + node for node in path])
@@ -183,8 +182,8 @@ class TorchTarget:
         """Feed the last token and a tree after it: a node sees what is above it."""
         seen = maths.ancestry(xp, parents, levels)
         angles = self._llama.rotary.after(start, seen.sum(dim=-1) - 1, levels)
-        layers = self._cache.open(start, start + len(x))
-        step = Step(angles, layers, tree_mask(start, seen, x), sight=sight)
+        span = Span(self._cache, start, start + len(x))
+        step = Step(angles, span, tree_mask(start, seen, x), sight=sight)
         return self._llama.forward(x, step)
 
     def _noted(self, x: Tensor, start: int) -> Tensor:
@@ -203,7 +202,7 @@ class TorchTarget:
     def _greedy(
         self, logits: Tensor, draft: TorchDraft | None, seen: Seen, _: Sequence[float]
     ) -> Verdict:
-        best = logits.argmax(dim=-1)
+        best = likeliest(logits)
         if draft is None:
             return _plain(best, seen)
         if draft.parents is not None:
@@ -234,7 +233,7 @@ def _fitted(draft: TorchDraft) -> Tensor:
 
 def _read(*parts: Tensor) -> Iterator[list[float]]:
     """Bring vectors to the host in one copy.  Ids are exact in float32 below 2**24."""
-    numbers = iter(torch.cat([part.float() for part in parts]).tolist())
+    numbers = iter(torch.cat(parts).tolist())
     return (list(islice(numbers, part.shape[0])) for part in parts)
 
 

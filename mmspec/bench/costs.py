@@ -1,28 +1,19 @@
 """What the parts of a round cost, measured one by one at the seam."""
 
-import cProfile
-import inspect
-import pstats
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from mmspec import loop
 from mmspec.bench.prompts import Prompt
-from mmspec.chat import Chat, Piece
 from mmspec.draft import Draft, HostDraft
 from mmspec.engine import Engine
 from mmspec.errors import UsageError
-from mmspec.options import Gamma, Options
+from mmspec.options import Options
 from mmspec.replay import opened, rendered
 from mmspec.seam import Target
 from mmspec.session import DraftSide
 from mmspec.sides import drafting_for, open_side
-
-FORWARDS = ("llama.py", "host.py")
-"""Files of a backend that run the decoder, or wait for what it computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +40,6 @@ class Costs:
             f"{len(many)} branches / {len(one)}": self.draft_step[many] / self.draft_step[one],
             f"{self.gamma + 1} target rows / 1": self.target_block / self.target_step,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class HostShare:
-    """How much of a round is host work outside model forwards.
-
-    `of_loop` is the loop's part, with commits: a round's time outside `draft` and `verify`.
-    `of_round` is all of it: a round's time outside the backend's decoder forwards and its wait for
-    their result, by a profiler of Python calls in a run of its own, whose overhead is counted in.
-    None where the device runs on while the host works, for then the two overlap.
-    """
-
-    drafting: str
-    gamma: Gamma
-    of_loop: float
-    of_round: float | None
 
 
 def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -> Costs:
@@ -151,49 +126,3 @@ def _seconds(engine: Engine, call: Callable[[], object]) -> float:
     call()
     engine.backend.synchronize()
     return perf_counter() - started
-
-
-def host_share(engine: Engine, prompts: Sequence[Prompt], options: Options) -> HostShare:
-    """Measure the host work of answers, without and then with the profiler: medians of prompts."""
-    chats = [_answered(engine, prompt, options) for prompt in prompts]
-    seconds = [chat.answer.statistics.seconds for chat in chats]
-    of_loop = median(1 - (each["draft"] + each["verify"]) / each["decode"] for each in seconds)
-    synchronous = engine.target.model.device == "cpu"
-    shares = [_profiled(engine, prompt, options) for prompt in prompts if synchronous]
-    of_round = median(shares) if shares else None
-    return HostShare(chats[0].answer.drafting.word, options.gamma, of_loop, of_round)
-
-
-def _answered(engine: Engine, prompt: Prompt, options: Options) -> Chat:
-    chat = engine.chat(options)
-    for _ in chat.send(prompt.message):
-        pass
-    return chat
-
-
-def _profiled(engine: Engine, prompt: Prompt, options: Options) -> float:
-    stream = engine.chat(options).send(prompt.message)
-    while not isinstance(next(stream), Piece):
-        pass
-    # Only Python's own calls: time in a framework's functions belongs to their caller.
-    profile = cProfile.Profile(builtins=False)
-    with profile:
-        for _ in stream:
-            pass
-    return outside_forwards(pstats.Stats(profile), Path(inspect.getfile(type(engine.backend))))
-
-
-def outside_forwards(stats: pstats.Stats, backend: Path) -> float:
-    """The share of the loop's time not spent in calls into the files that run forwards.
-
-    backend: the file of the backend, whose folder the forwards' files lie in.
-    """
-    forwards = {str(backend.with_name(name)) for name in FORWARDS}
-    round_seconds = inside = 0.0
-    for (file, _, name), (*_, seconds, callers) in stats.stats.items():  # type: ignore[attr-defined]
-        if (file, name) == (loop.__file__, loop.decode.__name__):
-            round_seconds += seconds
-        if file in forwards:
-            outside = (timing for caller, timing in callers.items() if caller[0] not in forwards)
-            inside += sum(timing[3] for timing in outside)
-    return 1 - inside / round_seconds

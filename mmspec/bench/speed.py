@@ -6,7 +6,8 @@ from statistics import median
 from typing import Any, TypeVar
 
 from mmspec.bench.arms import Arm, Timing, chosen, drafting_arm
-from mmspec.bench.costs import Costs, HostShare, costs, host_share
+from mmspec.bench.costs import Costs, costs
+from mmspec.bench.host import HostShare, host_share
 from mmspec.bench.prompts import Prompt
 from mmspec.bench.provenance import provenance
 from mmspec.bench.refit import RefitCost, refit_cost

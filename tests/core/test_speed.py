@@ -1,14 +1,17 @@
 """The speed measurement: pairing, order, spreads and shares, on arms whose times are known."""
 
 import json
-import pstats
-from pathlib import Path
+import math
+import signal
+from time import perf_counter
+from types import SimpleNamespace
 
 import pytest
 
 from mmspec import loop
 from mmspec.bench.arms import Timing, chosen, drafting_arm
-from mmspec.bench.costs import Costs, outside_forwards
+from mmspec.bench.costs import Costs
+from mmspec.bench.host import Looks, looking
 from mmspec.bench.prompts import asked, drawn
 from mmspec.bench.speed import Spread, best_gamma, measure, rotated, speed
 from mmspec.engine import load
@@ -74,20 +77,44 @@ def test_ratios():
     )
 
 
-def test_the_host_share_counts_entries_into_forwards_once():
-    backend = Path("/site/mmspec_x/backend.py")
-    forward = ("/site/mmspec_x/llama.py", 1, "forward")
-    inner = ("/site/mmspec_x/llama.py", 9, "attend")
-    target = ("/site/mmspec_x/target.py", 1, "verify")
-    decode = (loop.__file__, 1, "decode")
-    stats = pstats.Stats()
-    stats.stats = {
-        decode: (1, 1, 0.1, 10.0, {}),
-        target: (1, 1, 0.4, 9.9, {decode: (1, 1, 0.4, 9.9)}),
-        forward: (1, 1, 1.0, 9.0, {target: (1, 1, 1.0, 9.0)}),
-        inner: (1, 1, 8.0, 8.0, {forward: (1, 1, 8.0, 8.0)}),
-    }
-    assert outside_forwards(stats, backend) == pytest.approx(0.1)
+def frames(*calls):
+    """A stack of (file, function), the outermost first; returns the innermost frame."""
+    frame = None
+    for file, name in calls:
+        frame = SimpleNamespace(
+            f_code=SimpleNamespace(co_filename=file, co_name=name), f_back=frame
+        )
+    return frame
+
+
+def test_the_host_share_is_of_looks_in_rounds():
+    looks = Looks(frozenset({"/site/mmspec_x/llama.py"}))
+    decode, verify = (loop.__file__, "decode"), ("/site/mmspec_x/target.py", "verify")
+    forward, norm = ("/site/mmspec_x/llama.py", "forward"), ("/site/mmspec_x/norms.py", "norm")
+    looks.look(frames(("chat.py", "send"), decode, verify, forward, norm))
+    looks.look(frames(decode, verify))
+    looks.look(frames(decode))
+    looks.look(frames(decode, verify, forward))
+    looks.look(frames(("chat.py", "send")))
+    assert (looks.rounds, looks.outside) == (4, 0.5)
+
+
+def test_looks_come_from_the_clock_and_end():
+    looks = Looks(frozenset({__file__}))
+
+    def decode():
+        busy = perf_counter() + 0.05
+        while perf_counter() < busy:
+            math.sqrt(2)
+
+    before = signal.getsignal(signal.SIGALRM)
+    decode.__code__ = decode.__code__.replace(co_filename=loop.__file__)
+    with looking(looks.look):
+        decode()
+    assert looks.rounds > 10
+    assert looks.outside == 0  # the test's own frame is in the stack
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
 def test_weights_stay_with_their_letters():

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec_torch.cache import Cache
+from mmspec_torch.cache import Cache, Span
 from mmspec_torch.growth import Lineage
 from mmspec_torch.heads.modules import Successor
 from mmspec_torch.llama import Decoder, Step
@@ -60,7 +60,7 @@ class Recurrent:
         start, self._end = self._end, self._end + len(x)
         step = Step(
             self._decoder.rotary.run(self._position, self._position + 1),
-            self._cache.open(start, self._end),
+            Span(self._cache, start, self._end),
             None if mask is None else F.pad(mask, (self._columns, 0)),
         )
         self._position += 1

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec_torch.cache import Span
 from mmspec_torch.device import upload
 from mmspec_torch.llama import Llama, Step, hidden
 
@@ -51,7 +52,7 @@ class Rows:
         positions = [[length + n for n in range(width)] for length in self._lengths]
         step = Step(
             self._llama.rotary.at(positions),
-            self._cache.open(start, end),
+            Span(self._cache, start, end),
             self._mask(start, x) if start else None,
             causal=not start,
         )

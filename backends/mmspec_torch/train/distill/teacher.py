@@ -21,6 +21,7 @@ from mmspec.seam import Float32
 from mmspec.template import ChatTemplate, load_template
 from mmspec.tokenizer import Tokenizer
 from mmspec_torch.backend import TorchBackend
+from mmspec_torch.cache import Span
 from mmspec_torch.device import upload
 from mmspec_torch.llama import Step
 from mmspec_torch.llava import TorchFeatures, TorchModel
@@ -159,8 +160,8 @@ class Teacher:
         """Hidden states [B, L, H] after the last norm; padding comes last and is seen by none."""
         rows, columns, width = embeddings.shape
         llama = self.model.llama
-        layers = llama.new_cache(rows).open(0, columns)
-        step = Step(llama.rotary.run(0, columns), layers, causal=True)
+        span = Span(llama.new_cache(rows), 0, columns)
+        step = Step(llama.rotary.run(0, columns), span, causal=True)
         x = embeddings.to(llama.dtype).reshape(-1, width).clone()
         return llama.states(llama.forward(x, step)).view(rows, columns, width)
 
