@@ -13,6 +13,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from mmspec_mlx import host
+
 Norm = Callable[[mx.array], mx.array]
 """Divides x [..., H] by its root mean square and multiplies it with a weight."""
 
@@ -26,12 +28,14 @@ class Kernels:
     K, and an additive mask or None give [R, Q, n, width].
     gated: gate and up [...] give silu(gate) * up.
     arrays: the namespace to call `mmspec.maths` with.
+    ahead: told of each layer's output while the next layer is listed.
     """
 
     norm: Callable[[mx.array, float], Norm]
     attention: Callable[[mx.array, mx.array, mx.array, mx.array | None], mx.array]
     gated: Callable[[mx.array, mx.array], mx.array]
     arrays: Any
+    ahead: Callable[[mx.array], None]
 
 
 def fused_norm(weight: mx.array, epsilon: float) -> Norm:
@@ -86,13 +90,18 @@ def exponential(x: mx.array) -> mx.array:
     return mx.power(math.e, x)
 
 
-FUSED = Kernels(fused_norm, fused_attention, fused_gated, mx)
+def unhurried(_: mx.array) -> None:
+    """Leave the work to whoever asks for a result: a GPU's commands are sent off in bulk."""
+
+
+FUSED = Kernels(fused_norm, fused_attention, fused_gated, mx, unhurried)
 
 PLAIN = Kernels(
     plain_norm,
     plain_attention,
     plain_gated,
     SimpleNamespace(**(vars(mx) | {"exp": exponential})),
+    host.start,
 )
 
 

@@ -78,6 +78,7 @@ class Decoder:
             x = x + self._attend(layer, queries, keys, values, mask)
             gate, up = mx.split(layer.gate_up(layer.feed_norm(x)), 2, axis=-1)
             x = x + layer.down(self.kernels.gated(gate, up))
+            self.kernels.ahead(x)
         return x
 
     def append(self, rows: mx.array, cache: Cache, at: int, sight: Sight | None = None) -> mx.array:
