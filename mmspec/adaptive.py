@@ -80,6 +80,7 @@ class Tally:
     adaptation: Adaptation
     candidates: Array
     """[G, R]"""
+    top: maths.Top
     scores: Array | None = None
     """[1, 2, G] sums of `maths.score`, or [n, 2, G] of the tokens in the window."""
     tokens: int = 0
@@ -89,7 +90,7 @@ class Tally:
 
     def forgotten(self) -> "Tally":
         """Nothing observed."""
-        return Tally(self.xp, self.adaptation, self.candidates)
+        return Tally(self.xp, self.adaptation, self.candidates, self.top)
 
     def noted(self, evidence: Evidence | None, tokens: int) -> "Tally":
         """Observe the first `tokens` places of a draft, if the target has verified it.
@@ -120,7 +121,7 @@ class Tally:
         assert evidence.logits is not None
         p = maths.softmax(self.xp, evidence.logits[:count])
         distance = maths.variation if self.adaptation.rule == "tv" else maths.divergence
-        return maths.score(self.xp, p, evidence.q[:count], self.candidates, distance)
+        return maths.score(self.xp, p, evidence.q[:count], self.candidates, distance, self.top)
 
     def weights(self, given: Array) -> Array:
         """The weights [R] to draft with: `given` until something has been observed.

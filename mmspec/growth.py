@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from mmspec.maths import Array
+from mmspec.maths import Array, Top
 from mmspec.tree import Tree, shape
 
 
@@ -40,7 +40,7 @@ class Arrays:
 
     xp: Any
     """A namespace as in `mmspec.maths`."""
-    top: Callable[[Array, int], tuple[Array, Array]]
+    top: Top
     """The largest entries [..., count] of p [..., V], in [0, 1], in descending order, and their
     indices; of equals the lowest index first."""
     integers: Callable[[Sequence[int]], Array]

@@ -14,9 +14,12 @@ from mmspec.sampling import Sampling
 
 Array = Any  # whatever `xp` calls an array
 
+Top = Callable[[Array, int], tuple[Array, Array]]
+"""The largest entries [..., count] of an array [..., n] and where they are, of equals the first."""
+
 BLOCK = 256
 
-KEPT = 64
+KEPT = 32
 """Tokens of a vocabulary that mixtures are scored on, one by one."""
 
 FLOOR = 2.0**-30
@@ -165,21 +168,21 @@ def ancestry(xp: Any, parents: Array, depth: int) -> Array:
     return seen
 
 
-def condense(xp: Any, rows: Array) -> Array:
+def condense(xp: Any, rows: Array, top: Top) -> Array:
     """Keep the likeliest tokens: distributions [n, rows, V] give [n, rows, C + 1].
 
     The first is the argmax of row 0, then come those to which any row gives most, and the last is
     all others taken for one token, so that every row stays a distribution.  C is V, at most KEPT.
     """
     n, count, vocabulary = rows.shape
+    kept = min(KEPT, vocabulary)
     first, most = rows[:, 0, :], xp.max(rows, axis=1)
     most = xp.where(first >= xp.max(first, axis=-1, keepdims=True), 2.0, most)
-    order = xp.expand_dims(xp.argsort(-most, axis=-1)[:, :KEPT], axis=1)
-    at = xp.broadcast_to(order, (n, count, min(KEPT, vocabulary)))
-    kept = xp.take_along_axis(rows, at, axis=-1)
-    rest = 1 - xp.sum(kept, axis=-1, keepdims=True)
-    kept = xp.concat([kept, rest], axis=-1)
-    return xp.where(kept > FLOOR, kept, FLOOR)
+    at = xp.broadcast_to(xp.expand_dims(top(most, kept)[1], axis=1), (n, count, kept))
+    likeliest = xp.take_along_axis(rows, at, axis=-1)
+    rest = 1 - xp.sum(likeliest, axis=-1, keepdims=True)
+    condensed = xp.concat([likeliest, rest], axis=-1)
+    return xp.where(condensed > FLOOR, condensed, FLOOR)
 
 
 def divergence(xp: Any, p: Array, q: Array) -> Array:
@@ -196,15 +199,17 @@ def variation(xp: Any, p: Array, q: Array) -> Array:
     return xp.sum(xp.abs(xp.expand_dims(p, axis=1) - q), axis=-1)
 
 
-def score(xp: Any, p: Array, q: Array, candidates: Array, distance: Callable[..., Array]) -> Array:
+def score(
+    xp: Any, p: Array, q: Array, candidates: Array, distance: Callable[..., Array], top: Top
+) -> Array:
     """How well mixtures would have foretold the target (TABED): [n, 2, G].
 
     p: [n, V] target; q: [n, R, V] branches; candidates: [G, R]; distance: `divergence` or
     `variation`.  First whether a mixture's argmax is the target's, 1 or 0, up to a near-tie; then
     its distance from p.
     """
-    rows = condense(xp, xp.concat([xp.expand_dims(p, axis=1), q], axis=1))
+    rows = condense(xp, xp.concat([xp.expand_dims(p, axis=1), q], axis=1), top)
     mixed = candidates @ rows[:, 1:, :]
-    top = (1 - TIE) * xp.max(mixed[..., :-1], axis=-1)
-    agreed = xp.where(mixed[..., 0] >= top, xp.ones_like(top), xp.zeros_like(top))
+    most = (1 - TIE) * xp.max(mixed[..., :-1], axis=-1)
+    agreed = xp.where(mixed[..., 0] >= most, xp.ones_like(most), xp.zeros_like(most))
     return xp.stack([agreed, distance(xp, rows[:, 0, :], mixed)], axis=1)

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-KEPT = 64
+KEPT = 32
 FLOOR = 2.0**-30
 """The least probability that anything is given, before mixing."""
 NEAR = 1e-5

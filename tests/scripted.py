@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 import numpy as np
-from scripted_tree import ARRAYS, PathFrontier, paths
+from scripted_tree import ARRAYS, PathFrontier, paths, top
 
 from mmspec import maths
 from mmspec.adaptive import Adaptation, Evidence, Tally
@@ -185,7 +185,7 @@ class ScriptedDrafter:
         self.tally: Tally | None = None
         if self.adaptation and self.rows > 1:
             candidates = np.array(self.adaptation.candidates(self.rows), dtype=np.float32)
-            self.tally = Tally(np, self.adaptation, candidates)
+            self.tally = Tally(np, self.adaptation, candidates, top)
 
     @property
     def length(self) -> int:

@@ -15,7 +15,7 @@ from mmspec_mlx import host
 from mmspec_mlx.columns import Columns
 from mmspec_mlx.draft import MlxDraft
 from mmspec_mlx.frontier import Branches
-from mmspec_mlx.growth import grown
+from mmspec_mlx.growth import grown, top
 from mmspec_mlx.llama import CHUNK, Llama
 from mmspec_mlx.prompt import Place, Placed, embed
 
@@ -53,7 +53,7 @@ class MlxDrafter:
         self._tally: Tally | None = None
         if adaptation and branches > 1:
             candidates = mx.array(adaptation.candidates(branches), dtype=mx.float32)
-            self._tally = Tally(self._xp, adaptation, candidates)
+            self._tally = Tally(self._xp, adaptation, candidates, top)
 
     @property
     def length(self) -> int:

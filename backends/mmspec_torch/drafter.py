@@ -21,7 +21,7 @@ from mmspec_torch.cache import STEP, Span
 from mmspec_torch.device import upload
 from mmspec_torch.draft import TorchDraft
 from mmspec_torch.frontier import Branches
-from mmspec_torch.growth import grown
+from mmspec_torch.growth import grown, top
 from mmspec_torch.llama import Angles, Step, causal_mask, chunks, hidden
 from mmspec_torch.row import PAD, Row
 
@@ -83,7 +83,7 @@ class TorchDrafter:
         tally = None
         if adaptation and branches > 1:
             points = upload(adaptation.candidates(branches), torch.float32, self._llama.device)
-            tally = Tally(xp, adaptation, points)
+            tally = Tally(xp, adaptation, points, top)
         self._state = State(0, 0, (0,) * branches, tally=tally)
         self._uploaded: tuple[Sequence[float], Tensor] = (), torch.empty(0)
 
@@ -229,7 +229,8 @@ class TorchDrafter:
         return mixed.view(count, -1)
 
     def _chain(self, state: State, k: int, blend: Tensor, draws: Sequence[float]) -> TorchDraft:
-        each = upload(draws, torch.float32, self._llama.device).split(1) if draws else [None] * k
+        uniforms = upload(draws, torch.float32, self._llama.device).view(-1, 1)
+        each = uniforms.unbind() if draws else [None] * k
         start, x = self._pending(state)
         choices: list[Choice] = []
         for node, angles in enumerate(self._angles(state, start, k)):
@@ -281,4 +282,7 @@ class TorchDrafter:
     def _padded(self, masses: Sequence[Tensor | None]) -> Tensor | None:
         """Distributions [k, ..., V of the target]; ids the draft does not have get nothing."""
         drawn = [q for q in masses if q is not None]
-        return F.pad(torch.stack(drawn), (0, self._missing)) if drawn else None
+        if not drawn:
+            return None
+        stacked = torch.stack(drawn)
+        return F.pad(stacked, (0, self._missing)) if self._missing else stacked

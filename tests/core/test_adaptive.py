@@ -7,6 +7,7 @@ import pytest
 from adaptive_oracle import check, softmax
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scripted_tree import top
 
 from mmspec import maths
 from mmspec.adaptive import RULES, Adaptation, Evidence, Tally, lattice
@@ -33,7 +34,7 @@ class Given:
 
 def tally(branches, rule="lattice", window=0):
     adaptation = Adaptation(rule, window)
-    return Tally(np, adaptation, np.array(adaptation.candidates(branches), dtype=np.float32))
+    return Tally(np, adaptation, np.array(adaptation.candidates(branches), dtype=np.float32), top)
 
 
 def probabilities(draws, *shape):
@@ -88,26 +89,26 @@ def test_large_vocabularies_agree_where_no_mixture_is_flat():
     p = softmax(wanted[:, 0]).astype(np.float32)
     q = softmax(wanted + draws.normal(size=(8, 3, 500))).astype(np.float32)
     points = np.array(lattice(3), dtype=np.float32)
-    agreed, far = maths.score(np, p, q, points, maths.divergence).swapaxes(0, 1)
+    agreed, far = maths.score(np, p, q, points, maths.divergence, top).swapaxes(0, 1)
     mixed = points @ q
     assert (agreed == (mixed.argmax(-1) == p.argmax(-1)[:, None])).all()
     whole = (p[:, None] * (np.log(p)[:, None] - np.log(mixed))).sum(-1)
     assert (far <= whole + 1e-4).all()
-    assert (far > 0.8 * whole).all()
+    assert (far > 0.65 * whole).all()
 
 
 def test_what_is_left_out_counts_as_one_token():
     draws = np.random.default_rng(1)
     rows = probabilities(draws, 4, 3, 300)
-    kept = maths.condense(np, rows)
-    assert kept.shape == (4, 3, 65)
+    kept = maths.condense(np, rows, top)
+    assert kept.shape == (4, 3, 33)
     np.testing.assert_allclose(kept.sum(-1), 1, atol=1e-6)
     np.testing.assert_array_equal(kept[:, 0, 0], rows[:, 0].max(-1))
 
 
 def test_probabilities_of_zero_are_no_infinities():
     p, q = np.eye(3, dtype=np.float32)[:2], np.eye(3, dtype=np.float32)[None, 1:]
-    scores = maths.score(np, p[:1], q, np.eye(2, dtype=np.float32), maths.divergence)
+    scores = maths.score(np, p[:1], q, np.eye(2, dtype=np.float32), maths.divergence, top)
     assert np.isfinite(scores).all()
 
 
