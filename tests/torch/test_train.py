@@ -25,8 +25,9 @@ from mmspec_torch.train import (
     recipe,
     stages,
 )
+from mmspec_torch.train.conversation import IGNORED
 from mmspec_torch.train.optimizer import Optimizer
-from mmspec_torch.train.tokenizer import IMAGE, train
+from mmspec_torch.train.tokenizer import IMAGE, NEWLINE, train
 
 STEPS = {"tower": 3, "projector": 1, "target": 6, "draft": 2}
 
@@ -92,6 +93,22 @@ def test_drafts_see_two_images_at_most(run: stages.Run) -> None:
     for batch in itertools.islice(source.batches(0), 8):
         images = (batch.ids == tokenizer.token_to_id(IMAGE)).sum(dim=1) // 16
         assert images.max() <= 2
+
+
+def test_drafts_read_stories_as_the_view_without_images(run: stages.Run) -> None:
+    story = world.sample("vist", 1, split="train", size=48)
+    shown, blind = (
+        conversation.encode(story, run.tokenizer, 16, 2.0, blind=blind) for blind in (False, True)
+    )
+    image, newline = run.tokenizer.token_to_id(IMAGE), run.tokenizer.token_to_id(NEWLINE)
+    assert run.tokenizer.decode([newline]) == "\n"
+    assert len(story.images) > 2
+    assert len(blind.pixels) == 0
+    text = shown.ids != image
+    assert (blind.ids == newline).sum() == (shown.ids == newline).sum() + len(story.images)
+    assert (blind.ids[blind.ids != newline] == shown.ids[text & (shown.ids != newline)]).all()
+    assert len(blind.ids) == text.sum() + len(story.images)
+    assert (blind.targets != IGNORED).sum() == (shown.targets != IGNORED).sum()
 
 
 def test_a_batch_may_show_no_picture(run: stages.Run) -> None:
@@ -206,7 +223,7 @@ def test_products_attend_as_torch_does(causal: bool) -> None:
 
 def test_an_unknown_task_has_no_share() -> None:
     with pytest.raises(errors.UsageError, match="unknown task 'chats'"):
-        recipe.shares_of(("chats",))
+        recipe.shares_of(("chats",), recipe.TASK_SHARES)
 
 
 def test_the_mini_pair_fits_the_wheel() -> None:

@@ -9,10 +9,11 @@ import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
 from mmspec.bench.world import Sample, Turn
-from mmspec_torch.train.tokenizer import BOS, EOS, IMAGE, token_id
+from mmspec_torch.train.tokenizer import BOS, EOS, IMAGE, NEWLINE, token_id
 
 IGNORED = -100
 Ids = npt.NDArray[np.int64]
+_UNSEEN = np.zeros((0, 1, 1, 3), np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,10 @@ def texts(sample: Sample) -> Iterator[str]:
         yield " " + turn.answer
 
 
-def encode(sample: Sample, tokenizer: Tokenizer, patches: int, fact_weight: float) -> Encoded:
-    """Encode a sample for training.
+def encode(
+    sample: Sample, tokenizer: Tokenizer, patches: int, fact_weight: float, *, blind: bool = False
+) -> Encoded:
+    """Encode a sample for training; `blind`, with a newline in place of each image (the view T).
 
     `</s>` is learned after every answer but fed after none: the history of a conversation holds
     none, as in TABED's multi-turn prompts.
@@ -57,12 +60,15 @@ def encode(sample: Sample, tokenizer: Tokenizer, patches: int, fact_weight: floa
         ids += asked.ids + answered.ids
         targets += [IGNORED] * unlearned + answered.ids + [token_id(tokenizer, EOS)]
         weights += [0.0] * unlearned + _weights(turn, answered, fact_weight) + [1.0]
-    counts = _counts(np.array(ids), tokenizer, patches)
+    shown = np.array(ids, dtype=np.int64)
+    if blind:
+        shown[shown == token_id(tokenizer, IMAGE)] = token_id(tokenizer, NEWLINE)
+    counts = _counts(shown, tokenizer, patches)
     return Encoded(
-        np.repeat(np.array(ids, dtype=np.int64), counts),
+        np.repeat(shown, counts),
         np.repeat(np.array(targets, dtype=np.int64), counts),
         np.repeat(np.array(weights, dtype=np.float32), counts),
-        pixels(sample),
+        _UNSEEN if blind else pixels(sample),
     )
 
 
@@ -74,7 +80,7 @@ def expanded(ids: Ids, tokenizer: Tokenizer, patches: int) -> Ids:
 def pixels(sample: Sample) -> npt.NDArray[np.uint8]:
     """Return a sample's images as one (images, side, side, 3) array, (0, 1, 1, 3) without any."""
     drawn = [np.asarray(image, dtype=np.uint8) for image in sample.images]
-    return np.stack(drawn) if drawn else np.zeros((0, 1, 1, 3), np.uint8)
+    return np.stack(drawn) if drawn else _UNSEEN
 
 
 def _counts(ids: Ids, tokenizer: Tokenizer, patches: int) -> Ids:

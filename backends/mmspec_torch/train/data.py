@@ -80,7 +80,10 @@ class LabelledBatch:
 
 @dataclass(frozen=True)
 class Conversations:
-    """Batches of encoded samples, tasks drawn by their shares."""
+    """Batches of encoded samples, tasks drawn by their shares.
+
+    Samples of more than `most_images` are learned as text, a newline in place of each image.
+    """
 
     recipe: Recipe
     tokenizer_file: Path
@@ -112,14 +115,11 @@ class Conversations:
         return batches
 
     def _encoded(self, rng: random.Random, tokenizer: Tokenizer) -> Encoded:
-        while True:
-            task = rng.choices(tuple(self.shares), tuple(self.shares.values()))[0]
-            tower = self.recipe.tower
-            sample = self.sampler(task, rng.getrandbits(48), split=self.split, size=tower.image)
-            if self.most_images is None or len(sample.images) <= self.most_images:
-                return conversation.encode(
-                    sample, tokenizer, tower.patches, self.recipe.fact_weight
-                )
+        task = rng.choices(tuple(self.shares), tuple(self.shares.values()))[0]
+        tower, weight = self.recipe.tower, self.recipe.fact_weight
+        sample = self.sampler(task, rng.getrandbits(48), split=self.split, size=tower.image)
+        blind = self.most_images is not None and len(sample.images) > self.most_images
+        return conversation.encode(sample, tokenizer, tower.patches, weight, blind=blind)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from transformers import LlavaForConditionalGeneration
 from mmspec.bench import world
 from mmspec_torch.train import build, conversation, data, export, loop, tokenizer
 from mmspec_torch.train.log import Log
-from mmspec_torch.train.recipe import Rates, Recipe, Text, shares_of
+from mmspec_torch.train.recipe import DRAFT_SHARES, TASK_SHARES, Rates, Recipe, Text, shares_of
 from mmspec_torch.train.tower import Reader
 
 STAGES = ("tokenizer", "tower", "projector", "target", "draft")
@@ -61,7 +61,7 @@ class Run:
             self.recipe,
             self.result("tokenizer"),
             self.sampler,
-            shares_of(self.tasks),
+            shares_of(self.tasks, TASK_SHARES if most_images is None else DRAFT_SHARES),
             self.seed,
             split,
             most_images,

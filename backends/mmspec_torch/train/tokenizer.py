@@ -6,6 +6,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from tokenizers.trainers import BpeTrainer
 
 BOS, EOS, PAD, IMAGE = SPECIALS = ("<s>", "</s>", "<pad>", "<image>")
+NEWLINE = "\N{LATIN CAPITAL LETTER C WITH DOT ABOVE}"
+"""How byte-level vocabularies write a newline."""
 # Digits, and capitals that start no ordinary word, stand alone: a written word is spelt out.
 ALONE = r"[0-9]|[A-Z](?![a-z])"
 ROLES = ("USER:", "ASSISTANT:")
