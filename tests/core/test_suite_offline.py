@@ -5,7 +5,7 @@ import random
 import pytest
 
 from mmspec.bench.suite.items import SECOND_TURNS, Item, Question, shard, with_second_turn
-from mmspec.bench.suite.offline import OFFLINE_TASKS, drawn, offline
+from mmspec.bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS, drawn, offline
 from mmspec.bench.suite.sources import items
 from mmspec.bench.world import TASKS, sample, split_of
 from mmspec.bench.world.split import KEY_SEPARATOR
@@ -45,7 +45,13 @@ def test_samples_are_the_same_for_the_same_seed_and_others_for_another(few):
     assert digests(few[0]) != digests(other[0])
 
 
-@pytest.mark.parametrize("task", OFFLINE_TASKS)
+def test_the_text_suite_shows_nothing():
+    told = items("offline-text", SIZE, limit=4)
+    assert [item.task for item in told] == ["told"] * 4
+    assert not any(question.message.pictures for item in told for question in item.read())
+
+
+@pytest.mark.parametrize("task", [*OFFLINE_TASKS, *TEXT_TASKS])
 def test_nothing_that_is_asked_was_trained_on(task):
     """Every content of a task's hundred samples, and of what follows them, is held out.
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from mmspec.bench.suite.layouts import LAYOUTS
 from mmspec.bench.suite.methods import PROBES
-from mmspec.bench.suite.offline import OFFLINE_TASKS
+from mmspec.bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS
 from mmspec.bench.suite.prediction import StepCosts
 from mmspec.bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
 from mmspec.bench.suite.settings import Settings
@@ -24,7 +24,7 @@ SAME = (
 
 MACHINE = ("platform", "processor", "threads")
 
-_TASKS = [*OFFLINE_TASKS, *LAYOUTS]
+_TASKS = [*OFFLINE_TASKS, *TEXT_TASKS, *LAYOUTS]
 
 Key = TypeVar("Key")
 

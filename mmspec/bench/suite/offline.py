@@ -1,5 +1,6 @@
 """The suite that needs no network: one drawn task for each of the papers', never trained on."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from mmspec.bench.prompts import question
@@ -29,24 +30,34 @@ OFFLINE_TASKS: dict[str, Second | None] = {
 }
 """Each task with the question that follows its first answer; a conversation has its own."""
 
+TEXT_TASKS: dict[str, Second | None] = {"told": None}
+"""Without a picture: one is described in words and asked about."""
+
 _PROMPTS = {"spot": SPOT[0], "edit": EDIT[0], "video": VIDEO[0]}
 """The papers' own, where the world asks in several ways."""
 _REASONED = ("chart", "text", "general", "hallucination")
 
 
-def offline(size: int, *, limit: int | None = None, seed: int = 0) -> list[Item]:
+def offline(
+    size: int,
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    tasks: Mapping[str, Second | None] = OFFLINE_TASKS,
+) -> list[Item]:
     """Held-out samples of every task; images of `size` x `size` pixels.
 
     The same for the same seed in every process.
     """
-    return [item for task in OFFLINE_TASKS for item in _items(task, size, limit or SAMPLES, seed)]
+    count = limit or SAMPLES
+    return [item for task in tasks.items() for item in _items(*task, size, count, seed)]
 
 
-def _items(task: str, size: int, count: int, seed: int) -> list[Item]:
+def _items(task: str, second: Second | None, size: int, count: int, seed: int) -> list[Item]:
     numbers = range(seed, seed + count)
     reads = (partial(_questions, task, number, size) for number in numbers)
     items = [Item(f"{task}/{n}", task, read) for n, read in zip(numbers, reads, strict=True)]
-    return with_second_turn(items, OFFLINE_TASKS[task])
+    return with_second_turn(items, second)
 
 
 def _questions(task: str, seed: int, size: int) -> tuple[Question, ...]:

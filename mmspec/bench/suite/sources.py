@@ -8,15 +8,16 @@ from pathlib import Path
 from mmspec.bench.prompts import read_prompts
 from mmspec.bench.suite.items import Item, Question, first_turns, with_second_turn
 from mmspec.bench.suite.layouts import GROUPS, LAYOUTS, Layout
-from mmspec.bench.suite.offline import offline
+from mmspec.bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS, offline
 from mmspec.bench.suite.tables import Record, read_table
 from mmspec.conversation import Message
 from mmspec.errors import HubError, UsageError, choice
 from mmspec.hubcache import cached_dataset
 
-OFFLINE = "offline"
+DRAWN = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS}
+"""Suites of the drawn world, by name."""
 MMSPEC = "mmspec.jsonl"
-NAMES = (OFFLINE, *GROUPS, *LAYOUTS)
+NAMES = (*DRAWN, *GROUPS, *LAYOUTS)
 
 
 def items(
@@ -55,8 +56,8 @@ def _of_tasks(every: Sequence[Item], tasks: Sequence[str]) -> list[Item]:
 
 def _items(word: str, size: int, limit: int | None, seed: int) -> list[Item]:
     name, equals, path = word.partition("=")
-    if word == OFFLINE:
-        return offline(size, limit=limit, seed=seed)
+    if word in DRAWN:
+        return offline(size, limit=limit, seed=seed, tasks=DRAWN[word])
     if word in GROUPS:
         return [item for each in GROUPS[word] for item in _of_layout(each, None, limit)]
     if name in LAYOUTS:
