@@ -11,7 +11,7 @@ from mmspec.checkpoint import Source, plan
 from mmspec.config import ModelConfig, read_config
 from mmspec.errors import CheckpointError, UsageError, choice
 from mmspec.seam import Model
-from mmspec_mlx import blas
+from mmspec_mlx import blas, memory
 from mmspec_mlx.heads.load import MlxHead, load_head
 from mmspec_mlx.llava import MlxModel
 from mmspec_mlx.quantize import quantize
@@ -37,6 +37,8 @@ class MlxBackend:
         sources = plan(directory, config)
         kind = _dtype(dtype, place, sources)
         mx.set_default_device(mx.Device(mx.gpu if place == "gpu" else mx.cpu))
+        if place == "gpu":
+            memory.limit()
         weights = Weights(sources, kind, Files(), mx.eval)
         return _build(weights, config, place, directory)
 
@@ -64,8 +66,9 @@ class MlxBackend:
 
     def describe(self) -> dict[str, Any]:
         """Version, devices and BLAS, for reports."""
-        found = {"name": self.name, "mlx": version("mlx"), "devices": devices()}
-        return found | {"device": devices()[0], "cores": os.cpu_count()} | blas.describe()
+        found: dict[str, Any] = {"name": self.name, "mlx": version("mlx"), "devices": devices()}
+        found |= {"device": devices()[0], "cores": os.cpu_count()}
+        return found | blas.describe() | memory.describe()
 
 
 def devices() -> list[str]:
