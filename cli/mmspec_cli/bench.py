@@ -19,6 +19,7 @@ from mmspec.engine import Engine, load
 from mmspec.errors import UsageError
 from mmspec.images import open_picture
 from mmspec.options import Gamma, Options
+from mmspec_cli.bench_context import context_command
 from mmspec_cli.bench_peers import peers
 from mmspec_cli.bench_report import report
 from mmspec_cli.bench_run import run
@@ -35,6 +36,7 @@ def bench() -> None:
     """Measure speed and grounding; run the benchmark suite and report on it."""
 
 
+bench.add_command(context_command)
 bench.add_command(peers)
 bench.add_command(run)
 bench.add_command(report)
