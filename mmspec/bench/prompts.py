@@ -12,6 +12,7 @@ from mmspec.conversation import Message
 from mmspec.engine import Engine
 from mmspec.errors import UsageError
 from mmspec.images import Picture, open_picture, picture_from
+from mmspec.jsonfile import read_lines
 
 MARKER = "<image>"
 ONE_IMAGE = ("general", "detail", "chart", "text", "reasoning", "caption")
@@ -74,11 +75,7 @@ def read_prompts(path: Path) -> list[Prompt]:
 
     Raises UsageError naming the file and line that is not of this form, and ImageError.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
-    prompts = list(_parsed(path, lines))
+    prompts = list(_parsed(path, read_lines(path)))
     if not prompts:
         raise UsageError(f'{path} holds no prompt: give lines {{"prompt": ..., "images": [...]}}')
     return prompts
