@@ -103,6 +103,10 @@ class RoundCosts:
         """The rounds of k that its cost rests on."""
         return len(self._seconds.get(k, ())) + (k in self._told)
 
+    def is_shown(self, k: int) -> bool:
+        """Whether more than one round of k has shown its cost, in this session or before."""
+        return k in self._told or self.count(k) >= TWICE
+
     def observe(self, k: int, seconds: float, *, late: bool) -> None:
         """Take one round in; a late one, which also caught up, shows no more than a bound."""
         if late and k in self._medians and seconds > self._medians[k]:
@@ -219,9 +223,11 @@ class AutoLength:
 
     @property
     def measured(self) -> dict[int, float]:
-        """Seconds of a round by length, of the lengths that more than one round has shown."""
+        """Seconds of a round by length, of those that more than one round has shown, or that were
+        known and have not proved wrong.
+        """
         costs = self._costs
-        return {k: costs.seconds(k) for k in costs.tried if costs.count(k) >= TWICE}
+        return {k: costs.seconds(k) for k in costs.tried if costs.is_shown(k)}
 
     def _presume(self) -> None:
         """Take what is known for measured, at today's speed, and wait with other trials."""

@@ -292,3 +292,10 @@ def test_what_was_measured_is_told_of_lengths_seen_twice():
     for k, seconds in ((0, 9.0), (0, 1.0), (1, 3.0), (2, 2.0), (2, 4.0)):
         lengths.observe(Round([1], k, 0, 0.0, seconds))
     assert lengths.measured == {0: 1.0, 2: 2.0}
+
+
+def test_what_was_known_is_still_told_where_nothing_has_shown_otherwise():
+    lengths = AutoLength({0: 2.0, 4: 3.0, 8: 4.0})
+    for k, seconds in ((0, 9.0), (0, 1.0), (4, 1.5)):
+        lengths.observe(Round([1], k, 0, 0.0, seconds))
+    assert lengths.measured == {0: 1.0, 4: 1.5, 8: 2.0}
