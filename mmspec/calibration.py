@@ -18,8 +18,8 @@ from typing import Any
 from mmspec.config import CONFIG_FILE
 from mmspec.drafting import NGRAM, Drafting
 from mmspec.errors import CheckpointError
+from mmspec.estimates import LONGEST, Acceptance
 from mmspec.jsonfile import Block, read_json
-from mmspec.lengths import LONGEST, Acceptance
 from mmspec.loaded import LoadedHead, LoadedModel
 from mmspec.seam import Backend
 
