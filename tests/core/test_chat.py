@@ -228,3 +228,21 @@ def test_a_conversation_is_resumed_by_the_tokens_it_was_written_in(engine):
     with pytest.raises(UsageError, match="answer 1 was written in other tokens"):
         other.resume(changed)
     assert other.conversation is turns
+
+
+def test_images_are_not_resumed_with_a_target_that_sees_none(directory, engine):
+    seeing = engine.chat(OPTIONS)
+    asked(seeing, "What is this?", A)
+    blind = scripted_engine(directory, target=BLIND, draft=BLIND).chat(OPTIONS)
+    with pytest.raises(UsageError, match="text-only and cannot see images"):
+        blind.resume(seeing.conversation)
+    assert blind.conversation.turns == []
+
+
+@pytest.mark.parametrize("token", [-1, 10**9])
+def test_tokens_that_no_model_has_are_not_resumed(engine, token):
+    first = engine.chat(OPTIONS)
+    asked(first, "a")
+    turns = [replace(first.conversation.turns[0], answer=(token,), answer_text="")]
+    with pytest.raises(UsageError, match="answer 1 was written in other tokens"):
+        engine.chat(OPTIONS).resume(Conversation(None, turns))
