@@ -13,6 +13,7 @@ from mmspec.engine import Engine
 from mmspec.errors import UsageError
 from mmspec.images import Picture, open_picture, picture_from
 from mmspec.jsonfile import read_lines
+from mmspec.paths import typed_path
 
 MARKER = "<image>"
 ONE_IMAGE = ("general", "detail", "chart", "text", "reasoning", "caption")
@@ -86,7 +87,7 @@ def _parsed(path: Path, lines: Sequence[str]) -> Iterator[Prompt]:
         if not line.strip():
             continue
         text, images = _fields(line, f"{path}:{number}")
-        pictures = [open_picture(path.parent / Path(image).expanduser()) for image in images]
+        pictures = [open_picture(path.parent / typed_path(image)) for image in images]
         yield asked(text, pictures, f"{path.name}:{number}")
 
 

@@ -264,3 +264,14 @@ def test_a_large_photo_opens_without_a_warning(tmp_path):
         warnings.simplefilter("error")
         picture = open_picture(path)
     assert picture.image.size == (12_000, 9_000)
+
+
+def test_the_home_of_nobody_is_a_folder_that_is_not_there():
+    with pytest.raises(ImageError, match=r"^~nobody-of-that-name/a.png: cannot be read"):
+        open_picture("~nobody-of-that-name/a.png")
+
+
+def test_a_tilde_is_a_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    saved(tmp_path, noise(4, 4), "a.png")
+    assert open_picture("~/a.png").image.size == (4, 4)
