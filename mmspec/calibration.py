@@ -18,9 +18,10 @@ from typing import Any
 from mmspec.config import CONFIG_FILE
 from mmspec.drafting import NGRAM, Drafting
 from mmspec.errors import CheckpointError
+from mmspec.estimates import LONGEST, Acceptance
 from mmspec.jsonfile import Block, read_json
-from mmspec.lengths import LONGEST, Acceptance
 from mmspec.loaded import LoadedHead, LoadedModel
+from mmspec.paths import typed_path
 from mmspec.seam import Backend
 
 ROWS = 16
@@ -134,7 +135,7 @@ def cache_directory() -> Path:
     """Where mmspec keeps what it can do without: $MMSPEC_CACHE, by default ~/.cache/mmspec."""
     if own := os.environ.get("MMSPEC_CACHE"):
         return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "mmspec"
+    return typed_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "mmspec"
 
 
 def shape_digest(directory: Path) -> str:

@@ -87,10 +87,7 @@ class Chat:
 
     def send(self, message: Message) -> Generator[Prefilled | Piece]:
         """`ask` with images anywhere among the text."""
-        if self.engine.target.features is None and any(
-            isinstance(part, Picture) for part in message.parts
-        ):
-            raise UsageError(f"{self.engine.target.name} is text-only and cannot see images")
+        self._check_sight(message)
         turns = list(self.conversation.turns)
         self.conversation.add(message)
         yield from self._answered_or(turns)
@@ -110,18 +107,30 @@ class Chat:
     def resume(self, conversation: Conversation) -> None:
         """Go on with a saved conversation.
 
-        Raises UsageError where an answer's tokens are not its text, as with another tokenizer.
+        Raises UsageError where an answer's tokens are not its text, as with another tokenizer, and
+        for images that the target does not see.
         """
-        decode = self.engine.target.tokenizer.decode
         for number, turn in enumerate(conversation.turns, start=1):
-            told, saved = decode(turn.answer or ()), turn.answer_text
-            # An interrupted answer may end within a character, a whole one with a stop token.
-            if not (told.startswith(saved) or saved.startswith(told)):
+            self._check_sight(turn.question)
+            if not self._has_said(turn.answer or (), turn.answer_text):
                 raise UsageError(
                     f"answer {number} was written in other tokens than {self.engine.target.name}'s:"
                     " go on with the model that gave it"
                 )
         self.conversation = conversation
+
+    def _has_said(self, ids: Sequence[int], text: str) -> bool:
+        """Whether `text` may be what the target's tokens `ids` say."""
+        target = self.engine.target
+        if not all(0 <= id < target.model.config.text.vocab_size for id in ids):
+            return False
+        told = target.tokenizer.decode(ids)
+        # An interrupted answer may end within a character, a whole one with a stop token.
+        return told.startswith(text) or text.startswith(told)
+
+    def _check_sight(self, message: Message) -> None:
+        if message.pictures and self.engine.target.features is None:
+            raise UsageError(f"{self.engine.target.name} is text-only and cannot see images")
 
     def _answered_or(self, turns: list[Turn]) -> Generator[Prefilled | Piece]:
         """Answer the open question; leave `turns` as the conversation where nothing begins."""

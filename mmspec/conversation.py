@@ -8,11 +8,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from mmspec.errors import ImageError, UsageError
 from mmspec.images import Picture, open_picture
+from mmspec.paths import typed_path
 from mmspec.sentinels import IMAGE, SLOT, Sentinels
 from mmspec.template import ChatTemplate, Content
 from mmspec.tokenizer import Tokenizer
@@ -194,7 +194,7 @@ def _saved(part: str | Picture) -> dict[str, str]:
         return {"text": part}
     if not part.name:
         raise UsageError("an image that was not read from a file cannot be saved")
-    path = str(Path(part.name).expanduser().absolute())
+    path = str(typed_path(part.name).absolute())
     return {"image": path, "digest": part.digest}
 
 

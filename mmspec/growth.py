@@ -119,7 +119,8 @@ def _children(
     """The likeliest children of nodes [w] that say `rows` [w, V], parent by parent."""
     xp = arrays.xp
     likely, ids = arrays.top(rows, min(width, rows.shape[-1]))
-    chances = xp.expand_dims(chances, axis=-1) * likely
+    # Rounded weights may sum to a little over one, and no child may be likelier than its parent.
+    chances = xp.expand_dims(chances, axis=-1) * xp.where(likely < 1, likely, 1.0)
     parents = xp.broadcast_to(xp.expand_dims(parents, axis=-1), ids.shape)
     return Candidates(*(xp.reshape(each, (-1,)) for each in (ids, chances, parents)))
 

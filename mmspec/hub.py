@@ -9,6 +9,7 @@ from mmspec.checkpoint import weight_files
 from mmspec.config import CONFIG_FILE
 from mmspec.errors import CheckpointError, HubError, UsageError, choice
 from mmspec.hubcache import PULLED, cached
+from mmspec.paths import typed_path
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
@@ -19,7 +20,7 @@ def resolve(name: str, backend: str) -> Path:
     Downloads nothing. Raises UsageError for a name that can be none of these, HubError for a
     model that is not on this machine, CheckpointError for a directory without a model.
     """
-    directory, cards = Path(name), load_cards()
+    directory, cards = typed_path(name), load_cards()
     if name and (directory / CONFIG_FILE).is_file():
         return directory
     if name in cards:

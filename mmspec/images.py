@@ -17,6 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from mmspec.errors import ImageError
 from mmspec.jsonfile import Block, read_json
+from mmspec.paths import typed_path
 from mmspec.resample import KERNELS, resized_window
 
 MAX_PIXELS = 178_000_000
@@ -46,7 +47,7 @@ def open_picture(path: str | Path) -> Picture:
 
     Raises ImageError naming the file if it is missing, no image, damaged or above MAX_PIXELS.
     """
-    file = Path(path).expanduser()
+    file = typed_path(path)
     shown = str(path) if str(path).isprintable() else repr(str(path))
     _check_file(file, shown)
     return _read(file, shown, str(path))

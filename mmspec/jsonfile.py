@@ -1,4 +1,4 @@
-"""JSON files of a checkpoint, read with errors that name file, key, value and what is allowed."""
+"""JSON files, read with errors that name file, key, value and what is allowed."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmspec.errors import CheckpointError
+from mmspec.errors import CheckpointError, UsageError
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -21,6 +21,17 @@ def read_json(file: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CheckpointError(f"{file} must hold a JSON object, not {type(value).__name__}")
     return value
+
+
+def read_lines(file: Path) -> list[str]:
+    """Return the lines of a file of JSON lines, blank ones among them; raises UsageError.
+
+    Only line feeds end a line: JSON may hold the other characters that end one elsewhere.
+    """
+    try:
+        return file.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {file}: {error}") from error
 
 
 @dataclass(frozen=True)

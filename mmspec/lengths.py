@@ -8,33 +8,16 @@ seconds are only used as a sum: a device that runs on while the host works shows
 in the verifying.
 """
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median_low
 
+from mmspec.estimates import LONGEST, TWICE, Acceptance, Account, RoundCosts
 from mmspec.statistics import Round
 
-LONGEST = 8
-"""The longest draft that is tried."""
-MEMORY = 0.95
-"""What a judged token still counts after the next one in its place: some twenty are remembered."""
-PRIOR = 0.6
-"""The probability of keeping a token before any has been judged, worth two judged ones."""
-SAMPLES = 9
-"""Rounds of one length whose median is its cost."""
-PROVEN = 3
-"""Rounds after which a measured cost is no longer taken for an outlier."""
-TWICE = 2
-"""Rounds of which the faster did not only warm up."""
-FAR = 2
-"""How many times off a cost known from before may turn out to be."""
 LATE = 4
 """Plain rounds in a row after which a draft first has to catch up with what was said."""
 ALLOWANCE, SHARE = 0.8, 0.008
 """What drafting may have lost: this many plain steps, and this share of the tokens so far."""
-FADE = 0.998
-"""What a round still counts in that account after the next one."""
 SOONEST, LATEST = 8, 256
 """Rounds between two trials of another length; doubled after each that changes nothing."""
 
@@ -57,98 +40,6 @@ class FixedLength:
 
     def observe(self, round_: Round) -> None:
         """Learn nothing."""
-
-
-class Acceptance:
-    """Running probabilities of keeping a drafted token, by its place in the draft."""
-
-    def __init__(self) -> None:
-        """Nothing judged yet."""
-        self._judged = [0.0] * LONGEST
-        self._kept = [0.0] * LONGEST
-
-    def observe(self, round_: Round) -> None:
-        """Count the tokens that were kept and the first that was not."""
-        # An answer may end in an accepted token, and then nothing after it was rejected.
-        rejected = len(round_.tokens) > round_.accepted
-        for place in range(min(round_.accepted + rejected, round_.depth)):
-            self._judged[place] = MEMORY * self._judged[place] + 1
-            self._kept[place] = MEMORY * self._kept[place] + (place < round_.accepted)
-
-    def expected(self) -> list[float]:
-        """[LONGEST + 1] E(k); places seldom reached lean on all places together."""
-        pooled = (sum(self._kept) + 2 * PRIOR) / (sum(self._judged) + 2)
-        tokens, chance = [1.0], 1.0
-        for judged, kept in zip(self._judged, self._kept, strict=True):
-            chance *= (kept + 2 * pooled) / (judged + 2)
-            tokens.append(tokens[-1] + chance)
-        return tokens
-
-
-class RoundCosts:
-    """Seconds of a round by the tokens it drafted: running medians, straight lines between."""
-
-    def __init__(self) -> None:
-        """Nothing measured yet."""
-        self._seconds: dict[int, deque[float]] = {}
-        self._medians: dict[int, float] = {}
-        self._told: dict[int, float] = {}
-
-    @property
-    def tried(self) -> list[int]:
-        """The lengths measured, ascending."""
-        return sorted(self._medians)
-
-    def count(self, k: int) -> int:
-        """The rounds of k that its cost rests on."""
-        return len(self._seconds.get(k, ())) + (k in self._told)
-
-    def observe(self, k: int, seconds: float, *, late: bool) -> None:
-        """Take one round in; a late one, which also caught up, shows no more than a bound."""
-        if late and k in self._medians and seconds > self._medians[k]:
-            return
-        kept = self._seconds.setdefault(k, deque(maxlen=SAMPLES))
-        kept.append(max(seconds, 1e-9))
-        if k in self._told and len(kept) >= TWICE:
-            self._question(self._told[k], median_low(kept))
-        self._medians[k] = median_low([*kept, *([self._told[k]] if k in self._told else [])])
-
-    def tell(self, told: Mapping[int, float]) -> None:
-        """Count what is known from before as one round of each length, which was not warming up."""
-        self._told = dict(told)
-        self._medians = self._medians | self._told
-
-    def _question(self, told: float, measured: float) -> None:
-        """Forget all that was told where one cost turns out far from it: others will too."""
-        if not told / FAR < measured < FAR * told:
-            self._told = {}
-            self._medians = {k: median_low(kept) for k, kept in self._seconds.items()}
-
-    def seconds(self, k: int) -> float:
-        """c(k): measured, or on the line through the nearest lengths that were."""
-        if k in self._medians:
-            return self._medians[k]
-        tried = self.tried
-        below = [each for each in tried if each < k]
-        above = [each for each in tried if each > k]
-        if not above and len(below) == 1:
-            return self._medians[below[0]] * (1 + k - below[0])  # as dear as plain decoding
-        low, high = (below[-1], above[0]) if above else below[-2:]
-        slope = (self._medians[high] - self._medians[low]) / (high - low)
-        return self._medians[low] + max(slope, 0.0) * (k - low)
-
-    def presumed(self, k: int) -> float:
-        """c(k) for the account: a first round far too dear was warming up, and says nothing."""
-        seconds, plain = self.seconds(k), self._medians[0] * (1 + k)
-        first = self.count(k) == 1 and k not in self._told
-        return plain if first and seconds > 2 * plain else seconds
-
-    def least(self, k: int) -> float:
-        """What a round of k costs at the very least: as much as a proven one of no more."""
-        if self.count(k) >= PROVEN:
-            return self._medians[k]
-        shorter = [each for each in self.tried if each < k and self.count(each) >= PROVEN]
-        return self._medians[shorter[-1] if shorter else 0]
 
 
 class AutoLength:
@@ -219,9 +110,11 @@ class AutoLength:
 
     @property
     def measured(self) -> dict[int, float]:
-        """Seconds of a round by length, of the lengths that more than one round has shown."""
+        """Seconds of a round by length, of those that more than one round has shown, or that were
+        known and have not proved wrong.
+        """
         costs = self._costs
-        return {k: costs.seconds(k) for k in costs.tried if costs.count(k) >= TWICE}
+        return {k: costs.seconds(k) for k in costs.tried if costs.is_shown(k)}
 
     def _presume(self) -> None:
         """Take what is known for measured, at today's speed, and wait with other trials."""
@@ -268,33 +161,3 @@ class AutoLength:
             self._wait = min(2 * self._wait, LATEST)
             self._due = self._wait
         self._trying = False  # a round may follow whose length another chose
-
-
-class Account:
-    """What drafting has lost against plain decoding, at today's estimate of the costs.
-
-    Older rounds fade, so that neither an old gain pays for a new loss nor an old loss forbids
-    drafting for ever.
-    """
-
-    def __init__(self) -> None:
-        """Nothing spent."""
-        self.tokens = 0.0
-        """All tokens decoded."""
-        self._rounds = [0.0] * (LONGEST + 1)
-        self._drafted_tokens = 0.0
-        self._extra = 0.0
-
-    def observe(self, round_: Round, extra: float) -> None:
-        """Enter a round; `extra` seconds come on top of what its length costs."""
-        self._rounds = [FADE * rounds for rounds in self._rounds]
-        self._rounds[round_.depth] += 1
-        self.tokens = FADE * self.tokens + len(round_.tokens)
-        self._extra = FADE * self._extra + max(extra, 0.0)
-        gained = len(round_.tokens) if round_.drafted else 0
-        self._drafted_tokens = FADE * self._drafted_tokens + gained
-
-    def lost(self, costs: RoundCosts) -> float:
-        """Seconds; negative where drafting has won."""
-        spent = sum(n * costs.presumed(k) for k, n in enumerate(self._rounds) if k and n)
-        return spent + self._extra - self._drafted_tokens * costs.seconds(0)

@@ -6,7 +6,7 @@ from typing import Literal
 from mmspec.adaptive import Adaptation
 from mmspec.drafting import OVERFLOWS, PLAIN, UNLETTERED, read_letters
 from mmspec.errors import UsageError, choice
-from mmspec.lengths import LONGEST
+from mmspec.estimates import LONGEST
 from mmspec.registry import is_kind
 from mmspec.sampling import GREEDY, Sampling
 from mmspec.tree import Tree

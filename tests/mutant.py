@@ -16,6 +16,7 @@ class Mutant:
 
 LOOP = "tests/core/test_loop.py::"
 NGRAM = "tests/core/test_ngram.py::"
+ESTIMATES = "tests/core/test_estimates.py::"
 LENGTHS = "tests/core/test_lengths.py::"
 CALIBRATION = "tests/core/test_calibration.py::"
 SESSION = "tests/core/test_session.py::"

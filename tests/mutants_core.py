@@ -5,6 +5,7 @@ from mutant import (
     CHAT,
     CHATS,
     DRAWN,
+    ESTIMATES,
     LENGTHS,
     LOOP,
     NGRAM,
@@ -124,7 +125,7 @@ CORE = [
     ),
     Mutant(
         "a cost once seen is believed",
-        "mmspec/lengths.py",
+        "mmspec/estimates.py",
         "return plain if first and seconds > 2 * plain else seconds",
         "return seconds",
         LENGTHS + "test_a_first_round_that_warms_up_does_not_decide",
@@ -138,10 +139,17 @@ CORE = [
     ),
     Mutant(
         "known costs are believed whatever is measured",
-        "mmspec/lengths.py",
+        "mmspec/estimates.py",
         "if not told / FAR < measured < FAR * told:",
         "if False:",
-        LENGTHS + "test_one_cost_far_off_makes_the_others_doubtful",
+        ESTIMATES + "test_one_cost_far_off_makes_the_others_doubtful",
+    ),
+    Mutant(
+        "known costs are forgotten when others are kept",
+        "mmspec/estimates.py",
+        "return k in self._told or self.count(k) >= TWICE",
+        "return self.count(k) >= TWICE",
+        LENGTHS + "test_what_was_known_is_still_told_where_nothing_has_shown_otherwise",
     ),
     Mutant(
         "costs of another machine are used",
@@ -256,6 +264,20 @@ CORE = [
         "identical = said.answer.token_ids == plain.answer.token_ids",
         "identical = len(said.answer.token_ids) == len(plain.answer.token_ids)",
         RUNNER + "test_a_difference_is_placed_and_what_follows_it_is_not_compared",
+    ),
+    Mutant(
+        "a late answer is taken for the next question's",
+        "mmspec/bench/peers/worker.py",
+        "self._process.kill()  #",
+        "pass  #",
+        "tests/core/test_peers.py::test_a_late_answer_is_not_taken_for_the_next_questions",
+    ),
+    Mutant(
+        "a line of JSON ends wherever a line of text may",
+        "mmspec/jsonfile.py",
+        '.split("\\n")',
+        ".splitlines()",
+        "tests/core/test_prompts.py::test_a_line_ends_where_json_lines_end",
     ),
     # Imports
     Mutant(

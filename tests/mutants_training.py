@@ -5,6 +5,7 @@ from mutant import TORCH, Mutant
 TRAIN = TORCH + "train/"
 HEADS = "tests/torch/test_train_heads.py::"
 DRAFTS = "tests/torch/test_train_drafts.py::"
+TRAINING = "tests/torch/test_train_loop.py::"
 LESSONS = "tests/torch/test_train_lessons.py::"
 SAME = HEADS + "test_a_trained_head_drafts_as_the_decoding_one"
 WEIGHED = HEADS + "test_a_loss_weighs_depths_and_counts_only_what_can_be_judged"
@@ -107,5 +108,26 @@ TRAINED = [
         "            if parameter.grad is None:\n                parameter.grad = ",
         "            if parameter.grad is None:\n                _ = ",
         "tests/torch/test_train_team.py::test_gradients_are_means_also_where_one_process_has_none",
+    ),
+    Mutant(
+        "a resumed log repeats steps",
+        TRAIN + "log.py",
+        "name.removesuffix(HELD_OUT) == stage and int(number) > step",
+        "False",
+        TRAINING + "test_a_resumed_log_holds_every_row_once[between-two]",
+    ),
+    Mutant(
+        "processes go on before the best state is written",
+        TRAIN + "loop.py",
+        "machine.team.told(0.0)",
+        "pass",
+        TRAINING + "test_other_processes_write_nothing_and_wait_for_the_best_state",
+    ),
+    Mutant(
+        "a stage is done before its export",
+        TRAIN + "stages.py",
+        "exported = stage not in EXPORTED or self.checkpoint(stage).exists()",
+        "exported = True",
+        "tests/torch/test_train.py::test_a_kill_before_the_export_loses_nothing",
     ),
 ]

@@ -80,9 +80,17 @@ TREES = [
     Mutant(
         "a node's chance forgets its parent's",
         "mmspec/growth.py",
-        "chances = xp.expand_dims(chances, axis=-1) * likely",
-        "chances = xp.expand_dims(chances, axis=-1) * 0 + likely",
+        "chances = xp.expand_dims(chances, axis=-1) * xp.where",
+        "chances = xp.expand_dims(chances, axis=-1) * 0 + xp.where",
         EAGLE + "[said]",
+    ),
+    Mutant(
+        "a child may be likelier than its parent",
+        "mmspec/growth.py",
+        "xp.where(likely < 1, likely, 1.0)",
+        "likely",
+        "tests/core/test_tree.py::"
+        "test_a_child_that_rounding_makes_likelier_than_certain_keeps_its_parent",
     ),
     Mutant(
         "the newest level alone is kept",

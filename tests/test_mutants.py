@@ -19,3 +19,11 @@ def test_a_mutant_applies_and_is_listed(mutant):
 
 def test_names_are_different():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+def test_documents_count_them():
+    readme = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+    _, _, *rows = readme[readme.index("| mutant |") :].splitlines()
+    assert len(rows) == len(MUTANTS)
+    results = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+    assert f"- {len(MUTANTS)} deliberate mistakes" in results

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mmspec.errors import UsageError, choice
+from mmspec.paths import typed_path
 
 if TYPE_CHECKING:
     from mmspec_cli.talk import Talk
@@ -126,7 +126,7 @@ def _system(talk: "Talk", text: str) -> None:
 
 
 def _save(talk: "Talk", name: str) -> None:
-    file = Path(_path(name)).expanduser()
+    file = typed_path(_path(name))
     if file.exists() and file.suffix != ".json":
         raise UsageError(f"{name} exists: name a new file, or one that ends in .json")
     try:
@@ -140,7 +140,7 @@ def _load(talk: "Talk", name: str) -> None:
     from mmspec.conversation import Conversation
 
     try:
-        text = Path(_path(name)).expanduser().read_text(encoding="utf-8")
+        text = typed_path(_path(name)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{name} cannot be read ({error})") from error
     talk.chat.resume(Conversation.from_json(text))

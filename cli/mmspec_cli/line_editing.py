@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from mmspec.paths import typed_path
 from mmspec_cli.attachments import SUFFIXES
 
 KEPT_LINES = 1000
@@ -17,7 +18,7 @@ PATH_COMMANDS = ("/image", "/load", "/save")
 def history_file() -> Path:
     """Where lines are kept: under $XDG_STATE_HOME, by default ~/.local/state."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "mmspec" / "history"
+    return typed_path(state) / "mmspec" / "history"
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from mmspec_cli import train_options
 STAGES = ("tokenizer", "tower", "projector", "target", "draft")
 # Minutes per stage on two CPU cores.
 MINUTES = {"tower": 15.0, "projector": 1.0, "target": 110.0, "draft": 8.0}
-KINDS = ("eagle", "msd", "medusa", "hydra", "flash")
 BASELINES = ("pretrained", "finetuned", "llava", "language")
 BUNDLED = ("msd", "eagle", "flash", "medusa", "hydra")
 
@@ -61,12 +60,18 @@ def mini(
 
 
 @train.command()
-@click.option("--kind", type=click.Choice((*KINDS, "draft")), required=True, help="What to train.")
+@click.option(
+    "--kind",
+    type=click.Choice((*train_options.HEADS, "draft")),
+    required=True,
+    help="What to train.",
+)
 @click.option("--student", help="With --kind draft, the draft to teach: directory, card or id.")
 @train_options.data("target")
 @train_options.budget
 @train_options.head
 @train_options.pool
+@train_options.rollout
 @train_options.method("kl")
 @train_options.place
 def distill(kind: str, student: str | None, **given: Any) -> None:
@@ -82,6 +87,7 @@ def distill(kind: str, student: str | None, **given: Any) -> None:
     choices = train_options.Choices(given)
     if (kind == "draft") != bool(student):
         raise click.UsageError("give --student with --kind draft, and with no other kind")
+    train_options.refuse_idle(kind)
     where = choices.lessons(), given["out"], choices.place()
     if student:
         score = drafts.distill(student, choices.way(), *where)

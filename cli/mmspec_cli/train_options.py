@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from mmspec_torch.train.distill.main import Lessons, Place
@@ -99,6 +100,38 @@ pool = click.option(
 )
 
 
+rollout = _together(
+    click.option("--token-weight", type=float, default=1.0, show_default=True),
+    click.option("--feature-weight", type=float, default=0.0, show_default=True),
+    click.option("--decay", type=float, default=0.8, show_default=True, help="Per depth."),
+    click.option(
+        "--rollout", type=click.IntRange(1), default=5, show_default=True, help="Depths trained."
+    ),
+    click.option("--noise", type=float, default=0.0, show_default=True, help="On hidden states."),
+)
+"""What heads alone are trained by."""
+
+HEADS = ("eagle", "msd", "medusa", "hydra", "flash")
+CONCERNED: dict[str, tuple[str, ...]] = {
+    "slots": ("medusa", "hydra", "flash"),
+    "queries": ("flash",),
+    "vision": ("medusa", "hydra"),
+    "ffn": ("eagle", "msd", "flash"),
+    "pool": ("draft",),
+    **dict.fromkeys(("token_weight", "feature_weight", "decay", "rollout", "noise"), HEADS),
+}
+"""The kinds that an option has an effect on."""
+
+
+def refuse_idle(kind: str) -> None:
+    """Raise UsageError for an option of the command under way that has no effect on a kind."""
+    source = click.get_current_context().get_parameter_source
+    for name, kinds in CONCERNED.items():
+        if kind not in kinds and source(name) is ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} has no effect on --kind {kind}: {', '.join(kinds)}")
+
+
 def method(loss: str) -> Decorator:
     """How it is learned, with which loss by default."""
     return _together(
@@ -107,19 +140,6 @@ def method(loss: str) -> Decorator:
             type=click.Choice(("kl", "reverse-kl", "tv", "ce")),
             default=loss,
             show_default=True,
-        ),
-        click.option("--token-weight", type=float, default=1.0, show_default=True),
-        click.option("--feature-weight", type=float, default=0.0, show_default=True),
-        click.option("--decay", type=float, default=0.8, show_default=True, help="Per depth."),
-        click.option(
-            "--rollout",
-            type=click.IntRange(1),
-            default=5,
-            show_default=True,
-            help="Depths trained.",
-        ),
-        click.option(
-            "--noise", type=float, default=0.0, show_default=True, help="On hidden states."
         ),
         click.option("--rate", type=float, default=2e-3, show_default=True),
         click.option("--on-policy", type=click.FloatRange(0, 1), default=0.0, show_default=True),
@@ -173,17 +193,19 @@ class Choices:
         return Lessons(given["target"], directory, want, *source, given["held_out"], given["batch"])
 
     def method(self, kind: str) -> "Method":
-        """How a head of a kind is trained."""
+        """How a head of a kind is trained, or a draft."""
         from mmspec_torch.train.distill.loss import Loss
         from mmspec_torch.train.distill.method import Method
 
         given = self.given
-        weights = given["token_weight"], given["feature_weight"], given["decay"]
         schedule = given["schedule"] or ("msd" if kind == "msd" else "mixed")
-        named = ("noise", "rate", "on_policy", "gamma", "patience", "every", "seed")
+        named = ("rate", "on_policy", "gamma", "patience", "every", "seed")
         rest = {name: given[name] for name in named}
-        loss = Loss(given["loss"], *weights)
-        return Method(loss=loss, depth=given["rollout"], schedule=schedule, **rest)
+        if kind == "draft":
+            return Method(Loss(given["loss"]), schedule=schedule, **rest)
+        weights = given["token_weight"], given["feature_weight"], given["decay"]
+        loss, depth, noise = Loss(given["loss"], *weights), given["rollout"], given["noise"]
+        return Method(loss, depth, noise, schedule=schedule, **rest)
 
     def way(self) -> "Way":
         """How a draft is trained."""

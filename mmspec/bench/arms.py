@@ -30,7 +30,8 @@ class Timing:
     seconds: float
     """Decoding alone: vision, captions and prefill are left out."""
     rounds: int = 0
-    drafted: int = 0
+    depth: int = 0
+    """Drafted tokens that could have been kept: of trees, one of each level."""
     accepted: int = 0
     peak_memory_bytes: int = 0
 
@@ -72,7 +73,7 @@ class EngineArm:
             len(ids),
             told.seconds["decode"],
             told.rounds,
-            told.drafted,
+            told.depth,
             told.accepted,
             told.peak_memory_bytes,
         )

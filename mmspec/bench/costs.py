@@ -43,15 +43,12 @@ class Costs:
 
 
 def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -> Costs:
-    """Time one and, where the draft sees images, four branches, and one and gamma + 1 rows.
+    """Time one and, where the draft model sees images, four branches, and one and gamma + 1 rows.
 
     Nothing is committed: every call starts from the same prompt.
     """
-    gamma, words = options.longest_draft, ["T"]
-    if engine.head:
-        words = [engine.head.kind]
-    elif prompt.message.pictures and _draft_sees(engine):
-        words = ["M", "MTCP"]
+    gamma = options.longest_draft
+    words = ["M", "MTCP"] if prompt.message.pictures and _draft_sees(engine) else ["T"]
     (step, block), drafted = steps(engine, prompt, (1, gamma + 1), words, repeats)
     return Costs(gamma, step, block, dict(zip(words, drafted, strict=True)))
 

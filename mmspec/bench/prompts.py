@@ -12,6 +12,8 @@ from mmspec.conversation import Message
 from mmspec.engine import Engine
 from mmspec.errors import UsageError
 from mmspec.images import Picture, open_picture, picture_from
+from mmspec.jsonfile import read_lines
+from mmspec.paths import typed_path
 
 MARKER = "<image>"
 ONE_IMAGE = ("general", "detail", "chart", "text", "reasoning", "caption")
@@ -74,11 +76,7 @@ def read_prompts(path: Path) -> list[Prompt]:
 
     Raises UsageError naming the file and line that is not of this form, and ImageError.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
-    prompts = list(_parsed(path, lines))
+    prompts = list(_parsed(path, read_lines(path)))
     if not prompts:
         raise UsageError(f'{path} holds no prompt: give lines {{"prompt": ..., "images": [...]}}')
     return prompts
@@ -89,7 +87,7 @@ def _parsed(path: Path, lines: Sequence[str]) -> Iterator[Prompt]:
         if not line.strip():
             continue
         text, images = _fields(line, f"{path}:{number}")
-        pictures = [open_picture(path.parent / Path(image).expanduser()) for image in images]
+        pictures = [open_picture(path.parent / typed_path(image)) for image in images]
         yield asked(text, pictures, f"{path.name}:{number}")
 
 

@@ -108,13 +108,13 @@ def rotated(arms: Sequence[T], by: int) -> list[T]:
 def summary(name: str, timings: Sequence[Timing], first: Sequence[Timing]) -> ArmResult:
     """One arm's timings beside the first arm's, paired in order."""
     pairs = list(zip(timings, first, strict=True))
-    drafted = sum(each.drafted for each in timings)
+    depth = sum(each.depth for each in timings)
     return ArmResult(
         name,
         Spread.of([each.tokens_per_second for each in timings]),
         Spread.of([each.tokens_per_second / plain.tokens_per_second for each, plain in pairs]),
         sum(len(each.tokens) for each in timings) / sum(each.rounds for each in timings),
-        sum(each.accepted for each in timings) / drafted if drafted else 0.0,
+        sum(each.accepted for each in timings) / depth if depth else 0.0,
         all(each.tokens == plain.tokens for each, plain in pairs),
         max(each.peak_memory_bytes for each in timings),
     )

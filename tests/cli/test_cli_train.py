@@ -93,6 +93,23 @@ def test_a_student_goes_with_a_draft_alone(run: Run, wrong, said, pair_paths, tm
     assert said in err
 
 
+@pytest.mark.parametrize(
+    ("kind", "idle"),
+    [
+        (["medusa"], ["--queries", "4"]),
+        (["msd"], ["--vision", "mean"]),
+        (["eagle"], ["--slots", "5"]),
+        (["hydra"], ["--pool", "4"]),
+        (["draft", "--student", "x"], ["--feature-weight", "1"]),
+    ],
+)
+def test_an_option_without_effect_is_refused(run: Run, kind, idle, pair_paths, tmp_path):
+    given = ["--kind", *kind, *idle, "--target", pair_paths[0], "--out", tmp_path]
+    status, _, err = run("train", "distill", *given)
+    assert status == 2
+    assert f"{idle[0]} has no effect on --kind {kind[0]}" in err
+
+
 def test_a_run_says_what_stopped_it(run: Run, lessons, pair_paths, tmp_path):
     data = lessons[1].with_name("broken.jsonl")
     lines = lessons[1].read_text().splitlines()

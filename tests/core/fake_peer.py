@@ -22,6 +22,8 @@ class FakePeer:
     def answer(self, question, clock):
         if self.does == "hang":
             time.sleep(60)
+        if self.does == "late":
+            time.sleep(9)
         if self.does == "blind" and question.images:
             raise ValueError("sees no images")
         os.write(1, b"\nnoise\n")

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from chat_turns import OPTIONS, asked, check
 from scripted_clock import FLAT, STEEP, Machine
 from scripted_engine import SEES, picture, scripted_engine
-from test_chat import OPTIONS, asked, check, directory, engine  # noqa: F401 - fixtures
 
 from mmspec.bench.calibrate import calibrate
 from mmspec.calibration import Calibration, CalibrationFile
@@ -23,9 +23,9 @@ def file(tmp_path):
     return CalibrationFile(tmp_path / "kept" / "costs.json", {"device": "cpu", "torch": "2.13"})
 
 
-def restarted(directory, file):  # noqa: F811
+def restarted(directory, file):
     """An engine of a new session, which has read the file."""
-    engine = scripted_engine(directory)  # noqa: F811
+    engine = scripted_engine(directory)
     engine.calibration, note = file.read()
     engine.calibration_file = file
     assert not note
@@ -40,14 +40,14 @@ def drafted(chat):
 
 
 @pytest.mark.parametrize("machine", [FLAT, STEEP], ids=["1.1", "3.3"])
-def test_what_is_measured_is_the_machines_curve(engine, monkeypatch, machine):  # noqa: F811
+def test_what_is_measured_is_the_machines_curve(engine, monkeypatch, machine):
     machine.run(monkeypatch)
     found, told = calibrate(engine, repeats=2), machine.calibration()
     assert found.target == pytest.approx(told.target)
     assert found.draft == pytest.approx(told.draft)
 
 
-def test_without_a_draft_only_the_target_is_measured(directory, monkeypatch):  # noqa: F811
+def test_without_a_draft_only_the_target_is_measured(directory, monkeypatch):
     FLAT.run(monkeypatch)
     found = calibrate(scripted_engine(directory, draft=None), repeats=1)
     assert found.target == pytest.approx(FLAT.calibration().target)
@@ -66,7 +66,7 @@ def test_a_round_costs_its_rows_and_its_drafted_tokens():
 
 
 def test_on_a_flat_curve_long_drafts_are_chosen_from_the_start(
-    directory,  # noqa: F811
+    directory,
     file,
     monkeypatch,
 ):
@@ -80,7 +80,7 @@ def test_on_a_flat_curve_long_drafts_are_chosen_from_the_start(
 
 
 def test_on_a_steep_curve_it_decodes_plainly_and_says_so_in_one_line(
-    directory,  # noqa: F811
+    directory,
     file,
     monkeypatch,
 ):
@@ -96,7 +96,7 @@ def test_on_a_steep_curve_it_decodes_plainly_and_says_so_in_one_line(
 
 
 def test_costs_that_have_changed_are_found_out_while_decoding(
-    directory,  # noqa: F811
+    directory,
     file,
     monkeypatch,
 ):
@@ -109,13 +109,13 @@ def test_costs_that_have_changed_are_found_out_while_decoding(
     assert chat.verdict()
 
 
-def test_trees_start_from_nothing(engine):  # noqa: F811
+def test_trees_start_from_nothing(engine):
     engine.calibration = FLAT.calibration()
     assert engine.lengths(T)._known
     assert not engine.lengths(T, Tree((2, 2)))._known
 
 
-def test_a_head_is_not_presumed_longer_than_its_places(engine):  # noqa: F811
+def test_a_head_is_not_presumed_longer_than_its_places(engine):
     class Slotted:
         config = HeadConfig("medusa", 8, 11, slots=3)
 
@@ -144,7 +144,7 @@ A, B, C = map(picture, range(3))
     ],
 )
 def test_the_text_view_is_left_out_where_it_costs_too_much(
-    engine,  # noqa: F811
+    engine,
     second,
     images,
     named,
@@ -160,7 +160,7 @@ def test_the_text_view_is_left_out_where_it_costs_too_much(
 # A first chat
 
 
-def test_a_first_chat_leaves_what_its_rounds_cost(directory, file, monkeypatch):  # noqa: F811
+def test_a_first_chat_leaves_what_its_rounds_cost(directory, file, monkeypatch):
     FLAT.run(monkeypatch)
     first = restarted(directory, file).chat(AUTO)
     check(first, QUESTION)
@@ -175,7 +175,7 @@ def test_a_first_chat_leaves_what_its_rounds_cost(directory, file, monkeypatch):
     assert drafted(again)[2] > 1 == drafted(first)[2]
 
 
-def test_a_chat_adds_lengths_and_rewrites_nothing_else(directory, file, monkeypatch):  # noqa: F811
+def test_a_chat_adds_lengths_and_rewrites_nothing_else(directory, file, monkeypatch):
     FLAT.run(monkeypatch)
     file.write(FLAT.calibration())
     chat = restarted(directory, file).chat(AUTO)
@@ -187,10 +187,10 @@ def test_a_chat_adds_lengths_and_rewrites_nothing_else(directory, file, monkeypa
     assert file.read()[0] == FLAT.calibration()
 
 
-def test_where_nothing_can_be_written_one_line_says_so(directory, tmp_path, monkeypatch):  # noqa: F811
+def test_where_nothing_can_be_written_one_line_says_so(directory, tmp_path, monkeypatch):
     FLAT.run(monkeypatch)
     (tmp_path / "taken").write_text("a file where a folder should be")
-    engine = scripted_engine(directory)  # noqa: F811
+    engine = scripted_engine(directory)
     engine.calibration_file = CalibrationFile(tmp_path / "taken" / "costs.json", {})
     chat = engine.chat(AUTO)
     asked(chat, QUESTION)

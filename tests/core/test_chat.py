@@ -3,46 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from scripted_engine import BLIND, SEES, picture, scripted_engine, with_positions
+from chat_turns import OPTIONS, A, B, asked, check
+from scripted_engine import BLIND, picture, scripted_engine
 
-import factory_layouts
 from mmspec.chat import Piece
 from mmspec.conversation import Conversation
 from mmspec.errors import ContextError, UsageError
 from mmspec.options import Options
 from mmspec.sampling import Sampling
 from mmspec.session import Prefilled
-
-A, B = picture(1), picture(2)
-OPTIONS = Options(max_new_tokens=8, gamma=3)
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tokenizer")
-    factory_layouts.write_tokenizer(path)
-    return path
-
-
-@pytest.fixture
-def engine(directory):
-    return scripted_engine(directory)
-
-
-def asked(chat, text, *images):
-    return chat.reply(text, images).token_ids
-
-
-def cold(chat, text, *images):
-    """What a new chat without a draft says after the same turns."""
-    plain = replace(chat.options, drafting="none", weights=())
-    past = Conversation(chat.conversation.system, list(chat.conversation.turns))
-    return asked(chat.engine.chat(plain, past), text, *images)
-
-
-def check(chat, text, *images):
-    expected = cold(chat, text, *images)
-    assert asked(chat, text, *images) == expected
 
 
 def fed(chat):
@@ -180,57 +149,6 @@ def test_the_same_branches_keep_their_drafter(engine):
     assert len(engine.draft.model.drafters) == 2
 
 
-# Overflow
-
-
-@pytest.mark.parametrize(
-    ("overflow", "word", "change"),
-    [
-        ("pool", "PT", "pooled to 4 positions per image"),
-        ("drop", "T", "left out"),
-        ("run", "MT", ""),
-    ],
-)
-def test_a_branch_too_long_for_the_draft(directory, overflow, word, change):
-    engine = scripted_engine(directory, draft=with_positions(SEES, 120))
-    chat = engine.chat(replace(OPTIONS, overflow=overflow))
-    check(chat, "x" * 18, *(picture(seed) for seed in range(5)))
-    length = chat.answer.statistics.prompt_tokens
-    note = f"drafting M: {length} prompt positions, the draft has room for 112: {change}"
-    assert chat.answer.drafting.word == word
-    assert chat.answer.notes == ([note] if change else [])
-    assert (max(engine.draft.model.drafters[-1].row_lengths) > 120) == (overflow == "run")
-
-
-def test_a_branch_grows_too_long_from_turn_to_turn(directory):
-    chat = scripted_engine(directory, draft=with_positions(SEES, 100)).chat(OPTIONS)
-    words = []
-    for seed in range(4):
-        check(chat, "What is this?", picture(seed))
-        words.append(chat.answer.drafting.word)
-    assert words[0] == "MT"
-    assert words[-1] in ("T", "none")
-    assert words == sorted(words, key=["MT", "PT", "T", "none"].index)
-
-
-def test_a_draft_without_room_leaves_plain_decoding(directory):
-    chat = scripted_engine(directory, draft=with_positions(SEES, 10)).chat(OPTIONS)
-    check(chat, "What is this?", A)
-    assert chat.answer.drafting.word == "none"
-    assert len(chat.answer.notes) == 2
-
-
-@pytest.mark.parametrize("overflow", ["pool", "drop", "run"])
-def test_positions_that_end_within_an_answer(directory, overflow, monkeypatch):
-    monkeypatch.setattr("mmspec.sides.TYPICAL_ANSWER", 0)
-    engine = scripted_engine(directory, draft=with_positions(SEES, 60))
-    chat = engine.chat(replace(OPTIONS, overflow=overflow, max_new_tokens=80))
-    check(chat, "What is this?", A)
-    statistics = chat.answer.statistics
-    drafted_throughout = statistics.drafted >= 3 * statistics.rounds - 6  # the budget's end
-    assert drafted_throughout == (overflow == "run")
-
-
 # Errors and interrupts
 
 
@@ -310,3 +228,21 @@ def test_a_conversation_is_resumed_by_the_tokens_it_was_written_in(engine):
     with pytest.raises(UsageError, match="answer 1 was written in other tokens"):
         other.resume(changed)
     assert other.conversation is turns
+
+
+def test_images_are_not_resumed_with_a_target_that_sees_none(directory, engine):
+    seeing = engine.chat(OPTIONS)
+    asked(seeing, "What is this?", A)
+    blind = scripted_engine(directory, target=BLIND, draft=BLIND).chat(OPTIONS)
+    with pytest.raises(UsageError, match="text-only and cannot see images"):
+        blind.resume(seeing.conversation)
+    assert blind.conversation.turns == []
+
+
+@pytest.mark.parametrize("token", [-1, 10**9])
+def test_tokens_that_no_model_has_are_not_resumed(engine, token):
+    first = engine.chat(OPTIONS)
+    asked(first, "a")
+    turns = [replace(first.conversation.turns[0], answer=(token,), answer_text="")]
+    with pytest.raises(UsageError, match="answer 1 was written in other tokens"):
+        engine.chat(OPTIONS).resume(Conversation(None, turns))

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from scripted_engine import picture, scripted_engine
-from test_chat import OPTIONS, asked, check, directory, engine  # noqa: F401 - fixtures
+from chat_turns import OPTIONS, A, B, asked, check
+from scripted_engine import scripted_engine
 
 from mmspec.bench.prompts import asked as prompt_of
 from mmspec.check import check as compare
@@ -14,12 +14,11 @@ from mmspec.lengths import TIMED
 from mmspec.options import Options
 from mmspec.sampling import Sampling
 
-A, B = picture(1), picture(2)
 AGAIN = "the red square and the red square and the red square and"
 
 
 @pytest.fixture
-def alone(directory):  # noqa: F811
+def alone(directory):
     """A target without a draft."""
     return scripted_engine(directory, draft=None)
 
@@ -45,7 +44,7 @@ def test_what_is_looked_up_holds_a_newline_for_every_image(alone):
     assert held.count(alone.target.tokenizer.newline_id) >= 2
 
 
-def test_a_draft_can_stay_aside(engine):  # noqa: F811
+def test_a_draft_can_stay_aside(engine):
     chat = engine.chat(replace(OPTIONS, drafting="ngram"))
     check(chat, AGAIN, A)
     assert chat.answer.drafting.word == "ngram"
@@ -107,7 +106,7 @@ class Script:
 AUTO = replace(OPTIONS, gamma="auto", drafting="T")
 
 
-def test_the_rounds_of_all_chats_teach_the_draft_length(engine):  # noqa: F811
+def test_the_rounds_of_all_chats_teach_the_draft_length(engine):
     chats = [engine.chat(AUTO) for _ in range(2)]
     for chat in chats:
         check(chat, "What is this?", A)
@@ -116,7 +115,7 @@ def test_the_rounds_of_all_chats_teach_the_draft_length(engine):  # noqa: F811
     assert engine.lengths(PLAIN) is not lengths
 
 
-def test_falling_back_is_said_once_until_it_drafts_again(engine):  # noqa: F811
+def test_falling_back_is_said_once_until_it_drafts_again(engine):
     chat, script = engine.chat(AUTO), Script()
     asked(chat, "What is this?", A)
     engine._lengths[chat.answer.drafting, None] = script
@@ -130,7 +129,7 @@ def test_falling_back_is_said_once_until_it_drafts_again(engine):  # noqa: F811
     assert chat.answer.statistics.draft_length > 1
 
 
-def test_a_seed_is_not_said_to_fix_the_text_where_it_does_not(engine):  # noqa: F811
+def test_a_seed_is_not_said_to_fix_the_text_where_it_does_not(engine):
     chat = engine.chat(replace(AUTO, sampling=Sampling(1.0)))
     asked(chat, "What is this?", A)
     assert TIMED in chat.answer.notes

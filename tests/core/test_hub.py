@@ -217,6 +217,8 @@ def test_directories_come_first(
     monkeypatch.chdir(tmp_path)
     copytree(llama_path, tmp_path / "mini")
     assert resolve("mini", "torch") == Path("mini")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert resolve("~/mini", "torch") == tmp_path / "mini"
     (tmp_path / "other").mkdir()
     with pytest.raises(CheckpointError, match=r"other has no config\.json"):
         resolve("other", "torch")

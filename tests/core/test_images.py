@@ -1,5 +1,6 @@
+"""Pictures from files: their colours and their content, and what is refused by name."""
+
 import io
-import json
 import warnings
 import zlib
 from pathlib import Path
@@ -9,20 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
-from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 
-from mmspec import images
-from mmspec.errors import CheckpointError, ImageError
+from mmspec.errors import ImageError
 from mmspec.images import (
     MAX_PIXELS,
     Picture,
-    Preprocessing,
-    clip_preprocessing,
     open_picture,
     picture_from,
-    pixels,
-    read_preprocessing,
 )
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
@@ -272,134 +266,12 @@ def test_a_large_photo_opens_without_a_warning(tmp_path):
     assert picture.image.size == (12_000, 9_000)
 
 
-# --- pixel values ---------------------------------------------------------------------------
-
-SHAPES = [
-    *[(1, 1), (1, 2), (3, 1), (30, 30), (31, 30), (30, 47), (64, 48), (48, 64), (337, 500)],
-    *[(640, 479), (10_000, 3), (3, 10_000), (777, 5)],
-]
+def test_the_home_of_nobody_is_a_folder_that_is_not_there():
+    with pytest.raises(ImageError, match=r"^~nobody-of-that-name/a.png: cannot be read"):
+        open_picture("~nobody-of-that-name/a.png")
 
 
-def reference(processor, image: Image.Image) -> np.ndarray:
-    return processor(image, return_tensors="np")["pixel_values"][0]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_pixels_equal_the_clip_processor_bit_for_bit(shape):
-    size = 30 if max(shape) > 5_000 else 56
-    processor = CLIPImageProcessorPil(
-        size={"shortest_edge": size}, crop_size={"height": size, "width": size}
-    )
-    found = pixels(picture_from(noise(*shape)), clip_preprocessing(size))
-    assert found.dtype == np.float32
-    assert found.shape == (3, size, size)
-    np.testing.assert_array_equal(found, reference(processor, noise(*shape)))
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    width=st.integers(1, 120),
-    height=st.integers(1, 120),
-    edge=st.integers(1, 60),
-    crop_height=st.integers(1, 70),
-    crop_width=st.integers(1, 70),
-)
-def test_any_crop_and_padding_equals_the_processor(width, height, edge, crop_height, crop_width):
-    processor = CLIPImageProcessorPil(
-        size={"shortest_edge": edge}, crop_size={"height": crop_height, "width": crop_width}
-    )
-    recipe = Preprocessing(resize=edge, crop=(crop_height, crop_width))
-    image = noise(width, height)
-    np.testing.assert_array_equal(pixels(picture_from(image), recipe), reference(processor, image))
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    width=st.integers(1, 40),
-    height=st.integers(1, 40),
-    edge=st.integers(40, 60),
-    crop=st.integers(1, 70),
-    resample=st.sampled_from([Image.Resampling.BICUBIC, Image.Resampling.BILINEAR]),
-)
-def test_a_window_alone_equals_the_whole(width, height, edge, crop, resample):
-    recipe = Preprocessing(resize=edge, crop=(crop, crop), resample=resample)
-    picture = picture_from(noise(width, height))
-    whole = pixels(picture, recipe)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(images, "_WHOLE_PIXELS", 0)
-        np.testing.assert_array_equal(pixels(picture, recipe), whole)
-
-
-def test_extreme_shapes_stay_small():
-    size = 336
-    for shape in [(60_000, 1), (1, 60_000), (10_000, 3)]:
-        assert pixels(picture_from(noise(*shape)), clip_preprocessing(size)).shape == (3, 336, 336)
-
-
-def written(directory: Path, name: str, content: object) -> Path:
-    (directory / name).write_text(json.dumps(content))
-    return directory
-
-
-def test_without_a_file_the_recipe_is_clips(tmp_path):
-    assert read_preprocessing(tmp_path, 336) == clip_preprocessing(336)
-
-
-def test_old_and_new_layouts_mean_the_same(tmp_path):
-    processor = CLIPImageProcessorPil(
-        size={"shortest_edge": 42}, crop_size={"height": 42, "width": 42}
-    )
-    processor.save_pretrained(tmp_path)
-    assert read_preprocessing(tmp_path, 42) == clip_preprocessing(42)
-    block = json.loads((tmp_path / "preprocessor_config.json").read_text())
-    (tmp_path / "preprocessor_config.json").unlink()
-    written(tmp_path, "processor_config.json", {"image_processor": block, "patch_size": 14})
-    assert read_preprocessing(tmp_path, 42) == clip_preprocessing(42)
-    written(tmp_path, "processor_config.json", {"processor_class": "LlavaProcessor"})
-    written(tmp_path, "preprocessor_config.json", {"size": 42, "crop_size": 42, "resample": 3})
-    assert read_preprocessing(tmp_path, 42) == clip_preprocessing(42)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"size": {"height": 28, "width": 28}, "do_center_crop": False},
-        {"image_mean": [0.5] * 3, "image_std": [0.25, 0.5, 0.75]},
-        {"resample": 2, "rescale_factor": 0.5},
-        {"do_normalize": False},
-        {"do_rescale": False},
-        {"do_resize": False},
-        {"do_pad": True},
-    ],
-)
-def test_options_of_the_file_are_followed(tmp_path, options):
-    options = {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}} | options
-    processor = LlavaImageProcessorPil(**options)
-    written(tmp_path, "preprocessor_config.json", processor.to_dict())
-    recipe = read_preprocessing(tmp_path, 28)
-    for image in (noise(50, 37), noise(20, 45)):
-        np.testing.assert_array_equal(
-            pixels(picture_from(image), recipe), reference(processor, image)
-        )
-
-
-@pytest.mark.parametrize(
-    ("content", "named"),
-    [
-        ({"crop_size": 224}, "crop_size"),
-        ({"do_center_crop": False, "size": {"shortest_edge": 336}}, "size"),
-        ({"size": -1}, "size"),
-        ({"size": "big"}, "size"),
-        ({"image_std": [0, 1, 1]}, "image_std"),
-        ({"image_mean": [1, 2]}, "image_mean"),
-        ({"resample": 9}, "resample"),
-        ({"rescale_factor": "x"}, "rescale_factor"),
-        ({"do_resize": "yes"}, "do_resize"),
-        ([], "object"),
-    ],
-)
-def test_malformed_recipes_name_the_file_and_the_key(tmp_path, content, named):
-    written(tmp_path, "preprocessor_config.json", content)
-    with pytest.raises(CheckpointError, match=named) as caught:
-        read_preprocessing(tmp_path, 336)
-    assert "preprocessor_config.json" in str(caught.value)
+def test_a_tilde_is_a_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    saved(tmp_path, noise(4, 4), "a.png")
+    assert open_picture("~/a.png").image.size == (4, 4)

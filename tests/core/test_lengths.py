@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from mmspec.lengths import ALLOWANCE, LONGEST, AutoLength, FixedLength, RoundCosts
+from mmspec.estimates import LONGEST
+from mmspec.lengths import ALLOWANCE, AutoLength, FixedLength
 from mmspec.statistics import Round
 
 
@@ -184,18 +185,6 @@ def test_fixed_lengths_end_with_the_budget():
     assert [FixedLength(4).choose(limit) for limit in (9, 4, 2, 0)] == [4, 4, 2, 0]
 
 
-def test_costs_lie_on_lines_between_medians():
-    costs = RoundCosts()
-    for k, seconds in ((0, [1, 1, 9]), (4, [3, 3, 3, 50])):
-        for each in seconds:
-            costs.observe(k, each, late=False)
-    assert [costs.seconds(k) for k in (0, 1, 2, 4, 6)] == [1, 1.5, 2, 3, 4]
-    costs.observe(4, 7.0, late=True)
-    assert costs.seconds(4) == 3
-    costs.observe(8, 7.0, late=True)
-    assert costs.seconds(8) == 7
-
-
 def test_a_loss_is_stopped_however_wrong_the_estimates():
     """Drafting that costs ten steps from the tenth round on is charged and given up."""
     each, lengths, lost = machine(1.1, 0.05, 0.9, noise=0), AutoLength(), 0.0
@@ -265,21 +254,6 @@ def test_a_curve_that_has_become_steep_is_found_out_and_said():
         assert lengths.verdict()
 
 
-def test_one_cost_far_off_makes_the_others_doubtful():
-    costs = RoundCosts()
-    costs.observe(0, 1.0, late=False)
-    costs.tell({2: 1.2, 4: 1.4, 8: 1.8})
-    for seconds in (1.3, 2.3):
-        costs.observe(4, seconds, late=False)
-    assert [costs.seconds(k) for k in (2, 4, 8)] == [1.2, 1.4, 1.8]
-    costs.observe(4, 9.0, late=False)
-    costs.observe(8, 9.0, late=False)
-    assert costs.seconds(8) == 1.8
-    costs.observe(8, 9.0, late=False)
-    assert costs.tried == [0, 4, 8]
-    assert [costs.seconds(k) for k in (2, 4, 8)] == [1.65, 2.3, 9.0]
-
-
 def test_a_curve_that_has_become_flat_is_found_out():
     for seed in range(4):
         each = machine(1.1, 0.05, 0.9, seed)
@@ -292,3 +266,10 @@ def test_what_was_measured_is_told_of_lengths_seen_twice():
     for k, seconds in ((0, 9.0), (0, 1.0), (1, 3.0), (2, 2.0), (2, 4.0)):
         lengths.observe(Round([1], k, 0, 0.0, seconds))
     assert lengths.measured == {0: 1.0, 2: 2.0}
+
+
+def test_what_was_known_is_still_told_where_nothing_has_shown_otherwise():
+    lengths = AutoLength({0: 2.0, 4: 3.0, 8: 4.0})
+    for k, seconds in ((0, 9.0), (0, 1.0), (4, 1.5)):
+        lengths.observe(Round([1], k, 0, 0.0, seconds))
+    assert lengths.measured == {0: 1.0, 4: 1.5, 8: 2.0}

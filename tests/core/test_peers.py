@@ -78,6 +78,15 @@ def test_an_answer_without_a_token_or_in_too_long_a_time_is_refused():
             worker.ask(TEXT)
 
 
+def test_a_late_answer_is_not_taken_for_the_next_questions():
+    with closing(fake(limit_seconds=8)) as worker:
+        worker.load(told("late"))
+        with pytest.raises(PeerError, match="no answer within 8 seconds"):
+            worker.ask(TEXT)
+        with pytest.raises(PeerError, match="ended with status"):
+            worker.ask(TEXT)
+
+
 def test_an_interpreter_that_is_not_there_is_a_reason():
     with pytest.raises(PeerError, match="cannot start /no/python"):
         Worker(["/no/python", "-m", "fake_peer"])

@@ -86,3 +86,11 @@ def test_missing_files_are_named(tmp_path):
     file.write_text('{"prompt": "x", "images": ["gone.png"]}')
     with pytest.raises(ImageError, match=r"gone\.png"):
         read_prompts(file)
+
+
+@pytest.mark.parametrize("within", ["\u2028", "\x85"])
+def test_a_line_ends_where_json_lines_end(tmp_path, within):
+    file = tmp_path / "prompts.jsonl"
+    text = f"one{within}two"
+    file.write_text(json.dumps({"prompt": text}, ensure_ascii=False) + "\n", "utf-8")
+    assert [prompt.message.parts for prompt in read_prompts(file)] == [(text,)]

@@ -16,6 +16,7 @@ from mmspec.bench.prompts import asked, drawn
 from mmspec.bench.speed import Spread, best_gamma, measure, rotated, speed
 from mmspec.engine import load
 from mmspec.options import Options
+from mmspec.tree import Tree
 
 PROMPTS = [asked("one"), asked("two")]
 
@@ -26,7 +27,7 @@ class FixedArm:
 
     def answer(self, prompt):
         self.log.append((self.name, prompt.name))
-        return Timing(self.tokens, 3, next(self.seconds), rounds=2, drafted=4, accepted=1)
+        return Timing(self.tokens, 3, next(self.seconds), rounds=2, depth=4, accepted=1)
 
 
 def quiet(_):
@@ -158,8 +159,14 @@ def test_a_whole_report_on_a_small_pair(engine):
     assert told["ratios"]["4 branches / 1"] > 0
 
 
+def test_of_a_tree_levels_could_have_been_kept_not_nodes(engine):
+    options = Options(max_new_tokens=12, tree=Tree((3, 2)))
+    timing = drafting_arm(engine, options, "M", 5).answer(drawn(1, size=32)[0])
+    assert 0 < timing.depth <= 2 * timing.rounds
+
+
 def test_an_arm_times_decoding_alone(engine):
     arm = drafting_arm(engine, Options(max_new_tokens=8), "none", 1)
     timing = arm.answer(drawn(1, size=32)[0])
-    assert (timing.timed_tokens, timing.rounds, timing.drafted) == (8, 8, 0)
+    assert (timing.timed_tokens, timing.rounds, timing.depth) == (8, 8, 0)
     assert timing.seconds > 0

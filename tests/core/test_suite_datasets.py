@@ -8,11 +8,10 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from mmspec.bench.suite import sources
-from mmspec.bench.suite.layouts import GROUPS, LAYOUTS
+from mmspec.bench.suite.layouts import LAYOUTS
 from mmspec.bench.suite.sources import items
 from mmspec.bench.world.tasks import REASONED
-from mmspec.errors import HubError, ImageError, UsageError
+from mmspec.errors import ImageError, UsageError
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -221,99 +220,3 @@ def test_a_file_that_is_no_table_is_named(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"nothing of the kind")
     with pytest.raises(UsageError, match=r"x\.parquet: not a parquet file"):
         items(f"chartqa={tmp_path}", 16)
-
-
-def mmspec(folder, *records):
-    (folder / "images").mkdir()
-    for number in (1, 2):
-        Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / "images" / f"mmspec_00{number}.jpg")
-    (folder / "mmspec.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    return folder
-
-
-def record(number, **changes):
-    return {
-        "id": f"mmspec_00{number}",
-        "image": f"mmspec_00{number}.jpg",
-        "turns": ["What is this?"],
-        "category": "default",
-        "topic": "general vqa",
-    } | changes
-
-
-def test_mmspecs_own_files_with_their_turns(tmp_path):
-    talk = record(2, turns=["First?", "Then?"], topic="multi-turn conversation")
-    first, second = items(str(mmspec(tmp_path, record(1), talk)), 16)
-    assert (first.name, first.task) == ("mmspec/mmspec_001", "general vqa")
-    assert second.task == "multi-turn conversation"
-    assert [texts(each) for each in second.read()] == ["<image>First?", "Then?"]
-
-
-def test_limits_are_by_topic(tmp_path):
-    folder = mmspec(tmp_path, record(1), record(2), record(3, topic="text vqa"))
-    made = items(str(folder), 16, limit=1)
-    assert [item.name for item in made] == ["mmspec/mmspec_001", "mmspec/mmspec_003"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"image": "gone.jpg"}, "gone.jpg"),
-        ({"turns": "What?"}, "turns is 'What?', but must be a list of texts"),
-        ({"image": None}, "mmspec.jsonl:1: image holds no image"),
-    ],
-)
-def test_mmspecs_broken_rows_are_named(tmp_path, changes, told):
-    (item,) = items(str(mmspec(tmp_path, record(1, **changes))), 16)
-    with pytest.raises((UsageError, ImageError)) as raised:
-        item.read()
-    assert told in str(raised.value)
-
-
-def test_prompts_of_ones_own(tmp_path):
-    Image.new("RGB", (8, 8), (5, 0, 0)).save(tmp_path / "a.png")
-    line = json.dumps({"prompt": "What?", "images": ["a.png"]})
-    (tmp_path / "mine.jsonl").write_text(line)
-    (item,) = items(str(tmp_path / "mine.jsonl"), 16)
-    assert (item.task, texts(item.read()[0])) == ("mine", "<image>What?")
-
-
-def test_the_hubs_cache_is_looked_into(tmp_path, monkeypatch):
-    single(tmp_path, "chartqa", 3)
-    asked = []
-
-    def cached(repository, pattern):
-        asked.append(repository)
-        return sorted(tmp_path.glob(pattern))
-
-    monkeypatch.setattr(sources, "cached_dataset", cached)
-    assert len(items("chartqa", 16)) == 3
-    assert asked == ["lmms-lab/LMMs-Eval-Lite"]
-
-
-def test_what_is_not_on_this_machine_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(sources, "cached_dataset", lambda *_: [])
-    with pytest.raises(HubError, match=r"hf download --repo-type dataset lmms-lab/POPE"):
-        items("pope", 16)
-
-
-@pytest.mark.parametrize(
-    ("suite", "told"),
-    [
-        ("charqa", "unknown suite 'charqa'"),
-        ("charqa=/tmp", "unknown dataset 'charqa'"),
-        ("{path}", "say which, such as chartqa="),
-        ("chartqa={path}", "there is no chartqa/lite-*.parquet"),
-        ("offline,offline", "the same samples twice"),
-        ("", "there is no sample"),
-    ],
-)
-def test_what_is_no_suite_is_named(tmp_path, suite, told):
-    with pytest.raises(UsageError) as raised:
-        items(suite.format(path=tmp_path), 16)
-    assert told in str(raised.value)
-
-
-def test_groups_name_datasets_that_are_there():
-    assert all(name in LAYOUTS for group in GROUPS.values() for name in group)
-    assert len(GROUPS["ibed"]) == 8

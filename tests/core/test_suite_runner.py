@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from chat_turns import OPTIONS
 from scripted_engine import SEES, picture, scripted_engine, with_positions
 
-import factory_layouts
 from mmspec.bench.suite.arms import open_arm
 from mmspec.bench.suite.items import Item, Question
 from mmspec.bench.suite.methods import read_methods
@@ -14,21 +14,6 @@ from mmspec.bench.suite.runner import Runner
 from mmspec.bench.world import Fact
 from mmspec.conversation import Message
 from mmspec.errors import ImageError, UsageError
-from mmspec.options import Options
-
-OPTIONS = Options(max_new_tokens=8, gamma=3)
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tokenizer")
-    factory_layouts.write_tokenizer(path)
-    return path
-
-
-@pytest.fixture
-def engine(directory):
-    return scripted_engine(directory)
 
 
 def item(number, turns=1, facts=()):

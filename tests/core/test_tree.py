@@ -161,6 +161,17 @@ def test_a_dynamic_tree_of_width_one_is_the_argmax_chain():
     assert (ids.tolist(), parents.tolist(), depth) == (chain, [-1, 0, 1, 2], 4)
 
 
+def test_a_child_that_rounding_makes_likelier_than_certain_keeps_its_parent():
+    def rounded(path):
+        """Weights such as 0.264, 0.359, 0.126 and 0.251 sum to more than one in float32."""
+        certain = np.nextafter(np.float32(1), np.float32(2))
+        first = 0.5 if not path else certain
+        return np.array([first, 0.5 if not path else 0, 0, 0, 0, 0, 0], np.float32)
+
+    ids, parents, _ = grow(ARRAYS, PathFrontier(rounded), Tree((), 2, 3), 3)
+    assert paths(ids.tolist(), parents.tolist()) == [[0], [1], [0, 0]]
+
+
 # Who sees whom
 
 

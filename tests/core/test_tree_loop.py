@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from chat_turns import OPTIONS, asked, check
 from scripted_engine import picture, scripted_engine
-from test_chat import OPTIONS, asked, check, directory  # noqa: F401 - a fixture
 from test_loop import PROMPT, Equal, chi_square_of, greedy, opened, tokens
 
 from mmspec.draft import Verdict
@@ -97,11 +97,6 @@ def test_what_is_no_path_is_refused(path):
 # Conversations
 
 
-@pytest.fixture
-def engine(directory):  # noqa: F811
-    return scripted_engine(directory)
-
-
 @every_tree
 def test_turns_are_answered_like_cold_runs(engine, tree):
     chat = engine.chat(replace(OPTIONS, drafting="MTC", tree=tree, max_new_tokens=30))
@@ -129,7 +124,7 @@ def test_draft_lengths_are_learned_apart_from_those_of_chains(engine):
     assert engine.lengths(drafting) is not engine.lengths(drafting, Tree((2, 2)))
 
 
-def test_a_tree_needs_a_draft_unless_nothing_is_drafted(directory):  # noqa: F811
+def test_a_tree_needs_a_draft_unless_nothing_is_drafted(directory):
     alone = scripted_engine(directory, draft=None)
     with pytest.raises(UsageError, match="--tree 3,2 needs a draft"):
         alone.chat(Options(tree=Tree((3, 2))))

@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scripted_engine import picture
-from test_chat import OPTIONS, check, cold, directory, engine  # noqa: F401 - fixtures
+from chat_turns import OPTIONS, A, B, check, cold
 
 from mmspec.errors import UsageError
 from mmspec.lengths import AutoLength
@@ -19,7 +18,6 @@ from mmspec.tree import Tree
 from mmspec.viskip import Skipping, share, skipping
 from scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, glance
 
-A, B = picture(1), picture(2)
 IMAGE = 99
 SEEN = Segment([3, *[IMAGE] * 4, 1, 4], [ScriptedFeatures("a cat")])
 WARM = Sampling(0.8)
@@ -155,7 +153,7 @@ def test_a_trial_that_was_skipped_is_still_due():
 
 @pytest.mark.parametrize("word", ["M", "MTC", "ngram"])
 @pytest.mark.parametrize("threshold", [0.0, 0.35, 1.0])
-def test_turns_are_answered_like_cold_runs(engine, word, threshold):  # noqa: F811
+def test_turns_are_answered_like_cold_runs(engine, word, threshold):
     chat = engine.chat(replace(OPTIONS, drafting=word, skip_vision=threshold))
     check(chat, "What is this?", A)
     check(chat, "And these?", B, A)
@@ -163,7 +161,7 @@ def test_turns_are_answered_like_cold_runs(engine, word, threshold):  # noqa: F8
 
 
 @pytest.mark.parametrize("events", [1, 2, 4, 5])
-def test_a_dropped_answer_asked_again_skips_as_a_cold_one(engine, events):  # noqa: F811
+def test_a_dropped_answer_asked_again_skips_as_a_cold_one(engine, events):
     options = replace(OPTIONS, drafting="M", max_new_tokens=30, skip_vision=0.35)
     fresh = engine.chat(options)
     fresh.reply("What is this?", (A,))
@@ -179,7 +177,7 @@ def test_a_dropped_answer_asked_again_skips_as_a_cold_one(engine, events):  # no
     assert 0 in [drafted for _, drafted, _ in keys]
 
 
-def test_every_answer_begins_with_a_draft(engine):  # noqa: F811
+def test_every_answer_begins_with_a_draft(engine):
     chat = engine.chat(replace(OPTIONS, drafting="M", skip_vision=0.0))
     for text, images in (("What is this?", (A,)), ("Why?", ())):
         first, *rest = chat.reply(text, images).rounds
@@ -187,7 +185,7 @@ def test_every_answer_begins_with_a_draft(engine):  # noqa: F811
         assert not any(each.drafted for each in rest)
 
 
-def test_plain_decoding_watches_nothing(engine):  # noqa: F811
+def test_plain_decoding_watches_nothing(engine):
     chat = engine.chat(replace(OPTIONS, drafting="none", skip_vision=0.35))
     assert not chat._session.target.watch
     assert cold(chat, "What is this?", A)

@@ -154,6 +154,31 @@ def test_an_interrupted_run_ends_at_the_same_weights(
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+def test_a_kill_before_the_export_loses_nothing(
+    run: stages.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stage in ("tokenizer", "projector"):
+        (tmp_path / run.result(stage).name).write_bytes(run.result(stage).read_bytes())
+    write = Path.write_text
+
+    def killed(file: Path, *given: str, **named: str) -> int:
+        if file.name == "tokenizer_config.json":
+            raise KeyboardInterrupt
+        return write(file, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path, ("target", "draft"))
+    before = (tmp_path / "log.csv").read_text().splitlines()
+    again = trained(tmp_path, ("target", "draft"))
+    after = (tmp_path / "log.csv").read_text().splitlines()
+    assert [line for line in after if ",target" in line] == before[1:]
+    for name in ("target", "draft"):
+        theirs = {file.name: file.read_bytes() for file in run.checkpoint(name).iterdir()}
+        assert {f.name: f.read_bytes() for f in again.checkpoint(name).iterdir()} == theirs
+
+
 def interrupt(_log: log.Log, _stage: str, step: int, _progress: float, _loss: float) -> None:
     if step == 4:
         raise KeyboardInterrupt

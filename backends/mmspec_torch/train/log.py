@@ -1,6 +1,7 @@
 """The CSV log of a training run and its progress on the terminal."""
 
 import csv
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 COLUMNS = ("step", "stage", "seconds", "loss", "rate", "samples_per_second", "tokens_per_second")
+HELD_OUT = "/held-out"
+"""What follows a stage's name in rows of held-out losses."""
 PLAIN_LINE_SECONDS = 30.0
 
 
@@ -56,7 +59,9 @@ class Row:
 class Log:
     """Writes every step to a CSV file, and tells a person how far the run is."""
 
+    path: Path
     file: TextIO
+    """The file at `path`, opened to append."""
     console: Console
     bar: Progress
     bars: dict[str, TaskID] = field(default_factory=dict)
@@ -66,6 +71,12 @@ class Log:
     board: "SummaryWriter | None" = None
     """TensorBoard."""
 
+    def cut(self, stage: str, step: int) -> None:
+        """Take off what was written of a stage after `step`, for that is done again."""
+        for file in filter(None, (self.path, self.marks)):
+            if file.exists():
+                _cut(file, stage, step)
+
     def write(self, row: Row) -> None:
         """Append a step; the file is complete up to it."""
         csv.writer(self.file).writerow(row.cells())
@@ -73,9 +84,9 @@ class Log:
         self._plot(row.stage, {"loss": row.loss, "rate": row.rate}, row.step)
 
     def held_out(self, stage: str, step: int, seconds: float, loss: float) -> None:
-        """Append the loss on held-out batches, as a row of the stage's name and "/held-out"."""
+        """Append the loss on held-out batches, as a row of the stage's name and HELD_OUT."""
         csv.writer(self.file).writerow(
-            [step, f"{stage}/held-out", round(seconds, 2), round(loss, 5), "", "", ""]
+            [step, f"{stage}{HELD_OUT}", round(seconds, 2), round(loss, 5), "", "", ""]
         )
         self.file.flush()
         self.console.print(f"{stage}: step {step}, held-out loss {loss:.4f}", highlight=False)
@@ -119,6 +130,21 @@ def _append(file: Path, cells: Mapping[str, object]) -> None:
         writer.writerow(cells.values())
 
 
+def _cut(file: Path, stage: str, step: int) -> None:
+    lines = file.read_bytes().splitlines(keepends=True)
+    while lines and _comes_after(lines[-1], stage, step):
+        lines.pop()
+    os.truncate(file, sum(map(len, lines)))
+
+
+def _comes_after(line: bytes, stage: str, step: int) -> bool:
+    """Whether a row is of the stage and of a later step, or was torn by a kill."""
+    if not line.endswith(b"\n"):
+        return True
+    number, name = next(csv.reader([line.decode()]))[:2]
+    return name.removesuffix(HELD_OUT) == stage and int(number) > step
+
+
 def tensorboard(directory: Path) -> "SummaryWriter":
     """Open TensorBoard's log.  Raises UsageError where it is not installed."""
     try:
@@ -145,9 +171,11 @@ def opened(path: Path, console: Console, *, board: bool = False) -> Iterator[Log
         disable=not console.is_terminal,
     )
     plots = tensorboard(path.parent / "tensorboard") if board else None
-    with path.open("a", newline="") as file, bar:
+    with path.open("a", newline="", encoding="utf-8") as file, bar:
         if new:
             csv.writer(file).writerow(COLUMNS)
-        yield Log(file, console, bar, marks=path.with_name("marks.csv"), board=plots)
-    if plots:
-        plots.close()
+        try:
+            yield Log(path, file, console, bar, marks=path.with_name("marks.csv"), board=plots)
+        finally:
+            if plots:
+                plots.close()

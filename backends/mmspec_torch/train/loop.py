@@ -126,7 +126,10 @@ class _Run(Generic[Item]):
             self.step, self.seconds = state["step"], state["seconds"]
             self.taken = state.get("taken", [self.step])
             self.standing = Standing(**state.get("standing", {}))
+            self.looked = state.get("looked", self.looked)
             self.saved = self.seconds
+        if self._tells:
+            self.log.cut(self.phase.name, self.step)
 
     def save(self) -> None:
         """Replace the checkpoint, at once or not at all."""
@@ -137,15 +140,21 @@ class _Run(Generic[Item]):
             "seconds": self.seconds,
             "taken": self.taken,
             "standing": asdict(self.standing),
+            "looked": self.looked,
         }
         self._write(state, self.file)
         self.saved = self.seconds
 
     def _write(self, state: dict[str, Any], file: Path) -> None:
-        if self.machine.team.rank == 0:
+        if self._tells:
             partial = file.with_suffix(".partial")
             torch.save(state, partial)
             partial.replace(file)
+
+    @property
+    def _tells(self) -> bool:
+        """Whether this process writes the checkpoints and the log."""
+        return self.machine.team.rank == 0
 
     def train(self) -> None:
         """Take steps until the budget is spent, or the exam sees no progress."""
@@ -160,8 +169,10 @@ class _Run(Generic[Item]):
             self.taken[number] += 1
             took = time.perf_counter() - began
             self.seconds += took
-            self.log.write(Row(self.step, self.phase.name, self.seconds, loss, rate, took, batch))
-            self.log.show(self.phase.name, self.step, progress, loss)
+            if self._tells:
+                name = self.phase.name
+                self.log.write(Row(self.step, name, self.seconds, loss, rate, took, batch))
+                self.log.show(name, self.step, progress, loss)
             if self._look_after():
                 break
         if self.looked != self.step:
@@ -196,7 +207,7 @@ class _Run(Generic[Item]):
         if not math.isfinite(value):
             raise errors.MmspecError(
                 f"training diverged: loss {value} at step {self.step + 1} of {self.phase.name};"
-                f" the last good state is {self.file}: lower the learning rate and run again"
+                f" the last good state is {self.file}: begin anew with a lower learning rate"
             )
         loss.backward()  # type: ignore[no-untyped-call]
         self.machine.team.average(self.phase.module.parameters())
@@ -218,12 +229,15 @@ class _Run(Generic[Item]):
     def _look(self) -> None:
         """Judge the state on held-out samples and keep it if it is the best."""
         phase, self.looked = self.phase, self.step
-        self.log.held_out(phase.name, self.step, self.seconds, self._held_out())
+        loss = self._held_out()
+        if self._tells:
+            self.log.held_out(phase.name, self.step, self.seconds, loss)
         if phase.exam is None:
             return
         with self.machine.autocast():
             mark = phase.exam.look()
-        self.log.judged(phase.name, self.step, self.seconds, mark)
+        if self._tells:
+            self.log.judged(phase.name, self.step, self.seconds, mark)
         if self.standing.note(mark):
             self._write(phase.module.state_dict(), self.best)
 
@@ -254,6 +268,7 @@ def run(phase: Phase[Any], budget: Budget, machine: Machine, file: Path, log: Lo
     under_way.train()
     under_way.save()
     if phase.exam:
+        machine.team.told(0.0)  # the others wait until process 0 has written it
         best = torch.load(under_way.best, map_location=machine.device, weights_only=True)
         phase.module.load_state_dict(best)
     phase.module.requires_grad_(False)

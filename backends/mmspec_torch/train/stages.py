@@ -4,6 +4,7 @@ tokenizer → tower → projector → target → draft. A stage whose result is 
 one that was interrupted continues from its checkpoint.
 """
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from mmspec_torch.train.recipe import DRAFT_SHARES, TASK_SHARES, Rates, Recipe, 
 from mmspec_torch.train.tower import Reader
 
 STAGES = ("tokenizer", "tower", "projector", "target", "draft")
+EXPORTED = ("target", "draft")
 TOKENIZER_SAMPLES = 20_000
 
 
@@ -74,6 +76,18 @@ class Run:
         self.keep(phase.name, phase.module)
         state.unlink()
 
+    def export(self, name: str, model: LlavaForConditionalGeneration) -> None:
+        """Write a finished model's checkpoint, at once or not at all; the model becomes float16."""
+        partial = self.directory / "models" / f"{name}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        export.save(model, self.tokenizer, self.recipe.tower, partial)
+        partial.replace(self.checkpoint(name))
+
+    def is_done(self, stage: str) -> bool:
+        """Whether all that a stage leaves is there."""
+        exported = stage not in EXPORTED or self.checkpoint(stage).exists()
+        return exported and self.result(stage).exists()
+
     def keep(self, stage: str, module: nn.Module) -> None:
         """Write a stage's result, at once or not at all."""
         shared = {"lm_head.weight"}
@@ -89,7 +103,7 @@ def run(run: Run, stages: tuple[str, ...], budgets: Mapping[str, loop.Budget]) -
     """Run the named stages in order, leaving out those whose result is there."""
     run.directory.mkdir(parents=True, exist_ok=True)
     for stage in stages:
-        if not run.result(stage).exists():
+        if not run.is_done(stage):
             RUNNERS[stage](run, budgets.get(stage, loop.Budget(steps=0)))
 
 
@@ -136,7 +150,7 @@ def train_target(run: Run, budget: loop.Budget) -> None:
     _restore(model, run.result("projector"))
     _train_llava(run, "target", model, run.recipe.target_rates, budget)
     export.round_to_half(model)
-    export.save(model, run.tokenizer, run.recipe.tower, run.checkpoint("target"))
+    run.export("target", model)
 
 
 def train_draft(run: Run, budget: loop.Budget) -> None:
@@ -146,7 +160,7 @@ def train_draft(run: Run, budget: loop.Budget) -> None:
     model.model.vision_tower.load_state_dict(target.model.vision_tower.float().state_dict())
     images = run.recipe.draft_images
     _train_llava(run, "draft", model, run.recipe.draft_rates, budget, images)
-    export.save(model, run.tokenizer, run.recipe.tower, run.checkpoint("draft"))
+    run.export("draft", model)
     export.check_size(run.checkpoint("target"), run.checkpoint("draft"))
 
 
@@ -167,6 +181,9 @@ def _train_llava(
     budget: loop.Budget,
     most_images: int | None = None,
 ) -> None:
+    if run.result(stage).exists():  # trained before, and only the export was cut off
+        _restore(model, run.result(stage))
+        return
     inner = model.model
     run.machine.speed_up(inner.vision_tower.encoder.layers, inner.language_model.layers)
     phase = loop.Phase(

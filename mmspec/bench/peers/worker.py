@@ -87,6 +87,7 @@ class Worker:
         try:
             line = self._lines.get(timeout=self._limit)
         except Empty:
+            self._process.kill()  # or its late answer would be read as the next question's
             raise PeerError(f"no answer within {self._limit:g} seconds") from None
         if not line:
             raise self._ended()

@@ -13,6 +13,7 @@ from mmspec.bench.suite.tables import Record, read_table
 from mmspec.conversation import Message
 from mmspec.errors import HubError, UsageError, choice
 from mmspec.hubcache import cached_dataset
+from mmspec.paths import typed_path
 
 DRAWN = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS}
 """Suites of the drawn world, by name."""
@@ -61,10 +62,10 @@ def _items(word: str, size: int, limit: int | None, seed: int) -> list[Item]:
     if word in GROUPS:
         return [item for each in GROUPS[word] for item in _of_layout(each, None, limit)]
     if name in LAYOUTS:
-        return _of_layout(name, Path(path).expanduser() if equals else None, limit)
+        return _of_layout(name, typed_path(path) if equals else None, limit)
     if equals:
         raise choice("dataset", name, LAYOUTS)
-    return _of_path(Path(word).expanduser(), limit)
+    return _of_path(typed_path(word), limit)
 
 
 def _of_path(path: Path, limit: int | None) -> list[Item]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from mmspec.errors import ImageError, UsageError
 from mmspec.images import Picture, decode_picture, open_picture
+from mmspec.jsonfile import read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,7 @@ def _rows(file: Path, columns: Sequence[str], where: tuple[str, str] | None) -> 
 
 
 def _json_lines(file: Path, where: tuple[str, str] | None) -> Iterator[Record]:
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {file}: {error}") from error
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(file), start=1):
         record = _record(line, f"{file.name}:{number}", file.parent)
         if line.strip() and (where is None or record.problem or _matches(record, where)):
             yield record
