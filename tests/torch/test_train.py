@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, LlavaForConditionalGeneration
 
 from mmspec import errors
 from mmspec.bench import world
+from mmspec_torch.llava import TorchFeatures
 from mmspec_torch.train import (
     attention,
     build,
@@ -88,7 +89,7 @@ def test_batches_depend_on_their_number_alone(run: stages.Run) -> None:
 
 def test_drafts_see_two_images_at_most(run: stages.Run) -> None:
     tokenizer = run.tokenizer
-    source = run.conversations("train", most_images=2)
+    source = run.conversations("train", draft=True)
     batch: data.Batch
     for batch in itertools.islice(source.batches(0), 8):
         images = (batch.ids == tokenizer.token_to_id(IMAGE)).sum(dim=1) // 16
@@ -109,6 +110,25 @@ def test_drafts_read_stories_as_the_view_without_images(run: stages.Run) -> None
     assert (blind.ids[blind.ids != newline] == shown.ids[text & (shown.ids != newline)]).all()
     assert len(blind.ids) == text.sum() + len(story.images)
     assert (blind.targets != IGNORED).sum() == (shown.targets != IGNORED).sum()
+
+
+def test_a_whole_batch_is_embedded_as_transformers_does(run: stages.Run) -> None:
+    model = build.llava(recipe.TEST, recipe.TEST.target, run.tokenizer, 0).eval()
+    batch = next(iter(run.conversations("train").batches(0)))
+    assert len(batch.pixels)
+    ours = model.model.language_model(inputs_embeds=build.embedded(model, batch))
+    theirs = model.model(input_ids=batch.ids, pixel_values=build.normalised(batch.pixels))
+    torch.testing.assert_close(ours.last_hidden_state, theirs.last_hidden_state)
+
+
+def test_drafts_see_some_images_pooled_as_the_view_p_shows_them(run: stages.Run) -> None:
+    patches = run.recipe.tower.patches
+    batches = itertools.islice(run.conversations("train", draft=True).batches(0), 12)
+    sizes = torch.cat([batch.patches for batch in batches])
+    assert set(sizes.tolist()) == {patches // 4, patches}
+    features = torch.randn(patches, 5)
+    ours = build.pooled(features, patches // 4)
+    torch.testing.assert_close(ours, TorchFeatures(features).pooled(patches // 4).rows.clone())
 
 
 def test_a_batch_may_show_no_picture(run: stages.Run) -> None:

@@ -1,5 +1,7 @@
 """Untrained LLaVA models and their training forward pass, in transformers' own modules."""
 
+import math
+
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -91,15 +93,33 @@ def patch_features(tower: nn.Module, pixels: Tensor) -> Tensor:
     return features[:, 1:]
 
 
+def embedded(model: LlavaForConditionalGeneration, batch: Batch) -> Tensor:
+    """Return (batch, length, hidden) embeddings, each image's features pooled to its patches."""
+    inner = model.model
+    text: Tensor = inner.get_input_embeddings()(batch.ids)
+    if not len(batch.pixels):
+        return text
+    features = patch_features(inner.vision_tower, batch.pixels)
+    sizes = [int(size) for size in batch.patches]
+    rows = torch.cat([pooled(*each) for each in zip(features, sizes, strict=True)])
+    shown = (batch.ids == model.config.image_token_id).unsqueeze(-1)
+    return text.masked_scatter(shown, inner.multi_modal_projector(rows).to(text.dtype))
+
+
+def pooled(features: Tensor, patches: int) -> Tensor:
+    """Average the square grid of features (all patches, hidden) to (patches, hidden)."""
+    grid, side = math.isqrt(len(features)), math.isqrt(patches)
+    blocks = features.view(side, grid // side, side, grid // side, -1)
+    return blocks.mean(dim=(1, 3)).flatten(0, 1)
+
+
 def learned_loss(model: LlavaForConditionalGeneration, batch: Batch) -> Tensor:
     """Return the weighted mean cross-entropy over the learned tokens.
 
     Only they pass through the vocabulary.
     """
-    pixels = normalised(batch.pixels) if len(batch.pixels) else None
-    hidden = model.model(
-        input_ids=batch.ids, pixel_values=pixels, use_cache=False
-    ).last_hidden_state
+    embeddings = embedded(model, batch)
+    hidden = model.model.language_model(inputs_embeds=embeddings, use_cache=False).last_hidden_state
     learned = batch.targets != IGNORED
     logits = model.lm_head(hidden[learned]).float()
     losses = nn.functional.cross_entropy(logits, batch.targets[learned], reduction="none")

@@ -22,12 +22,14 @@ class Encoded:
 
     ids: (n,), each `<image>` as often as it has patches. targets: (n,), the token to predict after
     each, or IGNORED. weights: (n,) of the targets. pixels: (images, side, side, 3), uint8.
+    patches: `<image>` tokens of each image.
     """
 
     ids: Ids
     targets: Ids
     weights: npt.NDArray[np.float32]
     pixels: npt.NDArray[np.uint8]
+    patches: int
 
 
 def prompt(turn: Turn) -> str:
@@ -69,6 +71,7 @@ def encode(
         np.repeat(np.array(targets, dtype=np.int64), counts),
         np.repeat(np.array(weights, dtype=np.float32), counts),
         _UNSEEN if blind else pixels(sample),
+        patches,
     )
 
 

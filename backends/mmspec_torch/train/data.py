@@ -41,13 +41,14 @@ class Batch:
     """Conversations of different lengths, padded at their ends.
 
     ids, targets: (batch, length). weights: (learned,), of the targets that are not IGNORED, in
-    row-major order. pixels: (images, side, side, 3), uint8.
+    row-major order. pixels: (images, side, side, 3), uint8. patches: (images,), tokens of each.
     """
 
     ids: Tensor
     targets: Tensor
     weights: Tensor
     pixels: Tensor
+    patches: Tensor
 
     @property
     def samples(self) -> int:
@@ -82,7 +83,8 @@ class LabelledBatch:
 class Conversations:
     """Batches of encoded samples, tasks drawn by their shares.
 
-    Samples of more than `most_images` are learned as text, a newline in place of each image.
+    Samples of more than `most_images` are learned as text, a newline in place of each image; of
+    the others a share of `pooled` has images of a quarter of the positions.
     """
 
     recipe: Recipe
@@ -92,6 +94,7 @@ class Conversations:
     seed: int
     split: str = "train"
     most_images: int | None = None
+    pooled: float = 0.0
 
     def batches(self, start: int) -> Iterator[Batch]:
         """Yield batches from number `start` on."""
@@ -117,9 +120,12 @@ class Conversations:
     def _encoded(self, rng: random.Random, tokenizer: Tokenizer) -> Encoded:
         task = rng.choices(tuple(self.shares), tuple(self.shares.values()))[0]
         tower, weight = self.recipe.tower, self.recipe.fact_weight
+        patches = tower.patches
         sample = self.sampler(task, rng.getrandbits(48), split=self.split, size=tower.image)
         blind = self.most_images is not None and len(sample.images) > self.most_images
-        return conversation.encode(sample, tokenizer, tower.patches, weight, blind=blind)
+        if self.pooled and rng.random() < self.pooled:
+            patches //= 4
+        return conversation.encode(sample, tokenizer, patches, weight, blind=blind)
 
 
 @dataclass(frozen=True)
@@ -171,7 +177,8 @@ def collate(samples: list[Encoded], pad: int) -> Batch:
     weights = np.concatenate([s.weights[s.targets != IGNORED] for s in samples])
     pixels = [sample.pixels for sample in samples]
     drawn = np.concatenate([each for each in pixels if len(each)] or pixels)
-    return Batch(*map(torch.from_numpy, (ids, targets, weights, drawn)))
+    patches = np.concatenate([np.full(len(s.pixels), s.patches) for s in samples])
+    return Batch(*map(torch.from_numpy, (ids, targets, weights, drawn, patches)))
 
 
 class _Stream(IterableDataset[Item | MmspecError], Generic[Item]):

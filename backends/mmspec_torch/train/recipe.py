@@ -57,6 +57,8 @@ class Recipe:
     draft: Text
     vocabulary: int = 1024
     draft_images: int = 2
+    draft_pooled: float = 0.25
+    """The share of the draft's samples whose images are pooled to a quarter (the view P)."""
     positions_per_batch: int = 8192
     images_per_batch: int = 48
     tower_rate: float = 1e-3

@@ -57,16 +57,17 @@ class Run:
         """The tokenizer that the first stage left."""
         return Tokenizer.from_file(str(self.result("tokenizer")))
 
-    def conversations(self, split: str, most_images: int | None = None) -> data.Conversations:
-        """Return the source of this run's samples."""
+    def conversations(self, split: str, *, draft: bool = False) -> data.Conversations:
+        """Return the source of the target's samples, or of the draft's."""
         return data.Conversations(
             self.recipe,
             self.result("tokenizer"),
             self.sampler,
-            shares_of(self.tasks, TASK_SHARES if most_images is None else DRAFT_SHARES),
+            shares_of(self.tasks, DRAFT_SHARES if draft else TASK_SHARES),
             self.seed,
             split,
-            most_images,
+            self.recipe.draft_images if draft else None,
+            self.recipe.draft_pooled if draft else 0.0,
         )
 
     def train(self, phase: loop.Phase[Any], budget: loop.Budget) -> None:
@@ -158,8 +159,7 @@ def train_draft(run: Run, budget: loop.Budget) -> None:
     model = _llava(run, run.recipe.draft)
     target = LlavaForConditionalGeneration.from_pretrained(run.checkpoint("target"))
     model.model.vision_tower.load_state_dict(target.model.vision_tower.float().state_dict())
-    images = run.recipe.draft_images
-    _train_llava(run, "draft", model, run.recipe.draft_rates, budget, images)
+    _train_llava(run, "draft", model, run.recipe.draft_rates, budget)
     run.export("draft", model)
     export.check_size(run.checkpoint("target"), run.checkpoint("draft"))
 
@@ -179,7 +179,6 @@ def _train_llava(
     model: LlavaForConditionalGeneration,
     rates: Rates,
     budget: loop.Budget,
-    most_images: int | None = None,
 ) -> None:
     if run.result(stage).exists():  # trained before, and only the export was cut off
         _restore(model, run.result(stage))
@@ -191,8 +190,8 @@ def _train_llava(
         model,
         build.parts(model, rates),
         lambda batch, _: build.learned_loss(model, batch),
-        [run.conversations("train", most_images)],
-        run.conversations("held-out", most_images),
+        [run.conversations("train", draft=stage == "draft")],
+        run.conversations("held-out", draft=stage == "draft"),
     )
     run.train(phase, budget)
 
