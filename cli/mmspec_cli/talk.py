@@ -36,6 +36,7 @@ class Talk:
         self.interactive = interactive
         self._as_json = as_json
         self._noted: list[str] = []
+        self._refused = ""
 
     @property
     def prompt(self) -> str:
@@ -56,9 +57,14 @@ class Talk:
         self.stage([open_picture(path)])
 
     def ask(self, message: str) -> None:
-        """Answer a message; images whose paths it names go with it, after the staged ones."""
+        """Answer a message; images whose paths it names go with it, after the staged ones.
+
+        One that names a file that is not there is refused, and sent as text when it comes again.
+        """
         before = list(self.staged)
-        text, attached = take_images(message)
+        again, self._refused = message == self._refused, message
+        text, attached = take_images(message, words=again)
+        self._refused = ""
         self.stage(attached)
         if not text:
             return

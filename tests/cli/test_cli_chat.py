@@ -68,6 +68,14 @@ def test_a_bad_image_loses_neither_conversation_nor_staged_images(chat, red):
     assert [line.split(":")[0] for line in errors] == ["bad.png", "none.png", "none.png", "bad.png"]
 
 
+def test_a_misspelt_file_is_said_and_the_question_sent_when_it_comes_again(chat, red):
+    lines = ["rde.png which?"] * 3
+    seeing, blind = (chat(*first, *lines, options=["--json"]) for first in (["red.png"], []))
+    assert seeing.err.count("rde.png: there is no such file (nearest: red.png)") == 2
+    (answer,), (other,) = answers(seeing), answers(blind)
+    assert answer["prompt_tokens"] > other["prompt_tokens"]  # the staged image was kept for it
+
+
 def test_too_much_for_the_context_is_said_before_and_loses_nothing(chat, red):
     result = chat(
         "/image red.png", "long " * 9000, "which?", options=["--json", "--max-new-tokens", "12"]
