@@ -67,8 +67,8 @@ class Chat:
         self._session = Session(opened, target.views(engine.caption), target.view)
         self._side: DraftSide | None = None
         self._fell_back = False
-        if engine.draft is None and engine.head is None and options.needs_draft:
-            raise UsageError(f"{options.needs_draft} needs a draft: name one with --draft")
+        if engine.drafts is None:
+            options.require_draft()
         self._drafting(())
 
     @property
@@ -161,7 +161,7 @@ class Chat:
             raise ContextError(
                 f"prompt and images take {length} positions and the answer may take "
                 f"{self.options.max_new_tokens}: {target.name} has {room}; use fewer images, "
-                "a smaller --max-new-tokens, or start again with /reset"
+                "a shorter prompt or a smaller --max-new-tokens"
             )
         return length
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 from mmspec.errors import UsageError, choice
 
+LEAVING = ("exit", "quit")
+"""What people type who want to leave, and no model was ever asked."""
+
 if TYPE_CHECKING:
     from mmspec_cli.talk import Talk
 
@@ -160,7 +163,7 @@ def _help(talk: "Talk", _: str) -> None:
         ("a path in a question", "sends that image with it"),
         ('"""', "starts and ends a question of several lines"),
         ("Ctrl-C", "stops the answer"),
-        ("Ctrl-D", "leaves"),
+        (f"{' or '.join(LEAVING)}, alone", "leaves, as /quit and Ctrl-D do"),
     ]
     talk.screen.table(["", ""], rows)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import click
 
 from mmspec.chat import Chat
-from mmspec.errors import MmspecError, UsageError
+from mmspec.errors import ContextError, MmspecError, UsageError
 from mmspec.images import Picture, open_picture
 from mmspec_cli.attachments import take_images
 from mmspec_cli.footer import footer
@@ -71,6 +71,9 @@ class Talk:
         images, self.staged = self.staged, []
         try:
             self._show(self.chat.ask(text, images))
+        except ContextError as error:
+            self.staged = before
+            raise ContextError(f"{error}, or start again with /reset") from error
         except MmspecError:
             self.staged = before
             raise

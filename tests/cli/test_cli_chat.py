@@ -82,6 +82,7 @@ def test_too_much_for_the_context_is_said_before_and_loses_nothing(chat, red):
     )
     clean = answers(chat("/image red.png", "which?", options=["--json"]))
     assert "positions" in result.err
+    assert "--max-new-tokens, or start again with /reset" in result.err
     assert [each["token_ids"] for each in answers(result)] == [clean[0]["token_ids"]]
 
 
@@ -154,6 +155,12 @@ def test_commands_that_only_show(chat, red):
 
 def test_quit_leaves_before_the_next_line(chat):
     assert chat("/quit", "one") == (0, "", "")
+
+
+@pytest.mark.parametrize("word", ["exit", "Quit"])
+def test_what_people_type_to_leave_leaves(chat, word):
+    assert chat(word, "one") == (0, "", "")
+    assert len(answers(chat(f"{word} strategy", options=["--json"]))) == 1
 
 
 def test_accepted_tokens_can_be_marked_while_talking(chat):
