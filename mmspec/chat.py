@@ -110,10 +110,12 @@ class Chat:
     def resume(self, conversation: Conversation) -> None:
         """Go on with a saved conversation.
 
-        Raises UsageError where an answer's tokens are not its text, as with another tokenizer.
+        Raises UsageError where an answer's tokens are not its text, as with another tokenizer, or
+        no tokens of the target's at all.
         """
         decode = self.engine.target.tokenizer.decode
         for number, turn in enumerate(conversation.turns, start=1):
+            self._check_tokens(number, turn.answer or ())
             told, saved = decode(turn.answer or ()), turn.answer_text
             # An interrupted answer may end within a character, a whole one with a stop token.
             if not (told.startswith(saved) or saved.startswith(told)):
@@ -122,6 +124,19 @@ class Chat:
                     " go on with the model that gave it"
                 )
         self.conversation = conversation
+
+    def _check_tokens(self, number: int, answer: Sequence[int]) -> None:
+        """Refuse ids that no answer of the target can hold."""
+        target = self.engine.target
+        config = target.model.config
+        size = config.text.vocab_size
+        for token in answer:
+            if not 0 <= token < size or token == config.image_token_id:
+                what = "stands for an image" if token == config.image_token_id else "is no token"
+                raise UsageError(
+                    f"answer {number} holds {token}, which {what} of {target.name}'s (0 to "
+                    f"{size - 1}): the file was damaged, or comes from another model"
+                )
 
     def _answered_or(self, turns: list[Turn]) -> Generator[Prefilled | Piece]:
         """Answer the open question; leave `turns` as the conversation where nothing begins."""

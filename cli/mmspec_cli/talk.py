@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import click
 
 from mmspec.chat import Chat
+from mmspec.conversation import Conversation
 from mmspec.errors import ContextError, MmspecError, UsageError
 from mmspec.images import Picture, open_picture
 from mmspec_cli.attachments import take_images
@@ -26,8 +28,8 @@ class Talk:
     ) -> None:
         """Talk with `chat`.
 
-        interactive: Ctrl-C ends an answer only, not the command.  as_json: print answers as
-        `generate --json` does, one a line.
+        interactive: Ctrl-C ends an answer only, not the command.  as_json: every line of stdout
+        is a JSON object, answers those of `generate --json`.
         """
         self.chat = chat
         self.screen = screen
@@ -36,6 +38,8 @@ class Talk:
         self.interactive = interactive
         self._as_json = as_json
         self._noted: list[str] = []
+        # Conversations that others took the place of, with the turns that these had at once.
+        self._before: list[tuple[Conversation, int]] = []
         self._refused = ""
 
     @property
@@ -43,6 +47,22 @@ class Talk:
         """What stands before a question, with the number of images that will go with it."""
         count = len(self.staged)
         return f"[{count} image{'s' if count > 1 else ''}] > " if count else "> "
+
+    def tell(self, text: str) -> None:
+        """Say what a command did."""
+        if self._as_json:
+            self.screen.json({"notice": text})
+        else:
+            self.screen.say(text)
+
+    def show(
+        self, value: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[str]]
+    ) -> None:
+        """Show a table, or the same as JSON."""
+        if self._as_json:
+            self.screen.json(value)
+        else:
+            self.screen.table(columns, rows)
 
     def stage(self, pictures: Sequence[Picture]) -> None:
         """Keep images for the next question."""
@@ -77,6 +97,22 @@ class Talk:
         except MmspecError:
             self.staged = before
             raise
+
+    def go_on(self, conversation: Conversation) -> bool:
+        """Take up another conversation; whether `undo` can bring the one before back."""
+        before = self.chat.conversation
+        self.chat.resume(conversation)
+        if before.turns:
+            self._before.append((before, len(conversation.turns)))
+        return bool(before.turns)
+
+    def undo(self) -> str:
+        """Take back the last turn, or the last `go_on` where none was added; say which."""
+        if self._before and len(self.chat.conversation.turns) <= self._before[-1][1]:
+            self.chat.conversation, _ = self._before.pop()
+            return "brought back the conversation before"
+        self.chat.conversation.undo()
+        return "took back the last question and its answer"
 
     def retry(self) -> None:
         """Answer the last question again, drawing anew where tokens are drawn."""
