@@ -1,6 +1,7 @@
 """One conversation with a person: what is staged, asked, shown and said about it."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +13,11 @@ from mmspec.errors import ContextError, MmspecError, UsageError
 from mmspec.images import Picture, open_picture
 from mmspec_cli.attachments import take_images
 from mmspec_cli.footer import footer
+from mmspec_cli.interrupt import deferred_interrupt
 from mmspec_cli.render import Screen
 from mmspec_cli.report import answer_report
 from mmspec_cli.streaming import Answering, stream
+from mmspec_cli.typeahead import hidden_typing
 
 
 class Talk:
@@ -123,11 +126,13 @@ class Talk:
         self._show(answering)
 
     def _show(self, answering: Answering) -> None:
-        first = stream(answering, self.screen, silent=self._as_json)
-        if self._as_json:
-            self.screen.json(answer_report(self.chat))
-        else:
-            self._remark(first)
+        typing = hidden_typing() if self.interactive else nullcontext()
+        with typing, deferred_interrupt() as interrupt:
+            first = stream(answering, self.screen, interrupt, silent=self._as_json)
+            if self._as_json:
+                self.screen.json(answer_report(self.chat))
+            else:
+                self._remark(first)
         if not self.interactive and self.chat.answer.finish_reason == "interrupted":
             raise click.Abort
 
