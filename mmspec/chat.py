@@ -67,8 +67,8 @@ class Chat:
         self._session = Session(opened, target.views(engine.caption), target.view)
         self._side: DraftSide | None = None
         self._fell_back = False
-        if engine.draft is None and engine.head is None and options.needs_draft:
-            raise UsageError(f"{options.needs_draft} needs a draft: name one with --draft")
+        if engine.drafts is None:
+            options.require_draft()
         self._drafting(())
 
     @property
@@ -107,30 +107,36 @@ class Chat:
     def resume(self, conversation: Conversation) -> None:
         """Go on with a saved conversation.
 
-        Raises UsageError where an answer's tokens are not its text, as with another tokenizer, and
-        for images that the target does not see.
+        Raises UsageError where an answer's tokens are not its text, as with another tokenizer, or
+        no tokens of the target's at all, and for images that the target does not see.
         """
+        decode = self.engine.target.tokenizer.decode
         for number, turn in enumerate(conversation.turns, start=1):
             self._check_sight(turn.question)
-            if not self._has_said(turn.answer or (), turn.answer_text):
+            self._check_tokens(number, turn.answer or ())
+            told, saved = decode(turn.answer or ()), turn.answer_text
+            # An interrupted answer may end within a character, a whole one with a stop token.
+            if not (told.startswith(saved) or saved.startswith(told)):
                 raise UsageError(
                     f"answer {number} was written in other tokens than {self.engine.target.name}'s:"
                     " go on with the model that gave it"
                 )
         self.conversation = conversation
 
-    def _has_said(self, ids: Sequence[int], text: str) -> bool:
-        """Whether `text` may be what the target's tokens `ids` say."""
-        target = self.engine.target
-        if not all(0 <= id < target.model.config.text.vocab_size for id in ids):
-            return False
-        told = target.tokenizer.decode(ids)
-        # An interrupted answer may end within a character, a whole one with a stop token.
-        return told.startswith(text) or text.startswith(told)
-
     def _check_sight(self, message: Message) -> None:
         if message.pictures and self.engine.target.features is None:
             raise UsageError(f"{self.engine.target.name} is text-only and cannot see images")
+
+    def _check_tokens(self, number: int, answer: Sequence[int]) -> None:
+        """Refuse ids that the target does not have; it may say any that it has."""
+        target = self.engine.target
+        size = target.model.config.text.vocab_size
+        for token in answer:
+            if not 0 <= token < size:
+                raise UsageError(
+                    f"answer {number} holds {token}, which is no token of {target.name}'s (0 to "
+                    f"{size - 1}): the file was damaged, or comes from another model"
+                )
 
     def _answered_or(self, turns: list[Turn]) -> Generator[Prefilled | Piece]:
         """Answer the open question; leave `turns` as the conversation where nothing begins."""
@@ -170,7 +176,7 @@ class Chat:
             raise ContextError(
                 f"prompt and images take {length} positions and the answer may take "
                 f"{self.options.max_new_tokens}: {target.name} has {room}; use fewer images, "
-                "a smaller --max-new-tokens, or start again with /reset"
+                "a shorter prompt or a smaller --max-new-tokens"
             )
         return length
 

@@ -58,9 +58,13 @@ class Comparison:
     outcome: Outcome
     tokens: int
     """Tokens of the plain answer."""
+    drafted: int
+    """Tokens drafted for the speculative one; with none of them nothing was put to the test."""
     drafting: str
     block_efficiency: float
     divergence: Divergence | None
+    notes: list[str]
+    """What the drafting had to leave out, or draws from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +98,17 @@ class CheckReport:
 def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckReport:
     """Answer every prompt plainly and speculatively and compare.
 
-    Raises UsageError where there is nothing to compare: no draft, or sampling, whose tokens
-    agree in distribution and not one by one.
+    Raises UsageError where there is nothing to compare: no draft, nothing that it drafted, or
+    sampling, whose tokens agree in distribution and not one by one.
     """
+    require_comparable(options)
     draft = _draft_of(engine, options)
     model = engine.target.model
     threshold = NEAR_TIES[model.dtype]
     comparisons = [compare(engine, prompt, options, threshold) for prompt in prompts]
     if not comparisons:
         raise UsageError("nothing to check: give a prompt")
+    _require_drafted(comparisons)
     return CheckReport(
         engine.target.name,
         draft,
@@ -115,18 +121,33 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
     )
 
 
-def _draft_of(engine: Engine, options: Options) -> str:
+def require_comparable(options: Options) -> None:
+    """Raise UsageError for options under which answers cannot be compared token for token."""
     if not options.sampling.greedy:
         raise UsageError(
             f"check compares greedy answers, got --temperature {options.sampling.temperature}: "
             "sampled ones agree in distribution, not token for token; leave --temperature at 0"
         )
+    if options.drafting == PLAIN.word:
+        raise UsageError("check compares drafting with plain decoding: leave --drafting none out")
+
+
+def _draft_of(engine: Engine, options: Options) -> str:
     if options.drafting == NGRAM.word:
         return NGRAM.word
     name = engine.drafts.name if engine.drafts else engine.draftless
-    if PLAIN.word in (name, options.drafting):
+    if name == PLAIN.word:
         raise UsageError("check needs a draft to compare with plain decoding: give --draft")
     return name
+
+
+def _require_drafted(comparisons: Sequence[Comparison]) -> None:
+    """Raise UsageError where answers are identical because every one was decoded plainly."""
+    if any(each.drafted or each.outcome != "identical" for each in comparisons):
+        return
+    notes = dict.fromkeys(note for each in comparisons for note in each.notes)
+    why = "; ".join(notes) or "ask for longer answers, or give another --drafting"
+    raise UsageError(f"nothing was drafted in any answer, so nothing was checked: {why}")
 
 
 def compare(engine: Engine, prompt: Prompt, options: Options, threshold: float) -> Comparison:
@@ -141,9 +162,11 @@ def compare(engine: Engine, prompt: Prompt, options: Options, threshold: float) 
         prompt.name,
         divergence.outcome(threshold) if divergence else "identical",
         len(said),
+        speculative.statistics.drafted,
         speculative.drafting.word,
         speculative.statistics.block_efficiency,
         divergence,
+        speculative.notes,
     )
 
 

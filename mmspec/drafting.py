@@ -70,7 +70,7 @@ def parse_drafting(
     for letter in letters:
         _check_sight(letter, draft)
     branches = tuple(Branch(letter, _positions(letter, draft, pool)) for letter in letters)
-    return Drafting(branches, _normalised(weights, len(branches)))
+    return Drafting(branches, normalised(weights, len(branches)))
 
 
 def read_letters(word: str) -> list[str]:
@@ -118,7 +118,8 @@ def pooled_positions(draft: ModelConfig, pool: int | None) -> int:
     return pool
 
 
-def _normalised(weights: Sequence[float], count: int) -> tuple[float, ...]:
+def normalised(weights: Sequence[float], count: int) -> tuple[float, ...]:
+    """[count] weights that sum to one, equal by default; raises UsageError for what cannot."""
     weights = weights or [1.0] * count
     if len(weights) != count:
         raise UsageError(f"--weights: {len(weights)} given for {count} drafting letters")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import perf_counter
 
 from mmspec.calibration import Calibration, CalibrationFile, calibration_file
@@ -19,6 +20,7 @@ from mmspec.loaded import LoadedHead, LoadedModel, load_model
 from mmspec.options import Options
 from mmspec.registry import load_backend, load_captioner, load_head
 from mmspec.seam import Backend
+from mmspec.sides import refuse
 from mmspec.tokenizer import shared_vocabulary
 from mmspec.tree import Tree
 
@@ -128,10 +130,12 @@ def load(
     device: str = "auto",
     dtype: str = "auto",
     captioner: str = "auto",
+    options: Options | None = None,
 ) -> Engine:
     """Load a target and its draft from cards, hub repositories or directories.
 
     draft: a model of its own, or a head, which is known by its files.
+    options: raises UsageError before any weights are read where the draft cannot do what they say.
     'auto' takes LLaVA-1.5-7B where it is on this machine, else the bundled pair, and the draft
     of the model's card; it degrades with a note.  What is named must be had, or an MmspecError
     says why not.
@@ -140,8 +144,14 @@ def load(
     chosen = load_backend(backend)
     notes: list[str] = []
     name = _auto_model(chosen, notes) if model == "auto" else model
-    target = load_model(chosen, name, resolve(name, chosen.name), device=device, dtype=dtype)
-    found = _load_draft(chosen, target, draft, notes, device=device, dtype=dtype)
+    directory = resolve(name, chosen.name)
+    place = _find_draft(chosen, name, draft, notes)
+    if options and place:
+        refuse(options, *place)
+    elif options:
+        options.require_draft()
+    target = load_model(chosen, name, directory, device=device, dtype=dtype)
+    found = _load_draft(chosen, target, *place, device=device, dtype=dtype) if place else None
     head = found if isinstance(found, LoadedHead) else None
     drafted = None if isinstance(found, LoadedHead) else found
     seeing = next((each for each in (drafted, target) if each and each.features), None)
@@ -163,35 +173,35 @@ def _auto_model(backend: Backend, notes: list[str]) -> str:
     return name
 
 
-def _load_draft(
-    backend: Backend,
-    target: LoadedModel,
-    draft: str,
-    notes: list[str],
-    *,
-    device: str,
-    dtype: str,
-) -> LoadedModel | LoadedHead | None:
+def _find_draft(
+    backend: Backend, target: str, draft: str, notes: list[str]
+) -> tuple[str, Path] | None:
+    """The draft's name and directory; 'auto' does without where it is not here, and notes it."""
     if draft == "none":
         return None
-    name = _pair(target.name) if draft == "auto" else draft
+    name = _pair(target) if draft == "auto" else draft
     if name is None:
-        notes.append(f"draft: none (no card names one for {target.name}); drafting from n-grams")
+        notes.append(f"draft: none (no card names one for {target}); drafting from n-grams")
         return None
     try:
-        directory = resolve(name, backend.name)
-        head = load_head(backend, directory, target.model)
-        if head:
-            return LoadedHead(name, directory, head)
-        loaded = load_model(
-            backend, name, directory, device=device, dtype=dtype, sharing=target.features
-        )
-        shared_vocabulary(target.tokenizer, loaded.tokenizer)
+        return name, resolve(name, backend.name)
     except HubError as error:
         if draft != "auto":
             raise
         notes.append(f"draft: none ({error}); drafting from n-grams")
         return None
+
+
+def _load_draft(
+    backend: Backend, target: LoadedModel, name: str, directory: Path, *, device: str, dtype: str
+) -> LoadedModel | LoadedHead:
+    head = load_head(backend, directory, target.model)
+    if head:
+        return LoadedHead(name, directory, head)
+    loaded = load_model(
+        backend, name, directory, device=device, dtype=dtype, sharing=target.features
+    )
+    shared_vocabulary(target.tokenizer, loaded.tokenizer)
     return loaded
 
 

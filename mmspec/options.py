@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mmspec.adaptive import Adaptation
-from mmspec.drafting import OVERFLOWS, PLAIN, UNLETTERED, read_letters
+from mmspec.drafting import OVERFLOWS, PLAIN, UNLETTERED, normalised, read_letters
 from mmspec.errors import UsageError, choice
 from mmspec.estimates import LONGEST
 from mmspec.registry import is_kind
@@ -13,6 +13,10 @@ from mmspec.tree import Tree
 
 Gamma = int | Literal["auto"]
 """Tokens drafted a round; 'auto' chooses them by measured costs and the running acceptance."""
+
+LONGEST_GIVEN = 64
+"""The longest draft that can be asked for: half of what a view must have left to be worth starting,
+and far beyond any length that pays."""
 
 PROPOSALS = ("auto", "draw", "argmax")
 
@@ -52,9 +56,12 @@ class Options:
         if self.proposal not in PROPOSALS:
             raise choice("proposal", self.proposal, PROPOSALS)
         if isinstance(self.gamma, int):
-            _at_least("--gamma", self.gamma, 1)
-        elif self.gamma != "auto":
-            raise UsageError(f"--gamma {self.gamma}: give a number of at least 1, or auto")
+            allowed = 1 <= self.gamma <= LONGEST_GIVEN
+        else:
+            allowed = self.gamma == "auto"
+        if not allowed:
+            numbers = f"a number from 1 to {LONGEST_GIVEN}"
+            raise UsageError(f"--gamma {self.gamma}: give {numbers}, or auto")
         _at_least("--max-new-tokens", self.max_new_tokens, 1)
         _at_least("--temperature", self.sampling.temperature, 0)
         _at_least("--top-k", self.sampling.top_k, 0)
@@ -63,12 +70,19 @@ class Options:
         if self.skip_vision is not None and not 0 <= self.skip_vision <= 1:
             raise UsageError(f"--skip-vision {self.skip_vision}: give a number from 0 to 1")
         self._check_mixture(len(views))
+        if self.pool is not None and "P" not in views:
+            raise UsageError(
+                f"--pool {self.pool} is the size of view P: give --drafting with a P, such as MTP, "
+                "or leave it out"
+            )
         if self.tree:
             self._check_tree(self.tree)
 
     def _check_mixture(self, views: int) -> None:
         if self.weights and not views and self.drafting != PLAIN.word:
             raise UsageError("--weights needs --drafting with letters, one weight for each")
+        if views:
+            normalised(self.weights, views)
         if self.adaptive and views < 2 and self.drafting not in (None, PLAIN.word):
             allowed = "give --drafting two or more letters, such as MTC"
             raise UsageError(f"--adaptive has nothing to weigh in {self.drafting!r}: {allowed}")
@@ -94,7 +108,14 @@ class Options:
         """The option that cannot be had without a draft model, as it was given; '' without one."""
         if self.drafting not in (None, *UNLETTERED):
             return f"--drafting {self.drafting}"
-        return f"--tree {self.tree.word}" if self.tree and self.drafting is None else ""
+        if self.drafting:
+            return ""
+        return f"--tree {self.tree.word}" if self.tree else "--adaptive" * bool(self.adaptive)
+
+    def require_draft(self) -> None:
+        """Raise UsageError for what cannot be had without a draft."""
+        if self.needs_draft:
+            raise UsageError(f"{self.needs_draft} needs a draft: name one with --draft")
 
     @property
     def longest_draft(self) -> int:

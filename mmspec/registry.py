@@ -9,7 +9,7 @@ from mmspec.captions import Captioner
 from mmspec.config import model_type
 from mmspec.drafting import LETTERS
 from mmspec.errors import BackendError, choice
-from mmspec.heads.config import KINDS, is_head
+from mmspec.heads.config import KINDS, is_head, read_head_config
 from mmspec.seam import Backend, Head, Model
 
 BACKENDS = "mmspec.backends"
@@ -86,6 +86,14 @@ def is_kind(word: str) -> bool:
     if set(word.upper()) <= LETTERS.keys():
         return False
     return word in KINDS or word in registered(DRAFTERS)
+
+
+def head_kind(directory: Path) -> str | None:
+    """The drafting of the head in a checkpoint directory; None where it holds a whole model."""
+    kind = model_type(directory)
+    if kind in registered(DRAFTERS):
+        return kind
+    return read_head_config(directory).kind if is_head(directory) else None
 
 
 def load_head(backend: Backend, directory: Path, model: Model) -> Head | None:

@@ -1,14 +1,17 @@
 """Which draft side answers a prompt: what is asked for, what fits, and how it is opened."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mmspec.config import read_config
 from mmspec.conversation import Chunk
 from mmspec.drafting import NGRAM, UNLETTERED, Branch, Drafting, fit, parse_drafting
 from mmspec.errors import UsageError
 from mmspec.images import Picture
 from mmspec.ngram import NgramDrafter
 from mmspec.options import Options
+from mmspec.registry import head_kind
 from mmspec.seam import Target
 from mmspec.session import DraftSide
 
@@ -56,7 +59,8 @@ def drafting_for(engine: "Engine", options: Options, chunks: Sequence[Chunk]) ->
     if word in UNLETTERED:
         return UNLETTERED[word]
     if engine.head:
-        return _headed(engine, options, word)
+        _require_kind(options, engine.head.name, engine.head.kind, word)
+        return Drafting((engine.target.view,), (1.0,), word)
     if options.names_head:
         raise UsageError(f"--drafting {word} needs a head of that kind: name one with --draft")
     if engine.draft is None:
@@ -65,20 +69,30 @@ def drafting_for(engine: "Engine", options: Options, chunks: Sequence[Chunk]) ->
     return parse_drafting(word, engine.draft.model.config, weights, options.pool)
 
 
-def _headed(engine: "Engine", options: Options, word: str) -> Drafting:
-    """A head's one branch, which is shown what the target is."""
-    head = engine.head
-    if head and word != head.kind:
+def refuse(options: Options, name: str, directory: Path) -> None:
+    """Raise UsageError for options that the draft in `directory` cannot do, by its config alone."""
+    word = options.drafting
+    if word in UNLETTERED:
+        return
+    if kind := head_kind(directory):
+        _require_kind(options, name, kind, word or kind)
+    elif options.names_head:
+        raise UsageError(f"--drafting {word} needs a head of that kind: name one with --draft")
+    elif word:
+        parse_drafting(word, read_config(directory), options.weights, options.pool)
+
+
+def _require_kind(options: Options, name: str, kind: str, word: str) -> None:
+    """Raise UsageError for what a head of this kind cannot do."""
+    if word != kind:
         raise UsageError(
-            f"--drafting {word}: the draft {head.name} is a {head.kind} head: use {head.kind}, "
+            f"--drafting {word}: the draft {name} is a {kind} head: use {kind}, "
             f"{' or '.join(UNLETTERED)}"
         )
-    if head and options.adaptive:
+    if options.adaptive:
         raise UsageError(
-            f"--adaptive weighs views of a draft model, and {head.name} is a {head.kind} head: "
-            "leave it out"
+            f"--adaptive weighs views of a draft model, and {name} is a {kind} head: leave it out"
         )
-    return Drafting((engine.target.view,), (1.0,), word)
 
 
 def fitting(

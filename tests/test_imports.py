@@ -35,6 +35,7 @@ ALLOWED = {
 
 ALSO = {
     "cli/mmspec_cli/render.py": {"rich"},
+    "cli/mmspec_cli/wrapping.py": {"rich"},
     "cli/mmspec_cli/train.py": {"mmspec_torch"},
     "cli/mmspec_cli/train_options.py": {"mmspec_torch"},
     "mmspec/tokenizer_files.py": {"transformers"},

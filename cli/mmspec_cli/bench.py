@@ -96,18 +96,20 @@ def _speed(
     max_new_tokens: int,
     against: str | None,
     against_backend: str | None,
-    **where: str,
+    **where: Any,
 ) -> SpeedReport:
+    lengths = [_gamma(gamma) for gamma in _split(gammas)] or GAMMAS
+    given = _given(images, prompt, prompts)
     engine = _loaded(screen, where)
     options = Options(max_new_tokens=max_new_tokens)
     others = [load(**where | {"backend": against_backend})] if against_backend else []
-    chosen = _given(images, prompt, prompts) or _drawn(engine, count, _split(tasks))
+    chosen = given or _drawn(engine, count, _split(tasks))
     return measure_speed(
         engine,
         chosen,
         options,
         words=_words(drafting, engine),
-        gammas=[_gamma(gamma) for gamma in _split(gammas)] or GAMMAS,
+        gammas=lengths,
         repeats=repeats,
         others=others,
         baselines=[_baseline(against, engine, options)] if against else [],
@@ -115,7 +117,7 @@ def _speed(
     )
 
 
-def _loaded(screen: Screen, where: dict[str, str]) -> Engine:
+def _loaded(screen: Screen, where: dict[str, Any]) -> Engine:
     screen.progress("loading")
     engine = load(**where)
     for note in engine.notes:
@@ -139,7 +141,7 @@ def _gamma(text: str) -> Gamma:
         return "auto"
     if not text.isdigit() or text == "0":
         raise UsageError(f"--gammas {text!r}: give numbers of at least 1, such as 2,4,6, or auto")
-    return int(text)
+    return Options(gamma=int(text)).gamma
 
 
 def _given(images: tuple[str, ...], prompt: str | None, prompts: Path | None) -> list[Prompt]:
@@ -253,7 +255,7 @@ def _grounding(
     gamma: Gamma,
     max_new_tokens: int,
     seed: int,
-    **where: str,
+    **where: Any,
 ) -> GroundingReport:
     engine = _loaded(screen, where)
     options = Options(gamma=gamma, max_new_tokens=max_new_tokens)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,7 +27,7 @@ from mmspec_cli.render import Screen
 @JSON
 @PLAIN
 def context_command(
-    lengths: str, gamma: int, out: Path | None, as_json: bool, plain: bool, **where: str
+    lengths: str, gamma: int, out: Path | None, as_json: bool, plain: bool, **where: Any
 ) -> None:
     """Time plain tokens, verifications, drafted and prompt tokens by context length."""
     screen = Screen(plain=plain)

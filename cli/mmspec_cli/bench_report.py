@@ -8,6 +8,7 @@ from mmspec.bench.report.merge import merge
 from mmspec.bench.report.published import PAPERS, PREFIX, read_paper
 from mmspec.bench.report.table import Table
 from mmspec.bench.report.write import Report, write
+from mmspec.errors import UsageError
 from mmspec_cli.options import JSON, PLAIN
 from mmspec_cli.render import Screen
 
@@ -42,7 +43,11 @@ def report(
     screen.progress("reading")
     run = merge(directories)
     screen.progress("writing")
-    written = write(run, papers, directories[0], samples)
+    try:
+        written = write(run, papers, directories[0], samples)
+    except OSError as error:
+        file = error.filename or directories[0]
+        raise UsageError(f"{file} cannot be written ({error.strerror or error})") from error
     if as_json:
         screen.json(_as_dict(written))
     else:

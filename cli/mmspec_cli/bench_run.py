@@ -95,7 +95,7 @@ def _settings(given: dict[str, Any]) -> tuple[Settings, dict[str, str]]:
     return settings, given
 
 
-def _loaded(screen: Screen, where: dict[str, str]) -> Engine:
+def _loaded(screen: Screen, where: dict[str, Any]) -> Engine:
     screen.progress("loading")
     engine = load(**where)
     for note in engine.notes:

@@ -20,7 +20,7 @@ from mmspec_cli.render import Screen
 @DTYPE
 @JSON
 @PLAIN
-def calibrate(as_json: bool, plain: bool, **where: str) -> None:
+def calibrate(as_json: bool, plain: bool, **where: Any) -> None:
     """Measure what target forwards and drafted tokens cost here, and keep it.
 
     `--gamma auto` starts from it with this machine, backend, type and pair.

@@ -8,7 +8,7 @@ from mmspec.cards import load_cards
 from mmspec.engine import PREFERRED, Engine
 from mmspec.errors import MmspecError
 from mmspec.images import open_picture
-from mmspec_cli.chat_commands import COMMANDS, is_command, run_command
+from mmspec_cli.chat_commands import COMMANDS, LEAVING, is_command, run_command
 from mmspec_cli.line_editing import is_interactive, line_editing
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.questions import piped, questions, typed
@@ -66,7 +66,9 @@ def converse(talk: Talk) -> None:
 
 def take(talk: Talk, line: str) -> None:
     """Run a command, or ask."""
-    if is_command(line):
+    if line.lower() in LEAVING:
+        talk.leaving = True
+    elif is_command(line):
         run_command(talk, line)
     elif line:
         talk.ask(line)

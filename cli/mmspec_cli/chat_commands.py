@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING
 
 from mmspec.errors import UsageError, choice
 from mmspec.paths import typed_path
+from mmspec_cli.report import stats_report
+
+LEAVING = ("exit", "quit")
+"""What people type who want to leave, and no model was ever asked."""
+
+BACK = "; /undo brings the conversation back"
 
 if TYPE_CHECKING:
     from mmspec_cli.talk import Talk
@@ -50,13 +56,14 @@ def _images(talk: "Talk", _: str) -> None:
     ]
     rows += [("next question", picture) for picture in talk.staged]
     if not rows:
-        talk.screen.say("no images yet: /image PATH")
+        talk.tell("no images yet: /image PATH")
         return
+    columns = ["with", "image", "size"]
     cells = [
         [where, picture.name, f"{picture.image.width}x{picture.image.height}"]
         for where, picture in rows
     ]
-    talk.screen.table(["with", "image", "size"], cells)
+    talk.show({"images": [dict(zip(columns, row, strict=True)) for row in cells]}, columns, cells)
 
 
 def _stats(talk: "Talk", _: str) -> None:
@@ -75,7 +82,7 @@ def _stats(talk: "Talk", _: str) -> None:
         *((f"{stage}, s", f"{spent:.3f}") for stage, spent in statistics.seconds.items()),
         ("peak memory, GB", f"{statistics.peak_memory_bytes / 1e9:.2f}"),
     ]
-    talk.screen.table(["last answer", ""], rows)
+    talk.show(stats_report(talk.chat), ["last answer", ""], rows)
 
 
 def _gamma(talk: "Talk") -> str:
@@ -91,13 +98,13 @@ def _spec(talk: "Talk", argument: str) -> None:
     if talk.chat.plain:
         raise UsageError("there is no draft to speculate with: start with --draft NAME")
     talk.chat.speculate = _switch("/spec", argument)
-    talk.screen.say("speculative decoding" if talk.chat.speculate else "plain decoding")
+    talk.tell("speculative decoding" if talk.chat.speculate else "plain decoding")
 
 
 def _accepted(talk: "Talk", argument: str) -> None:
     talk.screen.accepted = _switch("/accepted", argument)
     shown = "are marked" if talk.screen.accepted else "are no longer marked"
-    talk.screen.say(f"drafted tokens that were kept {shown}")
+    talk.tell(f"drafted tokens that were kept {shown}")
 
 
 def _switch(name: str, argument: str) -> bool:
@@ -107,13 +114,14 @@ def _switch(name: str, argument: str) -> bool:
 
 
 def _reset(talk: "Talk", _: str) -> None:
-    talk.chat.conversation.reset()
-    talk.screen.say("started again")
+    from mmspec.conversation import Conversation
+
+    kept = talk.go_on(Conversation(talk.chat.conversation.system))
+    talk.tell("started again" + BACK * kept)
 
 
 def _undo(talk: "Talk", _: str) -> None:
-    talk.chat.conversation.undo()
-    talk.screen.say("took back the last question and its answer")
+    talk.tell(talk.undo())
 
 
 def _retry(talk: "Talk", _: str) -> None:
@@ -122,7 +130,7 @@ def _retry(talk: "Talk", _: str) -> None:
 
 def _system(talk: "Talk", text: str) -> None:
     talk.chat.conversation.system = text
-    talk.screen.say("system text set")
+    talk.tell("system text set")
 
 
 def _save(talk: "Talk", name: str) -> None:
@@ -133,7 +141,7 @@ def _save(talk: "Talk", name: str) -> None:
         file.write_text(talk.chat.conversation.to_json(), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{name} cannot be written ({error.strerror})") from error
-    talk.screen.say(f"saved to {name}")
+    talk.tell(f"saved to {name}")
 
 
 def _load(talk: "Talk", name: str) -> None:
@@ -143,8 +151,8 @@ def _load(talk: "Talk", name: str) -> None:
         text = typed_path(_path(name)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{name} cannot be read ({error})") from error
-    talk.chat.resume(Conversation.from_json(text))
-    talk.screen.say(f"went on from {name}")
+    kept = talk.go_on(Conversation.from_json(text))
+    talk.tell(f"went on from {name}" + BACK * kept)
 
 
 def _path(typed: str) -> str:
@@ -160,9 +168,9 @@ def _help(talk: "Talk", _: str) -> None:
         ("a path in a question", "sends that image with it"),
         ('"""', "starts and ends a question of several lines"),
         ("Ctrl-C", "stops the answer"),
-        ("Ctrl-D", "leaves"),
+        (f"{' or '.join(LEAVING)}, alone", "leaves, as /quit and Ctrl-D do"),
     ]
-    talk.screen.table(["", ""], rows)
+    talk.show({"help": {name.strip(): told for name, told in rows}}, ["", ""], rows)
 
 
 def _quit(talk: "Talk", _: str) -> None:
@@ -173,7 +181,7 @@ COMMANDS = {
     "/image": Command("PATH", "send an image with the next question", _image),
     "/images": Command("", "list the images, asked about and waiting", _images),
     "/retry": Command("", "answer the last question again", _retry),
-    "/undo": Command("", "take back the last question and its answer", _undo),
+    "/undo": Command("", "take back the last question and its answer, a /reset or a /load", _undo),
     "/reset": Command("", "forget the conversation", _reset),
     "/system": Command("TEXT", "set the system text", _system),
     "/save": Command("FILE", "write the conversation to a file", _save),

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import click
 
-from mmspec.bench.prompts import Prompt, asked, default_prompts
-from mmspec.check import CheckReport, Comparison
+from mmspec.bench.prompts import asked, default_prompts
+from mmspec.check import CheckReport, Comparison, require_comparable
 from mmspec.check import check as compare_all
-from mmspec.engine import Engine
 from mmspec.images import open_picture
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.render import Screen
@@ -31,6 +30,11 @@ def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> in
     Exit status: 0 identical, 3 they part where two tokens tie but for rounding, 1 a bug.
     """
     screen = Screen(plain=setup.plain)
+    require_comparable(setup.options)
+    if images and not prompts:
+        raise click.UsageError("images need a question: give --prompt TEXT")
+    if setup.draft == "none" and setup.options.drafting is None:
+        raise click.UsageError("check needs a draft to compare with plain decoding: give --draft")
     pictures = [open_picture(Path(image)) for image in images]
     chosen = [asked(prompt, pictures) for prompt in prompts]
     screen.progress("loading")
@@ -38,7 +42,7 @@ def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> in
     for note in () if setup.as_json else engine.notes:
         screen.note(note)
     screen.progress("decoding")
-    report = compare_all(engine, chosen or _default(engine, images), setup.options)
+    report = compare_all(engine, chosen or default_prompts(engine, DEFAULT_PROMPTS), setup.options)
     if setup.as_json:
         screen.json(report.as_dict())
     else:
@@ -46,18 +50,14 @@ def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> in
     return report.exit_code
 
 
-def _default(engine: Engine, images: tuple[str, ...]) -> list[Prompt]:
-    if images:
-        raise click.UsageError("images need a question: give --prompt TEXT")
-    return default_prompts(engine, DEFAULT_PROMPTS)
-
-
 def _show(screen: Screen, report: CheckReport) -> None:
-    columns = ("prompt", "tokens", "drafting", "tokens per round", "outcome")
+    columns = ("prompt", "tokens", "drafted", "drafting", "tokens per round", "outcome")
     screen.table(columns, [_row(each) for each in report.comparisons])
     for each in report.comparisons:
         if each.divergence:
             screen.say(_told(each))
+        elif not each.drafted:
+            screen.say(f"{each.prompt}: nothing was drafted, so nothing was checked")
     screen.say(
         f"{report.outcome} ({report.backend}, {report.device}, {report.dtype}; "
         f"near-tie up to a logit gap of {report.threshold:g})"
@@ -66,7 +66,8 @@ def _show(screen: Screen, report: CheckReport) -> None:
 
 def _row(each: Comparison) -> tuple[str, ...]:
     efficiency = f"{each.block_efficiency:.2f}"
-    return each.prompt, str(each.tokens), each.drafting, efficiency, each.outcome
+    counts = str(each.tokens), str(each.drafted)
+    return each.prompt, *counts, each.drafting, efficiency, each.outcome
 
 
 def _told(each: Comparison) -> str:

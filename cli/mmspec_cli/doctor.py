@@ -85,4 +85,6 @@ def _full(screen: Screen, model: str, draft: str, out: Path, as_json: bool) -> i
 def _outcome(told: dict[str, Any]) -> str:
     if not told["ok"]:
         return str(told["error"])
+    if "skipped" in told:
+        return f"skipped: {told['skipped']}"
     return f"{'passed' if passed(told) else 'FAILED'} in {told['seconds']:.0f} s"

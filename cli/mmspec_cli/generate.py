@@ -8,6 +8,7 @@ import click
 from mmspec.errors import UsageError
 from mmspec.images import open_picture
 from mmspec_cli.footer import footer
+from mmspec_cli.interrupt import deferred_interrupt
 from mmspec_cli.main import INTERRUPTED
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.render import Screen
@@ -31,14 +32,14 @@ def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
     chat = engine.chat(setup.options)
     for note in () if setup.as_json else engine.notes:
         screen.note(note)
-    first = stream(chat.ask(text, pictures), screen, silent=setup.as_json)
-    if setup.as_json:
-        screen.json(answer_report(chat))
-    else:
-        screen.end_line()
-        for note in chat.answer.notes:
-            screen.note(note)
-        screen.note(footer(chat.answer.statistics, first))
+    with deferred_interrupt() as interrupt:
+        first = stream(chat.ask(text, pictures), screen, interrupt, silent=setup.as_json)
+        if setup.as_json:
+            screen.json(answer_report(chat))
+        else:
+            screen.end_line()
+            for note in (*chat.answer.notes, footer(chat.answer.statistics, first)):
+                screen.note(note)
     return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0
 
 

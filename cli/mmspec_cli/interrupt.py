@@ -9,21 +9,30 @@ from types import FrameType
 
 @dataclass(slots=True)
 class Interrupt:
-    """Whether Ctrl-C has been pressed."""
+    """Whether Ctrl-C has been pressed, and whether it still means anything."""
 
     requested: bool = False
+    settled: bool = False
+
+    def settle(self) -> None:
+        """Let Ctrl-C do nothing from here on: what it would stop has ended."""
+        self.settled = True
 
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Interrupt]:
     """Inside, the first Ctrl-C only sets `requested`, for a loop to act on where it can.
 
-    A second one raises KeyboardInterrupt at once, for whoever cannot wait.
+    A second one raises KeyboardInterrupt at once, for whoever cannot wait; any after that, or once
+    all is settled, does nothing.
     """
     interrupt = Interrupt()
 
     def request(_signal: int, _frame: FrameType | None) -> None:
+        if interrupt.settled:
+            return
         if interrupt.requested:
+            interrupt.settle()
             raise KeyboardInterrupt
         interrupt.requested = True
 

@@ -85,7 +85,8 @@ GAMMA = click.option(
     type=Gamma(),
     default=5,
     show_default=True,
-    help="Tokens drafted a round. auto: what measured costs and acceptance favour, none included.",
+    help="Tokens drafted a round, 1 to 64. auto: what measured costs and acceptance favour, none "
+    "included.",
 )
 DRAFTING = (
     click.option(
@@ -203,7 +204,7 @@ class Setup:
     accepted: bool
 
     def load(self) -> "Engine":
-        """Load target, draft and captioner; raises MmspecError."""
+        """Load target, draft and captioner; raises MmspecError, of options at once."""
         from mmspec.engine import load
 
         return load(
@@ -213,6 +214,7 @@ class Setup:
             device=self.device,
             dtype=self.dtype,
             captioner=self.captioner,
+            options=self.options,
         )
 
 
@@ -240,7 +242,6 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _options(given: dict[str, Any]) -> "Options":
     """Take the fields of `Options` out of `given`; raises UsageError for one out of range."""
-    from mmspec.errors import UsageError
     from mmspec.options import Options
     from mmspec.sampling import Sampling
 
@@ -248,9 +249,25 @@ def _options(given: dict[str, Any]) -> "Options":
     adaptive, tree = _adaptation(given), _tree(given)
     names = ("drafting", "weights", "pool", "overflow", "gamma", "proposal", "seed")
     taken = {name: given.pop(name) for name in (*names, "max_new_tokens", "skip_vision")}
-    if taken["skip_vision"] is not None and taken["drafting"] == "none":
-        raise UsageError("--skip-vision needs a --drafting other than none: it skips drafts")
-    return Options(sampling=sampling, adaptive=adaptive, tree=tree, **taken)
+    options = Options(sampling=sampling, adaptive=adaptive, tree=tree, **taken)
+    if options.drafting == "none":
+        _refuse_moot(options)
+    return options
+
+
+def _refuse_moot(options: "Options") -> None:
+    """Raise UsageError for an option that says how to draft where nothing is drafted."""
+    from mmspec.errors import UsageError
+
+    given = {
+        "skip-vision": options.skip_vision is not None,
+        "adaptive": options.adaptive is not None,
+        "tree": options.tree is not None,
+        "weights": bool(options.weights),
+    }
+    for name, asked in given.items():
+        if asked:
+            raise UsageError(f"--{name} needs a --drafting other than none, which drafts nothing")
 
 
 def _tree(given: dict[str, Any]) -> "Tree | None":

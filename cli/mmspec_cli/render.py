@@ -18,11 +18,21 @@ from rich.text import Text
 
 from mmspec.chat import Piece
 from mmspec_cli.escape import one_line, visible
+from mmspec_cli.wrapping import Step, Wrap
 
 ACCEPTED, QUIET, WRONG = "green", "dim", "bold red"
 OPENING = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
 CLOSING = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+_TO_THE_END = (ControlType.ERASE_IN_LINE, 0)
 _ERASED_LINE = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+
+
+def _width(console: Console) -> int:
+    """The columns of its terminal now; COLUMNS, which Console prefers, outlives a resize."""
+    try:
+        return os.get_terminal_size(console.file.fileno()).columns or console.width
+    except (OSError, ValueError):  # no terminal of the system's
+        return console.width
 
 
 class Screen:
@@ -37,12 +47,14 @@ class Screen:
         """Look at stdout and the environment once."""
         self.terminal = sys.stdout.isatty()
         dumb = os.environ.get("TERM") == "dumb"
+        self._wraps = self.terminal and not dumb
         self.plain = plain or dumb or not self.terminal or bool(os.environ.get("NO_COLOR"))
         self.accepted = accepted
         self._out = self._console(sys.stdout)
         self._err = self._console(sys.stderr)
         self._progress = False
         self._in_line = False
+        self._wrap = Wrap()
 
     def _console(self, file: Any) -> Console:
         return Console(file=file, color_system=None if self.plain else "auto", highlight=False)
@@ -52,10 +64,20 @@ class Screen:
         self.clear_progress()
         if piece.accepted and self.accepted:
             marked = f"{OPENING}{piece.accepted}{CLOSING}" if self.plain else piece.accepted
-            self._write(marked, ACCEPTED)
-            self._write(piece.own)
+            self._stream(marked, ACCEPTED)
+            self._stream(piece.own)
         else:
-            self._write(piece.text)
+            self._stream(piece.text)
+
+    def _stream(self, text: str, style: str | None = None) -> None:
+        """Write text that goes on, on a terminal without parting words."""
+        if not self._wraps:
+            self._write(text, style)
+            return
+        for step in self._wrap.lay(visible(text), style, _width(self._out)):
+            if step.erase:
+                self._out.control(Control((ControlType.CURSOR_BACKWARD, step.erase), _TO_THE_END))
+            self._write(step.text, step.style)
 
     def _write(self, text: str, style: str | None = None) -> None:
         self._out.out(visible(text) if self.terminal else text, end="", style=style)
@@ -66,6 +88,7 @@ class Screen:
         """End a line of stdout that text has begun."""
         if self._in_line:
             self._write("\n")
+            self._wrap = Wrap()
 
     def say(self, text: str = "") -> None:
         """Write a result, and end the line."""
@@ -78,17 +101,19 @@ class Screen:
         self._out.file.flush()
 
     def note(self, text: str) -> None:
-        """Write a remark on one line of stderr."""
-        self._remark(text, QUIET)
+        """Write a remark on one line of stderr, or on a terminal on as many as it takes."""
+        self._remark(text, QUIET, wraps=self._wraps and self._err.is_terminal)
 
     def error(self, text: str) -> None:
         """Write what went wrong on one line of stderr."""
         self._remark(text, WRONG)
 
-    def _remark(self, text: str, style: str) -> None:
+    def _remark(self, text: str, style: str, *, wraps: bool = False) -> None:
         self.clear_progress()
         self.end_line()
-        self._err.out(one_line(text), style=style)
+        line = one_line(text)
+        steps = Wrap().lay(line, None, _width(self._err)) if wraps else [Step(line)]
+        self._err.out("".join(step.text for step in steps), style=style)
 
     def progress(self, text: str) -> None:
         """Show a line that the next output replaces; nothing where plain."""

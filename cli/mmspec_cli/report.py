@@ -1,9 +1,20 @@
-"""An answer as the JSON object of `generate --json`."""
+"""An answer as the JSON object of `generate --json`, and its costs alone."""
 
 from dataclasses import asdict
 from typing import Any
 
 from mmspec.chat import Chat
+
+
+def stats_report(chat: Chat) -> dict[str, Any]:
+    """What `/stats` prints: how the last answer was drafted and what it cost."""
+    answer = chat.answer
+    return {
+        "drafting": answer.drafting.word,
+        "weights": [round(weight, 6) for weight in answer.weights],
+        "gamma": chat.options.gamma,
+        "stats": answer.statistics.as_dict(),
+    }
 
 
 def answer_report(chat: Chat) -> dict[str, Any]:
@@ -20,12 +31,9 @@ def answer_report(chat: Chat) -> dict[str, Any]:
         "backend": engine.backend.name,
         "device": engine.target.model.device,
         "dtype": engine.target.model.dtype,
-        "drafting": answer.drafting.word,
-        "weights": [round(weight, 6) for weight in answer.weights],
+        **stats_report(chat),
         "adaptive": asdict(adaptive) if adaptive else None,
         "tree": asdict(tree) if tree else None,
-        "gamma": chat.options.gamma,
         "skip_vision": chat.options.skip_vision,
         "notes": [*engine.notes, *answer.notes],
-        "stats": answer.statistics.as_dict(),
     }

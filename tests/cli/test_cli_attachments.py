@@ -44,12 +44,12 @@ def test_paths_are_taken_out(here, message, text, names):
     "message",
     [
         "what's in it? don't guess",
-        "is cat.png a good name?",
         "see https://example.org/cat.png",
         "notes.txt and README",
         "<image> is text   with  its own   gaps",
         "an 'odd quote and \\ backslash",
         "~nobody.png",
+        "all *.png and .jpg files",
         "x" * 5000 + ".png",
     ],
 )
@@ -63,3 +63,29 @@ def test_a_path_that_cannot_be_opened_is_named(here, name):
     (here / "bad.png").write_bytes(b"\x89PNG broken")
     with pytest.raises(ImageError, match=name.rpartition("/")[2]):
         take_images(f"what is {name.format(here=here)}?")
+
+
+@pytest.mark.parametrize(
+    ("message", "word", "nearest"),
+    [
+        ("rde.png what is this?", "rde.png", "red.png"),
+        ("what is in none.jpg?", "none.jpg", ""),
+        ("'bleu one.png' colour?", "bleu one.png", "blue one.png"),
+        ("red.png and rde.png", "rde.png", "red.png"),
+    ],
+)
+def test_a_name_that_no_file_has_is_said_with_the_nearest(here, message, word, nearest):
+    with pytest.raises(ImageError) as caught:
+        take_images(message)
+    assert str(caught.value).startswith(f"{word}: there is no such file")
+    assert str(caught.value).count("nearest: ") == bool(nearest)
+    assert nearest in str(caught.value)
+
+
+def test_a_name_that_is_only_a_word_can_be_sent(here):
+    asked = "is cat.png a better name than red.png?"
+    text, pictures = take_images(asked, words=True)
+    assert text == "is cat.png a better name than?"
+    assert [picture.name for picture in pictures] == ["red.png"]
+    with pytest.raises(ImageError, match="none"):
+        take_images("./none.png", words=True)

@@ -57,3 +57,16 @@ def test_what_is_no_run_or_no_paper_is_one_line(run, tmp_path):
     result = run("bench", "report", str(tmp_path), "--compare", "ibed")
     assert result.status == 2
     assert "unknown comparison 'ibed': use paper:ibed" in result.err
+
+
+@pytest.mark.parametrize("name", ["report.md", "samples.html", "figures/efficiency.png", "figures"])
+def test_a_file_that_cannot_be_written_is_one_line(run, ran, name):
+    file = ran / name
+    if name == "figures":
+        file.touch()
+    else:
+        file.mkdir(parents=True)
+    status, out, err = run("bench", "report", str(ran))
+    assert (status, out) == (2, "")
+    assert err.startswith(f"mmspec: {file} cannot be written")
+    assert err.count("\n") == 1

@@ -19,7 +19,8 @@ def chat(run: Run, pair, monkeypatch, tmp_path):
 
 
 def answers(result) -> list[dict]:
-    return [json.loads(line) for line in result.out.splitlines() if line.startswith("{")]
+    told = [json.loads(line) for line in result.out.splitlines()]
+    return [each for each in told if "text" in each]
 
 
 def test_each_line_is_a_question_and_the_end_leaves(chat):
@@ -68,12 +69,21 @@ def test_a_bad_image_loses_neither_conversation_nor_staged_images(chat, red):
     assert [line.split(":")[0] for line in errors] == ["bad.png", "none.png", "none.png", "bad.png"]
 
 
+def test_a_misspelt_file_is_said_and_the_question_sent_when_it_comes_again(chat, red):
+    lines = ["rde.png which?"] * 3
+    seeing, blind = (chat(*first, *lines, options=["--json"]) for first in (["red.png"], []))
+    assert seeing.err.count("rde.png: there is no such file (nearest: red.png)") == 2
+    (answer,), (other,) = answers(seeing), answers(blind)
+    assert answer["prompt_tokens"] > other["prompt_tokens"]  # the staged image was kept for it
+
+
 def test_too_much_for_the_context_is_said_before_and_loses_nothing(chat, red):
     result = chat(
         "/image red.png", "long " * 9000, "which?", options=["--json", "--max-new-tokens", "12"]
     )
     clean = answers(chat("/image red.png", "which?", options=["--json"]))
     assert "positions" in result.err
+    assert "--max-new-tokens, or start again with /reset" in result.err
     assert [each["token_ids"] for each in answers(result)] == [clean[0]["token_ids"]]
 
 
@@ -115,6 +125,37 @@ def test_save_and_load_go_on_where_it_was(chat, red):
     assert loaded[0]["token_ids"] == whole[1]["token_ids"]
 
 
+@pytest.mark.parametrize("line", ["/reset", "/load empty.json"])
+def test_a_conversation_that_another_replaced_can_be_brought_back(chat, line):
+    chat("/save empty.json")
+    replaced = ["one", line, "two", "/undo", "/undo", "three"]
+    result = chat(*replaced, options=["--json"])
+    clean = answers(chat("one", "three", options=["--json"]))
+    assert answers(result)[2]["token_ids"] == clean[1]["token_ids"]
+    notices = [json.loads(each).get("notice") for each in result.out.splitlines()]
+    assert notices[1].endswith("; /undo brings the conversation back")
+    assert notices[4] == "brought back the conversation before"
+
+
+def test_undo_after_a_load_into_an_empty_chat_takes_back_a_turn(chat):
+    chat("one", "two", "/save talk.json")
+    said = answers(chat("/load talk.json", "/undo", "/retry", options=["--json"]))
+    clean = answers(chat("one", options=["--json"]))
+    assert said[0]["token_ids"] == clean[0]["token_ids"]
+
+
+@pytest.mark.parametrize("token", [-1, 10**6, 10**30])
+def test_a_conversation_of_other_tokens_is_refused_and_nothing_lost(chat, tmp_path, token):
+    chat("one", "/save talk.json")
+    saved = json.loads((tmp_path / "talk.json").read_text())
+    saved["turns"][0]["answer"].append(token)
+    (tmp_path / "talk.json").write_text(json.dumps(saved))
+    result = chat("one", "/load talk.json", "two", options=["--json"])
+    clean = answers(chat("one", "two", options=["--json"]))
+    assert f"answer 1 holds {token}, which is no token" in result.err
+    assert answers(result)[1]["token_ids"] == clean[1]["token_ids"]
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -144,8 +185,32 @@ def test_commands_that_only_show(chat, red):
         assert words in out
 
 
+def test_every_line_is_json_where_that_was_asked_for(chat, red):
+    commands = [
+        *("/help", "/images", "one", "/stats", "/image red.png", "/images", "/spec off"),
+        *("/accepted on", "/save talk.json", "/undo", "/load talk.json", "/system Brief."),
+        *("/reset", "/undo", "/retry", "/nonsense", "/quit"),
+    ]
+    result = chat(*commands, options=["--json"])
+    told = [json.loads(line) for line in result.out.splitlines()]
+    assert [{*each} & {"help", "notice", "stats", "images", "text"} for each in told] == [
+        *({"help"}, {"notice"}, {"text", "stats"}, {"stats"}, {"images"}),
+        *([{"notice"}] * 8),
+        {"text", "stats"},
+    ]
+    assert told[3]["stats"] == told[2]["stats"]
+    assert told[4]["images"][0]["with"] == "next question"
+    assert "leave" in told[0]["help"]["/quit"]
+
+
 def test_quit_leaves_before_the_next_line(chat):
     assert chat("/quit", "one") == (0, "", "")
+
+
+@pytest.mark.parametrize("word", ["exit", "Quit"])
+def test_what_people_type_to_leave_leaves(chat, word):
+    assert chat(word, "one") == (0, "", "")
+    assert len(answers(chat(f"{word} strategy", options=["--json"]))) == 1
 
 
 def test_accepted_tokens_can_be_marked_while_talking(chat):

@@ -130,6 +130,17 @@ def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
     ("extra", "words"),
     [
         (["--gamma", "many"], ["'many'", "auto"]),
+        (["--gamma", "0"], ["--gamma 0", "from 1 to 64, or auto"]),
+        (["--gamma", "65"], ["--gamma 65", "from 1 to 64, or auto"]),
+        (["--pool", "36"], ["--pool 36", "with a P"]),
+        (["--drafting", "MT", "--pool", "36"], ["--pool 36", "with a P"]),
+        (["--drafting", "none", "--adaptive"], ["--adaptive needs a --drafting"]),
+        (["--drafting", "none", "--tree", "dynamic"], ["--tree needs a --drafting"]),
+        (["--drafting", "none", "--weights", "1,2"], ["--weights needs a --drafting"]),
+        (["--drafting", "ngram", "--adaptive"], ["--adaptive", "'ngram'"]),
+        (["--drafting", "msd"], ["--drafting msd needs a head"]),
+        (["--draft", "none", "--adaptive"], ["--adaptive needs a draft"]),
+        (["--draft", "no-such"], ["no-such"]),
         (["--drafting", "P", "--pool", "7"], ["--pool 7", "nearest"]),
         (["--drafting", "MT", "--weights", "1,2,3"], ["3 given for 2"]),
         (["--adaptive", "--adaptive-rule", "latice"], ["latice", "nearest: lattice"]),
@@ -150,7 +161,9 @@ def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
         (["--dtype", "float8"], ["float8", "float32"]),
     ],
 )
-def test_choices_that_cannot_be_had_are_named(run: Run, pair, red, extra, words):
+def test_choices_that_cannot_be_had_are_named(run: Run, pair, red, extra, words, monkeypatch):
+    if not {"--max-new-tokens", "--device", "--dtype"} & {*extra}:
+        monkeypatch.setattr("mmspec.engine.load_model", None)  # it is told before anything is read
     status, out, err = run("generate", red, "--prompt", "x", *pair, *extra)
     assert (status, out, err.count("\n")) == (2, "", 1)
     for word in words:
@@ -163,6 +176,33 @@ def test_a_text_only_draft_cannot_draft_from_images(run: Run, pair, llama_path):
     )
     assert status == 2
     assert "text-only" in err
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--drafting", "MT"], ["mini-msd is a msd head", "use msd"]),
+        (["--adaptive"], ["--adaptive", "mini-msd"]),
+    ],
+)
+def test_what_a_head_cannot_do_is_told_before_anything_is_read(run: Run, monkeypatch, extra, words):
+    monkeypatch.setattr("mmspec.engine.load_model", None)
+    status, out, err = run("generate", "--prompt", "x", "--draft", "mini-msd", *extra)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    for word in words:
+        assert word in err
+
+
+def test_the_longest_draft_that_can_be_asked_for_drafts(run: Run, pair, red):
+    report = json.loads(run("generate", red, "--prompt", "x", *pair, "--gamma", "64", "--json").out)
+    assert report["stats"]["drafted"] > 0
+
+
+def test_an_over_long_prompt_is_told_what_works_here(run: Run, pair):
+    status, out, err = run("generate", "--prompt", "long " * 9000, *pair)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "shorter prompt or a smaller --max-new-tokens" in err
+    assert "/reset" not in err
 
 
 def test_a_text_only_target_cannot_see(run: Run, pair, llama_path, red):

@@ -62,7 +62,7 @@ def test_help_and_version_succeed(run: Run, arguments):
         (["generate", "--prompt", "x", "--proposal", "drw"], ["'drw'", "nearest: draw"]),
         (["generate", "--prompt", "x", "--weights", "1,b"], ["1,b", "2,1,1"]),
         (["generate", "--prompt", "x", "--weights", "1"], ["--weights needs --drafting"]),
-        (["generate", "--prompt", "x", "--gamma", "0"], ["--gamma 0", "at least 1"]),
+        (["generate", "--prompt", "x", "--gamma", "0"], ["--gamma 0", "from 1 to 64"]),
         (["generate", "--prompt", "x", "--top-p", "2"], ["--top-p 2"]),
         (["generate", "--prompt", "x", "nowhere.png"], ["nowhere.png", "cannot be read"]),
         (["chat", "no\x1bwhere.png"], ["where.png", "cannot be read"]),

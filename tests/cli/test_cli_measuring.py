@@ -41,16 +41,22 @@ def test_check_shows_where_answers_part(run, pair, monkeypatch, shortfall, statu
 
 @pytest.mark.parametrize(
     ("extra", "told"),
-    [(["--temperature", "1"], "leave --temperature at 0"), (["--drafting", "none"], "--draft")],
+    [
+        (["--temperature", "1"], "leave --temperature at 0"),
+        (["--drafting", "none"], "--draft"),
+        (["--draft", "none"], "--draft"),
+    ],
 )
-def test_check_refuses_what_it_cannot_compare(run, pair, extra, told):
+def test_check_refuses_what_it_cannot_compare(run, pair, extra, told, monkeypatch):
+    monkeypatch.setattr("mmspec.engine.load_model", None)  # before anything is read
     result = run("check", "--prompt", "Hello?", *pair, *extra)
     assert result.status == 2
     assert told in result.err
     assert len(result.err.splitlines()) == 1
 
 
-def test_check_needs_a_question_for_images(run, pair, red):
+def test_check_needs_a_question_for_images(run, pair, red, monkeypatch):
+    monkeypatch.setattr("mmspec.engine.load_model", None)  # told before anything is read
     result = run("check", red, *pair)
     assert result.status == 2
     assert "--prompt" in result.err

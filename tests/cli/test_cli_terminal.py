@@ -4,6 +4,7 @@ import os
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ import pytest
 
 import factory
 
-pty = pytest.importorskip("pty")
+fcntl, pty, termios = map(pytest.importorskip, ("fcntl", "pty", "termios"))
 
 PATIENCE = 120
 """Seconds; a busy machine may take long to start."""
@@ -25,7 +26,7 @@ TEXT = r"tokens\x1b\[0m\r\x1b\[2K[^\x1b]{30}"
 class Terminal:
     """A child behind a pseudo-terminal of its own."""
 
-    def __init__(self, arguments: list[str], cwd: Path) -> None:
+    def __init__(self, command: list[str], cwd: Path, columns: int = 80) -> None:
         self.screen = ""
         self.read_to = 0
         self.pid, self.fd = pty.fork()
@@ -35,7 +36,15 @@ class Terminal:
             os.environ.pop("NO_COLOR", None)
             # A suite started in the background was told to ignore it, and so would the child.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.execv(sys.executable, [sys.executable, *arguments])
+            os.execvp(command[0], command)
+        self.resize(columns)
+
+    def resize(self, columns: int) -> None:
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def echoes(self) -> bool:
+        """Whether the terminal shows what is typed."""
+        return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
 
     def type(self, keys: str) -> None:
         os.write(self.fd, keys.encode())
@@ -88,12 +97,17 @@ def long_pair(checkpoints: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def terminal(long_pair, tmp_path, red):
+def endless(long_pair, red) -> list[str]:
+    """The command of a chat whose answers go on for long."""
     target, draft = map(str, long_pair)
     options = ["--model", target, "--draft", draft, "--backend", "torch"]
     script = str(Path(__file__).with_name("endless.py"))
-    budget = ["--max-new-tokens", "50000"]
-    child = Terminal([script, "chat", "red.png", *options, *budget], tmp_path)
+    return [sys.executable, script, "chat", "red.png", *options, "--max-new-tokens", "50000"]
+
+
+@pytest.fixture
+def terminal(endless, tmp_path):
+    child = Terminal(endless, tmp_path)
     yield child
     os.close(child.fd)
 
@@ -103,7 +117,7 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
     terminal.type("what is it?\r")
     assert "reading" in terminal.wait(TEXT)
     terminal.type("\x03")
-    terminal.wait(r"stopped; /retry[\s\S]*peak [\d.]+ [GM]B")
+    terminal.wait(r"stopped; /retry[\s\S]*peak\s+[\d.]+\s+[GM]B")
     terminal.wait("> ")
 
     terminal.type("half a line")
@@ -118,8 +132,8 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
     terminal.type("and now?\r")
     terminal.wait(TEXT)
     terminal.type("\x03")
-    again = terminal.wait(r"(\d+) cached \+ (\d+) new")
-    cached, new = map(int, re.search(r"(\d+) cached \+ (\d+) new", again).groups())
+    counts = r"(\d+)\s+cached\s+\+\s+(\d+)\s+new"
+    cached, new = map(int, re.search(counts, terminal.wait(counts)).groups())
     assert cached > new > 0
     terminal.wait("> ")
     terminal.type("\x04")
@@ -164,3 +178,67 @@ def test_ctrl_c_while_loading_leaves_without_a_traceback(terminal):
     terminal.type("\x03")
     terminal.wait("mmspec: interrupted")
     assert terminal.status() == 130
+
+
+def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal):
+    terminal.wait(r"\[1 image\] > ")
+    assert not terminal.echoes()  # readline's own: it shows the keys itself
+    terminal.type("what is it?\r")
+    terminal.wait(TEXT)
+    terminal.type("zebra zebra")
+    assert "zebra" not in terminal.wait(r"[\s\S]{2000}")
+    terminal.type("\x03")
+    came = terminal.wait(r"stopped; /retry[\s\S]*\n[^\n]*> zebra zebra")
+    assert came.count("zebra") == 2
+
+    terminal.type("\x15and now?\r")
+    terminal.wait(TEXT)
+    terminal.type("\x04")  # leaves, but not in the middle of an answer
+    terminal.wait(r"[\s\S]{2000}")
+    terminal.type("\x03")
+    terminal.wait(r"stopped; /retry[\s\S]*peak")
+    assert terminal.status() == 0
+
+
+def test_a_second_ctrl_c_loses_no_line_about_the_answer(terminal):
+    terminal.wait(r"\[1 image\] > ")
+    terminal.type("what is it?\r")
+    terminal.wait(TEXT)
+    terminal.type("\x03\x03\x03\x03")
+    terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*\n[^\n]*> ")
+    terminal.type("/quit\r")
+    assert terminal.status() == 0
+
+
+def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(endless, tmp_path):
+    job = 'set -m; "$@"; stty -a; echo "here"; fg; stty -a; echo left'
+    terminal = Terminal(["sh", "-c", job, "sh", *endless], tmp_path)
+    terminal.wait(r"\[1 image\] > ")
+    terminal.type("what is it?\r")
+    terminal.wait(TEXT)
+    assert not terminal.echoes()
+    terminal.type("\x1a")
+    stopped = terminal.wait("here\r\n")
+    assert re.search(r"[^-]echo ", stopped)
+    assert "eof = ^D" in stopped
+    terminal.wait(r"[\s\S]{2000}")
+    assert not terminal.echoes()
+    terminal.type("\x03")
+    terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*> ")
+    terminal.type("\x04")
+    assert re.search(r"[^-]echo ", terminal.wait("left\r\n"))
+    os.close(terminal.fd)
+
+
+def test_an_answer_is_broken_between_words(terminal):
+    terminal.resize(40)
+    terminal.wait(r"\[1 image\] > ")
+    terminal.type("what is it?\r")
+    terminal.wait(TEXT)
+    came = terminal.wait(r"[\s\S]{2000}\n")
+    terminal.type("\x03/quit\r")
+    erased = re.compile(r"[^\x1b]{1,39}?\x1b\[\d+D\x1b\[0?K")
+    lines = [re.sub(erased, "", line) for line in came.split("\r\n")[1:]]
+    assert len(lines) > 20
+    assert max(map(len, lines)) < 40
+    assert terminal.status() == 0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mmspec.bench.prompts import asked, drawn
-from mmspec.check import EXIT_CODES, NEAR_TIES, check, common_prefix, diverged
+from mmspec.check import EXIT_CODES, NEAR_TIES, check, common_prefix, compare, diverged
 from mmspec.engine import load
 from mmspec.errors import UsageError
 from mmspec.options import Options
@@ -102,5 +102,18 @@ def test_sampling_is_refused(engine):
 
 
 def test_plain_decoding_alone_is_refused(engine):
-    with pytest.raises(UsageError, match="--draft"):
+    with pytest.raises(UsageError, match="--drafting"):
         check(engine, [asked("x")], replace(OPTIONS, drafting="none"))
+
+
+@pytest.mark.parametrize("options", [{"max_new_tokens": 1}, {"drafting": "ngram"}])
+def test_answers_without_a_draft_check_nothing(engine, options):
+    with pytest.raises(UsageError, match="nothing was drafted"):
+        check(engine, [asked("x")], replace(OPTIONS, **{"max_new_tokens": 2, **options}))
+
+
+def test_an_answer_without_a_draft_is_told_among_others(engine):
+    short, long = replace(OPTIONS, max_new_tokens=1), OPTIONS
+    threshold = NEAR_TIES["float32"]
+    drafted = [compare(engine, asked("x"), each, threshold).drafted for each in (short, long)]
+    assert drafted[0] == 0 < drafted[1]

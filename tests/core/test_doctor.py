@@ -10,6 +10,7 @@ from mmspec import doctor, trial
 from mmspec.bench.provenance import commit, provenance, versions
 from mmspec.doctor import examine
 from mmspec.errors import BackendError, HubError
+from mmspec.footprint import weight_bytes
 from mmspec.registry import load_backend
 
 
@@ -108,6 +109,36 @@ def test_a_stage_that_fails_is_recorded_and_the_rest_goes_on(brief, pair_paths, 
     assert stages["speed torch"]["error"] == "RuntimeError: out of memory"
     assert not trial.passed(stages["speed torch"])
     assert trial.passed(stages["parity"])
+
+
+def test_what_does_not_fit_is_skipped_with_the_numbers(brief, pair_paths, monkeypatch):
+    needed = weight_bytes(pair_paths[0], "float32", packed=False)
+    monkeypatch.setattr(trial, "memory_bytes", lambda: int(needed / trial.SHARE) - 1)
+    monkeypatch.setattr(trial, "load", None)  # nothing is read that would not fit
+    stages = trial.trial(*map(str, pair_paths), quiet)["stages"]
+    assert all(trial.passed(told) for told in stages.values())
+    for told in stages.values():
+        assert f"take {needed / 1e9:.1f} GB in float32 on" in told["skipped"]
+
+
+def test_parity_is_skipped_alone_where_only_unpacked_weights_do_not_fit(
+    brief, mlx_path, monkeypatch
+):
+    needed = weight_bytes(mlx_path, "float32", packed=False)
+    monkeypatch.setattr(trial, "memory_bytes", lambda: int(needed / trial.SHARE) - 1)
+    monkeypatch.setattr(trial, "installed_backends", lambda: ["mlx", "torch"])
+    stages = trial.trial(str(mlx_path), str(mlx_path), quiet)["stages"]
+    assert [name for name, told in stages.items() if "skipped" in told] == [
+        *("check torch", "speed torch", "parity")
+    ]
+    assert all(trial.passed(told) for told in stages.values()), stages
+
+
+def test_enough_memory_skips_nothing(pair_paths, monkeypatch):
+    needed = weight_bytes(pair_paths[0], "float32", packed=False)
+    for memory in (int(needed / trial.SHARE) + 2, None):
+        monkeypatch.setattr(trial, "memory_bytes", lambda memory=memory: memory)
+        trial.require_room("torch", pair_paths[0], "auto")
 
 
 def test_without_network_it_says_what_to_do():

@@ -8,6 +8,7 @@ import pytest
 from full_size import FULL_SIZE
 from mmspec.checkpoint import Source, plan
 from mmspec.config import ModelConfig, read_config
+from mmspec.footprint import weight_bytes as foreseen
 
 DOCS = Path(__file__).parents[2] / "docs" / "backends.md"
 HALF = 2
@@ -71,6 +72,21 @@ def table(models):
         "draft's cache": cache_bytes(draft, positions, BRANCHES),
         "activations": activation_bytes(target, draft),
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "packed", "expected"),
+    [
+        ("llava-1.5-7b mlx", "auto", True, 3.97e9),
+        ("llava-1.5-7b mlx", "float16", False, 14.10e9),
+        ("llava-1.5-7b mlx", "auto", False, 14.10e9),
+        ("llava-1.5-7b hub", "float32", True, 28.20e9),
+        ("llava-1.5-7b hub", "auto", True, 14.10e9),
+    ],
+)
+def test_weights_are_foreseen_from_headers(tmp_path, name, dtype, packed, expected):
+    FULL_SIZE[name].write(tmp_path / name)
+    assert foreseen(tmp_path / name, dtype, packed=packed) == pytest.approx(expected, rel=2e-3)
 
 
 def test_the_pair_stays_under_six_gigabytes(models):

@@ -1,0 +1,90 @@
+"""Streamed text is broken between words, however it is cut up and whatever it is made of."""
+
+import textwrap
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from mmspec_cli.wrapping import Step, Wrap
+
+
+class Page:
+    """A terminal as wide as can be that does what steps say."""
+
+    def __init__(self) -> None:
+        self.lines = [""]
+
+    def show(self, steps: list[Step]) -> None:
+        for step in steps:
+            if step.erase:
+                kept = self.lines[-1]
+                while step.erase and cell_len(self.lines[-1]) - cell_len(kept) < step.erase:
+                    kept = kept[:-1]
+                self.lines[-1] = kept
+            first, *rest = step.text.split("\n")
+            self.lines[-1] += first
+            self.lines += rest
+
+
+def shown(pieces, width: int) -> list[str]:
+    wrap, page = Wrap(), Page()
+    for piece in pieces:
+        page.show(wrap.lay(piece, None, width))
+    return [line.rstrip(" ") for line in page.lines]
+
+
+WORDS = st.lists(st.text("abcxyz.é,'", min_size=1, max_size=9), min_size=1, max_size=30)
+
+
+@settings(max_examples=60, deadline=None)
+@given(WORDS, st.integers(11, 30), st.data())
+def test_lines_are_those_of_a_printer_however_the_text_comes(words, width, data):
+    text = " ".join(words)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    plain = textwrap.TextWrapper(width - 1, break_on_hyphens=False, drop_whitespace=True)
+    assert shown(pieces, width) == plain.wrap(text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text("ab \n\t日本語🙂e\u0301-", max_size=80), st.integers(4, 20), st.data())
+def test_nothing_is_lost_and_no_line_is_too_long(text, width, data):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    lines = shown(pieces, width)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert max(map(cell_len, lines)) < width
+
+
+def test_a_word_longer_than_a_line_is_cut():
+    assert shown(["see http://example.org/a/b now"], 11) == [
+        *("see http:/", "/example.o", "rg/a/b now")
+    ]
+    assert shown(["see ht", "tp://example.org/a/b", " now"], 11) == [
+        *("see http:/", "/example.o", "rg/a/b now")
+    ]
+
+
+def test_wide_characters_break_anywhere_and_never_across_the_margin():
+    assert shown(["ab 日本", "語です"], 8) == ["ab 日本", "語です"]
+
+
+def test_indentation_stays():
+    assert shown(["if x:\n    y\n\ta"], 20) == ["if x:", "    y", "        a"]
+
+
+def test_a_part_of_a_word_keeps_its_style_when_the_word_moves():
+    wrap = Wrap()
+    wrap.lay("one two", "green", 10)
+    assert wrap.lay("fold", None, 10) == [
+        *(Step("\n", None, erase=3), Step("two", "green"), Step("fold", None))
+    ]
+
+
+def test_another_width_holds_from_then_on_and_erases_nothing():
+    wrap = Wrap()
+    wrap.lay("one two thr", None, 40)
+    narrow = wrap.lay("ee four", None, 10)
+    assert not any(step.erase for step in narrow)
+    assert "".join(step.text for step in narrow) == "\nee four"
