@@ -1,0 +1,115 @@
+"""Random checkpoints of known shapes: files that others read, and that the loading code takes."""
+
+import shutil
+from collections import namedtuple
+from math import prod
+
+import numpy as np
+import pytest
+
+from full_size import FULL_SIZE
+from mmspec.bench.synthetic import checkpoints, weights
+from mmspec.bench.synthetic.checkpoints import write_kit
+from mmspec.bench.synthetic.noise import Noise
+from mmspec.bench.synthetic.shapes import SHAPES
+from mmspec.checkpoint import plan, read_tensors
+from mmspec.config import read_config
+from mmspec.errors import UsageError
+from mmspec.heads.config import read_head_config
+from mmspec.heads.manifest import plan_head
+from mmspec.tokenizer import Tokenizer, shared_vocabulary
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory):
+    return write_kit("tiny", tmp_path_factory.mktemp("synthetic"), lambda _: None)
+
+
+def floats(directory):
+    """What the format's own library reads."""
+    from safetensors.torch import load_file
+
+    tensors = {}
+    for file in sorted(directory.glob("*.safetensors")):
+        tensors |= {name: value.float().numpy() for name, value in load_file(file).items()}
+    return tensors
+
+
+@pytest.mark.parametrize(("name", "like"), [("llava-1.5-7b", "hub"), ("llava-1.5-13b", "hub")])
+def test_full_sizes_take_what_the_published_files_take(name, like):
+    part = checkpoints._model(SHAPES[name].target)
+    published = FULL_SIZE[f"{name} {like}"].bytes
+    # The tower's last layer is never read, and not written.
+    assert weights.total_bytes(part.tensors) == pytest.approx(published, rel=0.003)
+    layer = SHAPES[name].target["text_config"].get("num_hidden_layers", 32)
+    head = checkpoints._head(part)
+    width = part.model.text.hidden_size
+    assert head.tensors["fc.weight"] == (width, 2 * width)
+    assert f"language_model.model.layers.{layer - 1}.mlp.up_proj.weight" in part.tensors
+
+
+def test_the_loading_code_takes_every_part(kit):
+    for directory in (kit.target, kit.draft):
+        plan(directory, read_config(directory))
+    plan_head(kit.head, read_head_config(kit.head))
+    target, draft = Tokenizer.read(kit.target), Tokenizer.read(kit.draft)
+    assert shared_vocabulary(target, draft) == target.size == 302
+    assert target.decode(target.encode("déjà vu\n")) == "déjà vu\n"
+    assert (target.image_token_id, target.prefix, target.eos_ids) == (300, [1], {2})
+
+
+def test_numbers_keep_a_signals_size(kit):
+    tensors = floats(kit.target)
+    assert sum(prod(value.shape) for value in tensors.values()) * 2 < kit.bytes
+    assert all(np.isfinite(value).all() for value in tensors.values())
+    assert (tensors["language_model.model.norm.weight"] == 1).all()
+    assert (tensors["vision_tower.vision_model.pre_layrnorm.weight"] == 1).all()
+    down = tensors["language_model.model.layers.1.mlp.down_proj.weight"]
+    assert down.std() == pytest.approx(128**-0.5, rel=0.05)
+    assert abs(tensors["vision_tower.vision_model.pre_layrnorm.bias"]).max() < 0.1
+
+
+def test_towers_are_equal_and_layers_are_not(kit):
+    target, draft = floats(kit.target), floats(kit.draft)
+    tower = [name for name in target if name.startswith("vision_tower")]
+    assert tower
+    assert all((target[name] == draft[name]).all() for name in tower)
+    stem = "language_model.model.layers.{}.self_attn.q_proj.weight"
+    assert (target[stem.format(0)] != target[stem.format(1)]).any()
+
+
+def test_numbers_run_on_past_the_draws():
+    noise = Noise(seed=3, draws=1000)
+    pieces = list(noise.pieces("a.weight", (50, 70)))
+    assert sum(map(len, pieces)) == 3500
+    joined = np.concatenate(pieces)
+    assert (joined[:1000] == joined[1000:2000]).all()
+    assert (joined == np.concatenate(list(Noise(3, 1000).pieces("a.weight", (50, 70))))).all()
+
+
+def test_shards_hold_what_one_file_would(kit, tmp_path):
+    tensors = checkpoints._model(SHAPES["tiny"].target).tensors
+    shutil.copy(kit.target / "config.json", tmp_path)
+    weights.write_weights(tmp_path, tensors, Noise(), limit=100_000)
+    files = list(tmp_path.glob("*.safetensors"))
+    assert len(files) > 2
+    assert read_tensors(tmp_path).keys() == tensors.keys()
+    whole, parts = floats(kit.target), floats(tmp_path)
+    assert all((whole[name] == parts[name]).all() for name in tensors)
+
+
+def test_what_is_there_is_kept(kit, monkeypatch):
+    monkeypatch.setattr(checkpoints, "_write", None)
+    assert write_kit("tiny", kit.target.parent.parent, lambda _: None) == kit
+
+
+def test_refusals(kit, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"llava-1\.5-7b"):
+        write_kit("llava-1.5-7B", tmp_path, lambda _: None)
+    (tmp_path / "tiny" / "target").mkdir(parents=True)
+    with pytest.raises(UsageError, match="holds something else"):
+        write_kit("tiny", tmp_path, lambda _: None)
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda _: usage(1000))
+    with pytest.raises(UsageError, match=r"0\.0 GB free, and 0\.0 GB are to be written"):
+        write_kit("tiny", tmp_path / "other" / "place", lambda _: None)
