@@ -2,7 +2,9 @@
 
 import shutil
 from collections import namedtuple
+from itertools import islice
 from math import prod
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,10 +12,13 @@ import pytest
 from full_size import FULL_SIZE
 from mmspec.bench.synthetic import checkpoints, weights
 from mmspec.bench.synthetic.checkpoints import write_kit
+from mmspec.bench.synthetic.floor import Cost, step_bytes
+from mmspec.bench.synthetic.imposed import ImposedTarget, kept
 from mmspec.bench.synthetic.noise import Noise
 from mmspec.bench.synthetic.shapes import SHAPES
 from mmspec.checkpoint import plan, read_tensors
 from mmspec.config import read_config
+from mmspec.draft import HostDraft, Verdict
 from mmspec.errors import UsageError
 from mmspec.heads.config import read_head_config
 from mmspec.heads.manifest import plan_head
@@ -113,3 +118,35 @@ def test_refusals(kit, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda _: usage(1000))
     with pytest.raises(UsageError, match=r"0\.0 GB free, and 0\.0 GB are to be written"):
         write_kit("tiny", tmp_path / "other" / "place", lambda _: None)
+
+
+def parsed(name):
+    return checkpoints._model(SHAPES[name].target).model
+
+
+def test_the_floor_counts_what_a_step_reads():
+    config = parsed("llava-1.5-7b")
+    # 32 layers of 4 * 4096^2 + 3 * 4096 * 11008, two norms each, one norm, 32064 outputs.
+    numbers = 32 * (4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096) + 4096 + 32064 * 4096
+    assert step_bytes(config, "bfloat16", 0) == 2 * numbers
+    assert step_bytes(config, "float32", 10) == 4 * (numbers + 10 * 2 * 32 * 4096)
+    assert Cost(0.01, 8_000).floor(bandwidth=2e6) == 0.004
+
+
+def test_imposed_acceptance_is_spread_evenly():
+    counts = list(islice(kept(2.24), 100))
+    assert sum(counts) == pytest.approx(124, abs=1)
+    assert set(counts) == {1, 2}
+    assert list(islice(kept(4.5), 4)) == [3, 4, 3, 4]
+    assert list(islice(kept(1.0), 3)) == [0, 0, 0]
+
+
+def test_a_script_decides_and_tokens_stay_the_targets():
+    drafted = [5, 6, 7]
+    verdict = Verdict(drafted, [-1, 0, 1], [0.0, 1.0, 0.0], [8, 9, 10, 11])
+    target = SimpleNamespace(verify=lambda draft, draws: verdict)
+    imposed = ImposedTarget(target, 2.5)
+    told = [imposed.verify(HostDraft(drafted), ()) for _ in range(2)]
+    assert [each.accept for each in told] == [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
+    assert all(each.fallback == verdict.fallback for each in told)
+    assert imposed.verify(None, ()) is verdict
