@@ -21,6 +21,7 @@ from mmspec_torch.device import upload
 from mmspec_torch.drafter import TorchDrafter
 from mmspec_torch.llama import Llama
 from mmspec_torch.row import Row
+from mmspec_torch.static.statics import Statics
 from mmspec_torch.target import TorchTarget
 from mmspec_torch.weights import Weights
 
@@ -72,6 +73,7 @@ class TorchModel:
         """Take what `config` needs; nothing else may be in `weights`."""
         self.config = config
         self.llama = Llama(weights, config.text, device, dtype)
+        self.statics = Statics(self.llama)
         self._tower: Tower | None = None
         self._projector: Projector | None = None
         if config.vision is not None:
@@ -123,8 +125,7 @@ class TorchModel:
 
     def embed(self, row: Row, start: int, stop: int) -> Tensor:
         """Embeddings [n, H] of a row's columns, images in their places, anything as padding."""
-        last = self.config.text.vocab_size - 1
-        ids = [min(max(token, 0), last) for token in row.tokens[start:stop]]
+        ids = [self.clamped(token) for token in row.tokens[start:stop]]
         x = self.llama.embed(upload(ids, torch.int64, self.llama.device))
         for origin, end, features in row.images:
             low, high = max(origin, start), min(end, stop)
@@ -133,6 +134,10 @@ class TorchModel:
                     low - origin : high - origin
                 ]
         return x
+
+    def clamped(self, token: int) -> int:
+        """An id that has an embedding, in place of padding and of a target's that has none here."""
+        return min(max(token, 0), self.config.text.vocab_size - 1)
 
     def projected(self, features: Features) -> Tensor:
         """The projector's output [N, H] on the device; raises UsageError for other features."""
