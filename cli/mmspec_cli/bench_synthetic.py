@@ -52,7 +52,10 @@ def require_alone(context: click.Context) -> None:
 
 
 def show(screen: Screen, report: SyntheticReport) -> None:
-    """Print every table."""
+    """Print every table, as Markdown where plain."""
     for number, table in enumerate(tables(report)):
         screen.say(("\n" if number else "") + table.title)
-        screen.table(table.columns, table.rows)
+        if screen.plain:
+            screen.say("\n" + table.markdown)
+        else:
+            screen.table(table.columns, table.rows)

@@ -42,7 +42,7 @@ def test_tables_say_that_acceptance_is_imposed(run, place):
     result = speed(run, place)
     assert result.status == 0, result.err
     assert "Acceptance is imposed by a script" in result.out
-    for word in ("plain step", "verify 64 rows", "drafted token, MTCP", "prefill, images: 5"):
+    for word in ("| plain step |", "| verify 64 rows |", "| drafted token, MTCP |", "images: 5 |"):
         assert word in result.out
     assert str(place / "tiny") in result.err
 

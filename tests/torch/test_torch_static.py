@@ -217,6 +217,18 @@ def test_a_shape_is_captured_at_its_second_use_and_forgotten_when_buffers_move()
     assert capture.captured == 1
 
 
+def test_where_nothing_can_be_captured_rounds_go_on_with_a_word():
+    def refused(compute):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    replays, found = Replays(refused), []
+    found += [replays.run("sum", lambda: (torch.ones(2).sum(),))]
+    with pytest.warns(UserWarning, match=r"kernel by kernel and slower: .*capturing$"):
+        found += [replays.run("sum", lambda: (torch.ones(3).sum(),))]
+    found += [replays.run("sum", lambda: (torch.ones(4).sum(),))]
+    assert [each[0].item() for each in found][:2] == [2, 3]
+
+
 def test_a_number_of_the_host_is_seen_to_be_stale():
     """The oracle itself: what a graph would get wrong is got wrong here."""
     given = 1

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from typing import Any
+from warnings import warn
 
 import torch
 from torch import Tensor
@@ -32,8 +33,17 @@ class Replays:
         if key not in self._met:
             self._met.add(key)
             return compute()
-        replay = self._captured[key] = self._capture(compute)
+        replay = self._captured[key] = self._made(compute)
         return replay()
+
+    def _made(self, compute: Compute) -> Compute:
+        """Capture; where that cannot be, a driver's reason is no reason to say nothing at all."""
+        try:
+            return self._capture(compute)
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            warn(f"no graph, rounds run kernel by kernel and slower: {reason}", stacklevel=2)
+            return compute
 
     def clear(self) -> None:
         """Forget everything: the buffers have moved."""
@@ -42,33 +52,41 @@ class Replays:
 
 
 class CudaGraphs:
-    """Captures CUDA graphs that share one pool of memory.
+    """Captures CUDA graphs on one device, in one pool of memory.
 
     They may share it, for they run one after another and what one returns is copied at once.
     """
 
-    def __init__(self) -> None:
-        """The first capture makes the pool."""
+    def __init__(self, device: torch.device) -> None:
+        """The first capture makes the pool, and the stream that capture needs."""
+        self._device = device
+        self._aside: torch.cuda.Stream | None = None
         self._pool: Any = None
 
     def __call__(self, compute: Compute) -> Compute:
-        """Warm up on a stream of its own, as capture demands, then capture."""
-        current = torch.cuda.current_stream()
-        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(current)
-        with torch.cuda.stream(aside):
-            compute()
-        current.wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        self._pool = self._pool or torch.cuda.graph_pool_handle()
-        with torch.cuda.graph(graph, pool=self._pool):
-            outputs = compute()
+        """Run it once more, so that libraries have set themselves up on the stream; capture it."""
+        with torch.cuda.device(self._device):
+            aside = self._stream()
+            with torch.cuda.stream(aside):
+                compute()
+            torch.cuda.current_stream().wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool, stream=aside):
+                outputs = compute()
 
         def replay() -> Outputs:
             graph.replay()
             return copies(outputs)
 
         return replay
+
+    def _stream(self) -> torch.cuda.Stream:
+        """The stream aside, once all that is enqueued elsewhere precedes what it is given."""
+        if self._aside is None:
+            self._aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            self._pool = torch.cuda.graph_pool_handle()
+        self._aside.wait_stream(torch.cuda.current_stream())
+        return self._aside
 
 
 def copies(outputs: Outputs) -> Outputs:

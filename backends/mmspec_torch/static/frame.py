@@ -67,10 +67,7 @@ class Frame:
 
 
 def send(values: Sequence[float], to: Tensor) -> None:
-    """Write numbers to the front of a buffer on the device, waiting for nothing.
-
-    Memory that is pinned is read while the host goes on, and is not given to others before.
-    """
+    """Write numbers to the front of a buffer on the device, waiting for nothing."""
     cuda = to.device.type == "cuda"
     numbers = torch.tensor(values, dtype=to.dtype, pin_memory=cuda)
     to[: len(values)].copy_(numbers, non_blocking=cuda)

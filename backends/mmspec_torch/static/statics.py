@@ -23,7 +23,8 @@ class Statics:
 
     def __init__(self, llama: Llama) -> None:
         """Capture CUDA graphs on CUDA, and nothing elsewhere."""
-        self.capture: Capture | None = CudaGraphs() if llama.device.type == "cuda" else None
+        cuda = llama.device.type == "cuda"
+        self.capture: Capture | None = CudaGraphs(llama.device) if cuda else None
         self._llama = llama
         self._targets: list[StaticTarget] = []
         self._drafters: dict[Hashable, list[StaticDrafter]] = defaultdict(list)

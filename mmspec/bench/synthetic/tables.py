@@ -20,10 +20,9 @@ class Table:
 
     @property
     def markdown(self) -> str:
-        """With the title above."""
+        """Without the title."""
         rule = ("---", *["--:"] * (len(self.columns) - 1))
-        lines = (f"| {' | '.join(row)} |" for row in (self.columns, rule, *self.rows))
-        return f"{self.title}\n\n" + "\n".join(lines)
+        return "\n".join(f"| {' | '.join(row)} |" for row in (self.columns, rule, *self.rows))
 
 
 def tables(report: SyntheticReport) -> list[Table]:
