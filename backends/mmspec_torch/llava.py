@@ -4,6 +4,7 @@ Shape letters: N visual positions of one image, D width of the tower, H width of
 """
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
@@ -125,7 +126,7 @@ class TorchModel:
 
     def embed(self, row: Row, start: int, stop: int) -> Tensor:
         """Embeddings [n, H] of a row's columns, images in their places, anything as padding."""
-        ids = [self.clamped(token) for token in row.tokens[start:stop]]
+        ids = self.clamped(row.tokens[start:stop])
         x = self.llama.embed(upload(ids, torch.int64, self.llama.device))
         for origin, end, features in row.images:
             low, high = max(origin, start), min(end, stop)
@@ -135,9 +136,10 @@ class TorchModel:
                 ]
         return x
 
-    def clamped(self, token: int) -> int:
-        """An id that has an embedding, in place of padding and of a target's that has none here."""
-        return min(max(token, 0), self.config.text.vocab_size - 1)
+    def clamped(self, tokens: Sequence[int]) -> list[int]:
+        """Ids that have embeddings, in place of padding and of a target's that have none here."""
+        last = self.config.text.vocab_size - 1
+        return [min(max(token, 0), last) for token in tokens]
 
     def projected(self, features: Features) -> Tensor:
         """The projector's output [N, H] on the device; raises UsageError for other features."""

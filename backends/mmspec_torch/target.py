@@ -189,7 +189,7 @@ class TorchTarget:
 
     def _fixed(self, static: StaticTarget, draft: TorchDraft | None, start: int) -> Tensor:
         """What `_feed` returns, in the static form."""
-        token = self._model.clamped(self._row.tokens[start])
+        [token] = self._model.clamped(self._row.tokens[start : start + 1])
         logits, states, embeddings = static.feed(token, draft.ids if draft else None, start)
         if self._trail:
             self._trail.embeddings.write(start, embeddings)

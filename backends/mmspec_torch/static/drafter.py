@@ -48,7 +48,7 @@ def waiting(model: "TorchModel", row: Row, state: "State", k: int) -> Pending | 
     numbers = 1 + state.columns - start + len(state.lengths) + k
     if numbers > NUMBERS or any(stop > start for _, stop in row.shown(state.columns)):
         return None
-    tokens = [model.clamped(token) for token in row.tokens[start : state.columns]]
+    tokens = model.clamped(row.tokens[start : state.columns])
     return Pending(tokens, state.columns, state.lengths, state.mask)
 
 
