@@ -2,6 +2,7 @@
 #
 #   make chat [IMAGE=picture.png] [ARGS="--backend mlx"]
 #   make test [PYTEST_ARGS="-k chat"]
+#   make gpu [OUT=runs/gpu]
 #
 # PYTHON       a Python, at least 3.11
 # TORCH        the requirement for PyTorch, such as torch==2.13.0
@@ -23,7 +24,7 @@ COMMA := ,
 IMAGE ?= $(wildcard models/mmspec_models/samples/shapes.png)
 PYTEST_ARGS ?= -n auto --maxprocesses 4
 
-.PHONY: help setup chat test check lint clean
+.PHONY: help setup chat test gpu check lint clean
 
 help:
 	@sed -n 's/^#  *make/make/p; s/^# \([A-Z_]*  .*\)/    \1/p' Makefile
@@ -37,6 +38,9 @@ chat: $(VENV)/chat.stamp
 
 test: lint
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+gpu: $(VENV)/test.stamp
+	PYTHON="$$PWD/$(BIN)/python" .ci/gpu $(OUT)
 
 check: test
 

@@ -24,7 +24,7 @@ all paths (a chain is one), V vocabulary, N visual positions of one image, D wid
 tower, H width of the language model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -275,6 +275,13 @@ class Backend(Protocol):
 
     def reset_peak_memory(self) -> None:
         """Start a new peak, where the device has a counter."""
+        ...
+
+    def copier(self, size: int, device: str) -> Callable[[], object]:
+        """What enqueues a copy of `size` bytes from one place on `device` to another, once a call.
+
+        How fast it is bounds every forward that reads its weights once.
+        """
         ...
 
     def describe(self) -> dict[str, Any]:

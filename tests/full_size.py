@@ -12,74 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mmspec.bench.synthetic.shapes import (
+    DRAFT_68M,
+    DRAFT_160M,
+    LLAMA_68M,
+    VICUNA_7B,
+    VICUNA_13B,
+    llava,
+)
+
 Entries = dict[str, tuple[str, tuple[int, ...]]]
 """Dtype and shape of each tensor, by the name that the file gives it."""
 
 ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "U32": 4, "I64": 8}
 GROUP_SIZE, BITS = 64, 4
-
-CLIP_LARGE = {
-    "hidden_size": 1024,
-    "image_size": 336,
-    "intermediate_size": 4096,
-    "model_type": "clip_vision_model",
-    "num_attention_heads": 16,
-    "num_hidden_layers": 24,
-    "patch_size": 14,
-    "projection_dim": 768,
-    "vocab_size": 32000,
-}
-VICUNA_7B = {
-    "_name_or_path": "lmsys/vicuna-7b-v1.5",
-    "max_position_embeddings": 4096,
-    "model_type": "llama",
-    "rms_norm_eps": 1e-05,
-    "torch_dtype": "float16",
-    "vocab_size": 32064,
-}
-VICUNA_13B = VICUNA_7B | {
-    "_name_or_path": "lmsys/vicuna-13b-v1.5",
-    "hidden_size": 5120,
-    "intermediate_size": 13824,
-    "num_attention_heads": 40,
-    "num_hidden_layers": 40,
-    "num_key_value_heads": 40,
-}
-LLAMA_68M = {
-    "architectures": ["LlamaForCausalLM"],
-    "eos_token_id": 2,
-    "hidden_act": "silu",
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 2048,
-    "model_type": "llama",
-    "num_attention_heads": 12,
-    "num_hidden_layers": 2,
-    "rms_norm_eps": 1e-06,
-    "tie_word_embeddings": False,
-    "torch_dtype": "float32",
-    "vocab_size": 32000,
-}
-DRAFT_68M = LLAMA_68M | {"vocab_size": 32064}
-DRAFT_160M = DRAFT_68M | {"num_hidden_layers": 12}
-
-
-def llava(text: dict[str, Any], dtype: str = "float16") -> dict[str, Any]:
-    """Return a LLaVA-1.5 config as the hub's files have it."""
-    return {
-        "architectures": ["LlavaForConditionalGeneration"],
-        "image_token_index": 32000,
-        "model_type": "llava",
-        "pad_token_id": 32001,
-        "projector_hidden_act": "gelu",
-        "text_config": text,
-        "tie_word_embeddings": False,
-        "torch_dtype": dtype,
-        "vision_config": CLIP_LARGE,
-        "vision_feature_layer": -2,
-        "vision_feature_select_strategy": "default",
-        "vocab_size": 32064,
-    }
 
 
 @dataclass(frozen=True)

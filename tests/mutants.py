@@ -18,6 +18,7 @@ from mutants_backends import BACKENDS
 from mutants_core import CORE
 from mutants_drafting import DRAFTED
 from mutants_heads import HEADS
+from mutants_static import CAPTURED
 from mutants_training import TRAINED
 from mutants_trees import TREES
 from mutants_viskip import SKIPPED
@@ -25,7 +26,7 @@ from mutants_viskip import SKIPPED
 ROOT = Path(__file__).parent.parent
 COPIED = ("mmspec", "backends", "cli", "models", "tests", "docs", "pyproject.toml")
 UNNEEDED = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.egg-info")
-MUTANTS = [*CORE, *DRAFTED, *SKIPPED, *BACKENDS, *TREES, *HEADS, *TRAINED]
+MUTANTS = [*CORE, *DRAFTED, *SKIPPED, *BACKENDS, *TREES, *HEADS, *CAPTURED, *TRAINED]
 
 
 def applied(mutant: Mutant, text: str) -> str:

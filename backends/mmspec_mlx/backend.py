@@ -1,6 +1,7 @@
 """MLX as a place to run models."""
 
 import os
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ class MlxBackend:
         config = read_config(directory)
         sources = plan(directory, config)
         kind = _dtype(dtype, place, sources)
-        mx.set_default_device(mx.Device(mx.gpu if place == "gpu" else mx.cpu))
+        mx.set_default_device(_stream(place))
         if place == "gpu":
             memory.limit()
         weights = Weights(sources, kind, Files(), mx.eval)
@@ -63,6 +64,12 @@ class MlxBackend:
     def reset_peak_memory(self) -> None:
         """Start a new peak."""
         mx.reset_peak_memory()
+
+    def copier(self, size: int, device: str) -> Callable[[], object]:
+        """A sum with zero, which moves what a copy does: MLX copies nothing that it can share."""
+        source = mx.random.uniform(shape=(size // 4,), stream=_stream(device))
+        mx.eval(source)
+        return lambda: mx.eval(mx.add(source, 0.0, stream=_stream(device)))
 
     def describe(self) -> dict[str, Any]:
         """Version, devices and BLAS, for reports."""
@@ -97,6 +104,10 @@ def _build(weights: Weights, config: ModelConfig, device: str, directory: Path) 
     if weights.unused():
         raise CheckpointError(f"{directory}: {weights.unused()[0]} is used by no module")
     return model
+
+
+def _stream(device: str) -> mx.Device:
+    return mx.Device(mx.gpu if device == "gpu" else mx.cpu)
 
 
 def _device(wanted: str) -> str:

@@ -1,6 +1,7 @@
 """PyTorch as a place to run models: CUDA, Apple's MPS, or a CPU."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,12 @@ class TorchBackend:
         """Start a new peak; a process's own cannot be."""
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
+
+    def copier(self, size: int, device: str) -> Callable[[], object]:
+        """A copy between two buffers of random bytes."""
+        source = torch.rand(size // 4, device=device)
+        sink = torch.empty_like(source)
+        return lambda: sink.copy_(source)
 
     def describe(self) -> dict[str, Any]:
         """Versions, devices and threads."""

@@ -1,7 +1,7 @@
 """Keys and values of one sequence, or of R rows fed together."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -11,11 +11,33 @@ from mmspec_torch.device import upload
 STEP = 256
 """Columns by which a cache grows, so that memory follows use."""
 
-Layer = tuple[Tensor, Tensor]
+
+class Written(Protocol):
+    """What a forward writes to, a view of a buffer or what stands for one."""
+
+    @property
+    def shape(self) -> torch.Size:
+        """[R, ...]"""
+        ...
+
+    def copy_(self, values: Tensor, /) -> Tensor:
+        """Write values [R, 2 * heads, n, D]."""
+        ...
+
+
+Layer = tuple[Written, Tensor]
 """Where a forward writes [R, 2 * heads, n, D] and what it attends to [R, 2 * heads, end, D].
 
 The first half of the second axis are keys, the rest values.
 """
+
+
+class Place(Protocol):
+    """Where in a cache a forward writes and what it reads."""
+
+    def open(self) -> list[Layer]:
+        """Per layer, what is written and what is read."""
+        ...
 
 
 class Span(NamedTuple):

@@ -54,6 +54,7 @@ def upload(
     values: Sequence[float] | Sequence[Sequence[float]], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
     """Bring numbers to the device without waiting for the work queued on it."""
-    # A blocking copy to a CUDA device waits for its stream; elsewhere only blocking copies are
-    # safe, for the host's memory is given back at once.
-    return torch.tensor(values, dtype=dtype).to(device, non_blocking=device.type == "cuda")
+    # A copy to a CUDA device may wait for its stream unless it comes from pinned memory, which is
+    # kept until it has been read; elsewhere only blocking copies are safe.
+    cuda = device.type == "cuda"
+    return torch.tensor(values, dtype=dtype, pin_memory=cuda).to(device, non_blocking=cuda)

@@ -1,13 +1,25 @@
 """What drafters on this backend propose.
 
-Shape letters: n drafted tokens, V vocabulary.
+Shape letters: n drafted tokens, R branches, V vocabulary.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
 from mmspec.adaptive import Evidence
+
+
+class Choice(NamedTuple):
+    """A drafted token and what it was chosen from."""
+
+    token: Tensor
+    """[1]"""
+    q: Tensor | None = None
+    """[V] what it was drawn from; None where it is the argmax."""
+    rows: Tensor | None = None
+    """[R, V] what each branch said; None where one was asked for its argmax."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,25 +19,15 @@ from mmspec.seam import Segment
 from mmspec.tree import Tree
 from mmspec_torch.cache import STEP, Span
 from mmspec_torch.device import upload
-from mmspec_torch.draft import TorchDraft
+from mmspec_torch.draft import Choice, TorchDraft
 from mmspec_torch.frontier import Branches
 from mmspec_torch.growth import grown, top
 from mmspec_torch.llama import Angles, Step, causal_mask, chunks, hidden
 from mmspec_torch.row import PAD, Row
+from mmspec_torch.static.drafter import Pending, StaticDrafter, waiting
 
 if TYPE_CHECKING:
     from mmspec_torch.llava import TorchModel
-
-
-class Choice(NamedTuple):
-    """A drafted token and what it was chosen from."""
-
-    token: Tensor
-    """[1]"""
-    q: Tensor | None = None
-    """[V] what it was drawn from; None where it is the argmax."""
-    rows: Tensor | None = None
-    """[R, V] what each branch said; None where one was asked for its argmax."""
 
 
 class State(NamedTuple):
@@ -78,7 +68,9 @@ class TorchDrafter:
         self._tree = tree
         self._shared = min(vocabulary, model.config.text.vocab_size)
         self._missing = vocabulary - self._shared
-        self._cache = model.llama.new_cache(branches)
+        settings = vocabulary, sampling, adaptation is None
+        self._static = None if tree else model.statics.drafter(self, branches, *settings)
+        self._cache = self._static.cache if self._static else model.llama.new_cache(branches)
         self._rows = [Row() for _ in range(branches)]
         tally = None
         if adaptation and branches > 1:
@@ -229,6 +221,8 @@ class TorchDrafter:
         return mixed.view(count, -1)
 
     def _chain(self, state: State, k: int, blend: Tensor, draws: Sequence[float]) -> TorchDraft:
+        if self._static and (pending := waiting(self._model, self._rows[0], state, k)):
+            return self._fixed(self._static, pending, k, blend, draws)
         uniforms = upload(draws, torch.float32, self._llama.device).view(-1, 1)
         each = uniforms.unbind() if draws else [None] * k
         start, x = self._pending(state)
@@ -244,6 +238,15 @@ class TorchDrafter:
         tokens, q, rows = zip(*choices, strict=True)
         evidence = Evidence(blend, self._padded(rows)) if state.tally else None
         return TorchDraft(torch.cat(tokens), self._padded(q), evidence)
+
+    def _fixed(
+        self, static: StaticDrafter, pending: Pending, k: int, blend: Tensor, draws: Sequence[float]
+    ) -> TorchDraft:
+        """What `_chain` returns, in the static form."""
+        adapts = self._state.tally is not None
+        ids, q, rows = static.chain(pending, k, blend, draws, self._choose, adapts)
+        q, rows = (None if p is None else F.pad(p, (0, self._missing)) for p in (q, rows))
+        return TorchDraft(ids, q, Evidence(blend, rows) if adapts else None)
 
     def _angles(self, state: State, start: int, k: int) -> Iterator[Angles]:
         """The angles of the pending columns, then of each drafted token but the last."""

@@ -96,7 +96,7 @@ class Step(NamedTuple):
     """What one forward needs besides its input."""
 
     angles: Angles
-    span: cache.Span
+    place: cache.Place
     mask: Tensor | None = None
     """Added to the scores, broadcast to [R, heads, n, C]."""
     causal: bool = False
@@ -156,7 +156,7 @@ class Decoder:
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """Feed embeddings [R * n, H], which may be overwritten; returns the last layer's output."""
-        for layer, memory in zip(self._layers, step.span.open(), strict=True):
+        for layer, memory in zip(self._layers, step.place.open(), strict=True):
             x = self._attend(x, layer, memory, step)
             gate, up = layer.gate_up(layer.mlp_norm(x)).chunk(2, dim=-1)
             x = layer.down.added(F.silu(gate).mul_(up), x)

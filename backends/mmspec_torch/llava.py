@@ -4,6 +4,7 @@ Shape letters: N visual positions of one image, D width of the tower, H width of
 """
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
@@ -21,6 +22,7 @@ from mmspec_torch.device import upload
 from mmspec_torch.drafter import TorchDrafter
 from mmspec_torch.llama import Llama
 from mmspec_torch.row import Row
+from mmspec_torch.static.statics import Statics
 from mmspec_torch.target import TorchTarget
 from mmspec_torch.weights import Weights
 
@@ -72,6 +74,7 @@ class TorchModel:
         """Take what `config` needs; nothing else may be in `weights`."""
         self.config = config
         self.llama = Llama(weights, config.text, device, dtype)
+        self.statics = Statics(self.llama)
         self._tower: Tower | None = None
         self._projector: Projector | None = None
         if config.vision is not None:
@@ -123,8 +126,7 @@ class TorchModel:
 
     def embed(self, row: Row, start: int, stop: int) -> Tensor:
         """Embeddings [n, H] of a row's columns, images in their places, anything as padding."""
-        last = self.config.text.vocab_size - 1
-        ids = [min(max(token, 0), last) for token in row.tokens[start:stop]]
+        ids = self.clamped(row.tokens[start:stop])
         x = self.llama.embed(upload(ids, torch.int64, self.llama.device))
         for origin, end, features in row.images:
             low, high = max(origin, start), min(end, stop)
@@ -133,6 +135,11 @@ class TorchModel:
                     low - origin : high - origin
                 ]
         return x
+
+    def clamped(self, tokens: Sequence[int]) -> list[int]:
+        """Ids that have embeddings, in place of padding and of a target's that have none here."""
+        last = self.config.text.vocab_size - 1
+        return [min(max(token, 0), last) for token in tokens]
 
     def projected(self, features: Features) -> Tensor:
         """The projector's output [N, H] on the device; raises UsageError for other features."""

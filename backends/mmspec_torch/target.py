@@ -21,6 +21,7 @@ from mmspec_torch.device import upload
 from mmspec_torch.draft import TorchDraft
 from mmspec_torch.llama import Step, chunks, likeliest, tree_mask
 from mmspec_torch.row import Row
+from mmspec_torch.static.target import ROWS, StaticTarget
 from mmspec_torch.trail import Trail
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class TorchTarget:
         """Start empty."""
         self._model, self._llama, self._sampling = model, model.llama, sampling
         self._watch = watch
-        self._cache = model.llama.new_cache(rows=1)
+        self._static = model.statics.target(self)
+        self._cache = self._static.cache if self._static else model.llama.new_cache(rows=1)
         self._row = Row()
         self._state = State()
         self._trail: Trail | None = None
@@ -166,6 +168,8 @@ class TorchTarget:
         start = self.length - 1
         if start < 0:
             raise ValueError("an empty sequence has no next token: extend it first")
+        if self._static and not sight and self._continues(draft, start):
+            return self._fixed(self._static, draft, start)
         x = self._model.embed(self._row, start, start + 1)
         if draft is not None:
             x = torch.cat((x, self._llama.embed(draft.ids)))
@@ -175,6 +179,21 @@ class TorchTarget:
         else:
             outputs = self._branch(x, start, draft.parents, draft.levels, sight)
         return self._llama.project(self._states(outputs, start))
+
+    def _continues(self, draft: TorchDraft | None, start: int) -> bool:
+        """Whether text is fed at `start` and a short chain after it, or nothing."""
+        chain = draft is None or (draft.parents is None and draft.size < ROWS)
+        spans = self._row.shown(start + 1)
+        return chain and (not spans or spans[-1][1] <= start)
+
+    def _fixed(self, static: StaticTarget, draft: TorchDraft | None, start: int) -> Tensor:
+        """What `_feed` returns, in the static form."""
+        [token] = self._model.clamped(self._row.tokens[start : start + 1])
+        logits, states, embeddings = static.feed(token, draft.ids if draft else None, start)
+        if self._trail:
+            self._trail.embeddings.write(start, embeddings)
+            self._trail.states.write(start, states)
+        return logits
 
     def _branch(
         self, x: Tensor, start: int, parents: Tensor, levels: int, sight: Sight | None

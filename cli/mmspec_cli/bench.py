@@ -1,7 +1,7 @@
 """`mmspec bench`: how fast, and how well grounded."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from mmspec_cli.bench_context import context_command
 from mmspec_cli.bench_peers import peers
 from mmspec_cli.bench_report import report
 from mmspec_cli.bench_run import run
+from mmspec_cli.bench_synthetic import DIRECTORY, FITTING, SYNTHETIC, require_alone, show
+from mmspec_cli.bench_synthetic import synthetic as measure_synthetic
 from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, GAMMA, JSON, MODEL, OUT, PLAIN
 from mmspec_cli.render import Screen
 
@@ -64,22 +66,47 @@ bench.add_command(report)
 @click.option("--max-new-tokens", default=96, show_default=True)
 @click.option("--against", metavar="transformers", help="Another project's loop (torch only).")
 @click.option("--against-backend", metavar="NAME", help="The same checkpoint there.")
+@SYNTHETIC
+@DIRECTORY
 @OUT
 @JSON
 @PLAIN
-def speed(as_json: bool, plain: bool, out: Path | None, **given: Any) -> int:
+@click.pass_context
+def speed(
+    context: click.Context,
+    /,
+    as_json: bool,
+    plain: bool,
+    out: Path | None,
+    synthetic: str | None,
+    synthetic_dir: Path | None,
+    **given: Any,
+) -> int:
     """Compare tokens per second, paired and interleaved: medians and ranges.
 
     Exit status: 0, or 1 where an answer differs from plain decoding's.
     """
     screen = Screen(plain=plain)
+    if synthetic:
+        require_alone(context)
+        fitting = {option: given[option] for option in FITTING}
+        costs = measure_synthetic(screen, synthetic, synthetic_dir, **fitting)
+        _tell(screen, costs.as_dict(), out, None if as_json else lambda: show(screen, costs))
+        return 0
     report = _speed(screen, **given)
-    _write(out, report.as_dict())
-    if as_json:
-        screen.json(report.as_dict())
-    else:
-        _show_speed(screen, report)
+    _tell(screen, report.as_dict(), out, None if as_json else lambda: _show_speed(screen, report))
     return 0 if all(arm.identical for arm in report.arms) else 1
+
+
+def _tell(
+    screen: Screen, value: dict[str, Any], out: Path | None, shown: Callable[[], None] | None
+) -> None:
+    """Write a report where it is wanted, and show it, or print it as JSON."""
+    _write(out, value)
+    if shown:
+        shown()
+    else:
+        screen.json(value)
 
 
 def _speed(
@@ -240,11 +267,8 @@ def grounding(as_json: bool, plain: bool, out: Path | None, **given: Any) -> Non
     """Ask for facts about drawn pictures no model was trained on, and judge the answers."""
     screen = Screen(plain=plain)
     report = _grounding(screen, **given)
-    _write(out, report.as_dict())
-    if as_json:
-        screen.json(report.as_dict())
-    else:
-        screen.say(markdown(report))
+    shown = None if as_json else lambda: screen.say(markdown(report))
+    _tell(screen, report.as_dict(), out, shown)
 
 
 def _grounding(

@@ -62,17 +62,17 @@ def steps(
     it; its cost is divided by its tokens.  Without words rows hold any tokens.
     """
     target, gamma = opened(engine, prompt.message), max(rows) - 1
-    sides = [_side(engine, prompt, word, target) for word in words]
+    sides = [side_beside(engine, prompt, word, target) for word in words]
     lengths = [draft.size if (draft := drafted(side, gamma)) else gamma for side in sides]
 
     def verifying(count: int) -> float:
         draft = drafted(sides[0], count - 1) if sides and count > 1 else None
         if (draft.size if draft else 0) < count - 1:  # a head has only so many places
             draft = HostDraft([0] * (count - 1))
-        return _seconds(engine, lambda: target.verify(draft, ()))
+        return timed(engine, lambda: target.verify(draft, ()))
 
     def drafting(side: DraftSide) -> float:
-        return _seconds(engine, lambda: drafted(side, gamma))
+        return timed(engine, lambda: drafted(side, gamma))
 
     passes = [
         [*(verifying(count) for count in rows), *(drafting(side) for side in sides)]
@@ -107,8 +107,8 @@ def _draft_sees(engine: Engine) -> bool:
     return engine.draft is not None and engine.draft.model.config.vision is not None
 
 
-def _side(engine: Engine, prompt: Prompt, word: str, target: Target) -> DraftSide:
-    """A side beside `target`, which holds the prompt, at its end too."""
+def side_beside(engine: Engine, prompt: Prompt, word: str, target: Target) -> DraftSide:
+    """A side that drafts by `word` beside `target`, which holds the prompt, at its end too."""
     options = Options(drafting=word)
     side = open_side(engine, options, drafting_for(engine, options, ()), target)
     if side is None:
@@ -117,7 +117,8 @@ def _side(engine: Engine, prompt: Prompt, word: str, target: Target) -> DraftSid
     return side
 
 
-def _seconds(engine: Engine, call: Callable[[], object]) -> float:
+def timed(engine: Engine, call: Callable[[], object]) -> float:
+    """Seconds of a call, from all being done before it to all that it enqueued being done."""
     engine.backend.synchronize()
     started = perf_counter()
     call()

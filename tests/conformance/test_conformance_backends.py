@@ -6,6 +6,7 @@ from pathlib import Path
 
 from conformance_cases import PICTURES, small
 
+from mmspec.bench.synthetic.floor import copy_bandwidth
 from mmspec.registry import BACKENDS, load_backend, registered
 
 ROOT = Path(__file__).parent.parent.parent
@@ -25,3 +26,7 @@ def test_a_backend_knows_its_name_and_describes_itself(backend):
 def test_an_answers_peak_memory_is_counted(engine):
     answer = engine.chat(small(engine)).reply("What is this?", PICTURES[:1])
     assert answer.statistics.peak_memory_bytes > 10_000
+
+
+def test_copies_can_be_timed(engine):
+    assert copy_bandwidth(engine) > 1e8

@@ -1,0 +1,1 @@
+"""Full-size checkpoints of random weights, and what rounds cost on them."""

@@ -1,0 +1,152 @@
+"""Random checkpoints of known shapes: files that others read, and that the loading code takes."""
+
+import shutil
+from collections import namedtuple
+from itertools import islice
+from math import prod
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from full_size import FULL_SIZE
+from mmspec.bench.synthetic import checkpoints, weights
+from mmspec.bench.synthetic.checkpoints import write_kit
+from mmspec.bench.synthetic.floor import Cost, step_bytes
+from mmspec.bench.synthetic.imposed import ImposedTarget, kept
+from mmspec.bench.synthetic.noise import Noise
+from mmspec.bench.synthetic.shapes import SHAPES
+from mmspec.checkpoint import plan, read_tensors
+from mmspec.config import read_config
+from mmspec.draft import HostDraft, Verdict
+from mmspec.errors import UsageError
+from mmspec.heads.config import read_head_config
+from mmspec.heads.manifest import plan_head
+from mmspec.tokenizer import Tokenizer, shared_vocabulary
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory):
+    return write_kit("tiny", tmp_path_factory.mktemp("synthetic"), lambda _: None)
+
+
+def floats(directory):
+    """What the format's own library reads."""
+    from safetensors.torch import load_file
+
+    tensors = {}
+    for file in sorted(directory.glob("*.safetensors")):
+        tensors |= {name: value.float().numpy() for name, value in load_file(file).items()}
+    return tensors
+
+
+@pytest.mark.parametrize(("name", "like"), [("llava-1.5-7b", "hub"), ("llava-1.5-13b", "hub")])
+def test_full_sizes_take_what_the_published_files_take(name, like):
+    part = checkpoints._model(SHAPES[name].target)
+    published = FULL_SIZE[f"{name} {like}"].bytes
+    # The tower's last layer is never read, and not written.
+    assert weights.total_bytes(part.tensors) == pytest.approx(published, rel=0.003)
+    layer = SHAPES[name].target["text_config"].get("num_hidden_layers", 32)
+    head = checkpoints._head(part)
+    width = part.model.text.hidden_size
+    assert head.tensors["fc.weight"] == (width, 2 * width)
+    assert f"language_model.model.layers.{layer - 1}.mlp.up_proj.weight" in part.tensors
+
+
+def test_the_loading_code_takes_every_part(kit):
+    for directory in (kit.target, kit.draft):
+        plan(directory, read_config(directory))
+    plan_head(kit.head, read_head_config(kit.head))
+    target, draft = Tokenizer.read(kit.target), Tokenizer.read(kit.draft)
+    assert shared_vocabulary(target, draft) == target.size == 302
+    assert target.decode(target.encode("déjà vu\n")) == "déjà vu\n"
+    assert (target.image_token_id, target.prefix, target.eos_ids) == (300, [1], {2})
+
+
+def test_numbers_keep_a_signals_size(kit):
+    tensors = floats(kit.target)
+    assert sum(prod(value.shape) for value in tensors.values()) * 2 < kit.bytes
+    assert all(np.isfinite(value).all() for value in tensors.values())
+    assert (tensors["language_model.model.norm.weight"] == 1).all()
+    assert (tensors["vision_tower.vision_model.pre_layrnorm.weight"] == 1).all()
+    down = tensors["language_model.model.layers.1.mlp.down_proj.weight"]
+    assert down.std() == pytest.approx(128**-0.5, rel=0.05)
+    assert abs(tensors["vision_tower.vision_model.pre_layrnorm.bias"]).max() < 0.1
+
+
+def test_towers_are_equal_and_layers_are_not(kit):
+    target, draft = floats(kit.target), floats(kit.draft)
+    tower = [name for name in target if name.startswith("vision_tower")]
+    assert tower
+    assert all((target[name] == draft[name]).all() for name in tower)
+    stem = "language_model.model.layers.{}.self_attn.q_proj.weight"
+    assert (target[stem.format(0)] != target[stem.format(1)]).any()
+
+
+def test_numbers_run_on_past_the_draws():
+    noise = Noise(seed=3, draws=1000)
+    pieces = list(noise.pieces("a.weight", (50, 70)))
+    assert sum(map(len, pieces)) == 3500
+    joined = np.concatenate(pieces)
+    assert (joined[:1000] == joined[1000:2000]).all()
+    assert (joined == np.concatenate(list(Noise(3, 1000).pieces("a.weight", (50, 70))))).all()
+
+
+def test_shards_hold_what_one_file_would(kit, tmp_path):
+    tensors = checkpoints._model(SHAPES["tiny"].target).tensors
+    shutil.copy(kit.target / "config.json", tmp_path)
+    weights.write_weights(tmp_path, tensors, Noise(), limit=100_000)
+    files = list(tmp_path.glob("*.safetensors"))
+    assert len(files) > 2
+    assert read_tensors(tmp_path).keys() == tensors.keys()
+    whole, parts = floats(kit.target), floats(tmp_path)
+    assert all((whole[name] == parts[name]).all() for name in tensors)
+
+
+def test_what_is_there_is_kept(kit, monkeypatch):
+    monkeypatch.setattr(checkpoints, "_write", None)
+    assert write_kit("tiny", kit.target.parent.parent, lambda _: None) == kit
+
+
+def test_refusals(kit, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"llava-1\.5-7b"):
+        write_kit("llava-1.5-7B", tmp_path, lambda _: None)
+    (tmp_path / "tiny" / "target").mkdir(parents=True)
+    with pytest.raises(UsageError, match="holds something else"):
+        write_kit("tiny", tmp_path, lambda _: None)
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda _: usage(1000))
+    with pytest.raises(UsageError, match=r"0\.0 GB free, and 0\.0 GB are to be written"):
+        write_kit("tiny", tmp_path / "other" / "place", lambda _: None)
+
+
+def parsed(name):
+    return checkpoints._model(SHAPES[name].target).model
+
+
+def test_the_floor_counts_what_a_step_reads():
+    config = parsed("llava-1.5-7b")
+    # 32 layers of 4 * 4096^2 + 3 * 4096 * 11008, two norms each, one norm, 32064 outputs.
+    numbers = 32 * (4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096) + 4096 + 32064 * 4096
+    assert step_bytes(config, "bfloat16", 0) == 2 * numbers
+    assert step_bytes(config, "float32", 10) == 4 * (numbers + 10 * 2 * 32 * 4096)
+    assert Cost(0.01, 8_000).floor(bandwidth=2e6) == 0.004
+
+
+def test_imposed_acceptance_is_spread_evenly():
+    counts = list(islice(kept(2.24), 100))
+    assert sum(counts) == pytest.approx(124, abs=1)
+    assert set(counts) == {1, 2}
+    assert list(islice(kept(4.5), 4)) == [3, 4, 3, 4]
+    assert list(islice(kept(1.0), 3)) == [0, 0, 0]
+
+
+def test_a_script_decides_and_tokens_stay_the_targets():
+    drafted = [5, 6, 7]
+    verdict = Verdict(drafted, [-1, 0, 1], [0.0, 1.0, 0.0], [8, 9, 10, 11])
+    target = SimpleNamespace(verify=lambda draft, draws: verdict)
+    imposed = ImposedTarget(target, 2.5)
+    told = [imposed.verify(HostDraft(drafted), ()) for _ in range(2)]
+    assert [each.accept for each in told] == [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
+    assert all(each.fallback == verdict.fallback for each in told)
+    assert imposed.verify(None, ()) is verdict

@@ -1,0 +1,83 @@
+"""What only a CUDA GPU can show: graphs, memory and the order of things on the device."""
+
+import gc
+
+import pytest
+import torch
+import torch_oracle as oracle
+from test_torch_static import DRAWN, conversation
+
+from mmspec.engine import load
+from mmspec.options import Options
+from mmspec.sampling import GREEDY
+from mmspec_torch.backend import TorchBackend
+from mmspec_torch.static.capture import CudaGraphs
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
+]
+
+
+@pytest.fixture(scope="module")
+def pair(pair_paths):
+    return [TorchBackend().load(path, device="cuda", dtype="float32") for path in pair_paths]
+
+
+def dynamic(pair, monkeypatch):
+    for model in pair:
+        monkeypatch.setattr(model.statics, "capture", None)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("letters", [[0], [1, 0], [2, 1, 0], [0, 1, 2, 1]])
+def test_graphs_say_what_kernels_say_one_by_one(pair, views, letters, sampling, monkeypatch):
+    assert isinstance(pair[0].statics.capture, CudaGraphs)
+    found, ours = conversation(pair, views, letters, sampling)
+    with monkeypatch.context() as patch:
+        dynamic(pair, patch)
+        expected, logits = conversation(pair, views, letters, sampling)
+    assert found == expected
+    torch.testing.assert_close(ours, logits, atol=1e-3, rtol=0)
+
+
+def test_the_gpu_says_what_the_cpu_says(pair_paths, views, pair):
+    there = [TorchBackend().load(path, device="cpu") for path in pair_paths]
+    text = [oracle.TEXT, oracle.TEXT]
+
+    def run(models):
+        target = oracle.opened(models[0], oracle.TEXT)
+        return oracle.spoken(oracle.rounds(target, oracle.drafting(models[1], text), 60))
+
+    assert run(pair) == run(there)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_types_run_and_keep_their_losslessness_against_themselves(pair_paths, dtype):
+    engine = load(*map(str, pair_paths), backend="torch", device="cuda", dtype=dtype)
+    chats = [engine.chat(Options(drafting="T", max_new_tokens=60, gamma=5)) for _ in range(2)]
+    first, second = (chat.reply("What is this?").token_ids for chat in chats)
+    assert first == second
+    assert len(first) > 5
+
+
+def test_drafting_does_not_wait_for_the_device(pair, views):
+    target, drafter = oracle.opened(pair[0], views[0]), oracle.drafting(pair[1], views)
+    oracle.rounds(target, drafter, 40)  # captures
+    torch.cuda.synchronize()
+    torch.cuda._sleep(400_000_000)  # some tenths of a second
+    drafter.draft(4, [1 / 3] * 3, ())
+    done = torch.cuda.Event()
+    done.record()
+    assert not done.query()
+    torch.cuda.synchronize()
+
+
+def test_memory_is_flat_over_conversations(pair, views):
+    held = []
+    for _ in range(6):
+        conversation(pair, views, [0, 1], GREEDY)
+        gc.collect()
+        torch.cuda.synchronize()
+        held.append(torch.cuda.memory_allocated())
+    assert held[-1] <= held[1]

@@ -1,0 +1,242 @@
+"""The static form says what the dynamic one says, and all of it can be captured."""
+
+import gc
+
+import pytest
+import torch
+import torch_oracle as oracle
+from replayed import Recording
+
+from factory_fit import fit_head
+from factory_heads import tiny_head
+from mmspec.adaptive import Adaptation
+from mmspec.bench.prompts import drawn
+from mmspec.engine import load
+from mmspec.options import Options
+from mmspec.sampling import GREEDY, Sampling
+from mmspec.seam import Segment
+from mmspec.tree import Tree
+from mmspec_torch.static.cache import StaticCache
+from mmspec_torch.static.capture import Replays, eager
+
+DRAWN = Sampling(temperature=0.8, top_p=0.9)
+
+
+@pytest.fixture(params=["eager", "replayed"])
+def capture(request, monkeypatch):
+    """A capture, with little room in caches, so that every sequence outgrows it."""
+    monkeypatch.setattr(StaticCache, "step", 64)
+    return eager if request.param == "eager" else Recording()
+
+
+@pytest.fixture
+def switch(monkeypatch):
+    def on(models, capture):
+        for model in models:
+            monkeypatch.setattr(model.statics, "capture", capture)
+            model.statics._targets.clear()
+            model.statics._drafters.clear()
+
+    return on
+
+
+def told(rounds):
+    return [(each.tokens, each.drafted, each.accepted) for each in rounds]
+
+
+def conversation(pair, views, letters, sampling, gamma=4):
+    """Two turns, the second after a part of the first is taken back."""
+    seed = None if sampling.greedy else 3
+    chosen = [views[letter] for letter in letters]
+    target = oracle.opened(pair[0], views[0], sampling)
+    drafter = oracle.drafting(pair[1], chosen, sampling)
+    held = target.length, drafter.length
+    said = told(oracle.rounds(target, drafter, 40, gamma, seed))
+    target.rewind(held[0])
+    drafter.rewind(held[1])
+    said += told(oracle.rounds(target, drafter, 30, gamma + 1, seed))
+    target.extend(views[0])
+    drafter.extend(chosen)
+    said += told(oracle.rounds(target, drafter, 50, gamma, seed))
+    return said, target.logits()
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("letters", [[0], [1, 0], [2, 1, 0], [0, 1, 2, 1]])
+def test_rounds_are_those_of_the_dynamic_form(pair, views, letters, sampling, capture, switch):
+    expected, logits = conversation(pair, views, letters, sampling)
+    switch(pair, capture)
+    found, ours = conversation(pair, views, letters, sampling)
+    assert found == expected
+    torch.testing.assert_close(ours, logits, atol=1e-4, rtol=0)
+    if isinstance(capture, Recording):
+        assert capture.captured < capture.replayed
+
+
+def test_what_was_captured_before_growth_is_not_replayed_after_it(pair, views, capture, switch):
+    def run():
+        target = oracle.opened(pair[0], oracle.TEXT)
+        drafter = oracle.drafting(pair[1], [oracle.TEXT, oracle.TEXT])
+        oracle.rounds(target, drafter, 30)
+        oracle.rounds(target, drafter, 60)
+        other = Segment([70, 80, 90, 100, 110, 120, 41, 42])
+        target.rewind(2)
+        drafter.rewind(2)
+        target.extend(other)
+        drafter.extend([other, other])
+        return told(oracle.rounds(target, drafter, 30))
+
+    expected = run()
+    switch(pair, capture)
+    assert run() == expected
+
+
+def test_plain_rounds_between_drafts_are_caught_up(pair, views, capture, switch):
+    def run():
+        target, twin = oracle.opened(pair[0], views[0]), oracle.drafting(pair[0], views[:1])
+        for token in oracle.plain(target, 9):
+            twin.commit([], [token])
+        return oracle.rounds(target, twin, 30)
+
+    expected = told(run())
+    switch(pair, capture)
+    done = run()
+    assert told(done) == expected
+    assert all(each.accepted == each.drafted for each in done)
+
+
+def test_a_sequence_that_ends_in_an_image_is_fed_as_before(pair, views, capture, switch):
+    image = views[0].features[0]
+    open_ended = Segment([1, 20] + [oracle.IMAGE] * image.positions, [image])
+
+    def run():
+        target = oracle.opened(pair[0], open_ended)
+        drafter = oracle.drafting(pair[1], [open_ended])
+        return told(oracle.rounds(target, drafter, 20)), told(oracle.rounds(target, drafter, 9))
+
+    expected = run()
+    switch(pair, capture)
+    assert run() == expected
+
+
+@pytest.mark.parametrize("call", range(1, 30, 7))
+def test_a_fault_leaves_sequences_as_they_were(pair, views, call, switch, monkeypatch):
+    monkeypatch.setattr(StaticCache, "step", 64)
+    switch(pair, eager)
+    target, drafter = oracle.opened(pair[0], views[0]), oracle.drafting(pair[1], views)
+    held = target.length, drafter.length
+    expected = told(oracle.rounds(target, drafter, 30))
+    target.rewind(held[0])
+    drafter.rewind(held[1])
+    with monkeypatch.context() as patch:
+        oracle.fail_at(patch, call)
+        with pytest.raises(oracle.Fault):
+            oracle.rounds(target, drafter, 80)
+    target.rewind(held[0])
+    drafter.rewind(held[1])
+    assert told(oracle.rounds(target, drafter, 30)) == expected
+
+
+def test_the_next_sequence_is_lent_what_the_last_has_captured(pair, views, switch):
+    capture = Recording()
+    switch(pair, capture)
+    expected = conversation(pair, views, [0, 1], GREEDY)[0]
+    gc.collect()
+    before = capture.captured
+    assert before
+    assert conversation(pair, views, [0, 1], GREEDY)[0] == expected
+    gc.collect()
+    assert capture.captured == before
+    assert len(pair[0].statics._targets) == 1
+    both = [oracle.opened(pair[0], view) for view in views[:2]]
+    assert not pair[0].statics._targets
+    assert both[0]._cache is not both[1]._cache
+
+
+OPTIONS = {
+    "adaptive": {"drafting": "MTCP", "adaptive": Adaptation()},
+    "drawn": {"drafting": "MT", "sampling": DRAWN, "seed": 5},
+    "argmax": {"drafting": "MT", "sampling": DRAWN, "seed": 5, "proposal": "argmax"},
+    "tree": {"drafting": "MT", "tree": Tree((), 4, 12)},
+    "ngram": {"drafting": "ngram"},
+    "viskip": {"drafting": "M", "skip_vision": 0.2},
+    "auto": {"drafting": "T", "gamma": 3},
+}
+
+
+def chatted(engine, given):
+    chat = engine.chat(Options(max_new_tokens=24, **given))
+    answers = []
+    for prompt in drawn(3, size=32):
+        for _ in chat.send(prompt.message):
+            pass
+        counts = chat.answer.statistics
+        answers.append((chat.answer.token_ids, counts.rounds, counts.accepted))
+    return answers
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_chats_say_the_same_whatever_drafts(pair_paths, name, capture, switch):
+    engine = load(*map(str, pair_paths), backend="torch", device="cpu")
+    expected = chatted(engine, OPTIONS[name])
+    switch([engine.target.model, engine.draft.model], capture)
+    assert chatted(engine, OPTIONS[name]) == expected
+
+
+def test_heads_draft_beside_a_static_target(pair_paths, tmp_path, capture, switch):
+    head = fit_head(tiny_head(tmp_path / "msd", "msd", seed=2), pair_paths[0])
+    engine = load(str(pair_paths[0]), str(head), backend="torch", device="cpu")
+    expected = chatted(engine, {})
+    switch([engine.target.model], capture)
+    assert chatted(engine, {}) == expected
+
+
+def test_the_trail_of_a_static_target_is_whole(pair, views, capture, switch):
+    def run():
+        target = oracle.opened(pair[0], views[0])
+        target.keep_trail()
+        oracle.rounds(target, oracle.drafting(pair[1], views[:1]), 40)
+        return target.states(0, target.length - 1), target.inputs(0, target.length)
+
+    expected = run()
+    switch(pair, capture)
+    torch.testing.assert_close(run(), expected, atol=1e-4, rtol=0)
+
+
+def test_a_shape_is_captured_at_its_second_use_and_forgotten_when_buffers_move():
+    capture = Recording()
+    buffer, replays = torch.zeros(2), Replays(capture)
+    found = []
+    for value in range(4):
+        buffer.fill_(value)
+        found.append(replays.run("sum", lambda: (buffer.sum(), None))[0].item())
+    assert found == [0, 2, 4, 6]
+    assert (capture.captured, capture.replayed) == (1, 3)
+    replays.clear()
+    replays.run("sum", lambda: (buffer.sum(), None))
+    assert capture.captured == 1
+
+
+def test_where_nothing_can_be_captured_rounds_go_on_with_a_word():
+    def refused(compute):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    replays, found = Replays(refused), []
+    found += [replays.run("sum", lambda: (torch.ones(2).sum(),))]
+    with pytest.warns(UserWarning, match=r"kernel by kernel and slower: .*capturing$"):
+        found += [replays.run("sum", lambda: (torch.ones(3).sum(),))]
+    found += [replays.run("sum", lambda: (torch.ones(4).sum(),))]
+    assert [each[0].item() for each in found][:2] == [2, 3]
+
+
+def test_a_number_of_the_host_is_seen_to_be_stale():
+    """The oracle itself: what a graph would get wrong is got wrong here."""
+    given = 1
+    replay = Recording()(lambda: (torch.zeros(1) + given,))
+    given = 2
+    assert replay()[0].item() == 1
+
+
+def test_on_a_cpu_rounds_are_dynamic(pair):
+    assert pair[0].statics.capture is None
+    assert oracle.opened(pair[0], oracle.TEXT)._static is None
