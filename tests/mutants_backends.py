@@ -63,9 +63,23 @@ BACKENDS = [
     Mutant(
         "torch: two reads in a round",
         TORCH + "target.py",
-        "numbers = iter(torch.cat([part.float() for part in parts]).tolist())",
-        "numbers = iter([each for part in parts for each in part.float().tolist()])",
+        "numbers = iter(torch.cat(parts).tolist())",
+        "numbers = iter([each for part in parts for each in part.tolist()])",
         SEQUENCES + "test_a_round_reads_from_the_device_once",
+    ),
+    Mutant(
+        "torch: rows of a draft share their memory",
+        TORCH + "drafter.py",
+        "torch.cat([x] * len(self._rows))",
+        "x.expand(len(self._rows), -1, -1).flatten(0, 1)",
+        "tests/torch/test_torch_drafter.py::test_rows_of_a_batch_say_what_each_says_alone",
+    ),
+    Mutant(
+        "torch: weights are uploaded once",
+        TORCH + "drafter.py",
+        "if weights != self._uploaded[0]:",
+        "if not self._uploaded[0]:",
+        "tests/torch/test_torch_drafter.py::test_weights_may_change_between_drafts",
     ),
     # MLX
     Mutant(

@@ -181,7 +181,7 @@ TREES = [
     Mutant(
         "torch: a draft survives half a commit",
         TORCH + "target.py",
-        "            self._state = replace(self._state, verified=None)\n",
+        "            self._state = self._state._replace(verified=None)\n",
         "",
         "tests/torch/test_torch_growth.py::test_a_gather_that_broke_voids_the_draft",
     ),

@@ -46,6 +46,15 @@ def test_rows_of_a_batch_say_what_each_says_alone(pair, views, monkeypatch):
         np.testing.assert_allclose(together[:, row], alone[:, 0], atol=1e-5)
 
 
+def test_weights_may_change_between_drafts(pair, views):
+    alone = [oracle.drafting(pair[1], [view]).draft(4, (1.0,), ()).ids.tolist() for view in views]
+    assert len({tuple(ids) for ids in alone}) > 1
+    together = oracle.drafting(pair[1], views)
+    for turn in (0, 1, 2, 0):
+        weights = [float(row == turn) for row in range(len(views))]
+        assert together.draft(4, weights, ()).ids.tolist() == alone[turn]
+
+
 def _even(rows):
     return [1 / len(rows)] * len(rows)
 
