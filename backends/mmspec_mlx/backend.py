@@ -74,7 +74,8 @@ class MlxBackend:
     def describe(self) -> dict[str, Any]:
         """Version, devices and BLAS, for reports."""
         found: dict[str, Any] = {"name": self.name, "mlx": version("mlx"), "devices": devices()}
-        found |= {"device": devices()[0], "cores": os.cpu_count()}
+        place = "gpu" if mx.default_device() == mx.Device(mx.gpu) else "cpu"
+        found |= {"device": place, "cores": os.cpu_count()}
         return found | blas.describe() | memory.describe()
 
 

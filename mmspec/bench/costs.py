@@ -35,11 +35,11 @@ class Costs:
     def ratios(self) -> dict[str, float]:
         """The ratios that decide what speculation gains."""
         one, many = min(self.draft_step, key=len), max(self.draft_step, key=len)
-        return {
-            "target step / draft step": self.target_step / self.draft_step[one],
-            f"{len(many)} branches / {len(one)}": self.draft_step[many] / self.draft_step[one],
-            f"{self.gamma + 1} target rows / 1": self.target_block / self.target_step,
-        }
+        found = {"target step / draft step": self.target_step / self.draft_step[one]}
+        if many != one:
+            ratio = self.draft_step[many] / self.draft_step[one]
+            found[f"{len(many)} branches / {len(one)}"] = ratio
+        return found | {f"{self.gamma + 1} target rows / 1": self.target_block / self.target_step}
 
 
 def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -> Costs:

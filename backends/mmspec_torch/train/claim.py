@@ -15,7 +15,9 @@ def claim(file: Path, about: dict[str, Any], remedy: str) -> None:
     about = json.loads(json.dumps(about))
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        partial = file.with_name(f"{file.name}.partial")
+        partial.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        partial.replace(file)
         return
     found = json.loads(file.read_text(encoding="utf-8"))
     for key in about:
