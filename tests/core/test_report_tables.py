@@ -1,5 +1,7 @@
 """The tables of a report, by hand."""
 
+from dataclasses import replace
+
 import pytest
 from suite_row import plain, row, seconds
 from synthetic_run import provenance, write
@@ -176,3 +178,11 @@ def test_a_run_without_drafts_has_a_report_too(run):
     titles = [each.title for each in found]
     assert titles == ["What was run", "Time", "Predicted and measured", "Answers", "Settings"]
     assert found[3].remarks == ["No answer was compared with plain decoding."]
+
+
+def test_notes_that_differ_in_numbers_alone_are_one(run):
+    notes = ["M: 393 of 384, pooled to 36", "M: 385 of 384, pooled to 36"]
+    noted = [row(f"vist/{n}", "M", notes=[note]) for n, note in enumerate(notes)]
+    plain = [replace(each, method="none", notes=[]) for each in noted]
+    made = run(*plain, *noted)
+    assert origin.remarks(made).rows == [("M", "M: 385 to 393 of 384, pooled to 36", "2")]

@@ -1,11 +1,13 @@
 """Tables of where a report's numbers come from: what was run, on what, and what was left out."""
 
-from collections import Counter
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from mmspec.bench.report.merge import Run
 from mmspec.bench.report.table import Table
 
+NUMBER = re.compile(r"\d+")
 SHOWN = (
     *("suite", "tasks", "methods", "gamma", "max_new_tokens", "limit", "turns", "seed"),
     *("captioner", "backend", "device", "dtype"),
@@ -59,7 +61,24 @@ def left_out(run: Run) -> Table | None:
 
 
 def remarks(run: Run) -> Table | None:
-    """What answers noted, such as branches pooled for want of positions; None without any."""
-    counts = Counter((row.method, note) for row in run.rows for note in row.notes)
-    lines = [(method, note, str(count)) for (method, note), count in counts.items()]
+    """What answers noted, such as branches pooled for want of positions; None without any.
+
+    Notes that differ in numbers alone are one, with the least and the greatest of each.
+    """
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row in run.rows:
+        for note in row.notes:
+            alike.setdefault((row.method, NUMBER.sub("#", note)), []).append(note)
+    lines = [(method, _together(notes), str(len(notes))) for (method, _), notes in alike.items()]
     return Table("Notes", ("method", "note", "answers"), lines, words=2) if lines else None
+
+
+def _together(notes: Sequence[str]) -> str:
+    """Notes of the same words as one, its numbers as ranges."""
+    columns = zip(*(map(int, NUMBER.findall(note)) for note in notes), strict=True)
+    spans = iter([(min(column), max(column)) for column in columns])
+    return NUMBER.sub(lambda _: _span(*next(spans)), notes[0])
+
+
+def _span(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"
