@@ -45,8 +45,9 @@ class Drafting:
         return self.name or "".join(branch.letter for branch in self.branches) or "none"
 
 
+TEXT = Branch("T")
 PLAIN = Drafting((), ())
-NGRAM = Drafting((Branch("T"),), (1.0,), "ngram")
+NGRAM = Drafting((TEXT,), (1.0,), "ngram")
 """What followed the last tokens earlier in the text view: no model drafts (`mmspec.ngram`)."""
 
 
@@ -183,7 +184,7 @@ def fit(
 
     rule: 'pool' shrinks an image branch to the largest size that fits, else drops it; 'drop'
     drops it; 'run' lets it run past the draft's positions.  Returns what is left, branches that
-    became equal merged, and a line for each change.
+    became equal merged, and a line for each change; where nothing is left T, if it has room.
     """
     kept: dict[Branch, float] = {}
     notes = []
@@ -195,8 +196,17 @@ def fit(
             kept[fitted] = kept.get(fitted, 0.0) + weight
     total = sum(kept.values())
     if not total:
-        return PLAIN, notes
+        return _instead(drafting, room, length, notes)
     return Drafting(tuple(kept), tuple(weight / total for weight in kept.values())), notes
+
+
+def _instead(
+    drafting: Drafting, room: int, length: Callable[[Branch], int], notes: list[str]
+) -> tuple[Drafting, list[str]]:
+    """The view without images where all that were asked for are left out, else none."""
+    if TEXT in drafting.branches or length(TEXT) > room:
+        return PLAIN, notes
+    return Drafting((TEXT,), (1.0,)), [*notes, "no branch is left: T drafts in their place"]
 
 
 def _fitted(

@@ -162,6 +162,14 @@ def test_pool_takes_the_largest_size_that_fits():
     assert "left out" in notes[0]
 
 
+def test_text_drafts_where_no_branch_is_left_and_it_has_room():
+    drafting, notes = fitted("MC", 20 + 5, 5, "drop")
+    assert drafting == Drafting((T,), (1.0,))
+    assert notes[-1] == "no branch is left: T drafts in their place"
+    assert len(notes) == 3
+    assert fitted("MC", 20 + 5 - 1, 5, "drop")[0] == PLAIN
+
+
 def test_branches_that_become_equal_are_merged():
     drafting, notes = fitted("MTP", 20 + 4 * 5, 5, "pool", (2, 1, 1))
     assert drafting == Drafting((P, T), (0.75, 0.25))
