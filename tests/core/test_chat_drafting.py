@@ -76,12 +76,13 @@ def test_lookup_has_nothing_to_weigh():
 
 
 def test_check_compares_lookup_without_a_draft(alone):
-    report = compare(alone, [prompt_of(AGAIN)], Options(drafting="ngram", max_new_tokens=20))
+    report = compare(alone, [prompt_of(AGAIN)], Options(drafting="ngram", max_new_tokens=400))
     assert (report.outcome, report.draft, report.comparisons[0].drafting) == (
         "identical",
         "ngram",
         "ngram",
     )
+    assert report.comparisons[0].drafted > 0
     with pytest.raises(UsageError, match="--draft"):
         compare(alone, [prompt_of(AGAIN)], Options())
 
