@@ -244,5 +244,5 @@ def test_tokens_that_no_model_has_are_not_resumed(engine, token):
     first = engine.chat(OPTIONS)
     asked(first, "a")
     turns = [replace(first.conversation.turns[0], answer=(token,), answer_text="")]
-    with pytest.raises(UsageError, match="answer 1 was written in other tokens"):
+    with pytest.raises(UsageError, match="which is no token of"):
         engine.chat(OPTIONS).resume(Conversation(None, turns))
