@@ -70,7 +70,7 @@ class Options:
         if self.skip_vision is not None and not 0 <= self.skip_vision <= 1:
             raise UsageError(f"--skip-vision {self.skip_vision}: give a number from 0 to 1")
         self._check_mixture(len(views))
-        if self.pool is not None and "P" not in views:
+        if self.pool is not None and self.drafting != PLAIN.word and "P" not in views:
             raise UsageError(
                 f"--pool {self.pool} is the size of view P: give --drafting with a P, such as MTP, "
                 "or leave it out"
