@@ -264,6 +264,7 @@ def _refuse_moot(options: "Options") -> None:
         "adaptive": options.adaptive is not None,
         "tree": options.tree is not None,
         "weights": bool(options.weights),
+        "pool": options.pool is not None,
     }
     for name, asked in given.items():
         if asked:

@@ -136,6 +136,7 @@ def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
         (["--drafting", "MT", "--pool", "36"], ["--pool 36", "with a P"]),
         (["--drafting", "none", "--adaptive"], ["--adaptive needs a --drafting"]),
         (["--drafting", "none", "--tree", "dynamic"], ["--tree needs a --drafting"]),
+        (["--drafting", "none", "--pool", "36"], ["--pool needs a --drafting"]),
         (["--drafting", "none", "--weights", "1,2"], ["--weights needs a --drafting"]),
         (["--drafting", "ngram", "--adaptive"], ["--adaptive", "'ngram'"]),
         (["--drafting", "msd"], ["--drafting msd needs a head"]),
