@@ -6,7 +6,7 @@ from typing import Literal
 from mmspec.adaptive import Adaptation
 from mmspec.drafting import OVERFLOWS, PLAIN, UNLETTERED, normalised, read_letters
 from mmspec.errors import UsageError, choice
-from mmspec.lengths import LONGEST
+from mmspec.estimates import LONGEST
 from mmspec.registry import is_kind
 from mmspec.sampling import GREEDY, Sampling
 from mmspec.tree import Tree
@@ -70,7 +70,7 @@ class Options:
         if self.skip_vision is not None and not 0 <= self.skip_vision <= 1:
             raise UsageError(f"--skip-vision {self.skip_vision}: give a number from 0 to 1")
         self._check_mixture(len(views))
-        if self.pool is not None and self.drafting != PLAIN.word and "P" not in views:
+        if self.pool is not None and "P" not in views and self.drafting != PLAIN.word:
             raise UsageError(
                 f"--pool {self.pool} is the size of view P: give --drafting with a P, such as MTP, "
                 "or leave it out"
