@@ -101,7 +101,7 @@ DRAFTED = [
         "mmspec/adaptive.py",
         'xp.where(agreed == xp.max(agreed), far, float("inf"))',
         "far",
-        ADAPTIVE + "test_weights_are_those_of_the_whole_history",
+        ADAPTIVE + "test_matches_come_before_the_cross_entropy",
     ),
     Mutant(
         "an answer starts where the last one ended",

@@ -83,6 +83,15 @@ def test_weights_are_those_of_the_whole_history(
     check(kept.settled().weights(start), history, rule, window, start)
 
 
+def test_matches_come_before_the_cross_entropy():
+    p = np.array([[0.36, 0.34, 0.30]], dtype=np.float32)
+    q = np.array([[[0.98, 0.01, 0.01], [0.33, 0.35, 0.32]]], dtype=np.float32)
+    nearer = [-(p[0] * np.log(w * q[0, 0] + (1 - w) * q[0, 1])).sum() for w in (0.0, 0.1)]
+    assert nearer[0] < nearer[1]
+    kept = tally(2).noted(evidence(p, q), 1).settled()
+    np.testing.assert_allclose(kept.weights(np.array([0.5, 0.5], dtype=np.float32)), [0.1, 0.9])
+
+
 def test_large_vocabularies_agree_where_no_mixture_is_flat():
     draws = np.random.default_rng(0)
     wanted = 3 * draws.normal(size=(8, 1, 500))
