@@ -276,7 +276,7 @@ class TorchDrafter:
         if self._sampling.greedy and len(self._rows) == 1:
             return Choice(self._llama.best(last, self._shared))
         rows = torch.softmax(self._llama.logits(last)[:, : self._shared].float(), dim=-1)
-        mixture = maths.mix(torch, blend, rows)
+        mixture = maths.mix(torch, blend, rows)  # the array API's checks cost more than it does
         if self._sampling.greedy:
             return Choice(mixture.argmax(dim=-1, keepdim=True), None, rows)
         q = maths.warp(xp, mixture, self._sampling)

@@ -44,7 +44,7 @@ class TorchFeatures:
     def pooled(self, positions: int) -> "TorchFeatures":
         """Average-pool the square grid to `positions`; computed once and kept."""
         if positions not in self._pooled:
-            self._pooled[positions] = TorchFeatures(_pool(self.rows, positions))
+            self._pooled[positions] = TorchFeatures(pooled(self.rows, positions))
         return self._pooled[positions]
 
     def numpy(self) -> Float32:
@@ -148,7 +148,8 @@ class TorchModel:
         return self._projector(features.rows.to(self.llama.device, self.llama.dtype))
 
 
-def _pool(rows: Tensor, positions: int) -> Tensor:
+def pooled(rows: Tensor, positions: int) -> Tensor:
+    """Average-pool the square grid of rows [N, D] to [positions, D].  Raises UsageError."""
     grid, side = math.isqrt(rows.shape[0]), math.isqrt(positions)
     if grid**2 != rows.shape[0] or side**2 != positions or not side or grid % side:
         raise UsageError(

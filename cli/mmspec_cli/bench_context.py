@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mmspec.bench.context import LENGTHS, ContextCost, ContextReport, context
+from mmspec.bench.context import ContextCost, ContextReport, context
 from mmspec.bench.report.plots.context import context_plot
 from mmspec.bench.report.plots.style import Look, save
 from mmspec.engine import load
@@ -33,9 +33,7 @@ def context_command(
     screen = Screen(plain=plain)
     screen.progress("loading")
     engine = load(**where)
-    most = engine.target.model.config.text.max_position_embeddings - gamma - 1
-    wanted = _lengths(lengths) or [each for each in LENGTHS if each <= most]
-    report = context(engine, wanted, gamma, progress=screen.progress)
+    report = context(engine, _lengths(lengths), gamma, progress=screen.progress)
     if out:
         _write(out, report)
     if as_json:

@@ -19,7 +19,7 @@ COMMANDS = {
     "models": "List, show, pull and quantize models.",
     "calibrate": "Measure what rounds cost here, for --gamma auto to start from.",
     "bench": "Measure speed and grounding; run the benchmark suite and report on it.",
-    "train": "Train the bundled models.",
+    "train": "Train heads and drafts for any target, or the bundled pair.",
     "doctor": "Say what is installed, what is missing and how to get it.",
 }
 """Each is the click command of that name in the module of that name."""

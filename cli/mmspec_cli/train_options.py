@@ -1,5 +1,6 @@
 """The options that the commands of `mmspec train` share, and what they stand for."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -19,6 +20,20 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 GIGABYTE = 10**9
+
+
+class Number(click.FloatRange):
+    """A range that nan, which no comparison excludes, is not in."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The number; fails for what is none."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
+
+
+POSITIVE = Number(0, min_open=True)
 
 
 def _together(*options: Decorator) -> Decorator:
@@ -77,8 +92,8 @@ def data(answers: str) -> Decorator:
 
 
 budget = _together(
-    click.option("--minutes", type=float, help="Minutes of training; 20 without --steps."),
-    click.option("--steps", type=int, help="Steps instead, which repeat exactly."),
+    click.option("--minutes", type=POSITIVE, help="Minutes of training; 20 without --steps."),
+    click.option("--steps", type=click.IntRange(1), help="Steps instead, which repeat exactly."),
 )
 
 head = _together(
@@ -101,13 +116,15 @@ pool = click.option(
 
 
 rollout = _together(
-    click.option("--token-weight", type=float, default=1.0, show_default=True),
-    click.option("--feature-weight", type=float, default=0.0, show_default=True),
-    click.option("--decay", type=float, default=0.8, show_default=True, help="Per depth."),
+    click.option("--token-weight", type=Number(0), default=1.0, show_default=True),
+    click.option("--feature-weight", type=Number(0), default=0.0, show_default=True),
+    click.option("--decay", type=Number(0, 1), default=0.8, show_default=True, help="Per depth."),
     click.option(
         "--rollout", type=click.IntRange(1), default=5, show_default=True, help="Depths trained."
     ),
-    click.option("--noise", type=float, default=0.0, show_default=True, help="On hidden states."),
+    click.option(
+        "--noise", type=Number(0), default=0.0, show_default=True, help="On hidden states."
+    ),
 )
 """What heads alone are trained by."""
 
@@ -141,7 +158,7 @@ def method(loss: str) -> Decorator:
             default=loss,
             show_default=True,
         ),
-        click.option("--rate", type=float, default=2e-3, show_default=True),
+        click.option("--rate", type=POSITIVE, default=2e-3, show_default=True),
         click.option("--on-policy", type=click.FloatRange(0, 1), default=0.0, show_default=True),
         click.option(
             "--schedule",

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from time import perf_counter
 from typing import Any
 
+from mmspec.bench.costs import timed
 from mmspec.bench.provenance import provenance
 from mmspec.draft import HostDraft
 from mmspec.engine import Engine
@@ -68,10 +68,12 @@ def context(
 ) -> ContextReport:
     """Measure at each length, shortest first, in `passes` from an empty context.
 
-    Raises UsageError for lengths that the target has not the positions for.
+    lengths: without any, those of LENGTHS for which there is room.  Raises UsageError for lengths
+    that the target has not the positions for.
     """
-    wanted, loaded = sorted(set(lengths)), engine.target.model
+    loaded = engine.target.model
     most = loaded.config.text.max_position_embeddings - gamma - 1
+    wanted = sorted(set(lengths) or {each for each in LENGTHS if each <= most})
     if wanted[-1] > most:
         raise UsageError(f"--lengths {wanted[-1]}: {engine.target.name} has room for {most}")
     target, drafter = loaded.open_target(GREEDY), _drafter(engine)
@@ -117,24 +119,23 @@ def _cost(
     """Lengthen the context, then time what a round does there; nothing is committed."""
     before, length = span
     segment, block = Segment([TOKEN] * (length - before)), HostDraft([TOKEN] * gamma)
-    prefill = _seconds(engine, lambda: target.extend(segment))
+    prefill = timed(engine, lambda: target.extend(segment))
     if drafter:
         drafter.extend([Segment([TOKEN] * (length - drafter.length))])
-    steps = [_seconds(engine, lambda: target.verify(None, ())) for _ in range(repeats)]
-    blocks = [_seconds(engine, lambda: target.verify(block, ())) for _ in range(repeats)]
-    drafts = [median(_drafting(engine, drafter, gamma, repeats))] if drafter else []
+    steps = [timed(engine, lambda: target.verify(None, ())) for _ in range(repeats)]
+    blocks = [timed(engine, lambda: target.verify(block, ())) for _ in range(repeats)]
     return ContextCost(
         length,
         prefill / (length - before),
         median(steps),
         median(blocks),
-        drafts[0] if drafts else None,
+        median(_drafting(engine, drafter, gamma, repeats)) if drafter else None,
     )
 
 
 def _drafting(engine: Engine, drafter: Drafter, gamma: int, repeats: int) -> Iterator[float]:
     for _ in range(repeats):
-        yield _seconds(engine, lambda: drafter.draft(gamma, (1.0,), ())) / gamma
+        yield timed(engine, lambda: drafter.draft(gamma, (1.0,), ())) / gamma
 
 
 def _middle(every: Sequence[ContextCost]) -> ContextCost:
@@ -146,11 +147,3 @@ def _middle(every: Sequence[ContextCost]) -> ContextCost:
         median(each.block for each in every),
         median(drafts) if drafts else None,
     )
-
-
-def _seconds(engine: Engine, call: Callable[[], object]) -> float:
-    engine.backend.synchronize()
-    started = perf_counter()
-    call()
-    engine.backend.synchronize()
-    return perf_counter() - started

@@ -112,12 +112,12 @@ def _looked(engine: Engine, prompts: Sequence[Prompt], options: Options) -> floa
     backend = Path(inspect.getfile(type(engine.backend)))
     looks = Looks(frozenset(str(backend.parent / name) for name in FORWARDS))
     for prompt in cycle(prompts):
+        if looks.enough:
+            break
         stream = engine.chat(options).send(prompt.message)
         while not isinstance(next(stream), Piece):
             pass
         with looking(looks.look):
             for _ in stream:
                 pass
-        if looks.enough:
-            return looks.outside
-    return 0.0
+    return looks.outside

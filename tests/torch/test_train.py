@@ -1,11 +1,13 @@
 """Training: what is encoded, that interrupted runs end alike, and what is exported."""
 
 import itertools
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image
 from rich.console import Console
 from safetensors.torch import load_file
@@ -13,7 +15,6 @@ from transformers import AutoTokenizer, LlavaForConditionalGeneration
 
 from mmspec import errors
 from mmspec.bench import world
-from mmspec_torch.llava import TorchFeatures
 from mmspec_torch.train import (
     attention,
     build,
@@ -126,9 +127,15 @@ def test_drafts_see_some_images_pooled_as_the_view_p_shows_them(run: stages.Run)
     batches = itertools.islice(run.conversations("train", draft=True).batches(0), 12)
     sizes = torch.cat([batch.patches for batch in batches])
     assert set(sizes.tolist()) == {patches // 4, patches}
-    features = torch.randn(patches, 5)
-    ours = build.pooled(features, patches // 4)
-    torch.testing.assert_close(ours, TorchFeatures(features).pooled(patches // 4).rows.clone())
+    model = build.llava(recipe.TEST, recipe.TEST.target, run.tokenizer, 0).eval()
+    sample = world.sample("general", 1, split="train", size=48)
+    [batch] = [data.collate([conversation.encode(sample, run.tokenizer, patches // 4, 2.0)], 0)]
+    features = build.patch_features(model.model.vision_tower, batch.pixels).transpose(1, 2)
+    side = math.isqrt(patches)
+    halved = F.avg_pool2d(features.unflatten(2, (side, side)), 2).flatten(2).transpose(1, 2)
+    shown = batch.ids == run.tokenizer.token_to_id(IMAGE)
+    expected = model.model.multi_modal_projector(halved[0])
+    torch.testing.assert_close(build.embedded(model, batch)[shown], expected)
 
 
 def test_a_batch_may_show_no_picture(run: stages.Run) -> None:

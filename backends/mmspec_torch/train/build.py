@@ -1,7 +1,5 @@
 """Untrained LLaVA models and their training forward pass, in transformers' own modules."""
 
-import math
-
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -12,6 +10,7 @@ from transformers import (
     LlavaForConditionalGeneration,
 )
 
+from mmspec_torch.llava import pooled
 from mmspec_torch.train import attention
 from mmspec_torch.train.conversation import IGNORED
 from mmspec_torch.train.data import Batch
@@ -104,13 +103,6 @@ def embedded(model: LlavaForConditionalGeneration, batch: Batch) -> Tensor:
     rows = torch.cat([pooled(*each) for each in zip(features, sizes, strict=True)])
     shown = (batch.ids == model.config.image_token_id).unsqueeze(-1)
     return text.masked_scatter(shown, inner.multi_modal_projector(rows).to(text.dtype))
-
-
-def pooled(features: Tensor, patches: int) -> Tensor:
-    """Average the square grid of features (all patches, hidden) to (patches, hidden)."""
-    grid, side = math.isqrt(len(features)), math.isqrt(patches)
-    blocks = features.view(side, grid // side, side, grid // side, -1)
-    return blocks.mean(dim=(1, 3)).flatten(0, 1)
 
 
 def learned_loss(model: LlavaForConditionalGeneration, batch: Batch) -> Tensor:

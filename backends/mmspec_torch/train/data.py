@@ -1,7 +1,10 @@
 """Batches of the drawn world, each a pure function of the seed and its index."""
 
 import itertools
+import multiprocessing
+import os
 import random
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,6 +195,21 @@ class _Stream(IterableDataset[Item | MmspecError], Generic[Item]):
             yield error
 
 
+def _end_with_parent(_: int) -> None:
+    """End this process when the one that began it has, however that came about.
+
+    One that waits for room in the queue would never learn that nobody reads it any more.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
 def ahead(
     source: Source[Item], start: int, workers: int = 1, prefetched: int = 2 * BATCHES_PER_POOL
 ) -> Iterator[Item]:
@@ -209,6 +227,7 @@ def ahead(
         num_workers=1,
         prefetch_factor=prefetched,
         multiprocessing_context="spawn",
+        worker_init_fn=_end_with_parent,
     )
     for batch in loader:
         if isinstance(batch, MmspecError):

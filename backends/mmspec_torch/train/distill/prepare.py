@@ -99,10 +99,13 @@ class Preparation:
         began = time.monotonic()
         source = Scripts(self.corpus, self.teacher.directory, pool, first)
         pools = data.ahead(source, first // pool, self.workers, 2)
+        stage = f"answers ({self.tape.split})"
+        self.log.show(stage, first, first / wanted)
         for number, scripts in enumerate(pools, start=first // pool):
             self._pool([each for each in scripts if each.number < wanted])
-            progress = self._progress((number + 1) * pool, time.monotonic() - began)
-            self.log.show(f"answers ({self.tape.split})", (number + 1) * pool, min(1.0, progress))
+            asked = min((number + 1) * pool, wanted)
+            progress = self._progress(asked, time.monotonic() - began)
+            self.log.show(stage, asked, min(1.0, progress))
             if progress >= 1:
                 return
 
