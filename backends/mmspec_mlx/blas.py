@@ -10,12 +10,19 @@ import sys
 
 LIBRARY = "libopenblas.so.0"
 INSTALL = "apt install libopenblas0-pthread"
+THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def prepare() -> None:
-    """Load OpenBLAS where there is one, and turn TensorFloat-32 off: float32 is IEEE float32."""
+    """Load OpenBLAS where there is one, and turn TensorFloat-32 off: float32 is IEEE float32.
+
+    One core is left to the thread that lists operations while others are computed, for OpenBLAS's
+    threads spin while they wait. OPENBLAS_NUM_THREADS overrides it.
+    """
     os.environ["MLX_ENABLE_TF32"] = "0"
-    _openblas()
+    library = _openblas()
+    if library is not None and THREADS not in os.environ:
+        library.openblas_set_num_threads(max(1, len(os.sched_getaffinity(0)) - 1))
 
 
 def describe() -> dict[str, str | int]:

@@ -6,7 +6,8 @@ import mlx.core as mx
 
 from mmspec.config import VisionConfig
 from mmspec.manifest import PATCHES
-from mmspec_mlx.weights import Matrix, Weights
+from mmspec_mlx.products import Matrix
+from mmspec_mlx.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ class Llama(Decoder):
 
     def __init__(self, weights: Weights, config: TextConfig) -> None:
         """Take the decoder's tensors, fused where one product does the work of several."""
-        self.embedding = weights.matrix(EMBEDDING)
+        self.embedding = weights.table(EMBEDDING)
         norms = kernels(weights.dtype).norm
         layers = [
             take_layer(weights, f"language_model.layers.{index}", norms, config.rms_norm_eps)

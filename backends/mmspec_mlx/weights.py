@@ -1,7 +1,6 @@
 """A checkpoint's tensors on the device: quantized matrices stay packed, the rest is plain."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import mlx.core as mx
@@ -9,69 +8,7 @@ import mlx.core as mx
 from mmspec.checkpoint import Packing, Source
 from mmspec.tensorfile import Stored
 from mmspec_mlx import host
-
-FEW_ROWS = 3
-"""Up to so many rows a CPU's BLAS is faster at (W x^T)^T, by half for one row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """A float matrix, kept as [in, out]: a view of what the file holds."""
-
-    transposed: mx.array
-
-    def __call__(self, x: mx.array) -> mx.array:
-        """Multiply x [..., in] to [..., out]."""
-        inputs, outputs = self.transposed.shape
-        if x.size > FEW_ROWS * inputs or mx.default_device() != mx.Device(mx.cpu):
-            return x @ self.transposed
-        columns = self.transposed.T @ x.reshape(-1, inputs).T
-        return columns.T.reshape(*x.shape[:-1], outputs)
-
-    def rows(self, index: mx.array) -> mx.array:
-        """Look rows up: index [...] gives [..., in]."""
-        return self.transposed.T[index]
-
-    @property
-    def arrays(self) -> list[mx.array]:
-        """The tensors it consists of."""
-        return [self.transposed]
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """A matrix in MLX's affine quantization, never unpacked as a whole."""
-
-    weight: mx.array
-    scales: mx.array
-    biases: mx.array
-    bits: int
-    group_size: int
-
-    def __call__(self, x: mx.array) -> mx.array:
-        """Multiply x [..., in] to [..., out]."""
-        return mx.quantized_matmul(
-            x,
-            self.weight,
-            scales=self.scales,
-            biases=self.biases,
-            transpose=True,
-            group_size=self.group_size,
-            bits=self.bits,
-        )
-
-    def rows(self, index: mx.array) -> mx.array:
-        """Look rows up and unpack those alone: index [...] gives [..., in]."""
-        weight, scales, biases = self.weight[index], self.scales[index], self.biases[index]
-        return _unpacked(Packed(weight, scales, biases, self.bits, self.group_size))
-
-    @property
-    def arrays(self) -> list[mx.array]:
-        """The tensors it consists of."""
-        return [self.weight, self.scales, self.biases]
-
-
-Matrix = Plain | Packed
+from mmspec_mlx.products import Matrix, Packed, Plain, plain, unpacked
 
 
 class Weights:
@@ -100,19 +37,28 @@ class Weights:
 
     def array(self, name: str) -> mx.array:
         """Return a tensor in PyTorch's order, unpacked if it is quantized."""
-        return self._settled(_unpacked(self._take(name)))
+        return self._settled(unpacked(self._take(name)))
 
     def vector(self, *names: str) -> mx.array:
         """Return vectors, one after the other."""
         return self._settled(mx.concatenate([self.array(name) for name in names]))
 
     def matrix(self, *names: str) -> Matrix:
-        """Return matrices fused along their outputs; packed if all of them are."""
+        """Return matrices fused along their outputs, to multiply by; packed if all of them are."""
         parts = [self._take(name) for name in names]
         packed = [part for part in parts if isinstance(part, Packed)]
         if len(packed) == len(parts):
             return self._fused(packed)
-        return Plain(self._settled(mx.concatenate([_unpacked(part) for part in parts])).T)
+        fused = plain(mx.concatenate([unpacked(part) for part in parts]))
+        self._settle(*fused.arrays)
+        return fused
+
+    def table(self, name: str) -> Matrix:
+        """Return a matrix to look rows up in."""
+        part = self._take(name)
+        if isinstance(part, Packed):
+            return self._fused([part])
+        return Plain(self._settled(part).T)
 
     def _take(self, name: str) -> mx.array | Packed:
         source = self._sources.pop(name)
@@ -135,13 +81,6 @@ class Weights:
     def _settled(self, array: mx.array) -> mx.array:
         self._settle(array)
         return array
-
-
-def _unpacked(part: mx.array | Packed) -> mx.array:
-    if isinstance(part, mx.array):
-        return part
-    bits, group_size = part.bits, part.group_size
-    return mx.dequantize(part.weight, part.scales, part.biases, group_size=group_size, bits=bits)
 
 
 class Files:

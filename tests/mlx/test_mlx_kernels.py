@@ -8,8 +8,8 @@ from mmspec import maths
 from mmspec_mlx.columns import Columns
 from mmspec_mlx.kernels import FUSED, PLAIN, kernels
 from mmspec_mlx.llama import causal
+from mmspec_mlx.products import plain
 from mmspec_mlx.rotary import Rotary
-from mmspec_mlx.weights import Plain
 
 
 def close(ours, theirs, atol=2e-6):
@@ -86,6 +86,6 @@ def test_a_mask_is_as_wide_as_asked_however_long_the_prompt(columns):
 @pytest.mark.parametrize("shape", [(1, 1, 64), (1, 3, 64), (3, 1, 64), (1, 4, 64), (2, 40, 64)])
 def test_few_rows_multiply_as_many_do(shape):
     x, weight = random(*shape), random(96, 64)
-    product = Plain(weight.T)(x)
+    product = plain(weight)(x)
     assert product.shape == (*shape[:-1], 96)
     close(product, np.array(x) @ np.array(weight).T, atol=1e-4)

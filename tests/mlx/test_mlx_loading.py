@@ -1,6 +1,7 @@
 """Checkpoints in every format, devices, types, and what cannot be had."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -171,6 +172,20 @@ print(blas.describe()["blas"])
     run = [sys.executable, "-c", script]
     found = subprocess.run(run, check=True, capture_output=True, text=True).stdout.strip()
     assert found in {"OpenBLAS", "Accelerate", "reference (slow)"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS multiplies through Accelerate")
+@pytest.mark.parametrize("told", [False, True])
+def test_blas_leaves_a_core_to_python_unless_told_otherwise(told):
+    name, cores = "OPENBLAS_NUM_THREADS", len(os.sched_getaffinity(0))
+    others = {key: value for key, value in os.environ.items() if key != name}
+    script = "import mmspec_mlx.blas as blas; print(blas.describe().get('blas_threads'))"
+    env = others | ({name: str(cores)} if told else {})
+    run = [sys.executable, "-c", script]
+    found = subprocess.run(run, check=True, capture_output=True, text=True, env=env).stdout.strip()
+    if found == "None":
+        pytest.skip("no OpenBLAS here")
+    assert int(found) == (cores if told else max(1, cores - 1))
 
 
 def test_without_openblas_the_command_that_brings_it_is_named(monkeypatch):
