@@ -23,7 +23,7 @@ from mmspec_cli.bench_context import context_command
 from mmspec_cli.bench_peers import peers
 from mmspec_cli.bench_report import report
 from mmspec_cli.bench_run import run
-from mmspec_cli.bench_synthetic import DIRECTORY, FITTING, SYNTHETIC, require_alone, show
+from mmspec_cli.bench_synthetic import DIRECTORY, FITTING, SYNTHETIC, draw, require_alone, show
 from mmspec_cli.bench_synthetic import synthetic as measure_synthetic
 from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, GAMMA, JSON, MODEL, OUT, PLAIN
 from mmspec_cli.render import Screen
@@ -92,6 +92,7 @@ def speed(
         fitting = {option: given[option] for option in FITTING}
         costs = measure_synthetic(screen, synthetic, synthetic_dir, **fitting)
         _tell(screen, costs.as_dict(), out, None if as_json else lambda: show(screen, costs))
+        draw(screen, costs, out)
         return 0
     report = _speed(screen, **given)
     _tell(screen, report.as_dict(), out, None if as_json else lambda: _show_speed(screen, report))

@@ -1,10 +1,14 @@
 """`mmspec bench speed --synthetic`: what rounds cost where no weights are."""
 
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir
 
 import click
 
+from mmspec.bench.report.plots.floor import floor_plot
+from mmspec.bench.report.plots.style import Look, save
 from mmspec.bench.synthetic.checkpoints import write_kit
 from mmspec.bench.synthetic.measure import SyntheticReport, measure, open_bench
 from mmspec.bench.synthetic.tables import tables
@@ -13,7 +17,7 @@ from mmspec_cli.render import Screen
 
 SYNTHETIC = click.option(
     "--synthetic",
-    metavar="llava-1.5-7b|llava-1.5-13b|tiny",
+    metavar="llava-1.5-7b|llava-1.5-13b|mini|tiny",
     help="Measure what rounds cost on random weights of these sizes, and nothing else.",
 )
 DIRECTORY = click.option(
@@ -49,6 +53,16 @@ def require_alone(context: click.Context) -> None:
         name = option.name or ""
         if name not in allowed and context.get_parameter_source(name) == given:
             raise UsageError(f"--synthetic measures random weights: leave {option.opts[0]} out")
+
+
+def draw(screen: Screen, report: SyntheticReport, out: Path | None) -> None:
+    """Draw costs beside the floor next to the JSON file `out`, where matplotlib is installed."""
+    if out is None:
+        return
+    if find_spec("matplotlib") is None:
+        screen.note('no figure: it needs matplotlib, pip install "mmspec[bench]"')
+        return
+    save(replace(floor_plot(report), name=out.stem), Look.of(()), out.parent)
 
 
 def show(screen: Screen, report: SyntheticReport) -> None:

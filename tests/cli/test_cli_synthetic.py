@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from PIL import Image
 
 from mmspec.bench.synthetic.measure import IMPOSED, ROWS
 
@@ -23,6 +24,8 @@ def test_a_report_has_every_part(run, place, tmp_path):
     assert result.status == 0, result.err
     told = json.loads(result.out)
     assert json.loads(out.read_text()) == told
+    with Image.open(tmp_path / "speed.png") as figure:
+        assert figure.width > figure.height
     assert [int(rows) for rows in told["verify"]] == list(ROWS)
     assert list(told["draft"]) == ["M", "MT", "MTC", "MTCP", "msd"]
     assert told["floors"]["verify"]["1"] == told["verify"]["1"]["bytes"] / told["bandwidth"]

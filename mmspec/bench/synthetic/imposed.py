@@ -36,12 +36,12 @@ class Imposed:
     tokens_per_second: float
     """The mean tokens of a round over its median seconds."""
     device: float | None = None
-    """Median seconds that its draft and verification take, enqueued behind others; None for plain
-    decoding, which has nothing to enqueue them behind."""
+    """Median seconds that its draft and verification take, enqueued behind others; None on a CPU,
+    and for plain decoding, which has nothing to enqueue them behind."""
 
     @property
     def waiting(self) -> float | None:
-        """The share of a round in which the device waits for the host."""
+        """The share of a round in which the device waits for the host, where it is one of its own."""
         return None if self.device is None else 1 - self.device / self.round
 
 
@@ -99,7 +99,7 @@ def impose(
     side = None if word == PLAIN.word else side_beside(engine, prompt, word, target)
     rounds = list(_rounds(ImposedTarget(target, tokens_per_round), side, gamma))[WARM:]
     tokens = mean(count for count, _ in rounds)
-    device = median(_device(engine, target, side, gamma) for _ in range(REPEATS)) if side else None
+    device = _device(engine, target, side, gamma) if side else None
     middle = median(spent for _, spent in rounds)
     return Imposed(word, tokens_per_round, middle, tokens / middle, device)
 
@@ -121,14 +121,20 @@ def _rounds(target: Target, side: DraftSide | None, gamma: int) -> Iterator[tupl
         started = perf_counter()
 
 
-def _device(engine: Engine, target: Target, side: DraftSide, gamma: int) -> float:
-    """Seconds that a round's forwards take, its verification enqueued behind drafts.
+def _device(engine: Engine, target: Target, side: DraftSide, gamma: int) -> float | None:
+    """Median seconds that a round's forwards take, its verification enqueued behind drafts.
 
-    Where a device runs on its own, the host's part is hidden behind what is queued.
+    Where a device runs on its own, the host's part is hidden behind what is queued; on a CPU both
+    are one, and None is said.
     """
+    if engine.target.model.device == "cpu":
+        return None
 
     def queue() -> Draft | None:
         return [drafted(side, gamma) for _ in range(QUEUED)][-1]
 
-    alone = timed(engine, queue)
-    return alone / QUEUED + timed(engine, lambda: target.verify(queue(), ())) - alone
+    def once() -> float:
+        alone = timed(engine, queue)
+        return alone / QUEUED + timed(engine, lambda: target.verify(queue(), ())) - alone
+
+    return median(once() for _ in range(REPEATS))

@@ -1,4 +1,4 @@
-"""The sizes of published checkpoints, as their config.json have them, and of one for tests."""
+"""The sizes of published checkpoints, as their config.json have them, and of small ones."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +67,30 @@ _TINY = VICUNA_7B | {
 }
 _TINY_DRAFT = _TINY | {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1}
 
+_MINI_CLIP = CLIP_LARGE | {
+    "hidden_size": 192,
+    "image_size": 144,
+    "intermediate_size": 768,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 4,
+    "patch_size": 12,
+}
+_MINI = VICUNA_7B | {
+    "_name_or_path": "",
+    "hidden_size": 256,
+    "intermediate_size": 768,
+    "max_position_embeddings": 2048,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 11,
+    "vocab_size": 1024,
+}
+_MINI_DRAFT = _MINI | {
+    "hidden_size": 128,
+    "intermediate_size": 384,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 2,
+}
+
 
 def llava(
     text: Config, dtype: str = "float16", *, vision: Config = CLIP_LARGE, image: int = 32000
@@ -92,6 +116,10 @@ def _tiny(text: Config) -> Config:
     return llava(text, "bfloat16", vision=_TINY_CLIP, image=300)
 
 
+def _mini(text: Config) -> Config:
+    return llava(text, "bfloat16", vision=_MINI_CLIP, image=1000)
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A target and the draft model beside it; its head has the sizes of one of its layers."""
@@ -103,6 +131,7 @@ class Shape:
 SHAPES = {
     "llava-1.5-7b": Shape(llava(VICUNA_7B, "bfloat16"), llava(DRAFT_68M, "bfloat16")),
     "llava-1.5-13b": Shape(llava(VICUNA_13B, "bfloat16"), llava(DRAFT_68M, "bfloat16")),
+    "mini": Shape(_mini(_MINI), _mini(_MINI_DRAFT)),
     "tiny": Shape(_tiny(_TINY), _tiny(_TINY_DRAFT)),
 }
 """What can be written, by name."""
