@@ -41,7 +41,7 @@ class Imposed:
 
     @property
     def waiting(self) -> float | None:
-        """The share of a round in which the device waits for the host, where it is one of its own."""
+        """The share of a round in which a device of its own waits for the host."""
         return None if self.device is None else 1 - self.device / self.round
 
 
