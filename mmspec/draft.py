@@ -1,11 +1,14 @@
 """What a drafter proposes, and what a target says of it.
 
-Shape letters: R branches, k tokens of a chain, n nodes.
+Shape letters: R branches, k tokens of a chain, n nodes, V vocabulary.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Generic, Protocol
+
+from mmspec.adaptive import Evidence
+from mmspec.arrays import A
 
 
 class Draft(Protocol):
@@ -20,6 +23,32 @@ class Draft(Protocol):
     def depth(self) -> int:
         """The most nodes of a path: all of a chain, the levels of a tree."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDraft(Generic[A]):
+    """A drafted chain or tree on a device; each backend's own is a subclass that adds nothing."""
+
+    ids: A
+    """[n] parents before children."""
+    q: A | None = None
+    """[n, V of the target] what a chain's ids were drawn from; None where each is a point mass."""
+    evidence: Evidence | None = None
+    """Where the drafter adapts."""
+    parents: A | None = None
+    """[n] the node that each of a tree follows, -1 for the root; None for a chain."""
+    levels: int = 0
+    """Of a tree; a bound on the length of its paths."""
+
+    @property
+    def size(self) -> int:
+        """The number of drafted tokens, n."""
+        return self.ids.shape[0]
+
+    @property
+    def depth(self) -> int:
+        """The most nodes of a path."""
+        return self.size if self.parents is None else self.levels
 
 
 @dataclass(frozen=True, slots=True)

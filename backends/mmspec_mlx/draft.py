@@ -1,36 +1,11 @@
-"""What drafters on this backend propose.
-
-Shape letters: n drafted tokens, V vocabulary.
-"""
-
-from dataclasses import dataclass
+"""What drafters on this backend propose."""
 
 import mlx.core as mx
 
-from mmspec.adaptive import Evidence
+from mmspec.draft import DeviceDraft
 
 
-@dataclass(frozen=True, slots=True)
-class MlxDraft:
-    """A drafted chain or tree on the device."""
+class MlxDraft(DeviceDraft[mx.array]):
+    """A drafted chain or tree of this backend, which alone takes it."""
 
-    ids: mx.array
-    """[n] parents before children."""
-    q: mx.array | None = None
-    """[n, V of the target] what a chain's ids were drawn from; None where each is a point mass."""
-    evidence: Evidence | None = None
-    """Where the drafter adapts."""
-    parents: mx.array | None = None
-    """[n] the node that each of a tree follows, -1 for the root; None for a chain."""
-    levels: int = 0
-    """Of a tree; a bound on the length of its paths."""
-
-    @property
-    def size(self) -> int:
-        """The number of drafted tokens, n."""
-        return self.ids.shape[0]
-
-    @property
-    def depth(self) -> int:
-        """The most nodes of a path."""
-        return self.size if self.parents is None else self.levels
+    __slots__ = ()

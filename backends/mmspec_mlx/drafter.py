@@ -8,13 +8,14 @@ import numpy as np
 
 from mmspec import maths
 from mmspec.adaptive import Adaptation, Evidence, Tally
+from mmspec.frontier import Branches
 from mmspec.sampling import Sampling
 from mmspec.seam import Segment
 from mmspec.tree import Tree
 from mmspec_mlx import host
 from mmspec_mlx.columns import Columns
 from mmspec_mlx.draft import MlxDraft
-from mmspec_mlx.frontier import Branches
+from mmspec_mlx.frontier import Tail
 from mmspec_mlx.growth import grown, top
 from mmspec_mlx.llama import CHUNK, Llama
 from mmspec_mlx.prompt import Place, Placed, embed
@@ -103,19 +104,19 @@ class MlxDrafter:
     def _grown(self, tree: Tree, k: int, mixture: mx.array) -> MlxDraft:
         at, end = self._fed, self.length
         rows = self._llama.embedding.rows(host.ids(self._tokens[at:]))
-        last = self._fed_to_all(rows, at, self._columns.lengths(at))[:, -1:]
-        starts, said = self._columns.lengths(end), partial(self._mixed, mixture)
-        frontier = Branches(self._llama, self._cache, self._columns, starts, end, last, said)
+        last = self._fed_to_all(rows, at, self._columns.lengths(at))[:, -1]
+        starts = self._columns.lengths(end)
+        tail = Tail(self._llama, self._cache, self._columns, end, starts)
+        frontier = Branches(tail, last, self._llama.embed, partial(self._mixed, mixture))
         return grown(frontier, tree, k, self._xp)
 
     def _mixed(self, mixture: mx.array, last: mx.array) -> mx.array:
-        """What the rows together say [w, V] at hidden states [R, w, H]."""
+        """What the rows together say [w, V] at hidden states [R * w, H]."""
         said: mx.array = maths.softmax(self._xp, self._shared(self._llama.logits(last)))
         if self._rows == 1:
-            return said[0]
-        count = said.shape[1]
+            return said
         together = maths.mix(self._xp, mixture, said.reshape(self._rows, -1))
-        return mx.array(together).reshape(count, -1)
+        return mx.array(together).reshape(len(last) // self._rows, -1)
 
     def _chain(self, k: int, mixture: mx.array, uniforms: mx.array) -> MlxDraft:
         ids: list[mx.array] = []

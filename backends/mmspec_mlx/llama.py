@@ -10,6 +10,7 @@ import mlx.core as mx
 from mmspec.config import TextConfig
 from mmspec.manifest import EMBEDDING, LM_HEAD
 from mmspec.viskip import Sight
+from mmspec_mlx import host
 from mmspec_mlx.cache import Cache
 from mmspec_mlx.kernels import Norm, kernels
 from mmspec_mlx.rotary import Rotary, Rotation
@@ -128,6 +129,14 @@ class Llama(Decoder):
         self._norm = norms(last, config.rms_norm_eps)
         tied = config.tie_word_embeddings
         self._head = self.embedding if tied else weights.matrix(LM_HEAD)
+
+    def embed(self, tokens: mx.array) -> mx.array:
+        """Embeddings [n, H] of drafted ids [n].
+
+        The device starts on the ids while the operations that follow are listed.
+        """
+        host.start(tokens)
+        return self.embedding.rows(tokens)
 
     def states(self, x: mx.array) -> mx.array:
         """Normalise hidden states [..., H]: what the output head reads."""

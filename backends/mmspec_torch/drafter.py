@@ -14,13 +14,14 @@ from torch import Tensor
 
 from mmspec import maths
 from mmspec.adaptive import Adaptation, Evidence, Tally
+from mmspec.frontier import Branches
 from mmspec.sampling import Sampling
 from mmspec.seam import Segment
 from mmspec.tree import Tree
 from mmspec_torch.cache import STEP, Span
 from mmspec_torch.device import upload
 from mmspec_torch.draft import Choice, TorchDraft
-from mmspec_torch.frontier import Branches
+from mmspec_torch.frontier import Tail
 from mmspec_torch.growth import grown, top
 from mmspec_torch.llama import Angles, Step, causal_mask, chunks, hidden
 from mmspec_torch.row import PAD, Row
@@ -204,21 +205,19 @@ class TorchDrafter:
         start, x = self._pending(state)
         first, *angles = self._angles(state, start, tree.depth(k))
         x = self._forward(x, start, state.columns, first, state.mask)
-        last = x.view(len(self._rows), state.columns - start, -1)[:, -1:]
-        said = partial(self._mixture, blend)
-        columns, mask = state.columns, state.mask
-        frontier = Branches(self._llama, self._cache, columns, mask, angles, last, said)
+        last = x.view(len(self._rows), state.columns - start, -1)[:, -1]
+        tail = Tail(self._llama, self._cache, state.columns, angles, state.mask)
+        frontier = Branches(tail, last, self._llama.embed, partial(self._mixture, blend))
         return grown(frontier, tree, k, self._llama.device)
 
     def _mixture(self, blend: Tensor, last: Tensor) -> Tensor:
-        """What the branches together say [w, V] at outputs [R, w, H]."""
-        rows, count, _ = last.shape
-        logits = self._llama.logits(last.flatten(0, 1))[:, : self._shared]
-        said = torch.softmax(logits.float(), dim=-1)
+        """What the branches together say [w, V] at outputs [R * w, H]."""
+        rows = len(self._rows)
+        said = torch.softmax(self._llama.logits(last)[:, : self._shared].float(), dim=-1)
         if rows == 1:
             return said
         mixed: Tensor = maths.mix(torch, blend, said.view(rows, -1))
-        return mixed.view(count, -1)
+        return mixed.view(len(last) // rows, -1)
 
     def _chain(self, state: State, k: int, blend: Tensor, draws: Sequence[float]) -> TorchDraft:
         if self._static and (pending := waiting(self._model, self._rows[0], state, k)):

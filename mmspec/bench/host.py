@@ -15,10 +15,11 @@ from mmspec import loop
 from mmspec.bench.prompts import Prompt
 from mmspec.chat import Chat, Piece
 from mmspec.engine import Engine
+from mmspec.heads import forwards
 from mmspec.options import Gamma, Options
 
-FORWARDS = ("llama.py", "llava.py", "prompt.py", "host.py", "heads/modules.py", "heads/forwards.py")
-"""Files of a backend that embed, run a decoder or a head, or wait for what was computed."""
+FORWARDS = ("llama.py", "llava.py", "prompt.py", "host.py")
+"""Files of a backend that embed, run a decoder, or wait for what was computed; a head's are the core's."""
 INTERVAL = 0.0005
 """Seconds between two looks."""
 LOOKS = 5000
@@ -109,8 +110,8 @@ def _answered(engine: Engine, prompt: Prompt, options: Options) -> Chat:
 
 
 def _looked(engine: Engine, prompts: Sequence[Prompt], options: Options) -> float:
-    backend = Path(inspect.getfile(type(engine.backend)))
-    looks = Looks(frozenset(str(backend.parent / name) for name in FORWARDS))
+    backend, heads = Path(inspect.getfile(type(engine.backend))), forwards.__file__
+    looks = Looks(frozenset([heads, *(str(backend.parent / name) for name in FORWARDS)]))
     for prompt in cycle(prompts):
         if looks.enough:
             break

@@ -62,6 +62,11 @@ class HeadConfig:
     """What the file names, None where it names none."""
 
     @property
+    def apart(self) -> bool:
+        """Whether images are fed as something else than pairs (MSD; FLASH)."""
+        return self.kind in ("msd", "flash")
+
+    @property
     def positions(self) -> int | None:
         """Positions that the layer was trained for; None without a layer."""
         return self.layer.max_position_embeddings if self.layer else None

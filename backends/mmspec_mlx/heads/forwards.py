@@ -1,166 +1,66 @@
-"""A head beside a target: what it is fed and what it drafts from.
+"""What heads ask of MLX; see `mmspec.heads.seam`.
 
-Shape letters: n columns, r rows fed, k drafted tokens of a path, V vocabulary, H width.
+Shape letters: n rows, k drafted tokens, H width, V vocabulary.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Protocol
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
 from mmspec import maths
-from mmspec.heads.outline import Outline, Run
-from mmspec.sampling import Sampling
-from mmspec.tree import Tree
+from mmspec.heads.seam import Framework
 from mmspec_mlx import host
+from mmspec_mlx.columns import Columns
 from mmspec_mlx.draft import MlxDraft
+from mmspec_mlx.frontier import Tail
 from mmspec_mlx.growth import grown
-from mmspec_mlx.heads.frontiers import Block, Recurrent, Said, Successive
-from mmspec_mlx.heads.modules import Layered, Slotted
-from mmspec_mlx.llama import CHUNK, Llama
-from mmspec_mlx.target import MlxTarget
+from mmspec_mlx.llama import CHUNK, Decoder
 
 
-class ChainFrontier(Protocol):
-    """A frontier of logits, which needs no parents where every level is one node."""
-
-    def root(self) -> mx.array:
-        """Logits [1, V]."""
-        ...
-
-    def expand(self, tokens: mx.array, parents: mx.array | None) -> mx.array:
-        """Logits [1, V]."""
-        ...
-
-
-def chain(
-    xp: Any, frontier: ChainFrontier, k: int, sampling: Sampling, uniforms: mx.array
-) -> MlxDraft:
-    """Draft k tokens one after another: each the likeliest, or drawn with uniforms [k]."""
-    ids: list[mx.array] = []
-    masses: list[mx.array] = []
-    for node in range(k):
-        logits = frontier.expand(ids[-1], None) if ids else frontier.root()
-        if sampling.greedy:
-            ids.append(mx.argmax(logits, axis=-1))
-            continue
-        masses.append(maths.warp(xp, maths.softmax(xp, logits), sampling))
-        token = maths.draw(xp, masses[-1], uniforms[node : node + 1])
-        ids.append(token.astype(mx.uint32))
-    return MlxDraft(mx.concatenate(ids), mx.concatenate(masses) if masses else None)
+def framework(xp: Any) -> Framework[mx.array]:
+    """MLX's calls; `xp` is what `mmspec.maths` is called with."""
+    return Framework(
+        xp=xp,
+        pick=partial(mx.take, axis=0),
+        silu=lambda x: x * mx.sigmoid(x),
+        softmax=partial(mx.softmax, axis=-1),
+        probabilities=partial(maths.softmax, xp),
+        floats=host.numbers,
+        chained=chained,
+        grown=partial(grown, xp=xp),
+        inference=nullcontext,
+    )
 
 
-class Forwards(ABC):
-    """Implements `mmspec.heads.drafter.Forwards` but for what sets the kinds apart."""
-
-    def __init__(
-        self, llama: Llama, target: MlxTarget, sampling: Sampling, tree: Tree | None
-    ) -> None:
-        """Read `target`, whose decoder is `llama`, from now on."""
-        target.keep_trail()
-        self._llama, self._target, self._sampling, self._tree = llama, target, sampling, tree
-        self._xp = llama.kernels.arrays
-
-    def propose(self, outline: Outline, start: int, k: int, draws: Sequence[float]) -> MlxDraft:
-        """Enqueue a chain of k tokens, or a tree of as many levels."""
-        if self._tree:
-            frontier = self._frontier(outline, start, k, self._probabilities)
-            return grown(frontier, self._tree, k, self._xp)
-        frontier = self._frontier(outline, start, k, self._llama.project)
-        draft = chain(self._xp, frontier, k, self._sampling, host.numbers(draws))
-        host.start(draft.ids)
-        return draft
-
-    @abstractmethod
-    def follow(self, outline: Outline, start: int, stop: int) -> None:
-        """Take in the slots from `start` to `stop`, before any draft."""
-
-    @abstractmethod
-    def _frontier(self, outline: Outline, start: int, k: int, said: Said) -> ChainFrontier:
-        """Feed the slots from `start` on; returns what says the first of up to k levels."""
-
-    def _probabilities(self, features: mx.array) -> mx.array:
-        rows: mx.array = maths.softmax(self._xp, self._llama.project(features))
-        return rows
+def chained(ids: mx.array, q: mx.array | None) -> MlxDraft:
+    """A chain of ids [k] drawn from q [k, V], on which the device starts."""
+    host.start(ids)
+    return MlxDraft(ids, q)
 
 
-class LayeredForwards(Forwards):
-    """EAGLE, MSD and FLASH: a decoder layer with a cache of its own."""
+class CachedLayer:
+    """Implements `mmspec.heads.seam.Layer`."""
 
-    def __init__(
-        self,
-        parts: Layered,
-        llama: Llama,
-        target: MlxTarget,
-        sampling: Sampling,
-        tree: Tree | None,
-    ) -> None:
+    def __init__(self, decoder: Decoder) -> None:
         """Start with an empty cache."""
-        super().__init__(llama, target, sampling, tree)
-        self._parts = parts
-        self._cache = parts.decoder.new_cache(rows=1)
+        self._decoder = decoder
+        self._cache = decoder.new_cache(rows=1)
+        self._columns = Columns(np.ones((1, 0), dtype=np.bool_), decoder.dtype)
 
-    def follow(self, outline: Outline, start: int, stop: int) -> None:
-        """Feed slots to the layer."""
-        self._advance(outline, start, stop)
-        self._cache.settle()
-
-    def _frontier(self, outline: Outline, start: int, k: int, said: Said) -> ChainFrontier:
-        last = self._advance(outline, start, outline.slots)
-        parts = self._parts
-        if parts.expansion:
-            return Block(parts.expansion(last, k), said)
-        columns, embed = outline.rows(outline.slots), self._llama.embedding.rows
-        return Recurrent(parts.decoder, self._cache, columns, last, parts.fuse, embed, said)
-
-    def _advance(self, outline: Outline, start: int, stop: int) -> mx.array:
-        """Feed slots; returns the layer's last output [1, H]."""
-        x = mx.concatenate([self._rows(run) for run in outline.runs(start, stop)])
-        at, last = outline.rows(start), x
+    def append(self, x: mx.array, start: int) -> mx.array:
+        """Feed rows [n, H], as many at once as a prompt's tokens."""
+        last = x
         for low in range(0, len(x), CHUNK):
-            last = self._parts.decoder.append(x[low : low + CHUNK], self._cache, at + low)
+            last = self._decoder.append(x[low : low + CHUNK], self._cache, start + low)
         return last[-1:]
 
-    def _rows(self, run: Run) -> mx.array:
-        """What a run of slots is fed as, [r, H]."""
-        target, after = self._target, (run.start + 1, run.stop + 1)
-        if run.image is None:
-            return self._parts.fuse(target.inputs(*after), target.states(run.start, run.stop))
-        if self._parts.compressor:
-            return self._parts.compressor(target.states(*run.image))
-        return target.states(*after) if self._parts.expansion else target.inputs(*after)
+    def settle(self) -> None:
+        """Wait until the cache is computed."""
+        self._cache.settle()
 
-
-class SlottedForwards(Forwards):
-    """Medusa and Hydra: the last hidden state alone, and perhaps the images' embeddings."""
-
-    def __init__(
-        self,
-        parts: Slotted,
-        llama: Llama,
-        target: MlxTarget,
-        sampling: Sampling,
-        tree: Tree | None,
-    ) -> None:
-        """Start without having looked at any image."""
-        super().__init__(llama, target, sampling, tree)
-        self._parts = parts
-
-    def follow(self, outline: Outline, start: int, stop: int) -> None:
-        """Do nothing: what has no cache is not behind."""
-
-    def _frontier(self, outline: Outline, _: int, k: int, said: Said) -> ChainFrontier:
-        last = outline.columns - 1
-        state = self._seeing(self._target.states(last - 1, last), outline)
-        if self._parts.expansion:
-            return Block(self._parts.expansion(state, k), said)
-        successors, token = self._parts.successors, self._target.inputs(last, last + 1)
-        return Successive(successors, state, token, self._llama.embedding.rows, said)
-
-    def _seeing(self, state: mx.array, outline: Outline) -> mx.array:
-        """The state [1, H] with what the head reads off the images added."""
-        if not self._parts.sight or not outline.images:
-            return state
-        seen = mx.concatenate([self._target.inputs(*image) for image in outline.images])
-        return self._parts.sight(state, seen)
+    def tail(self, columns: int) -> Tail:
+        """Start a draft; every node of a level is at one position."""
+        return Tail(self._decoder, self._cache, self._columns, columns, [columns])

@@ -9,13 +9,14 @@ from torch import Tensor
 from mmspec.errors import CheckpointError, UsageError
 from mmspec.heads.config import HeadConfig, read_head_config, require_fit
 from mmspec.heads.drafter import HeadDrafter
+from mmspec.heads.forwards import Setting, open_drafter
 from mmspec.heads.manifest import head_pickle, plan_head, require_tensors
-from mmspec.heads.outline import Outline
+from mmspec.heads.modules import take
+from mmspec.heads.seam import Base
 from mmspec.sampling import Sampling
 from mmspec.seam import Target
 from mmspec.tree import Tree
-from mmspec_torch.heads.forwards import Forwards, LayeredForwards, SlottedForwards
-from mmspec_torch.heads.modules import Layered, Slotted
+from mmspec_torch.heads.modules import TorchParts
 from mmspec_torch.llava import TorchModel
 from mmspec_torch.target import TorchTarget
 from mmspec_torch.weights import Weights, open_weights
@@ -28,7 +29,7 @@ class TorchHead:
         """Take every tensor; raises CheckpointError where some are left."""
         self.config = config
         self._model = model
-        self._parts = _parts(weights, config, model)
+        self._parts = take(TorchParts(weights, model.llama), config)
         if weights.left:
             raise CheckpointError(f"a {config.kind} head does not use {weights.left[0]}")
 
@@ -38,23 +39,10 @@ class TorchHead:
         """Start an empty sequence beside `target`, which keeps its hidden states from now on."""
         if not isinstance(target, TorchTarget):
             raise UsageError(f"a head on torch cannot read a {type(target).__name__}")
-        config = self.config
-        outline = Outline(apart=config.kind in ("msd", "flash"), packed=config.queries)
-        image = self._model.config.image_token_id
-        forwards = self._forwards(target, sampling, tree)
-        return HeadDrafter(forwards, outline, image, config.slots)
-
-    def _forwards(self, target: TorchTarget, sampling: Sampling, tree: Tree | None) -> Forwards:
-        llama = self._model.llama
-        if isinstance(self._parts, Layered):
-            return LayeredForwards(self._parts, llama, target, sampling, tree)
-        return SlottedForwards(self._parts, llama, target, sampling, tree)
-
-
-def _parts(weights: Weights, config: HeadConfig, model: TorchModel) -> Layered | Slotted:
-    if config.layer:
-        return Layered(weights, config, config.layer, model.llama)
-    return Slotted(weights, config)
+        target.keep_trail()
+        llama, image = self._model.llama, self._model.config.image_token_id
+        base = Base(target.states, target.inputs, llama.embed, llama.project)
+        return open_drafter(self._parts, self.config, Setting(base, sampling, tree), image)
 
 
 def load_head(directory: Path, model: TorchModel) -> TorchHead:

@@ -1,18 +1,18 @@
-"""The parts that heads are made of.
+"""A head's tensors, as PyTorch multiplies with them.
 
-Shape letters: n rows, H width, N visual positions, C queries, K slots, I inputs, O outputs.
+Shape letters: n rows, I inputs, O outputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.config import TextConfig
-from mmspec.heads.config import HeadConfig
 from mmspec.heads.manifest import LAYER
+from mmspec_torch.heads.forwards import CachedLayer, framework
 from mmspec_torch.llama import Decoder, Layer
 from mmspec_torch.norms import Norm, norm
 from mmspec_torch.products import Product, product
@@ -35,145 +35,46 @@ class Affine:
         return self.matrix.added(x, to).add_(self.bias)
 
 
-def linear(weights: Weights, paths: Sequence[str], *, bias: bool = True) -> Product:
-    """Take the linear layers at `paths`, which have one input, as one product."""
-    matrix = product(torch.cat([weights.take(f"{path}.weight") for path in paths]))
-    if not bias:
-        return matrix
-    return Affine(matrix, torch.cat([weights.take(f"{path}.bias") for path in paths]))
+class TorchParts:
+    """Implements `mmspec.heads.seam.Parts`."""
 
+    def __init__(self, weights: Weights, like: Decoder) -> None:
+        """Take from `weights` what is to run where and as `like` does."""
+        self.framework = framework(like.device)
+        self._weights, self._like = weights, like
 
-def decoder(weights: Weights, config: HeadConfig, text: TextConfig, like: Decoder) -> Decoder:
-    """Take the one layer, to run where and as `like` does."""
-    attention, eps = f"{LAYER}.self_attn", text.rms_norm_eps
-    before = f"{LAYER}.input_layernorm.weight"
-    layer = Layer(
-        norm(weights.take(before), eps) if config.input_norm else unchanged,
-        linear(weights, [f"{attention}.{part}_proj" for part in "qkv"], bias=config.qkv_bias),
-        product(weights.take(f"{attention}.o_proj.weight")),
-        norm(weights.take(f"{LAYER}.post_attention_layernorm.weight"), eps),
-        product(weights.fuse(f"{LAYER}.mlp", ("gate_proj", "up_proj"))),
-        product(weights.take(f"{LAYER}.mlp.down_proj.weight")),
-    )
-    return Decoder([layer], text, like.device, like.dtype)
+    def tensor(self, name: str) -> Tensor:
+        """Take one as it is."""
+        return self._weights.take(name)
+
+    def linear(self, *paths: str, bias: bool = True) -> Product:
+        """Take linear layers that have one input as one product."""
+        take = self._weights.take
+        matrix = product(torch.cat([take(f"{path}.weight") for path in paths]))
+        if not bias:
+            return matrix
+        return Affine(matrix, torch.cat([take(f"{path}.bias") for path in paths]))
+
+    def norm(self, path: str, eps: float) -> Norm:
+        """Take a norm."""
+        return norm(self._weights.take(f"{path}.weight"), eps)
+
+    def layer(
+        self, text: TextConfig, *, qkv_bias: bool, input_norm: bool
+    ) -> Callable[[], CachedLayer]:
+        """Take the decoder layer."""
+        attention, mlp, eps = f"{LAYER}.self_attn", f"{LAYER}.mlp", text.rms_norm_eps
+        layer = Layer(
+            self.norm(f"{LAYER}.input_layernorm", eps) if input_norm else unchanged,
+            self.linear(*(f"{attention}.{part}_proj" for part in "qkv"), bias=qkv_bias),
+            self.linear(f"{attention}.o_proj", bias=False),
+            self.norm(f"{LAYER}.post_attention_layernorm", eps),
+            self.linear(f"{mlp}.gate_proj", f"{mlp}.up_proj", bias=False),
+            self.linear(f"{mlp}.down_proj", bias=False),
+        )
+        return partial(CachedLayer, Decoder([layer], text, self._like.device, self._like.dtype))
 
 
 def unchanged(x: Tensor) -> Tensor:
     """In place of a norm that a layer does not have."""
     return x
-
-
-@dataclass(frozen=True, slots=True)
-class Compressor:
-    """Learned queries that read an image's hidden states (FLASH, section 3.2)."""
-
-    queries: Tensor
-    """[C, H]"""
-    norm: Norm
-
-    def __call__(self, states: Tensor) -> Tensor:
-        """Pack states [N, H] into latents [C, H]: softmax(A norm(F)^T / sqrt(H)) F."""
-        scores = self.queries @ self.norm(states).T / states.shape[-1] ** 0.5
-        return torch.mm(scores.softmax(dim=-1), states)
-
-
-@dataclass(frozen=True, slots=True)
-class Expansion:
-    """K features of one state, each x + silu(W_i x + b_i) (Medusa, Cai et al. 2024, eq. 1)."""
-
-    together: Product
-    """All W_i and b_i as one product, [H, K * H]."""
-
-    @classmethod
-    def take(cls, weights: Weights, paths: Sequence[str]) -> "Expansion":
-        """Take the linear layers at `paths`."""
-        return cls(linear(weights, paths))
-
-    def __call__(self, x: Tensor, count: int) -> Tensor:
-        """The first `count` features [count, H] of x [1, H]."""
-        blocks = self.together(x).view(-1, x.shape[-1])[:count]
-        return F.silu(blocks).add_(x)
-
-
-@dataclass(frozen=True, slots=True)
-class Successor:
-    """One place of a Hydra head, which knows the tokens before it (Ankner et al. 2024, eq. 2)."""
-
-    first: Product
-    second: Product
-
-    @classmethod
-    def take(cls, weights: Weights, path: str) -> "Successor":
-        """Take both linear layers."""
-        return cls(linear(weights, [f"{path}.linear_1"]), linear(weights, [f"{path}.linear_2"]))
-
-    def __call__(self, state: Tensor, known: Tensor) -> Tensor:
-        """Features [n, H] from the state [1, H] and it with the embeddings since, [n, I]."""
-        return state + self.second(F.silu(self.first(known)))
-
-
-class Mean:
-    """An image's mean embedding, mapped and added to a state."""
-
-    def __init__(self, weights: Weights) -> None:
-        """Take the map."""
-        self._map = linear(weights, ["vision"], bias=False)
-
-    def __call__(self, state: Tensor, seen: Tensor) -> Tensor:
-        """What state [1, H] becomes with embeddings [N, H] of all images."""
-        return state + self._map(seen.mean(dim=0, keepdim=True))
-
-
-class Attention:
-    """What a state looks for among all visual embeddings, mapped and added to it; one head."""
-
-    def __init__(self, weights: Weights) -> None:
-        """Take both maps."""
-        self._query = linear(weights, ["vision.query"], bias=False)
-        self._output = linear(weights, ["vision.output"], bias=False)
-
-    def __call__(self, state: Tensor, seen: Tensor) -> Tensor:
-        """What state [1, H] becomes with embeddings [N, H] of all images."""
-        scores = self._query(state) @ seen.T / state.shape[-1] ** 0.5
-        return state + self._output(scores.softmax(dim=-1) @ seen)
-
-
-SIGHTS: dict[str, type[Mean] | type[Attention]] = {"mean": Mean, "attention": Attention}
-"""How image embeddings reach a state, by the config's word."""
-
-
-class Layered:
-    """What EAGLE, MSD and FLASH consist of."""
-
-    def __init__(
-        self, weights: Weights, config: HeadConfig, text: TextConfig, like: Decoder
-    ) -> None:
-        """Take every tensor; the layer runs where and as `like` does."""
-        self._fusion = linear(weights, ["fc"], bias=config.bias)
-        self.decoder = decoder(weights, config, text, like)
-        self.compressor: Compressor | None = None
-        if config.queries:
-            scale = norm(weights.take("compressor.norm.weight"), text.rms_norm_eps)
-            self.compressor = Compressor(weights.take("compressor.queries"), scale)
-        self.expansion: Expansion | None = None
-        if config.slots:
-            self.expansion = Expansion.take(weights, [f"slots.{i}" for i in range(config.slots)])
-
-    def fuse(self, embeddings: Tensor, states: Tensor) -> Tensor:
-        """What the layer is fed [n, H] for pairs of what came of a state and the state, [n, H]."""
-        return self._fusion(torch.cat((embeddings, states), dim=-1))
-
-
-class Slotted:
-    """What Medusa and Hydra consist of."""
-
-    def __init__(self, weights: Weights, config: HeadConfig) -> None:
-        """Take every tensor."""
-        sight, paths = SIGHTS.get(config.vision), [f"heads.{i}" for i in range(config.slots)]
-        self.sight = sight(weights) if sight else None
-        self.expansion: Expansion | None = None
-        self.successors: list[Successor] = []
-        if config.kind == "medusa":
-            self.expansion = Expansion.take(weights, [f"{path}.linear" for path in paths])
-        else:
-            self.successors = [Successor.take(weights, path) for path in paths]

@@ -107,8 +107,7 @@ class Layered(nn.Module):
         return layer
 
     def _layout(self, lesson: Lesson) -> Layout:
-        apart = self.config.kind in ("msd", "flash")
-        return layout(lesson, apart=apart, packed=self.config.queries)
+        return layout(lesson, apart=self.config.apart, packed=self.config.queries)
 
     def _rows(self, lesson: Lesson, placed: Layout) -> Tensor:
         """What the layer is fed, [B, R, H]."""
