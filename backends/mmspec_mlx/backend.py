@@ -11,9 +11,9 @@ import mlx.core as mx
 from mmspec.checkpoint import Source, plan
 from mmspec.config import ModelConfig, read_config
 from mmspec.errors import CheckpointError, UsageError, choice
-from mmspec.seam import Model
+from mmspec.seam import Head, Model
 from mmspec_mlx import blas, memory
-from mmspec_mlx.heads.load import MlxHead, load_head
+from mmspec_mlx.heads.load import load_head
 from mmspec_mlx.llava import MlxModel
 from mmspec_mlx.quantize import quantize
 from mmspec_mlx.weights import Files, Weights, unread
@@ -43,7 +43,7 @@ class MlxBackend:
         weights = Weights(sources, kind, Files(), mx.eval)
         return _build(weights, config, place, directory)
 
-    def load_head(self, directory: Path, model: Model) -> MlxHead:
+    def load_head(self, directory: Path, model: Model) -> Head:
         """Load a head strictly; a published one's pickle has to be converted first."""
         if not isinstance(model, MlxModel):
             raise UsageError(f"a head on MLX cannot draft for a {type(model).__name__}")

@@ -12,9 +12,9 @@ from mmspec.checkpoint import plan
 from mmspec.config import ModelConfig, read_config
 from mmspec.errors import BackendError, UsageError
 from mmspec.sampling import GREEDY
-from mmspec.seam import Model, Segment
+from mmspec.seam import Head, Model, Segment
 from mmspec_torch.device import available, find_device, find_dtype, require_ieee_float32
-from mmspec_torch.heads.load import TorchHead, load_head
+from mmspec_torch.heads.load import load_head
 from mmspec_torch.llava import TorchModel
 from mmspec_torch.weights import meta_weights, open_weights
 
@@ -40,7 +40,7 @@ class TorchBackend:
                 "--dtype, or a quantized copy with the mlx backend"
             ) from error
 
-    def load_head(self, directory: Path, model: Model) -> TorchHead:
+    def load_head(self, directory: Path, model: Model) -> Head:
         """Load a head strictly, a published one's pickle by weights-only loading."""
         if not isinstance(model, TorchModel):
             raise UsageError(f"a head on torch cannot draft for a {type(model).__name__}")

@@ -19,7 +19,7 @@ from mmspec.heads import forwards
 from mmspec.options import Gamma, Options
 
 FORWARDS = ("llama.py", "llava.py", "prompt.py", "host.py")
-"""Files of a backend that embed, run a decoder, or wait for what was computed; a head's are the core's."""
+"""Files of a backend that embed, run a decoder, or wait for its results; heads are the core's."""
 INTERVAL = 0.0005
 """Seconds between two looks."""
 LOOKS = 5000

@@ -11,8 +11,6 @@ from typing import Generic, Protocol
 from mmspec import maths
 from mmspec.arrays import A, Map
 from mmspec.draft import Draft
-from mmspec.heads.config import HeadConfig
-from mmspec.heads.drafter import HeadDrafter
 from mmspec.heads.frontiers import Block, Recurrent, Successive
 from mmspec.heads.modules import Layered, Slotted
 from mmspec.heads.outline import Outline, Run
@@ -41,7 +39,7 @@ def chain(
     draws: Sequence[float],
 ) -> Draft:
     """Draft k tokens one after another: each the likeliest, or drawn with uniforms [k]."""
-    xp, uniforms = framework.xp, framework.floats(draws)
+    xp, concat, uniforms = framework.xp, framework.concat, framework.floats(draws)
     ids: list[A] = []
     masses: list[A] = []
     for node in range(k):
@@ -51,7 +49,7 @@ def chain(
             continue
         masses.append(maths.warp(xp, framework.probabilities(logits), sampling))
         ids.append(maths.draw(xp, masses[-1], uniforms[node : node + 1]))
-    return framework.chained(xp.concat(ids), xp.concat(masses) if masses else None)
+    return framework.chained(concat(ids, 0), concat(masses, 0) if masses else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ class LayeredForwards(Forwards[A]):
 
     def _advance(self, outline: Outline, start: int, stop: int) -> A:
         """Feed slots; returns the layer's last output [1, H]."""
-        x = self._framework.xp.concat([self._rows(run) for run in outline.runs(start, stop)])
+        x = self._framework.concat([self._rows(run) for run in outline.runs(start, stop)], 0)
         return self._layer.append(x, outline.rows(start))
 
     def _rows(self, run: Run) -> A:
@@ -153,20 +151,4 @@ class SlottedForwards(Forwards[A]):
         if not self._parts.sight or not outline.images:
             return state
         images = [self._base.inputs(*image) for image in outline.images]
-        return self._parts.sight(state, self._framework.xp.concat(images))
-
-
-def open_drafter(
-    parts: Layered[A] | Slotted[A],
-    config: HeadConfig,
-    setting: Setting[A],
-    image_token_id: int | None,
-) -> HeadDrafter:
-    """Start an empty sequence beside the target of `setting`."""
-    forwards: Forwards[A]
-    if isinstance(parts, Layered):
-        forwards = LayeredForwards(parts, setting)
-    else:
-        forwards = SlottedForwards(parts, setting)
-    outline = Outline(apart=config.apart, packed=config.queries)
-    return HeadDrafter(forwards, outline, image_token_id, config.slots)
+        return self._parts.sight(state, self._framework.concat(images, 0))

@@ -86,7 +86,7 @@ class Successive(Generic[A]):
         """Start from a state [1, H] and the embedding [1, H] of the token that came of it."""
         self._framework, self._heads, self._state = framework, iter(heads), state
         self._embed, self._said = embed, said
-        self._known = self._beside(state, last)
+        self._known = framework.concat([state, last], -1)
 
     def root(self) -> A:
         """Rows [1, V] of the token after the sequence."""
@@ -95,9 +95,5 @@ class Successive(Generic[A]):
     def expand(self, tokens: A, parents: A | None) -> A:
         """Rows [w, V] of what follows nodes of the next level."""
         known = of(self._framework, self._known, parents)
-        self._known = self._beside(known, self._embed(tokens))
+        self._known = self._framework.concat([known, self._embed(tokens)], -1)
         return self._said(next(self._heads)(self._state, self._known))
-
-    def _beside(self, known: A, newest: A) -> A:
-        row: A = self._framework.xp.concat([known, newest], axis=-1)
-        return row

@@ -108,7 +108,7 @@ class Layered(Generic[A]):
 
     def fuse(self, embeddings: A, states: A) -> A:
         """What the layer is fed [n, H] for pairs of what came of a state and the state, [n, H]."""
-        return self._fusion(self.framework.xp.concat([embeddings, states], axis=-1))
+        return self._fusion(self.framework.concat([embeddings, states], -1))
 
 
 class Slotted(Generic[A]):

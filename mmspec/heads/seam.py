@@ -25,6 +25,8 @@ class Framework(Generic[A]):
 
     xp: Any
     """A namespace as in `mmspec.maths`."""
+    concat: Callable[[list[A], int], A]
+    """Arrays one behind the other, along an axis."""
     pick: Callable[[A, A], A]
     """The rows [w, H] of rows [E, H] at places [w]."""
     silu: Map[A]

@@ -24,6 +24,7 @@ def framework(xp: Any) -> Framework[mx.array]:
     """MLX's calls; `xp` is what `mmspec.maths` is called with."""
     return Framework(
         xp=xp,
+        concat=mx.concatenate,
         pick=partial(mx.take, axis=0),
         silu=lambda x: x * mx.sigmoid(x),
         softmax=partial(mx.softmax, axis=-1),

@@ -23,6 +23,7 @@ def framework(device: torch.device) -> Framework[Tensor]:
     """PyTorch's calls on a device."""
     return Framework(
         xp=xp,
+        concat=torch.cat,
         pick=lambda rows, places: rows.index_select(0, places),
         silu=F.silu,
         softmax=partial(torch.softmax, dim=-1),

@@ -1,5 +1,6 @@
 """Heads from their directories."""
 
+from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -8,48 +9,35 @@ from torch import Tensor
 
 from mmspec.errors import CheckpointError, UsageError
 from mmspec.heads.config import HeadConfig, read_head_config, require_fit
-from mmspec.heads.drafter import HeadDrafter
-from mmspec.heads.forwards import Setting, open_drafter
+from mmspec.heads.head import Head
 from mmspec.heads.manifest import head_pickle, plan_head, require_tensors
-from mmspec.heads.modules import take
 from mmspec.heads.seam import Base
-from mmspec.sampling import Sampling
 from mmspec.seam import Target
-from mmspec.tree import Tree
 from mmspec_torch.heads.modules import TorchParts
+from mmspec_torch.llama import Llama
 from mmspec_torch.llava import TorchModel
 from mmspec_torch.target import TorchTarget
 from mmspec_torch.weights import Weights, open_weights
 
 
-class TorchHead:
-    """Implements `mmspec.seam.Head`."""
-
-    def __init__(self, weights: Weights, config: HeadConfig, model: TorchModel) -> None:
-        """Take every tensor; raises CheckpointError where some are left."""
-        self.config = config
-        self._model = model
-        self._parts = take(TorchParts(weights, model.llama), config)
-        if weights.left:
-            raise CheckpointError(f"a {config.kind} head does not use {weights.left[0]}")
-
-    def open_drafter(
-        self, target: Target, sampling: Sampling, tree: Tree | None = None
-    ) -> HeadDrafter:
-        """Start an empty sequence beside `target`, which keeps its hidden states from now on."""
-        if not isinstance(target, TorchTarget):
-            raise UsageError(f"a head on torch cannot read a {type(target).__name__}")
-        target.keep_trail()
-        llama, image = self._model.llama, self._model.config.image_token_id
-        base = Base(target.states, target.inputs, llama.embed, llama.project)
-        return open_drafter(self._parts, self.config, Setting(base, sampling, tree), image)
-
-
-def load_head(directory: Path, model: TorchModel) -> TorchHead:
+def load_head(directory: Path, model: TorchModel) -> Head[Tensor]:
     """Load a head strictly, to draft for `model`.  Raises CheckpointError or UsageError."""
     config = read_head_config(directory)
     require_fit(config, model.config, directory)
-    return TorchHead(_weights(directory, config, model), config, model)
+    weights = _weights(directory, config, model)
+    parts, base = TorchParts(weights, model.llama), partial(_read, model.llama)
+    head = Head(config, parts, base, model.config.image_token_id)
+    if weights.left:
+        raise CheckpointError(f"a {config.kind} head does not use {weights.left[0]}")
+    return head
+
+
+def _read(llama: Llama, target: Target) -> Base[Tensor]:
+    """What a head reads of a target and of `llama`, its decoder."""
+    if not isinstance(target, TorchTarget):
+        raise UsageError(f"a head on torch cannot read a {type(target).__name__}")
+    target.keep_trail()
+    return Base(target.states, target.inputs, llama.embed, llama.project)
 
 
 def _weights(directory: Path, config: HeadConfig, model: TorchModel) -> Weights:
