@@ -54,15 +54,21 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
 
 
 def steps(
-    engine: Engine, prompt: Prompt, rows: Sequence[int], words: Sequence[str], repeats: int
+    engine: Engine,
+    prompt: Prompt,
+    rows: Sequence[int],
+    words: Sequence[str],
+    repeats: int,
+    seconds: float = 0.0,
 ) -> tuple[list[float], list[float]]:
     """Median seconds of a target forward over each of `rows`, and of a drafted token by word.
 
-    The parts alternate; a first pass is not counted.  A draft is as long as the most rows leave
-    it; its cost is divided by its tokens.  Without words rows hold any tokens.
+    The parts alternate, for `repeats` passes and for `seconds`; a first pass is not counted.  A
+    draft is as long as the most rows leave it; its cost is divided by its tokens.  Without words
+    rows hold any tokens.
     """
     target, gamma = opened(engine, prompt.message), max(rows) - 1
-    sides = [side_beside(engine, prompt, word, target) for word in words]
+    sides = [side_beside(engine, prompt, Options(drafting=word), target) for word in words]
     lengths = [draft.size if (draft := drafted(side, gamma)) else gamma for side in sides]
 
     def verifying(count: int) -> float:
@@ -74,13 +80,43 @@ def steps(
     def drafting(side: DraftSide) -> float:
         return timed(engine, lambda: drafted(side, gamma))
 
-    passes = [
-        [*(verifying(count) for count in rows), *(drafting(side) for side in sides)]
-        for _ in range(repeats + 1)
-    ]
-    medians = [median(column) for column in zip(*passes[1:], strict=True)]
-    pairs = zip(medians[len(rows) :], lengths, strict=True)
-    return medians[: len(rows)], [seconds / length for seconds, length in pairs]
+    def once() -> list[float]:
+        return [*(verifying(count) for count in rows), *(drafting(side) for side in sides)]
+
+    found = medians(once, repeats, seconds)
+    pairs = zip(found[len(rows) :], lengths, strict=True)
+    return found[: len(rows)], [whole / length for whole, length in pairs]
+
+
+def tree_costs(
+    engine: Engine, prompt: Prompt, options: Options, repeats: int, seconds: float = 0.0
+) -> tuple[float, float]:
+    """Median seconds of a drafted level of `options.tree`, and of verifying the whole tree."""
+    target = opened(engine, prompt.message)
+    side = side_beside(engine, prompt, options, target)
+    gamma = options.longest_draft
+    grown = drafted(side, gamma)
+    assert grown is not None  # a side that drafts nothing is refused
+
+    def once() -> list[float]:
+        draft = drafted(side, gamma)
+        verify = timed(engine, lambda: target.verify(draft, ()))
+        return [timed(engine, lambda: drafted(side, gamma)), verify]
+
+    draft, verify = medians(once, repeats, seconds)
+    return draft / grown.depth, verify
+
+
+def medians(once: Callable[[], Sequence[float]], repeats: int, seconds: float) -> list[float]:
+    """The medians of what passes measure: `repeats` of them, and more until `seconds` are over.
+
+    A first pass is not counted.
+    """
+    once()
+    passes, end = [], perf_counter() + seconds
+    while len(passes) < repeats or perf_counter() < end:
+        passes.append(once())
+    return [median(column) for column in zip(*passes, strict=True)]
 
 
 def drafted(side: DraftSide, count: int) -> Draft | None:
@@ -107,12 +143,11 @@ def _draft_sees(engine: Engine) -> bool:
     return engine.draft is not None and engine.draft.model.config.vision is not None
 
 
-def side_beside(engine: Engine, prompt: Prompt, word: str, target: Target) -> DraftSide:
-    """A side that drafts by `word` beside `target`, which holds the prompt, at its end too."""
-    options = Options(drafting=word)
+def side_beside(engine: Engine, prompt: Prompt, options: Options, target: Target) -> DraftSide:
+    """A side that drafts as asked beside `target`, which holds the prompt, at its end too."""
     side = open_side(engine, options, drafting_for(engine, options, ()), target)
     if side is None:
-        raise UsageError(f"{word} drafts nothing whose cost could be measured")
+        raise UsageError(f"{options.drafting} drafts nothing whose cost could be measured")
     side.prefill(rendered(engine, prompt.message))
     return side
 

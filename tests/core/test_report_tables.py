@@ -89,7 +89,34 @@ def test_a_difference_from_the_prediction_is_accounted_for(run):
     assert comparison.rows[1] == ("MT", "1.18", "1.20", "+2.0 %")
     assert [line[0] for line in parts.rows] == ["M"]
     (remark,) = found.remarks
-    assert remark.startswith("M: 1.50 times plain, -30.0 % from the predicted 2.14")
+    # Predicted: 0.4 drafting and 2.4 verifying for 6 plain; measured: 4 in the loop for 6.
+    assert remark == (
+        "M: 1.50 times plain, -30.0 % from 2.14, predicted from single forwards. The rest, of the "
+        "predicted time: drafting -14.3 %, verifying -85.7 %, other +142.9 %; plain decoding "
+        "+0.0 %. Most of it is loop."
+    )
+    assert parts.rows[0] == (
+        *("M", "1000.000", "1000.000", "66.667", "", "", "400.000", "", "666.667", "loop"),
+    )
+
+
+def test_fits_of_weights_are_predicted_and_named_where_they_were_not_measured(run):
+    rounds = [(3, 0, 1), (3, 2, 3), (1, 1, 2)]
+    weights = [[0.5, 0.5]] * 3
+    spent = seconds(6.0, 8.0, draft=2.2, verify=3.7)
+    fitted = row("chart/0", "adaptive:MT", rounds, ["M", "T"], weights=weights, seconds=spent)
+    fitted = replace(fitted, rounds=[each._replace(draft_seconds=0.35) for each in fitted.rounds])
+    methods = "MT", "adaptive:MT", "none"
+    _, without = account.accounts(run(SLOW, fitted, PLAIN, methods=methods))
+    assert (without.refit, without.predicted.parts["draft"]) == (0, pytest.approx(1.4))
+    assert without.unmeasured == (
+        "the fitting of weights, which was not measured: a round drafts +250.00 ms beside MT"
+    )
+    measured = COSTS | {"refit": [0.0, 0.5]}
+    made = replace(run(SLOW, fitted, PLAIN, methods=methods), costs=[StepCosts(**measured)])
+    _, known = account.accounts(made)
+    assert (known.refit, known.unmeasured) == (pytest.approx(1.0), "")
+    assert known.predicted.speed_up == pytest.approx(6 / (1.4 + 1.0 + 3.7))
 
 
 @pytest.mark.parametrize(

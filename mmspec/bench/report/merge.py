@@ -190,6 +190,17 @@ def _mean(every: Sequence[StepCosts]) -> StepCosts:
     return StepCosts(
         every[0].images,
         every[0].prompt_tokens,
-        [fmean(each) for each in zip(*(costs.target for costs in every), strict=True)],
-        [fmean(each) for each in zip(*(costs.draft for costs in every), strict=True)],
+        _means([costs.target for costs in every]),
+        _means([costs.draft for costs in every]),
+        # What earlier versions did not measure a shard may lack.
+        _means([costs.refit for costs in every if costs.refit]),
+        {
+            name: _means([costs.trees[name] for costs in every if name in costs.trees])
+            for name in dict.fromkeys(name for costs in every for name in costs.trees)
+        },
     )
+
+
+def _means(every: Sequence[Sequence[float]]) -> list[float]:
+    """Place by place."""
+    return [fmean(each) for each in zip(*every, strict=True)]

@@ -16,6 +16,7 @@ from mmspec.drafting import PLAIN
 from mmspec.engine import Engine, load
 from mmspec.images import Picture, pixels
 from mmspec.loaded import LoadedHead
+from mmspec.options import Options
 from mmspec.registry import load_head
 from mmspec.replay import opened
 
@@ -172,7 +173,7 @@ def _drafted_bytes(engine: Engine, prompt: Prompt, word: str) -> int:
     if engine.head:
         return head_bytes(engine.head.head.config, model.config, model.dtype, target.length)
     assert engine.draft
-    seen = side_beside(engine, prompt, word, target).drafter.row_lengths
+    seen = side_beside(engine, prompt, Options(drafting=word), target).drafter.row_lengths
     return step_bytes(engine.draft.model.config, model.dtype, sum(seen))
 
 
