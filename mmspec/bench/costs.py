@@ -113,7 +113,8 @@ def medians(once: Callable[[], Sequence[float]], repeats: int, seconds: float) -
     A first pass is not counted.
     """
     once()
-    passes, end = [], perf_counter() + seconds
+    passes: list[Sequence[float]] = []
+    end = perf_counter() + seconds
     while len(passes) < repeats or perf_counter() < end:
         passes.append(once())
     return [median(column) for column in zip(*passes, strict=True)]

@@ -6,7 +6,7 @@ import pytest
 from suite_row import plain, row, seconds
 from synthetic_run import provenance, write
 
-from mmspec.bench.report import account, drafting, faithful, origin, timing
+from mmspec.bench.report import account, against, drafting, faithful, origin, timing
 from mmspec.bench.report.contents import plots, sections, summaries
 from mmspec.bench.report.merge import merge
 from mmspec.bench.report.plots.overlap import combinations
@@ -56,6 +56,45 @@ def test_block_efficiency_by_images_and_turns(run):
     first, later = drafting.by_task(made, later=False), drafting.by_task(made, later=True)
     assert first.rows == [("M", "3.00"), ("MT", "2.00")]
     assert later.rows == [("M", "1.00"), ("MT", "1.00")]
+
+
+def test_methods_beside_the_best_single_view(run):
+    rows = [
+        row(f"{task}/{n}", method, [(3, kept, kept + 1)] * 2, branches, images=images)
+        for task, images, kept_by in (
+            ("chart", 1, {"M": 3, "T": 1, "MT": 3, "viskip:M": 3}),
+            ("edit", 2, {"M": 3, "T": 1, "MT": 3, "viskip:M": 3}),
+            ("vist", 5, {"M": 0, "T": 1, "MT": 0, "viskip:M": 1}),
+            ("video", 4, {"M": 3, "T": 3, "MT": 3, "viskip:M": 3}),
+        )
+        for method, kept in kept_by.items()
+        for branches in [list(method[-2:].strip(":"))]
+        for n in range(3)
+    ]
+    methods = ["M", "T", "MT", "viskip:M", "none"]
+    made = run(*rows, *(plain(f"{task}/0", 8) for task in ("chart", "vist")), methods=methods)
+    whole, by_images = against.tables(made)
+    assert whole.columns[2] == "than M"  # viskip:M keeps more, but does not draft in every round
+    assert "3.25 of M" in whole.note
+    assert "12 samples" in whole.note
+    assert [line[:3] for line in whole.rows] == [
+        ("T", "2.50", "-23.1 %"),
+        ("MT", "3.25", "+0.0 %"),
+        ("viskip:M", "3.50", "+7.7 %"),
+    ]
+    assert by_images.columns == (
+        *("method", "1 image, than M", "2 images, than M", "4 images, than M"),
+        *("5 images, than T", "1, 2 and 5 images, than M"),
+    )
+    by_method = {line[0]: line[1:] for line in by_images.rows}
+    assert by_method["M"] == ("", "", "", "-50.0 % (-50.0 % to -50.0 %)", "")
+    assert by_method["MT"][0] == "+0.0 % (+0.0 % to +0.0 %)"
+    assert by_method["T"][4].startswith("-33.3 %")
+
+
+def test_without_a_single_view_nothing_stands_beside_it(run):
+    assert against.tables(run(SLOW, PLAIN, methods=["MT", "none"])) == []
+    assert against.tables(run(PLAIN, methods=["none"])) == []
 
 
 def test_acceptance_by_place(run):

@@ -27,6 +27,7 @@ MACHINE = ("platform", "processor", "threads")
 _TASKS = [*OFFLINE_TASKS, *TEXT_TASKS, *LAYOUTS]
 
 Key = TypeVar("Key")
+Each = TypeVar("Each")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +67,11 @@ class Run:
         return self.of(PLAIN)
 
 
-def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
-    """The rows under each key, both in order of appearance."""
-    groups: dict[Key, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row)
+def grouped(every: Iterable[Each], key: Callable[[Each], Key]) -> dict[Key, list[Each]]:
+    """What has each key, such as rows; both in order of appearance."""
+    groups: dict[Key, list[Each]] = {}
+    for each in every:
+        groups.setdefault(key(each), []).append(each)
     return groups
 
 
