@@ -50,6 +50,14 @@ def test_fits_and_trees_are_measured_for_the_methods_that_need_them(pair_paths):
     assert (bare.refit, bare.trees, len(bare.target)) == ([], {}, 4)
 
 
+def test_plain_decoding_alone_needs_its_step_alone(pair_paths):
+    engine = load(str(pair_paths[0]), str(pair_paths[1]), backend="torch")
+    [arm] = (open_arm(method, engine, Options(gamma=3)) for method in read_methods("none"))
+    asked = items("offline", 32, limit=1, tasks=["chart"])
+    [found] = measure_costs(engine, asked, [arm], repeats=1, seconds=0.0)
+    assert (len(found.target), found.draft) == (1, [])
+
+
 def test_without_a_draft_rows_are_measured_for_n_grams(pair_paths):
     engine = load(str(pair_paths[0]), "none", backend="torch")
     asked = items("offline", 32, limit=1, tasks=["chart"])

@@ -125,8 +125,8 @@ def _check_same(read: Sequence[tuple[Path, dict[str, Any]]]) -> None:
             one, other = _comparable(told, name), _comparable(values, name)
             if one != other:
                 raise UsageError(
-                    f"not shards of one run: {name} is {one} in {first} and {other} in "
-                    f"{directory}; report them apart"
+                    f"not shards of one run: {name} is {_shown(one)} in {first} and "
+                    f"{_shown(other)} in {directory}; report them apart"
                 )
 
 
@@ -135,6 +135,10 @@ def _comparable(told: dict[str, Any], name: str) -> Any:
     if name != "models":
         return told[name]
     return {role: model and model["digest"] for role, model in told[name].items()}
+
+
+def _shown(value: Any) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value)
 
 
 def _check_once(placed: Sequence[tuple[Path, Row]]) -> None:

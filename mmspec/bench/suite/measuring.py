@@ -33,9 +33,9 @@ def measure_costs(
     Fitting weights and growing trees are measured for the methods that do.  Without one that
     drafts, only the target's plain step is.
     """
-    words = branch_words(engine)
-    gamma = max(arm.options.longest_draft for arm in arms)
-    rows = range(1, gamma + 2) if any(arm.options.drafting != PLAIN.word for arm in arms) else (1,)
+    drafting = [arm for arm in arms if arm.options.drafting != PLAIN.word]
+    gamma = max((arm.options.longest_draft for arm in drafting), default=0)
+    rows, words = range(1, gamma + 2), branch_words(engine) if drafting else []
     options = next((arm.options for arm in arms if arm.method.adaptive), None)
     for images, prompt in _prompts(items).items():
         target, draft = steps(engine, prompt, rows, words, repeats, seconds)
