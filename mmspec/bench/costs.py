@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from itertools import zip_longest
+from statistics import fmean, median
 from time import perf_counter
 
 from mmspec.bench.prompts import Prompt
@@ -42,6 +43,36 @@ class Costs:
         return found | {f"{self.gamma + 1} target rows / 1": self.target_block / self.target_step}
 
 
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """How often what is timed together is timed, and what is made of it."""
+
+    repeats: int
+    """At least; a first pass is not counted."""
+    seconds: float = 0.0
+    """Passes go on until these are over."""
+    centre: Callable[[Sequence[float]], float] = median
+
+    def time(self, once: Callable[[], Sequence[float]]) -> list[float]:
+        """The centre of each of the things that every pass measures."""
+        once()
+        passes: list[Sequence[float]] = []
+        end = perf_counter() + self.seconds
+        while len(passes) < self.repeats or perf_counter() < end:
+            passes.append(once())
+        return [self.centre(column) for column in zip(*passes, strict=True)]
+
+
+def middle_mean(values: Sequence[float]) -> float:
+    """The mean without the lowest and the highest eighth.
+
+    Sums follow means; where other work takes turns with a short call, its median is one of two
+    extremes.  A single disturbance is left out as in a median.
+    """
+    cut = len(values) // 8
+    return fmean(sorted(values)[cut : len(values) - cut])
+
+
 def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -> Costs:
     """Time one and, where the draft model sees images, four branches, and one and gamma + 1 rows.
 
@@ -49,7 +80,7 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
     """
     gamma = options.longest_draft
     words = ["M", "MTCP"] if prompt.message.pictures and _draft_sees(engine) else ["T"]
-    (step, block), drafted = steps(engine, prompt, (1, gamma + 1), words, repeats)
+    (step, block), drafted = steps(engine, prompt, (1, gamma + 1), words, Passes(repeats))
     return Costs(gamma, step, block, dict(zip(words, drafted, strict=True)))
 
 
@@ -58,14 +89,13 @@ def steps(
     prompt: Prompt,
     rows: Sequence[int],
     words: Sequence[str],
-    repeats: int,
-    seconds: float = 0.0,
+    passes: Passes,
 ) -> tuple[list[float], list[float]]:
-    """Median seconds of a target forward over each of `rows`, and of a drafted token by word.
+    """Seconds of a target forward over each of `rows`, and of a drafted token by word.
 
-    The parts alternate, for `repeats` passes and for `seconds`; a first pass is not counted.  A
-    draft is as long as the most rows leave it; its cost is divided by its tokens.  Without words
-    rows hold any tokens.
+    Drafts and forwards alternate, as in rounds: what one leaves in the caches of the processor
+    is not what the other needs.  A draft is as long as the most rows leave it; its cost is divided
+    by its tokens.  Without words rows hold any tokens.
     """
     target, gamma = opened(engine, prompt.message), max(rows) - 1
     sides = [side_beside(engine, prompt, Options(drafting=word), target) for word in words]
@@ -81,17 +111,21 @@ def steps(
         return timed(engine, lambda: drafted(side, gamma))
 
     def once() -> list[float]:
-        return [*(verifying(count) for count in rows), *(drafting(side) for side in sides)]
+        forwards, drafts = [], []
+        for count, side in zip_longest(rows, sides):
+            forwards += [verifying(count)] if count else []
+            drafts += [drafting(side)] if side else []
+        return forwards + drafts
 
-    found = medians(once, repeats, seconds)
+    found = passes.time(once)
     pairs = zip(found[len(rows) :], lengths, strict=True)
     return found[: len(rows)], [whole / length for whole, length in pairs]
 
 
 def tree_costs(
-    engine: Engine, prompt: Prompt, options: Options, repeats: int, seconds: float = 0.0
+    engine: Engine, prompt: Prompt, options: Options, passes: Passes
 ) -> tuple[float, float]:
-    """Median seconds of a drafted level of `options.tree`, and of verifying the whole tree."""
+    """Seconds of a drafted level of `options.tree`, and of verifying the whole tree."""
     target = opened(engine, prompt.message)
     side = side_beside(engine, prompt, options, target)
     gamma = options.longest_draft
@@ -103,21 +137,8 @@ def tree_costs(
         verify = timed(engine, lambda: target.verify(draft, ()))
         return [timed(engine, lambda: drafted(side, gamma)), verify]
 
-    draft, verify = medians(once, repeats, seconds)
+    draft, verify = passes.time(once)
     return draft / grown.depth, verify
-
-
-def medians(once: Callable[[], Sequence[float]], repeats: int, seconds: float) -> list[float]:
-    """The medians of what passes measure: `repeats` of them, and more until `seconds` are over.
-
-    A first pass is not counted.
-    """
-    once()
-    passes: list[Sequence[float]] = []
-    end = perf_counter() + seconds
-    while len(passes) < repeats or perf_counter() < end:
-        passes.append(once())
-    return [median(column) for column in zip(*passes, strict=True)]
 
 
 def drafted(side: DraftSide, count: int) -> Draft | None:

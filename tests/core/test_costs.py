@@ -23,10 +23,16 @@ def test_quick_passes_are_repeated_for_a_time_and_the_first_is_not_counted(
         made.append(1.0 if made else 99.0)
         return [made[-1], float(len(made))]
 
-    first, second = costs.medians(once, 3, seconds)
+    first, second = costs.Passes(3, seconds).time(once)
     assert first == 1.0
     assert len(made) == 1 + passes
     assert second == 2 + (passes - 1) / 2
+
+
+def test_a_middle_mean_follows_turns_and_no_single_disturbance():
+    assert costs.middle_mean([1.0, 9.0] * 4) == 5.0
+    assert costs.middle_mean([1.0] * 7 + [99.0]) == 1.0
+    assert costs.middle_mean([2.0, 4.0]) == 3.0
 
 
 def test_fits_and_trees_are_measured_for_the_methods_that_need_them(pair_paths):
@@ -37,7 +43,7 @@ def test_fits_and_trees_are_measured_for_the_methods_that_need_them(pair_paths):
 
     def measured(methods):
         arms = [open_arm(method, engine, options) for method in read_methods(methods)]
-        [found] = measure_costs(engine, asked, arms, repeats=1, seconds=0.0)
+        [found] = measure_costs(engine, asked, arms, costs.Passes(1))
         return found
 
     whole = measured("adaptive:MT,tree:M,tree3x2:MT,none")
@@ -54,7 +60,7 @@ def test_plain_decoding_alone_needs_its_step_alone(pair_paths):
     engine = load(str(pair_paths[0]), str(pair_paths[1]), backend="torch")
     [arm] = (open_arm(method, engine, Options(gamma=3)) for method in read_methods("none"))
     asked = items("offline", 32, limit=1, tasks=["chart"])
-    [found] = measure_costs(engine, asked, [arm], repeats=1, seconds=0.0)
+    [found] = measure_costs(engine, asked, [arm], costs.Passes(1))
     assert (len(found.target), found.draft) == (1, [])
 
 
@@ -63,5 +69,5 @@ def test_without_a_draft_rows_are_measured_for_n_grams(pair_paths):
     asked = items("offline", 32, limit=1, tasks=["chart"])
     for methods, rows in (("ngram,none", 4), ("none", 1)):
         arms = [open_arm(method, engine, Options(gamma=3)) for method in read_methods(methods)]
-        [found] = measure_costs(engine, asked, arms, repeats=1, seconds=0.0)
+        [found] = measure_costs(engine, asked, arms, costs.Passes(1))
         assert (len(found.target), found.draft) == (rows, [])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from mmspec.bench.costs import branch_words, steps, tree_costs
+from mmspec.bench.costs import Passes, branch_words, middle_mean, steps, tree_costs
 from mmspec.bench.prompts import Prompt
 from mmspec.bench.refit import refit_cost
 from mmspec.bench.suite.arms import MethodArm
@@ -14,10 +14,9 @@ from mmspec.errors import MmspecError
 from mmspec.options import Options
 from mmspec.replay import opened
 
-REPEATS = 8
-SECONDS = 1.0
-"""Quick forwards are repeated for so long: a disturbance is then a small part of the passes."""
-FITTED = 48
+PASSES = Passes(8, 1.0, middle_mean)
+"""Quick forwards are repeated for a time: a disturbance is then a small part of the passes."""
+FITTED = 96
 """Tokens of the answer on whose rounds the fitting of weights is timed."""
 
 
@@ -25,8 +24,7 @@ def measure_costs(
     engine: Engine,
     items: Sequence[Item],
     arms: Sequence[MethodArm],
-    repeats: int = REPEATS,
-    seconds: float = SECONDS,
+    passes: Passes = PASSES,
 ) -> Iterator[StepCosts]:
     """Measure target and draft on one prompt for each number of images that a task begins with.
 
@@ -38,7 +36,7 @@ def measure_costs(
     rows, words = range(1, gamma + 2), branch_words(engine) if drafting else []
     options = next((arm.options for arm in arms if arm.method.adaptive), None)
     for images, prompt in _prompts(items).items():
-        target, draft = steps(engine, prompt, rows, words, repeats, seconds)
+        target, draft = steps(engine, prompt, rows, words, passes)
         yield StepCosts(
             images,
             opened(engine, prompt.message).length,
@@ -46,7 +44,7 @@ def measure_costs(
             draft,
             [_refit(engine, prompt, options, word) for word in words] if options else [],
             {
-                arm.method.name: list(tree_costs(engine, prompt, arm.options, repeats, seconds))
+                arm.method.name: list(tree_costs(engine, prompt, arm.options, passes))
                 for arm in arms
                 if arm.options.tree
             },
