@@ -91,6 +91,8 @@ def begin(out: Path, told: dict[str, Any], *, resume: bool) -> list[Row]:
     if not file.exists():
         if (out / ROWS).exists():
             raise UsageError(f"{out} has {ROWS} without {PROVENANCE}: choose another --out")
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"--out {out} is no folder: give one, or a name that is free")
         out.mkdir(parents=True, exist_ok=True)
         write(out, told)
         return []
