@@ -126,7 +126,7 @@ TRAINED = [
     Mutant(
         "a stage is done before its export",
         TRAIN + "stages.py",
-        "exported = stage not in EXPORTED or self.checkpoint(stage).exists()",
+        "exported = stage not in EXPORTED or checkpoint(directory, stage).exists()",
         "exported = True",
         "tests/torch/test_train.py::test_a_kill_before_the_export_loses_nothing",
     ),
