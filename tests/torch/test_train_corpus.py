@@ -63,7 +63,7 @@ def test_one_line_in_twenty_is_held_out(images):
     [
         ("{'image': 3}", "not JSON: Expecting property name .*, at character 2"),
         ("[", r"this begins an array: make lines of it with jq -c '\.\[\]'"),
-        ("\udcff", "not text in UTF-8"),
+        ("\udcff\udcfe{", "not text in UTF-8"),
         ("3", "the line is a number, not an object"),
         (json.dumps({"text": "x"}), '"conversations" is missing, not a list of turns'),
         (json.dumps({"conversations": {}}), '"conversations" is an object, not a list'),

@@ -128,25 +128,27 @@ def test_a_run_that_is_ended_says_where_it_stands_and_goes_on_there(tmp_path, en
     assert torch.equal(again.module.weight, whole.module.weight)
 
 
-@pytest.mark.parametrize("method", ["_step", "_note"])
-def test_what_must_be_done_as_a_whole_is_done_before_a_run_ends(tmp_path, monkeypatch, method):
-    real, whole, calls = getattr(loop._Run, method), phase(), itertools.count(1)
+@pytest.mark.parametrize(
+    ("owner", "name"), [(loop.Optimizer, "step"), (log.Log, "held_out")], ids=["step", "look"]
+)
+def test_what_must_be_done_as_a_whole_is_done_before_a_run_ends(tmp_path, monkeypatch, owner, name):
+    real, whole, calls = getattr(owner, name), phase(), itertools.count(1)
     (tmp_path / "whole").mkdir()
     trained(tmp_path / "whole", of=whole)
 
-    def pressed(run, *given):
+    def pressed(*given):
+        real(*given)
         if next(calls) == 2:
             signal.raise_signal(signal.SIGINT)
-        return real(run, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop._Run, method, pressed)
+        patch.setattr(owner, name, pressed)
         with pytest.raises(KeyboardInterrupt):
             trained(tmp_path)
     again = phase()
     trained(tmp_path, of=again)
-    for name in ("log.csv", "marks.csv"):
-        assert rows(tmp_path, name) == rows(tmp_path / "whole", name)
+    for file in ("log.csv", "marks.csv"):
+        assert rows(tmp_path, file) == rows(tmp_path / "whole", file)
     assert torch.equal(again.module.weight, whole.module.weight)
 
 

@@ -40,7 +40,7 @@ def read(line: bytes) -> Instructions:
 
 def _parsed(line: bytes) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(line.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         if line.startswith(b"["):
             raise ValueError("this begins an array: make lines of it with jq -c '.[]'") from error
