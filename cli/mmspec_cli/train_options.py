@@ -161,6 +161,23 @@ rollout = _together(
 """What heads alone are trained by."""
 
 
+judging = _together(
+    size("--gamma", 5, "Tokens of a draft when what is trained is judged."),
+    click.option(
+        "--patience",
+        type=click.IntRange(0),
+        default=0,
+        show_default=True,
+        help="Looks without progress that end the training; 0: none do.",
+    ),
+    click.option(
+        "--every",
+        type=click.IntRange(1),
+        help="Steps between looks at held-out conversations; a minute if absent.",
+    ),
+)
+
+
 def method(loss: str) -> Decorator:
     """How it is learned, with which loss by default."""
     return _together(
@@ -186,19 +203,7 @@ def method(loss: str) -> Decorator:
             type=click.Choice(("mixed", "msd", "text", "images")),
             help="When images are shown; msd for msd, else mixed.",
         ),
-        size("--gamma", 5, "Tokens of a draft when what is trained is judged."),
-        click.option(
-            "--patience",
-            type=click.IntRange(0),
-            default=0,
-            show_default=True,
-            help="Looks without progress that end the training; 0: none do.",
-        ),
-        click.option(
-            "--every",
-            type=click.IntRange(1),
-            help="Steps between looks at held-out conversations; a minute if absent.",
-        ),
+        judging,
     )
 
 
