@@ -48,6 +48,14 @@ def test_block_efficiency_of_methods(run):
     assert [line[0] for line in table.rows] == ["M", "MT"]
 
 
+def test_a_draft_of_which_nothing_was_kept_has_zeros_and_no_answers_none(run):
+    [useless] = summaries(run(row("chart/0", "M", [(3, 0, 1)]), methods=("M",)))
+    line = ("M", "1", "1", "1.00", "1.00", "0.00", "0.00", "0.0 %")
+    assert drafting.overview([useless]).rows == [line]
+    nothing = replace(useless, rounds=0, block_efficiency=0.0, macro_block_efficiency=0.0)
+    assert drafting.overview([nothing]).rows[0][3:7] == ("", "", "", "")
+
+
 def test_block_efficiency_by_images_and_turns(run):
     made = run(FAST, SLOW, PLAIN, *LATER)
     table = drafting.by_images(made)

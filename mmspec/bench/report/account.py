@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import log
 
 from mmspec.bench.report.merge import Run
-from mmspec.bench.report.table import Section, Table, number, percent, signed
+from mmspec.bench.report.table import Section, Table, measured, number, percent, signed
 from mmspec.bench.suite.methods import ADAPTIVE
 from mmspec.bench.suite.metrics import Pair, mean, pairs, ratio
 from mmspec.bench.suite.prediction import Modelled, costs_for, modelled
@@ -156,8 +156,8 @@ def _comparison(every: Sequence[Account]) -> Table:
     lines = [
         (
             each.method,
-            number(each.predicted.speed_up),
-            number(each.measured.speed_up),
+            measured(each.predicted.speed_up),
+            measured(each.measured.speed_up),
             signed(each.difference),
         )
         for each in every
