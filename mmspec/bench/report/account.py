@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import log
 
 from mmspec.bench.report.merge import Run
-from mmspec.bench.report.table import Section, Table, measured, number, percent, signed
+from mmspec.bench.report.table import Section, Table, measured, percent, signed
 from mmspec.bench.suite.methods import ADAPTIVE
 from mmspec.bench.suite.metrics import Pair, mean, pairs, ratio
 from mmspec.bench.suite.prediction import Modelled, costs_for, modelled
@@ -184,4 +184,4 @@ def _milliseconds(each: Account) -> tuple[str, ...]:
         *(one.parts["draft"], each.refit, other.parts["draft"]),
         *(one.parts["verify"], other.parts["verify"], other.parts["loop"]),
     )
-    return (each.method, *(number(1e3 * part / each.tokens, 3) for part in seconds), each.reason)
+    return (each.method, *(measured(1e3 * part / each.tokens, 3) for part in seconds), each.reason)
