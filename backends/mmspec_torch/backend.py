@@ -11,12 +11,13 @@ import torch
 from mmspec.checkpoint import Source, plan
 from mmspec.config import ModelConfig, read_config
 from mmspec.errors import BackendError, UsageError
+from mmspec.quantization import read_scheme
 from mmspec.sampling import GREEDY
 from mmspec.seam import Model, Segment
 from mmspec_torch.device import available, find_device, find_dtype, require_ieee_float32
 from mmspec_torch.heads.load import TorchHead, load_head
 from mmspec_torch.llava import TorchModel
-from mmspec_torch.quantized import has_kernel, read_scheme
+from mmspec_torch.quantized import has_kernel
 from mmspec_torch.weights import meta_weights, open_weights
 
 

@@ -10,33 +10,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from mmspec.errors import UsageError, choice
+from mmspec.errors import UsageError
+from mmspec.quantization import Scheme
 from mmspec_torch.products import Product
 
 ROWS = 1024
 """Rows quantized at once, in float32: a whole matrix would take four times its own memory."""
 INNER_TILES = 8
 """Tiles of 16 inputs that CUDA's kernel reads at once: the most, and so the longest loads."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scheme:
-    """What one asks for: 8 bits, or 4 in groups."""
-
-    word: str
-    group: int | None = None
-    """Inputs that share a scale; None in 8 bits, where all of an output do."""
-
-
-SCHEMES = (Scheme("int8"), Scheme("int4", 64), Scheme("int4-32", 32), Scheme("int4-128", 128))
-
-
-def read_scheme(word: str) -> Scheme | None:
-    """The scheme called `word`; None for 'none'.  Raises UsageError."""
-    known = {scheme.word: scheme for scheme in SCHEMES}
-    if word not in ("none", *known):
-        raise choice("quantization", word, ["none", *known])
-    return known.get(word)
 
 
 class Matrix(Product, Protocol):

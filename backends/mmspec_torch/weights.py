@@ -9,9 +9,10 @@ from mmspec.checkpoint import Packing, Source
 from mmspec.config import ModelConfig
 from mmspec.errors import CheckpointError
 from mmspec.manifest import manifest
+from mmspec.quantization import Scheme
 from mmspec.tensorfile import Stored
 from mmspec_torch.products import Product, product
-from mmspec_torch.quantized import Scheme, quantized
+from mmspec_torch.quantized import quantized
 
 _TYPES = {
     "F32": torch.float32,

@@ -11,9 +11,10 @@ from mmspec.bench.prompts import default_prompts
 from mmspec.check import check
 from mmspec.engine import load
 from mmspec.options import Options
+from mmspec.quantization import read_scheme
 from mmspec.sampling import GREEDY
 from mmspec_torch.backend import TorchBackend
-from mmspec_torch.quantized import Integers4, Integers8, Kernel, Unpacked, quantized, read_scheme
+from mmspec_torch.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
 from mmspec_torch.static.capture import CudaGraphs
 
 pytestmark = [

@@ -21,11 +21,12 @@ from mmspec.engine import load
 from mmspec.errors import UsageError
 from mmspec.manifest import manifest
 from mmspec.options import Options
+from mmspec.quantization import held_bytes, read_scheme
 from mmspec.sampling import GREEDY
 from mmspec_torch import quantized as quantization
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.llava import TorchModel
-from mmspec_torch.quantized import Integers4, Integers8, Kernel, Unpacked, quantized, read_scheme
+from mmspec_torch.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
 from mmspec_torch.static.cache import StaticCache
 from mmspec_torch.weights import meta_weights
 
@@ -101,6 +102,8 @@ def test_weights_all_alike_stay_what_they_are(word, dtype, value):
     weight = torch.full((16, 64), value, dtype=dtype)
     held = quantized(weight, read_scheme(word), "w")(torch.eye(64, dtype=dtype)).T
     torch.testing.assert_close(held, weight, atol=1e-7, rtol=1e-2)
+    for integers in (Integers8.of(weight), Integers4.of(weight, 64)):
+        assert (integers.scale > 0).all()
 
 
 @pytest.mark.parametrize(("outputs", "dtype"), [(17, torch.bfloat16), (16, torch.float32)])
@@ -208,6 +211,9 @@ def seven(request):
 def test_a_loaded_model_holds_what_its_shapes_say(seven):
     word, held = seven
     assert held == pytest.approx(expected_bytes(word), rel=1e-3)
+    scheme, shapes = read_scheme(word), manifest(LLAVA_7B)
+    foreseen = sum(held_bytes(name, shape, 2, scheme) for name, shape in shapes.items())
+    assert foreseen == expected_bytes(word)
 
 
 @pytest.mark.parametrize("word", GROUPS)
