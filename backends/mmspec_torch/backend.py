@@ -11,7 +11,7 @@ import torch
 from mmspec.checkpoint import Source, plan
 from mmspec.config import ModelConfig, read_config
 from mmspec.errors import BackendError, UsageError
-from mmspec.quantization import read_scheme
+from mmspec.quantization import SCHEMES, read_scheme
 from mmspec.sampling import GREEDY
 from mmspec.seam import Model, Segment
 from mmspec_torch.device import available, find_device, find_dtype, require_ieee_float32
@@ -96,6 +96,7 @@ class TorchBackend:
             "devices": available(),
             "cuda": torch.version.cuda,
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            "quantize": [scheme.word for scheme in SCHEMES],
             "threads": torch.get_num_threads(),
             "mkl": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]
         }

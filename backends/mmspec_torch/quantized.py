@@ -168,7 +168,7 @@ def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
 
 
 def _in_bytes(integers: Integers8) -> Matrix:
-    """By PyTorch's kernel for CPUs; its CUDA one is slower than to unpack, write and read again."""
+    """By PyTorch's kernel for CPUs; CUDA's gives an output to one thread, with rows far apart."""
     q, scale = integers.tensors
     if scale.dtype == torch.bfloat16 and scale.device.type == "cpu":
         return Kernel(torch.ops.aten._weight_int8pack_mm, q, scale.flatten())  # noqa: SLF001
@@ -178,7 +178,7 @@ def _in_bytes(integers: Integers8) -> Matrix:
 def _in_nibbles(integers: Integers4, group: int) -> Matrix:
     """By PyTorch's kernels: CUDA's are of bfloat16 alone, and CPUs' fast in it alone."""
     tiled = _tiled(integers) if integers.scale.dtype == torch.bfloat16 else None
-    if tiled is None:
+    if not tiled:
         return Unpacked(integers)
     multiply, q = tiled
     pairs = torch.cat((integers.scale, integers.centre), dim=2).transpose(0, 1).contiguous()
