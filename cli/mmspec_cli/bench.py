@@ -25,7 +25,18 @@ from mmspec_cli.bench_report import report
 from mmspec_cli.bench_run import run
 from mmspec_cli.bench_synthetic import DIRECTORY, FITTING, SYNTHETIC, draw, require_alone, show
 from mmspec_cli.bench_synthetic import synthetic as measure_synthetic
-from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, GAMMA, JSON, MODEL, OUT, PLAIN
+from mmspec_cli.options import (
+    BACKEND,
+    DEVICE,
+    DRAFT,
+    DTYPE,
+    GAMMA,
+    JSON,
+    MODEL,
+    OUT,
+    PLAIN,
+    QUANTIZE,
+)
 from mmspec_cli.render import Screen
 
 VIEWS = "M,T,MT,MTC"
@@ -55,6 +66,7 @@ bench.add_command(report)
 @BACKEND
 @DEVICE
 @DTYPE
+@QUANTIZE
 @click.option("--drafting", metavar="LIST", help=f"Default: {VIEWS}, or a head's own.")
 @click.option(
     "--gammas",
@@ -250,6 +262,7 @@ def _write(out: Path | None, value: dict[str, Any]) -> None:
 @BACKEND
 @DEVICE
 @DTYPE
+@QUANTIZE
 @click.option(
     "--samples",
     type=COUNT,

@@ -80,6 +80,14 @@ DTYPE = click.option(
     metavar="auto|float32|bfloat16|float16",
     help="auto: float32 on a CPU, the checkpoint's own elsewhere.",
 )
+QUANTIZE = click.option(
+    "--quantize",
+    default="none",
+    show_default=True,
+    metavar="none|int8|int4|int4-32|int4-128",
+    help="Hold every model's matrices in 8 or 4 bits, these in groups of 64 inputs or as many as "
+    "named. PyTorch alone; for MLX see `models quantize`.",
+)
 GAMMA = click.option(
     "--gamma",
     type=Gamma(),
@@ -198,6 +206,7 @@ class Setup:
     backend: str
     device: str
     dtype: str
+    quantize: str
     options: "Options"
     as_json: bool
     plain: bool
@@ -213,6 +222,7 @@ class Setup:
             backend=self.backend,
             device=self.device,
             dtype=self.dtype,
+            quantize=self.quantize,
             captioner=self.captioner,
             options=self.options,
         )
@@ -223,14 +233,14 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_setup(*, as_json: bool, plain: bool, accepted: bool, **given: Any) -> Any:
-        names = ("model", "draft", "captioner", "backend", "device", "dtype")
+        names = ("model", "draft", "captioner", "backend", "device", "dtype", "quantize")
         engine = {name: given.pop(name) for name in names}
         options = _options(given)
         setup = Setup(**engine, options=options, as_json=as_json, plain=plain, accepted=accepted)
         return command(setup, **given)
 
     every: tuple[Decorator, ...] = (
-        *(MODEL, DRAFT, CAPTIONER, BACKEND, DEVICE, DTYPE),
+        *(MODEL, DRAFT, CAPTIONER, BACKEND, DEVICE, DTYPE, QUANTIZE),
         *(*DRAFTING, *SAMPLING),
         *(JSON, PLAIN, ACCEPTED),
     )

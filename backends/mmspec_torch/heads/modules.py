@@ -15,32 +15,14 @@ from mmspec.heads.config import HeadConfig
 from mmspec.heads.manifest import LAYER
 from mmspec_torch.llama import Decoder, Layer
 from mmspec_torch.norms import Norm, norm
-from mmspec_torch.products import Product, product
+from mmspec_torch.products import Biased, Product
 from mmspec_torch.weights import Weights
-
-
-@dataclass(frozen=True, slots=True)
-class Affine:
-    """A product and a bias [O] to add; itself a `Product`."""
-
-    matrix: Product
-    bias: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Map x [n, I] to [n, O]."""
-        return self.matrix(x).add_(self.bias)
-
-    def added(self, x: Tensor, to: Tensor) -> Tensor:
-        """Return the map of x [n, I] plus `to` [n, O], which may be overwritten."""
-        return self.matrix.added(x, to).add_(self.bias)
 
 
 def linear(weights: Weights, paths: Sequence[str], *, bias: bool = True) -> Product:
     """Take the linear layers at `paths`, which have one input, as one product."""
-    matrix = product(torch.cat([weights.take(f"{path}.weight") for path in paths]))
-    if not bias:
-        return matrix
-    return Affine(matrix, torch.cat([weights.take(f"{path}.bias") for path in paths]))
+    matrix = weights.product(*paths)
+    return Biased(matrix, weights.stack(paths, "bias")) if bias else matrix
 
 
 def decoder(weights: Weights, config: HeadConfig, text: TextConfig, like: Decoder) -> Decoder:
@@ -50,10 +32,10 @@ def decoder(weights: Weights, config: HeadConfig, text: TextConfig, like: Decode
     layer = Layer(
         norm(weights.take(before), eps) if config.input_norm else unchanged,
         linear(weights, [f"{attention}.{part}_proj" for part in "qkv"], bias=config.qkv_bias),
-        product(weights.take(f"{attention}.o_proj.weight")),
+        weights.product(f"{attention}.o_proj"),
         norm(weights.take(f"{LAYER}.post_attention_layernorm.weight"), eps),
-        product(weights.fuse(f"{LAYER}.mlp", ("gate_proj", "up_proj"))),
-        product(weights.take(f"{LAYER}.mlp.down_proj.weight")),
+        weights.product(f"{LAYER}.mlp.gate_proj", f"{LAYER}.mlp.up_proj"),
+        weights.product(f"{LAYER}.mlp.down_proj"),
     )
     return Decoder([layer], text, like.device, like.dtype)
 

@@ -62,7 +62,10 @@ FIXED = (
 def _model(loaded: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
     if loaded is None:
         return None
-    return {"name": loaded.name, "digest": model_digest(loaded.directory)}
+    told = {"name": loaded.name, "digest": model_digest(loaded.directory)}
+    if isinstance(loaded, LoadedModel) and loaded.model.quantize != "none":
+        told["quantize"] = loaded.model.quantize
+    return told
 
 
 def model_digest(directory: Path) -> str:

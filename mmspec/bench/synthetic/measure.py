@@ -45,6 +45,7 @@ class SyntheticReport:
     checkpoint: str
     device: str
     dtype: str
+    quantize: str
     gamma: int
     positions: int
     """In the target's cache, of one image and a question."""
@@ -134,13 +135,14 @@ def measure(
     bandwidth = copy_bandwidth(engine)
     progress("verifying")
     positions = opened(engine, prompt.message).length
-    bytes_read = step_bytes(model.config, model.dtype, positions)
+    bytes_read = step_bytes(model.config, model.dtype, positions, model.quantize)
     times, _ = steps(engine, prompt, ROWS, (), Passes(repeats))
     words = [*branch_words(engine), "msd"]
     return SyntheticReport(
         checkpoint=name,
         device=model.device,
         dtype=model.dtype,
+        quantize=model.quantize,
         gamma=gamma,
         positions=positions,
         repeats=repeats,
@@ -174,7 +176,7 @@ def _drafted_bytes(engine: Engine, prompt: Prompt, word: str) -> int:
         return head_bytes(engine.head.head.config, model.config, model.dtype, target.length)
     assert engine.draft
     seen = side_beside(engine, prompt, Options(drafting=word), target).drafter.row_lengths
-    return step_bytes(engine.draft.model.config, model.dtype, sum(seen))
+    return step_bytes(engine.draft.model.config, model.dtype, sum(seen), model.quantize)
 
 
 def _rounds(bench: Bench, words: Sequence[str], gamma: int, progress: Progress) -> list[Imposed]:
