@@ -259,11 +259,10 @@ class Backend(Protocol):
         dtype: str = "auto",
         quantize: str = "none",
     ) -> Model:
-        """Load a checkpoint strictly.
+        """Load a checkpoint strictly.  Raises CheckpointError or UsageError.
 
         device: 'auto' or a framework's name.  dtype: 'auto' takes float32 on a CPU and the
-        checkpoint's own type elsewhere.  quantize: what float weights become, where the backend
-        can do that.  Raises CheckpointError or UsageError.
+        checkpoint's own type elsewhere.  quantize: what float weights become, where that is done.
         """
         ...
 
