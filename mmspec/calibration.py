@@ -122,6 +122,7 @@ def calibration_file(
         "machine": f"{platform.machine()} {_processor()} x{os.cpu_count()}",
         "device": target.model.device,
         "dtype": target.model.dtype,
+        "quantize": target.model.quantize,
         "backend": {"name": backend.name, "mmspec": version("mmspec")} | backend.describe(),
         "target": shape_digest(target.directory),
         "draft": shape_digest(drafts.directory) if drafts else None,

@@ -76,6 +76,7 @@ class CheckReport:
     backend: str
     device: str
     dtype: str
+    quantize: str
     gamma: Gamma
     threshold: float
     comparisons: list[Comparison]
@@ -115,6 +116,7 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
         engine.backend.name,
         model.device,
         model.dtype,
+        model.quantize,
         options.gamma,
         threshold,
         comparisons,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -26,6 +27,9 @@ from mmspec.tree import Tree
 
 PREFERRED = "llava-1.5-7b"
 BUNDLED = "mini"
+
+Loading = partial[LoadedModel]
+"""`load_model` with the backend and all choices that hold for every model."""
 
 
 @dataclass(slots=True)
@@ -129,12 +133,15 @@ def load(
     backend: str = "auto",
     device: str = "auto",
     dtype: str = "auto",
+    quantize: str = "none",
     captioner: str = "auto",
     options: Options | None = None,
 ) -> Engine:
     """Load a target and its draft from cards, hub repositories or directories.
 
     draft: a model of its own, or a head, which is known by its files.
+    quantize: 'int8', 'int4', 'int4-32' or 'int4-128' on torch: what the matrices of every model
+    become.
     options: raises UsageError before any weights are read where the draft cannot do what they say.
     'auto' takes LLaVA-1.5-7B where it is on this machine, else the bundled pair, and the draft
     of the model's card; it degrades with a note.  What is named must be had, or an MmspecError
@@ -150,12 +157,13 @@ def load(
         refuse(options, *place)
     elif options:
         options.require_draft()
-    target = load_model(chosen, name, directory, device=device, dtype=dtype)
-    found = _load_draft(chosen, target, *place, device=device, dtype=dtype) if place else None
+    loading = partial(load_model, chosen, device=device, dtype=dtype, quantize=quantize)
+    target = loading(name, directory)
+    found = _load_draft(loading, chosen, target, *place) if place else None
     head = found if isinstance(found, LoadedHead) else None
     drafted = None if isinstance(found, LoadedHead) else found
     seeing = next((each for each in (drafted, target) if each and each.features), None)
-    describer = _captioner(chosen, captioner, seeing, device=device, dtype=dtype)
+    describer = _captioner(loading, chosen, captioner, seeing)
     kept = calibration_file(chosen, target, drafted or head)
     calibration, note = kept.read()
     notes += [note] if note else []
@@ -193,14 +201,12 @@ def _find_draft(
 
 
 def _load_draft(
-    backend: Backend, target: LoadedModel, name: str, directory: Path, *, device: str, dtype: str
+    loading: Loading, backend: Backend, target: LoadedModel, name: str, directory: Path
 ) -> LoadedModel | LoadedHead:
     head = load_head(backend, directory, target.model)
     if head:
         return LoadedHead(name, directory, head)
-    loaded = load_model(
-        backend, name, directory, device=device, dtype=dtype, sharing=target.features
-    )
+    loaded = loading(name, directory, sharing=target.features)
     shared_vocabulary(target.tokenizer, loaded.tokenizer)
     return loaded
 
@@ -219,12 +225,7 @@ def _card_of(name: str) -> Card | None:
 
 
 def _captioner(
-    backend: Backend,
-    name: str,
-    seeing: LoadedModel | None,
-    *,
-    device: str,
-    dtype: str,
+    loading: Loading, backend: Backend, name: str, seeing: LoadedModel | None
 ) -> Captioner | None:
     """The named captioner, or the draft (else the target) asked for captions."""
     if name == "auto":
@@ -232,5 +233,5 @@ def _captioner(
     directory = resolve(name, backend.name)
     kind = model_type(directory)
     if kind == "llava":
-        return ModelCaptioner(load_model(backend, name, directory, device=device, dtype=dtype))
+        return ModelCaptioner(loading(name, directory))
     return load_captioner(kind, directory)

@@ -104,13 +104,14 @@ def load_model(
     *,
     device: str,
     dtype: str,
+    quantize: str = "none",
     sharing: FeatureCache | None = None,
 ) -> LoadedModel:
     """Load a checkpoint directory.
 
     sharing: another model's features, taken over where they would be the same.
     """
-    model = backend.load(directory, device=device, dtype=dtype)
+    model = backend.load(directory, device=device, dtype=dtype, quantize=quantize)
     features = None
     if model.config.vision:
         preprocessing = read_preprocessing(directory, model.config.vision.image_size)

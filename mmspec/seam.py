@@ -192,6 +192,11 @@ class Model(Protocol):
         """'float32', 'bfloat16' or 'float16': the type activations are computed in."""
         ...
 
+    @property
+    def quantize(self) -> str:
+        """How float weights were quantized on loading, as it was asked for; 'none' where not."""
+        ...
+
     def encode(self, pixels: Float32) -> Features:
         """Run the vision tower on preprocessed pixels [3, height, width]."""
         ...
@@ -246,11 +251,18 @@ class Backend(Protocol):
 
     name: str
 
-    def load(self, directory: Path, *, device: str = "auto", dtype: str = "auto") -> Model:
-        """Load a checkpoint strictly.
+    def load(
+        self,
+        directory: Path,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        quantize: str = "none",
+    ) -> Model:
+        """Load a checkpoint strictly.  Raises CheckpointError or UsageError.
 
         device: 'auto' or a framework's name.  dtype: 'auto' takes float32 on a CPU and the
-        checkpoint's own type elsewhere.  Raises CheckpointError or UsageError.
+        checkpoint's own type elsewhere.  quantize: what float weights become, where that is done.
         """
         ...
 

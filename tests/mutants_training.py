@@ -117,6 +117,27 @@ TRAINED = [
         TRAINING + "test_a_resumed_log_holds_every_row_once[between-two]",
     ),
     Mutant(
+        "a worker outlives its run",
+        TRAIN + "data.py",
+        "worker_init_fn=_end_with_parent",
+        "worker_init_fn=None",
+        "tests/torch/test_train_data.py::test_a_worker_ends_with_a_parent_that_is_killed",
+    ),
+    Mutant(
+        "a run that is ended forgets the step it came to",
+        TRAIN + "loop.py",
+        "        self.save()\n        return (\n",
+        "        return (\n",
+        TRAINING + "test_a_run_that_is_ended_says_where_it_stands_and_goes_on_there[SystemExit]",
+    ),
+    Mutant(
+        "a run ends between a step and its count",
+        TRAIN + "interrupt.py",
+        "came.append(number)",
+        "signal.default_int_handler(number, _)",
+        TRAINING + "test_what_must_be_done_as_a_whole_is_done_before_a_run_ends[step]",
+    ),
+    Mutant(
         "processes go on before the best state is written",
         TRAIN + "loop.py",
         "machine.team.told(0.0)",
@@ -126,7 +147,7 @@ TRAINED = [
     Mutant(
         "a stage is done before its export",
         TRAIN + "stages.py",
-        "exported = stage not in EXPORTED or self.checkpoint(stage).exists()",
+        "exported = stage not in EXPORTED or checkpoint(directory, stage).exists()",
         "exported = True",
         "tests/torch/test_train.py::test_a_kill_before_the_export_loses_nothing",
     ),

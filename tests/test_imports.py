@@ -37,7 +37,7 @@ ALSO = {
     "cli/mmspec_cli/render.py": {"rich"},
     "cli/mmspec_cli/wrapping.py": {"rich"},
     "cli/mmspec_cli/train.py": {"mmspec_torch"},
-    "cli/mmspec_cli/train_options.py": {"mmspec_torch"},
+    "cli/mmspec_cli/train_choices.py": {"mmspec_torch"},
     "mmspec/tokenizer_files.py": {"transformers"},
     "backends/mmspec_torch/train": {"transformers", "tokenizers", "PIL", "rich"},
     "backends/mmspec_torch/captioner.py": {"transformers", "PIL"},

@@ -27,12 +27,24 @@ class MlxBackend:
 
     name = "mlx"
 
-    def load(self, directory: Path, *, device: str = "auto", dtype: str = "auto") -> MlxModel:
+    def load(
+        self,
+        directory: Path,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        quantize: str = "none",
+    ) -> MlxModel:
         """Load a checkpoint strictly; the device becomes MLX's default.
 
         Raises CheckpointError for files that do not fit and UsageError for choices that cannot
         be had.
         """
+        if quantize != "none":
+            raise UsageError(
+                f"--quantize {quantize} is of the torch backend: on mlx write a quantized copy "
+                f"with `mmspec models quantize {directory} DIR` and load that"
+            )
         place = _device(device)
         config = read_config(directory)
         sources = plan(directory, config)

@@ -64,6 +64,8 @@ def _pool(rows: mx.array, positions: int) -> mx.array:
 class MlxModel:
     """See `mmspec.seam.Model`."""
 
+    quantize = "none"
+
     def __init__(self, weights: Weights, config: ModelConfig, device: str) -> None:
         """Build the modules from a plan's tensors; `device` is only reported."""
         self.config = config

@@ -1,21 +1,23 @@
 """PyTorch as a place to run models: CUDA, Apple's MPS, or a CPU."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from mmspec.checkpoint import plan
+from mmspec.checkpoint import Source, plan
 from mmspec.config import ModelConfig, read_config
 from mmspec.errors import BackendError, UsageError
+from mmspec.quantization import SCHEMES, read_scheme
 from mmspec.sampling import GREEDY
 from mmspec.seam import Head, Model, Segment
 from mmspec_torch.device import available, find_device, find_dtype, require_ieee_float32
 from mmspec_torch.heads.load import load_head
 from mmspec_torch.llava import TorchModel
+from mmspec_torch.quantized import has_kernel
 from mmspec_torch.weights import meta_weights, open_weights
 
 
@@ -24,20 +26,33 @@ class TorchBackend:
 
     name = "torch"
 
-    def load(self, directory: Path, *, device: str = "auto", dtype: str = "auto") -> TorchModel:
-        """Load a checkpoint strictly; quantized weights are dequantized."""
-        place = find_device(device)
+    def load(
+        self,
+        directory: Path,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        quantize: str = "none",
+    ) -> TorchModel:
+        """Load a checkpoint strictly; quantized weights are dequantized, floats may be quantized.
+
+        dtype: 'auto' takes bfloat16 for 4 bits where that has a kernel.
+        """
+        place, scheme = find_device(device), read_scheme(quantize)
         config = read_config(directory)
-        kind = find_dtype(dtype, place, config.dtype)
+        kernel = scheme is not None and scheme.group and has_kernel(place)
+        kind = find_dtype(dtype, place, "bfloat16" if kernel else config.dtype)
         sources = plan(directory, config)
+        if scheme:
+            _require_floats(directory, sources, quantize)
         if kind == torch.float32:
             require_ieee_float32()
         try:
-            return TorchModel(open_weights(sources, place, kind), config, place, kind)
+            return TorchModel(open_weights(sources, place, kind, scheme), config, place, kind)
         except torch.OutOfMemoryError as error:
             raise BackendError(
-                f"{directory} does not fit the memory of {place}: use --device cpu, a smaller "
-                "--dtype, or a quantized copy with the mlx backend"
+                f"{directory} does not fit the memory of {place}: use --quantize int4, --device "
+                "cpu, or a smaller --dtype"
             ) from error
 
     def load_head(self, directory: Path, model: Model) -> Head:
@@ -81,9 +96,19 @@ class TorchBackend:
             "devices": available(),
             "cuda": torch.version.cuda,
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            "quantize": [scheme.word for scheme in SCHEMES],
             "threads": torch.get_num_threads(),
             "mkl": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]
         }
+
+
+def _require_floats(directory: Path, sources: Mapping[str, Source], quantize: str) -> None:
+    """Raise UsageError for a checkpoint that is quantized: rounding twice is not what it says."""
+    if any(source.packing for source in sources.values()):
+        raise UsageError(
+            f"{directory} is quantized already: leave --quantize {quantize} out, or give the "
+            "checkpoint in floats that it was made from"
+        )
 
 
 def untaken_tensors(config: ModelConfig) -> list[str]:

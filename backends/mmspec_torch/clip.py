@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mmspec.config import ModelConfig, VisionConfig
 from mmspec.manifest import PATCHES
+from mmspec_torch.quantized import Matrix, quantized
 from mmspec_torch.weights import Weights
 
 _ROOT = "vision_tower"
@@ -27,9 +28,12 @@ class Affine:
     @classmethod
     def take(cls, weights: Weights, *names: str) -> "Affine":
         """Take one such pair, or several stacked along the outputs."""
-        kinds = ("weight", "bias")
-        weight, bias = (torch.cat([weights.take(f"{n}.{kind}") for n in names]) for kind in kinds)
-        return cls(weight, bias)
+        return cls(weights.stack(names), weights.stack(names, "bias"))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Both."""
+        return self.weight, self.bias
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply as a linear layer."""
@@ -41,15 +45,43 @@ class Affine:
 
 
 @dataclass(frozen=True, slots=True)
+class QuantizedAffine:
+    """A quantized weight and its bias."""
+
+    matrix: Matrix
+    bias: Tensor
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What the weight is held in, and the bias."""
+        return *self.matrix.tensors, self.bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Apply as a linear layer."""
+        return self.matrix(x).add_(self.bias)
+
+
+Linear = Affine | QuantizedAffine
+
+
+def linear(weights: Weights, *paths: str) -> Linear:
+    """Take a linear layer, or several of one input as one, quantized if asked for."""
+    if weights.scheme is None:
+        return Affine.take(weights, *paths)
+    matrix = quantized(weights.stack(paths), weights.scheme, paths[0])
+    return QuantizedAffine(matrix, weights.stack(paths, "bias"))
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
     """One encoder layer; the three attention inputs are one product."""
 
     attention_norm: Affine
-    qkv: Affine
-    output: Affine
+    qkv: Linear
+    output: Linear
     mlp_norm: Affine
-    up: Affine
-    down: Affine
+    up: Linear
+    down: Linear
 
     @classmethod
     def take(cls, weights: Weights, path: str) -> "Layer":
@@ -57,15 +89,15 @@ class Layer:
         attention = f"{path}.self_attn"
         return cls(
             Affine.take(weights, f"{path}.layer_norm1"),
-            Affine.take(weights, *(f"{attention}.{name}_proj" for name in "qkv")),
-            Affine.take(weights, f"{attention}.out_proj"),
+            linear(weights, *(f"{attention}.{name}_proj" for name in "qkv")),
+            linear(weights, f"{attention}.out_proj"),
             Affine.take(weights, f"{path}.layer_norm2"),
-            Affine.take(weights, f"{path}.mlp.fc1"),
-            Affine.take(weights, f"{path}.mlp.fc2"),
+            linear(weights, f"{path}.mlp.fc1"),
+            linear(weights, f"{path}.mlp.fc2"),
         )
 
     @property
-    def pairs(self) -> tuple[Affine, ...]:
+    def parts(self) -> tuple[Linear, ...]:
         """All of it, in the order of the forward pass."""
         norms = self.attention_norm, self.mlp_norm
         return norms[0], self.qkv, self.output, norms[1], self.up, self.down
@@ -116,6 +148,6 @@ class Tower:
         return total.hexdigest()
 
     def _tensors(self) -> list[Tensor]:
-        pairs = [self._norm, *(pair for layer in self._layers for pair in layer.pairs)]
-        flat = [tensor for pair in pairs for tensor in (pair.weight, pair.bias)]
+        parts = [self._norm, *(part for layer in self._layers for part in layer.parts)]
+        flat = [tensor for part in parts for tensor in part.tensors]
         return [self._class, self._patches, self._places, *flat]

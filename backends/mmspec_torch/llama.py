@@ -45,11 +45,11 @@ class Layer:
         """Take the layer at `path`, products of one input fused."""
         return cls(
             norm(weights.take(f"{path}.input_layernorm.weight"), eps),
-            product(weights.fuse(f"{path}.self_attn", ("q_proj", "k_proj", "v_proj"))),
-            product(weights.take(f"{path}.self_attn.o_proj.weight")),
+            weights.product(*(f"{path}.self_attn.{part}_proj" for part in "qkv")),
+            weights.product(f"{path}.self_attn.o_proj"),
             norm(weights.take(f"{path}.post_attention_layernorm.weight"), eps),
-            product(weights.fuse(f"{path}.mlp", ("gate_proj", "up_proj"))),
-            product(weights.take(f"{path}.mlp.down_proj.weight")),
+            weights.product(f"{path}.mlp.gate_proj", f"{path}.mlp.up_proj"),
+            weights.product(f"{path}.mlp.down_proj"),
         )
 
 
@@ -220,6 +220,7 @@ class Llama(Decoder):
         layers = [Layer.take(weights, path, config.rms_norm_eps) for path in paths]
         super().__init__(layers, config, device, dtype)
         self._norm = norm(weights.take("language_model.norm.weight"), config.rms_norm_eps)
+        # Never quantized: it is read once a token, and decides between tokens that nearly tie.
         tied = config.tie_word_embeddings
         self._head = product(self.embedding if tied else weights.take(LM_HEAD))
 

@@ -17,7 +17,7 @@ from mmspec.errors import UsageError
 from mmspec.sampling import Sampling
 from mmspec.seam import Features, Float32
 from mmspec.tree import Tree
-from mmspec_torch.clip import Affine, Tower
+from mmspec_torch.clip import Tower, linear
 from mmspec_torch.device import upload
 from mmspec_torch.drafter import TorchDrafter
 from mmspec_torch.llama import Llama
@@ -57,8 +57,8 @@ class Projector:
 
     def __init__(self, weights: Weights) -> None:
         """Take the projector's tensors."""
-        self._first = Affine.take(weights, "multi_modal_projector.linear_1")
-        self._second = Affine.take(weights, "multi_modal_projector.linear_2")
+        self._first = linear(weights, "multi_modal_projector.linear_1")
+        self._second = linear(weights, "multi_modal_projector.linear_2")
 
     def __call__(self, features: Tensor) -> Tensor:
         """Project features [N, D] to embeddings [N, H]."""
@@ -73,6 +73,7 @@ class TorchModel:
     ) -> None:
         """Take what `config` needs; nothing else may be in `weights`."""
         self.config = config
+        self.quantize = weights.scheme.word if weights.scheme else "none"
         self.llama = Llama(weights, config.text, device, dtype)
         self.statics = Statics(self.llama)
         self._tower: Tower | None = None

@@ -3,6 +3,7 @@
 Shape letters: n rows, I inputs, O outputs.
 """
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -78,6 +79,22 @@ class Copied:
     def _each(self, x: Tensor) -> Tensor:
         """The matrix once per row [n, I, O]: vectors are multiplied faster than a few rows are."""
         return self._matrix.expand(x.shape[0], -1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Biased:
+    """A product and a bias [O] to add; itself a `Product`."""
+
+    matrix: Product
+    bias: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map x [n, I] to [n, O]."""
+        return self.matrix(x).add_(self.bias)
+
+    def added(self, x: Tensor, to: Tensor) -> Tensor:
+        """Return the map of x [n, I] plus `to` [n, O], which may be overwritten."""
+        return self.matrix.added(x, to).add_(self.bias)
 
 
 def product(weight: Tensor) -> Product:

@@ -1,6 +1,6 @@
 """A checkpoint's tensors on the device: read, dequantized, fused, each taken once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -9,7 +9,10 @@ from mmspec.checkpoint import Packing, Source
 from mmspec.config import ModelConfig
 from mmspec.errors import CheckpointError
 from mmspec.manifest import manifest
+from mmspec.quantization import Scheme
 from mmspec.tensorfile import Stored
+from mmspec_torch.products import Product, product
+from mmspec_torch.quantized import quantized
 
 _TYPES = {
     "F32": torch.float32,
@@ -22,19 +25,30 @@ _TYPES = {
 class Weights:
     """Tensors by canonical name, read when taken, none of them twice."""
 
-    def __init__(self, names: Mapping[str, object], read: Callable[[str], Tensor]) -> None:
-        """Offer `names`; `read` is called once for each one taken."""
+    def __init__(
+        self,
+        names: Mapping[str, object],
+        read: Callable[[str], Tensor],
+        scheme: Scheme | None = None,
+    ) -> None:
+        """Offer `names`; `read` is called once for each one taken.  scheme: of linear layers."""
         self._left = set(names)
         self._read = read
+        self.scheme = scheme
 
     def take(self, name: str) -> Tensor:
         """Read a tensor.  Raises KeyError where it is not there or was taken before."""
         self._left.remove(name)
         return self._read(name)
 
-    def fuse(self, path: str, names: tuple[str, ...], kind: str = "weight") -> Tensor:
-        """Read `path.NAME.kind` of all names, stacked along the first axis."""
-        return torch.cat([self.take(f"{path}.{name}.{kind}") for name in names])
+    def stack(self, paths: Sequence[str], kind: str = "weight") -> Tensor:
+        """Read `PATH.kind` of all paths, stacked along the first axis."""
+        return torch.cat([self.take(f"{path}.{kind}") for path in paths])
+
+    def product(self, *paths: str) -> Product:
+        """Take the weights of linear layers of one input as one product, quantized if asked for."""
+        weight = self.stack(paths)
+        return quantized(weight, self.scheme, paths[0]) if self.scheme else product(weight)
 
     @property
     def left(self) -> list[str]:
@@ -43,16 +57,23 @@ class Weights:
 
 
 def open_weights(
-    sources: Mapping[str, Source], device: torch.device, dtype: torch.dtype
+    sources: Mapping[str, Source],
+    device: torch.device,
+    dtype: torch.dtype,
+    scheme: Scheme | None = None,
 ) -> Weights:
     """Give access to the tensors of a checkpoint, of type `dtype` on `device`."""
-    return Weights(sources, lambda name: read_tensor(sources[name], dtype).to(device))
+    return Weights(sources, lambda name: read_tensor(sources[name], dtype).to(device), scheme)
 
 
-def meta_weights(config: ModelConfig) -> Weights:
+def meta_weights(
+    config: ModelConfig, dtype: torch.dtype = torch.float32, scheme: Scheme | None = None
+) -> Weights:
     """Stand-ins of a whole model that have shapes and no memory."""
     shapes = manifest(config)
-    return Weights(shapes, lambda name: torch.empty(shapes[name], device="meta"))
+    return Weights(
+        shapes, lambda name: torch.empty(shapes[name], dtype=dtype, device="meta"), scheme
+    )
 
 
 def read_tensor(source: Source, dtype: torch.dtype) -> Tensor:

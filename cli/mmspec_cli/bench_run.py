@@ -14,7 +14,7 @@ from mmspec.bench.suite.settings import Settings
 from mmspec.bench.suite.sources import NAMES
 from mmspec.bench.suite.summary import Summary, summarise
 from mmspec.engine import Engine, load
-from mmspec_cli.options import BACKEND, CAPTIONER, DEVICE, DRAFT, DTYPE, JSON, MODEL
+from mmspec_cli.options import BACKEND, CAPTIONER, DEVICE, DRAFT, DTYPE, JSON, MODEL, QUANTIZE
 from mmspec_cli.options import PLAIN as UNADORNED
 from mmspec_cli.render import Screen
 
@@ -56,6 +56,7 @@ COUNT = click.IntRange(min=1)
 @BACKEND
 @DEVICE
 @DTYPE
+@QUANTIZE
 @JSON
 @UNADORNED
 def run(as_json: bool, plain: bool, out: Path, resume: bool, skip_bad: bool, **given: Any) -> int:

@@ -26,7 +26,7 @@ DIRECTORY = click.option(
     metavar="DIR",
     help="Where they are written and kept. Default: mmspec-synthetic in the temporary folder.",
 )
-FITTING = {"backend", "device", "dtype", "repeats"}
+FITTING = {"backend", "device", "dtype", "quantize", "repeats"}
 """Options of `bench speed` that apply."""
 
 

@@ -8,7 +8,7 @@ import click
 from mmspec.bench.calibrate import calibrate as measure
 from mmspec.calibration import Calibration, CalibrationFile, calibration_file
 from mmspec.engine import Engine, load
-from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, JSON, MODEL, PLAIN
+from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, JSON, MODEL, PLAIN, QUANTIZE
 from mmspec_cli.render import Screen
 
 
@@ -18,6 +18,7 @@ from mmspec_cli.render import Screen
 @BACKEND
 @DEVICE
 @DTYPE
+@QUANTIZE
 @JSON
 @PLAIN
 def calibrate(as_json: bool, plain: bool, **where: Any) -> None:

@@ -58,8 +58,9 @@ def _show(screen: Screen, report: CheckReport) -> None:
             screen.say(_told(each))
         elif not each.drafted:
             screen.say(f"{each.prompt}: nothing was drafted, so nothing was checked")
+    quantized = f" {report.quantize}" if report.quantize != "none" else ""
     screen.say(
-        f"{report.outcome} ({report.backend}, {report.device}, {report.dtype}; "
+        f"{report.outcome} ({report.backend}, {report.device}, {report.dtype}{quantized}; "
         f"near-tie up to a logit gap of {report.threshold:g})"
     )
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while an answer is being made."""
+"""Ctrl-C while an answer is being made; signals that end a run."""
 
 import signal
 from collections.abc import Iterator
@@ -17,6 +17,20 @@ class Interrupt:
     def settle(self) -> None:
         """Let Ctrl-C do nothing from here on: what it would stop has ended."""
         self.settled = True
+
+
+@contextmanager
+def orderly_end() -> Iterator[None]:
+    """Inside, SIGTERM raises SystemExit with the status that a shell gives such an end, 143."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    previous = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 @contextmanager

@@ -1,55 +1,21 @@
-"""The options that commands share, and what they become."""
+"""The options that commands share."""
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mmspec_cli.decoding import Gamma, Weights, decoding_options
+
 if TYPE_CHECKING:
-    from mmspec.adaptive import Adaptation
     from mmspec.engine import Engine
     from mmspec.options import Options
-    from mmspec.tree import Tree
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-class Weights(click.ParamType[tuple[float, ...]]):
-    """Numbers separated by commas."""
-
-    name = "NUMBERS"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, ...]:
-        """Read `2,1,1`; fails naming what was given."""
-        if not isinstance(value, str):
-            return tuple(value)
-        try:
-            return tuple(float(number) for number in value.split(","))
-        except ValueError:
-            self.fail(f"{value!r}: give numbers separated by commas, such as 2,1,1", param, ctx)
-
-
-class Gamma(click.ParamType["int | Literal['auto']"]):
-    """A number or `auto`."""
-
-    name = "N|auto"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> "int | Literal['auto']":
-        """Read `5` or `auto`; fails naming what was given."""
-        if value == "auto":
-            return "auto"
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r}: give a number such as 5, or auto", param, ctx)
 
 
 MODEL = click.option(
@@ -79,6 +45,14 @@ DTYPE = click.option(
     default="auto",
     metavar="auto|float32|bfloat16|float16",
     help="auto: float32 on a CPU, the checkpoint's own elsewhere.",
+)
+QUANTIZE = click.option(
+    "--quantize",
+    default="none",
+    show_default=True,
+    metavar="none|int8|int4|int4-32|int4-128",
+    help="Hold every model's matrices in 8 or 4 bits, these in groups of 64 inputs or as many as "
+    "named. PyTorch alone; for MLX see `models quantize`.",
 )
 GAMMA = click.option(
     "--gamma",
@@ -198,6 +172,7 @@ class Setup:
     backend: str
     device: str
     dtype: str
+    quantize: str
     options: "Options"
     as_json: bool
     plain: bool
@@ -213,6 +188,7 @@ class Setup:
             backend=self.backend,
             device=self.device,
             dtype=self.dtype,
+            quantize=self.quantize,
             captioner=self.captioner,
             options=self.options,
         )
@@ -223,14 +199,14 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_setup(*, as_json: bool, plain: bool, accepted: bool, **given: Any) -> Any:
-        names = ("model", "draft", "captioner", "backend", "device", "dtype")
+        names = ("model", "draft", "captioner", "backend", "device", "dtype", "quantize")
         engine = {name: given.pop(name) for name in names}
-        options = _options(given)
+        options = decoding_options(given)
         setup = Setup(**engine, options=options, as_json=as_json, plain=plain, accepted=accepted)
         return command(setup, **given)
 
     every: tuple[Decorator, ...] = (
-        *(MODEL, DRAFT, CAPTIONER, BACKEND, DEVICE, DTYPE),
+        *(MODEL, DRAFT, CAPTIONER, BACKEND, DEVICE, DTYPE, QUANTIZE),
         *(*DRAFTING, *SAMPLING),
         *(JSON, PLAIN, ACCEPTED),
     )
@@ -238,66 +214,6 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(every):
         decorated = option(decorated)
     return decorated
-
-
-def _options(given: dict[str, Any]) -> "Options":
-    """Take the fields of `Options` out of `given`; raises UsageError for one out of range."""
-    from mmspec.options import Options
-    from mmspec.sampling import Sampling
-
-    sampling = Sampling(given.pop("temperature"), given.pop("top_k"), given.pop("top_p"))
-    adaptive, tree = _adaptation(given), _tree(given)
-    names = ("drafting", "weights", "pool", "overflow", "gamma", "proposal", "seed")
-    taken = {name: given.pop(name) for name in (*names, "max_new_tokens", "skip_vision")}
-    options = Options(sampling=sampling, adaptive=adaptive, tree=tree, **taken)
-    if options.drafting == "none":
-        _refuse_moot(options)
-    return options
-
-
-def _refuse_moot(options: "Options") -> None:
-    """Raise UsageError for an option that says how to draft where nothing is drafted."""
-    from mmspec.errors import UsageError
-
-    given = {
-        "skip-vision": options.skip_vision is not None,
-        "adaptive": options.adaptive is not None,
-        "tree": options.tree is not None,
-        "weights": bool(options.weights),
-        "pool": options.pool is not None,
-    }
-    for name, asked in given.items():
-        if asked:
-            raise UsageError(f"--{name} needs a --drafting other than none, which drafts nothing")
-
-
-def _tree(given: dict[str, Any]) -> "Tree | None":
-    """Take the tree's options out of `given`; raises UsageError for one without its `--tree`."""
-    from mmspec.errors import UsageError
-    from mmspec.tree import parse_tree
-
-    word = given.pop("tree")
-    taken = {name: given.pop(f"tree_{name}") for name in ("width", "nodes")}
-    chosen = {name: value for name, value in taken.items() if value is not None}
-    if word == "none" and chosen:
-        raise UsageError(f"--tree-{next(iter(chosen))} needs --tree")
-    if word not in ("none", "dynamic") and "width" in chosen:
-        raise UsageError("--tree-width is of a dynamic tree: give --tree dynamic")
-    return parse_tree(word, **chosen)
-
-
-def _adaptation(given: dict[str, Any]) -> "Adaptation | None":
-    """Take the adaptive options out of `given`; raises UsageError for one without `--adaptive`."""
-    from mmspec.adaptive import Adaptation
-    from mmspec.errors import UsageError
-
-    taken = {name: given.pop(f"adaptive_{name}") for name in ("rule", "window", "carry")}
-    chosen = {name: value for name, value in taken.items() if value is not None}
-    if given.pop("adaptive"):
-        return Adaptation(**chosen)
-    if chosen:
-        raise UsageError(f"--adaptive-{next(iter(chosen))} needs --adaptive")
-    return None
 
 
 def _writable(_: click.Context, __: click.Parameter, out: Path | None) -> Path | None:

@@ -31,6 +31,7 @@ def answer_report(chat: Chat) -> dict[str, Any]:
         "backend": engine.backend.name,
         "device": engine.target.model.device,
         "dtype": engine.target.model.dtype,
+        "quantize": engine.target.model.quantize,
         **stats_report(chat),
         "adaptive": asdict(adaptive) if adaptive else None,
         "tree": asdict(tree) if tree else None,

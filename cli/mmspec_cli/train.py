@@ -1,11 +1,13 @@
 """`mmspec train`: small models on the drawn world; heads and drafts for any target."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mmspec_cli import train_options
+from mmspec_cli import train_choices, train_options
+from mmspec_cli.interrupt import orderly_end
 
 STAGES = ("tokenizer", "tower", "projector", "target", "draft")
 # Minutes per stage on two CPU cores.
@@ -15,12 +17,14 @@ BUNDLED = ("msd", "eagle", "flash", "medusa", "hydra")
 
 
 @click.group()
-def train() -> None:
-    """Train small models (needs the extra `mmspec[train]`)."""
+@click.pass_context
+def train(context: click.Context) -> None:
+    """Train heads, drafts and small models (needs the extra `mmspec[train]`)."""
+    context.with_resource(orderly_end())
 
 
 @train.command()
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True)
+@train_options.out
 @click.option(
     "--stage",
     "stages",
@@ -29,13 +33,39 @@ def train() -> None:
     default=("all",),
     help="Stage to run; may be given several times. Finished stages are not run again.",
 )
-@click.option("--steps", type=(click.Choice(STAGES), int), multiple=True, help="STAGE STEPS.")
-@click.option("--minutes", type=(click.Choice(STAGES), float), multiple=True, help="STAGE MINUTES.")
-@click.option("--recipe", type=click.Choice(("mini", "test")), default="mini", show_default=True)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
-@click.option("--threads", type=int, default=0, help="CPU threads; 0 leaves PyTorch's choice.")
-@click.option("--compile/--no-compile", "compiled", default=True, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--steps",
+    type=(click.Choice(tuple(MINUTES)), click.IntRange(1)),
+    metavar="STAGE STEPS",
+    multiple=True,
+    help="Steps of a stage, which repeat exactly, in place of minutes: --steps tower 500.",
+)
+@click.option(
+    "--minutes",
+    type=(click.Choice(tuple(MINUTES)), train_options.POSITIVE),
+    metavar="STAGE MINUTES",
+    multiple=True,
+    help="Minutes of a stage; by default "
+    + ", ".join(f"{stage} {minutes:g}" for stage, minutes in MINUTES.items())
+    + ".",
+)
+@click.option(
+    "--recipe",
+    type=click.Choice(("mini", "test")),
+    default="mini",
+    show_default=True,
+    help="Sizes and rates: of the bundled pair, or of a tiny one.",
+)
+@train_options.device
+@train_options.threads
+@click.option(
+    "--compile/--no-compile",
+    "compiled",
+    default=True,
+    show_default=True,
+    help="Compile the layers, where there is a compiler.",
+)
+@train_options.seed
 def mini(
     out: Path,
     stages: tuple[str, ...],
@@ -56,13 +86,23 @@ def mini(
 
     options = main.Options(out, recipe, device, threads, compiled, seed)
     chosen = STAGES if "all" in stages else tuple(s for s in STAGES if s in stages)
+    _refuse_idle_budgets(chosen, [stage for stage, _ in (*steps, *minutes)])
     main.train(options, chosen, MINUTES | dict(minutes), dict(steps))
+
+
+def _refuse_idle_budgets(chosen: Sequence[str], stages: Sequence[str]) -> None:
+    """Refuse budgets of stages that are not run, and a second one of any."""
+    for stage in stages:
+        if stage not in chosen:
+            raise click.UsageError(f"a budget for {stage}, which is not among --stage")
+        if stages.count(stage) > 1:
+            raise click.UsageError(f"give {stage} one budget, in --steps or in --minutes")
 
 
 @train.command()
 @click.option(
     "--kind",
-    type=click.Choice((*train_options.HEADS, "draft")),
+    type=click.Choice((*train_choices.HEADS, "draft")),
     required=True,
     help="What to train.",
 )
@@ -84,10 +124,10 @@ def distill(kind: str, student: str | None, **given: Any) -> None:
     from mmspec_torch.train.distill import main
     from mmspec_torch.train.drafts import main as drafts
 
-    choices = train_options.Choices(given)
     if (kind == "draft") != bool(student):
         raise click.UsageError("give --student with --kind draft, and with no other kind")
-    train_options.refuse_idle(kind)
+    train_choices.refuse_idle(kind)
+    choices = train_choices.Choices(given)
     where = choices.lessons(), given["out"], choices.place()
     if student:
         score = drafts.distill(student, choices.way(), *where)
@@ -106,11 +146,11 @@ def distill(kind: str, student: str | None, **given: Any) -> None:
     help="A draft; may be given several times. By default all four.",
 )
 @click.option("--from", "source", help="A Llama to start from: directory, card or id.")
-@click.option("--layers", type=click.IntRange(1), default=4, show_default=True)
-@click.option("--width", type=click.IntRange(2), default=1024, show_default=True)
-@click.option("--heads", type=click.IntRange(1), default=8, show_default=True)
-@click.option("--ffn", type=click.IntRange(1), default=2816, show_default=True)
-@click.option("--positions", type=click.IntRange(16), default=2048, show_default=True)
+@train_options.size("--layers", 4, "Layers of a Llama.")
+@train_options.size("--width", 1024, "Its width: an even multiple of --heads.", least=2)
+@train_options.size("--heads", 8, "Its attention heads.")
+@train_options.size("--ffn", 2816, "Width of its MLPs.")
+@train_options.size("--positions", 2048, "Positions it can take.", least=16)
 @train_options.data("dataset")
 @train_options.budget
 @train_options.pool
@@ -126,8 +166,9 @@ def draft(names: tuple[str, ...], source: str | None, **given: Any) -> None:
     from mmspec_torch.train.drafts import main
     from mmspec_torch.train.drafts.student import Shape
 
-    choices = train_options.Choices(given)
-    shape = Shape(*(given[name] for name in ("layers", "width", "heads", "ffn", "positions")))
+    train_choices.refuse_unshaped(names, source)
+    choices = train_choices.Choices(given)
+    shape = Shape(*(given[name] for name in train_choices.SHAPE))
     way, out = choices.way(), given["out"]
     names = names or (BASELINES[1:] if source else BASELINES)
     scores = main.make_baselines(names, choices.lessons(), shape, way, out, choices.place(), source)
@@ -150,7 +191,7 @@ def heads(names: tuple[str, ...], **given: Any) -> None:
     """Train the bundled heads one after another, on the same answers, each for --minutes."""
     from mmspec_torch.train.distill import main
 
-    choices = train_options.Choices(given)
+    choices = train_choices.Choices(given)
     chosen, out, place = names or BUNDLED, given["out"], choices.place()
     scores = main.train_all(chosen, choices.lessons(), choices.budget(), out, place)
     for name, score in scores.items():

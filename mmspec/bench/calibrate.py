@@ -1,6 +1,6 @@
 """Measures what `mmspec.calibration` keeps."""
 
-from mmspec.bench.costs import branch_words, steps
+from mmspec.bench.costs import Passes, branch_words, steps
 from mmspec.bench.prompts import default_prompts
 from mmspec.calibration import ROWS, Calibration
 from mmspec.engine import Engine
@@ -15,5 +15,5 @@ def calibrate(engine: Engine, repeats: int = REPEATS) -> Calibration:
     """
     [prompt] = default_prompts(engine, 1)
     rows = range(1, ROWS + 1)
-    target, draft = steps(engine, prompt, rows, branch_words(engine), repeats)
+    target, draft = steps(engine, prompt, rows, branch_words(engine), Passes(repeats))
     return Calibration(dict(zip(rows, target, strict=True)), dict(enumerate(draft, start=1)))

@@ -48,6 +48,7 @@ class ContextReport:
     draft: str | None
     device: str
     dtype: str
+    quantize: str
     gamma: int
     costs: list[ContextCost]
     provenance: dict[str, Any]
@@ -91,6 +92,7 @@ def context(
         engine.draft.name if engine.draft else None,
         loaded.device,
         loaded.dtype,
+        loaded.quantize,
         gamma,
         [_middle(every[1:]) for every in seen.values()],
         provenance([engine.backend]),

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from itertools import zip_longest
+from statistics import fmean, median
 from time import perf_counter
 
 from mmspec.bench.prompts import Prompt
@@ -42,6 +43,36 @@ class Costs:
         return found | {f"{self.gamma + 1} target rows / 1": self.target_block / self.target_step}
 
 
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """How often what is timed together is timed, and what is made of it."""
+
+    repeats: int
+    """At least; a first pass is not counted."""
+    seconds: float = 0.0
+    """Passes go on until these are over."""
+    centre: Callable[[Sequence[float]], float] = median
+
+    def time(self, once: Callable[[], Sequence[float]]) -> list[float]:
+        """The centre of each of the things that every pass measures."""
+        once()
+        passes: list[Sequence[float]] = []
+        end = perf_counter() + self.seconds
+        while len(passes) < self.repeats or perf_counter() < end:
+            passes.append(once())
+        return [self.centre(column) for column in zip(*passes, strict=True)]
+
+
+def middle_mean(values: Sequence[float]) -> float:
+    """The mean without the lowest and the highest eighth.
+
+    Sums follow means; where other work takes turns with a short call, its median is one of two
+    extremes.  A single disturbance is left out as in a median.
+    """
+    cut = len(values) // 8
+    return fmean(sorted(values)[cut : len(values) - cut])
+
+
 def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -> Costs:
     """Time one and, where the draft model sees images, four branches, and one and gamma + 1 rows.
 
@@ -49,20 +80,25 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
     """
     gamma = options.longest_draft
     words = ["M", "MTCP"] if prompt.message.pictures and _draft_sees(engine) else ["T"]
-    (step, block), drafted = steps(engine, prompt, (1, gamma + 1), words, repeats)
+    (step, block), drafted = steps(engine, prompt, (1, gamma + 1), words, Passes(repeats))
     return Costs(gamma, step, block, dict(zip(words, drafted, strict=True)))
 
 
 def steps(
-    engine: Engine, prompt: Prompt, rows: Sequence[int], words: Sequence[str], repeats: int
+    engine: Engine,
+    prompt: Prompt,
+    rows: Sequence[int],
+    words: Sequence[str],
+    passes: Passes,
 ) -> tuple[list[float], list[float]]:
-    """Median seconds of a target forward over each of `rows`, and of a drafted token by word.
+    """Seconds of a target forward over each of `rows`, and of a drafted token by word.
 
-    The parts alternate; a first pass is not counted.  A draft is as long as the most rows leave
-    it; its cost is divided by its tokens.  Without words rows hold any tokens.
+    Drafts and forwards alternate, as in rounds: what one leaves in the caches of the processor
+    is not what the other needs.  A draft is as long as the most rows leave it; its cost is divided
+    by its tokens.  Without words rows hold any tokens.
     """
     target, gamma = opened(engine, prompt.message), max(rows) - 1
-    sides = [side_beside(engine, prompt, word, target) for word in words]
+    sides = [side_beside(engine, prompt, Options(drafting=word), target) for word in words]
     lengths = [draft.size if (draft := drafted(side, gamma)) else gamma for side in sides]
 
     def verifying(count: int) -> float:
@@ -74,13 +110,35 @@ def steps(
     def drafting(side: DraftSide) -> float:
         return timed(engine, lambda: drafted(side, gamma))
 
-    passes = [
-        [*(verifying(count) for count in rows), *(drafting(side) for side in sides)]
-        for _ in range(repeats + 1)
-    ]
-    medians = [median(column) for column in zip(*passes[1:], strict=True)]
-    pairs = zip(medians[len(rows) :], lengths, strict=True)
-    return medians[: len(rows)], [seconds / length for seconds, length in pairs]
+    def once() -> list[float]:
+        forwards, drafts = [], []
+        for count, side in zip_longest(rows, sides):
+            forwards += [verifying(count)] if count else []
+            drafts += [drafting(side)] if side else []
+        return forwards + drafts
+
+    found = passes.time(once)
+    pairs = zip(found[len(rows) :], lengths, strict=True)
+    return found[: len(rows)], [whole / length for whole, length in pairs]
+
+
+def tree_costs(
+    engine: Engine, prompt: Prompt, options: Options, passes: Passes
+) -> tuple[float, float]:
+    """Seconds of a drafted level of `options.tree`, and of verifying the whole tree."""
+    target = opened(engine, prompt.message)
+    side = side_beside(engine, prompt, options, target)
+    gamma = options.longest_draft
+    grown = drafted(side, gamma)
+    assert grown is not None  # a side that drafts nothing is refused
+
+    def once() -> list[float]:
+        draft = drafted(side, gamma)
+        verify = timed(engine, lambda: target.verify(draft, ()))
+        return [timed(engine, lambda: drafted(side, gamma)), verify]
+
+    draft, verify = passes.time(once)
+    return draft / grown.depth, verify
 
 
 def drafted(side: DraftSide, count: int) -> Draft | None:
@@ -107,12 +165,11 @@ def _draft_sees(engine: Engine) -> bool:
     return engine.draft is not None and engine.draft.model.config.vision is not None
 
 
-def side_beside(engine: Engine, prompt: Prompt, word: str, target: Target) -> DraftSide:
-    """A side that drafts by `word` beside `target`, which holds the prompt, at its end too."""
-    options = Options(drafting=word)
+def side_beside(engine: Engine, prompt: Prompt, options: Options, target: Target) -> DraftSide:
+    """A side that drafts as asked beside `target`, which holds the prompt, at its end too."""
     side = open_side(engine, options, drafting_for(engine, options, ()), target)
     if side is None:
-        raise UsageError(f"{word} drafts nothing whose cost could be measured")
+        raise UsageError(f"{options.drafting} drafts nothing whose cost could be measured")
     side.prefill(rendered(engine, prompt.message))
     return side
 

@@ -64,6 +64,7 @@ class SpeedReport:
     draft: str | None
     device: str
     dtype: str
+    quantize: str
     prompts: int
     repeats: int
     arms: list[ArmResult]
@@ -185,6 +186,7 @@ def speed(
         draft=engine.drafts.name if engine.drafts else None,
         device=engine.target.model.device,
         dtype=engine.target.model.dtype,
+        quantize=engine.target.model.quantize,
         prompts=len(prompts),
         repeats=repeats,
         arms=results,

@@ -27,7 +27,7 @@ def test_a_report_is_shown_and_written(run, ran):
     assert any("2-image mean, IbED" in line for line in lines)
     assert {file.name for file in ran.iterdir()} == {
         *("rows.jsonl", "provenance.json", "report.md", "samples.html", "figures"),
-        *("methods.csv", "tasks.csv", "published.csv"),
+        *("methods.csv", "tasks.csv", "differences.csv", "published.csv"),
     }
     assert str(ran / "figures" / "efficiency.png") in lines
 

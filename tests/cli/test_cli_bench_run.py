@@ -157,6 +157,7 @@ def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_
         (["--suite", "charqa"], "nearest: chartqa"),
         (["--tasks", "chrat"], "nearest: chart"),
         (["--shard", "3/2"], "--shard '3/2'"),
+        (["--out", __file__], "test_cli_bench_run.py is no folder"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_one_line(run, models, tmp_path, more, message):

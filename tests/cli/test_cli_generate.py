@@ -7,7 +7,7 @@ from commands import Run
 
 FIELDS = {
     *("text", "token_ids", "prompt_tokens", "finish_reason", "model", "draft", "backend"),
-    *("device", "dtype", "drafting", "weights", "adaptive", "tree", "gamma"),
+    *("device", "dtype", "quantize", "drafting", "weights", "adaptive", "tree", "gamma"),
     *("skip_vision", "stats"),
 }
 STATS = {

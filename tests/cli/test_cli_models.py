@@ -1,5 +1,6 @@
 import json
 
+import pytest
 from commands import Run
 
 
@@ -50,3 +51,26 @@ def test_quantize_refuses_what_the_backend_cannot(run: Run, llava_path, tmp_path
     status, _, err = run("models", "quantize", llava_path, tmp_path / "q", "--backend", "torch")
     assert status == 2
     assert "mlx" in err
+
+
+def test_weights_are_quantized_on_loading(run: Run, pair):
+    status, out, err = run(
+        "generate", "--prompt", "hello", *pair, "--quantize", "int4-32", "--json"
+    )
+    told = json.loads(out)
+    assert (status, err, told["quantize"]) == (0, "", "int4-32")
+    assert len(told["token_ids"]) > 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--backend", "mlx", "--quantize", "int8"), "mmspec models quantize"),
+        (("--backend", "torch", "--quantize", "int3"), "unknown quantization 'int3'"),
+    ],
+)
+def test_a_quantization_that_cannot_be_had_is_one_line(run: Run, options, said):
+    status, out, err = run("generate", "--prompt", "hello", "--model", "mini", *options)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1

@@ -45,9 +45,17 @@ def test_tables_say_that_acceptance_is_imposed(run, place):
     result = speed(run, place)
     assert result.status == 0, result.err
     assert "Acceptance is imposed by a script" in result.out
+    assert "float32, quantize none" in result.out
     for word in ("| plain step |", "| verify 64 rows |", "| drafted token, MTCP |", "images: 5 |"):
         assert word in result.out
     assert str(place / "tiny") in result.err
+
+
+def test_quantized_weights_are_fewer_bytes_to_read(run, place):
+    told = json.loads(speed(run, place, "--quantize", "int8", "--json").out)
+    assert told["quantize"] == "int8"
+    whole = json.loads(speed(run, place, "--json").out)
+    assert told["verify"]["1"]["bytes"] < 0.8 * whole["verify"]["1"]["bytes"]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,20 @@
 """From a file of questions to a draft that decodes, by commands alone."""
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
 
+import click
 import numpy as np
 import pytest
 from commands import Run
 from PIL import Image
+
+from mmspec_cli.train import train
 
 KINDS = ("eagle", "msd", "medusa", "hydra", "flash")
 SIZES = "--layers 1 --width 32 --heads 2 --ffn 48 --positions 1024 --only llava"
@@ -110,13 +119,119 @@ def test_an_option_without_effect_is_refused(run: Run, kind, idle, pair_paths, t
     assert f"{idle[0]} has no effect on --kind {kind[0]}" in err
 
 
-def test_a_run_says_what_stopped_it(run: Run, lessons, pair_paths, tmp_path):
+@pytest.fixture
+def broken(lessons):
+    """Data whose sixth line names an image that is not there."""
     data = lessons[1].with_name("broken.jsonl")
     lines = lessons[1].read_text().splitlines()
     lines[5] = lines[5].replace("-1.png", "-7.png")
     data.write_text("\n".join(lines) + "\n")
-    given = ["--target", pair_paths[0], "--data", data, *lessons[2:]]
-    status, _, err = run("train", "distill", "--kind", "medusa", "--out", tmp_path, *given)
-    assert status == 2
-    assert "5-7.png" in err
+    return data
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("distill --kind medusa --data {broken}", "broken.jsonl:6: there is no image"),
+        ("draft --only pretrained --data {broken}", "broken.jsonl:6: there is no image"),
+        ("heads --data {broken}", "broken.jsonl:6: there is no image"),
+        ("distill --kind msd --steps 2 --minutes 1", "give --steps or --minutes, not both"),
+        ("heads --images {images}", "give --data too"),
+        ("draft --temperature 0.5", "--temperature has no effect on --answers dataset"),
+        ("distill --kind msd --cache-gb nan", "'--cache-gb': nan is not a number"),
+        ("distill --kind msd --answer-minutes 0", "'--answer-minutes': 0.0 is not in the range"),
+        ("distill --kind msd --device tpu", "unknown device 'tpu'"),
+        ("distill --kind msd --dtype int3", "int3"),
+        ("distill --kind draft --student {images}", "config.json"),
+        ("heads --only mds", "unknown head of the recipe 'mds'"),
+        ("draft --only pretrained --from mini-draft", "leave it out of --only"),
+        ("draft --only finetuned --from {images}", "config.json"),
+        ("draft --only llava --from {images} --width 64", "--width has no effect with --from"),
+        ("draft --only finetuned --pool 4", "--pool has no effect on drafts that see no image"),
+        ("draft --width 65", "65 columns cannot be divided among 8 heads"),
+        ("draft --pool 5", "--pool 5: the grid divides into"),
+    ],
+)
+def test_what_is_refused_leaves_nothing_behind(run: Run, broken, pair_paths, tmp_path, given, said):
+    command = given.format(broken=broken, images=broken.parent).split()
+    out = tmp_path / "out"
+    status, told, err = run("train", *command, "--target", pair_paths[0], "--out", out)
+    assert (status, told) == (2, "")
+    assert said in err
     assert err.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--stage target", "the stage target starts from the projector, which"),
+        ("--stage tower --steps draft 3", "a budget for draft, which is not among --stage"),
+        ("--steps tower 3 --minutes tower 1", "give tower one budget"),
+        ("--steps tower 0", "0 is not in the range"),
+        ("--steps tokenizer 3", "'tokenizer' is not one of"),
+        ("--device tpu", "unknown device 'tpu'"),
+    ],
+)
+def test_a_pair_that_cannot_be_trained_leaves_nothing_behind(run: Run, tmp_path, given, said):
+    status, told, err = run("train", "mini", "--out", tmp_path / "out", *given.split())
+    assert (status, told) == (2, "")
+    assert said in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_option_of_training_says_what_it_is():
+    silent = [
+        f"{name} {option.opts[0]}"
+        for name, command in train.commands.items()
+        for option in command.params
+        if isinstance(option, click.Option) and not option.help
+    ]
+    assert silent == []
+
+
+def test_a_fifth_is_judged_by_and_answers_for_other_options_are_refused_by_name(
+    run: Run, lessons, pair_paths, tmp_path
+):
+    """Of 40 lines two are held out, whatever is asked for."""
+    given = [*lessons[:2], "--target", pair_paths[0], "--samples", "9", "--workers", "0"]
+    given += ["--steps", "1", "--answers-dir", tmp_path / "answers", "--gamma", "2"]
+    first = ["train", "distill", "--kind", "medusa", *given]
+    status, _, err = run(*first, "--out", tmp_path / "a", "--answer-tokens", "4")
+    assert (status, err) == (0, "")
+    kept = (tmp_path / "answers" / "held-out.jsonl").read_text().splitlines()
+    assert len(kept) == 1
+    status, _, err = run(*first, "--out", tmp_path / "b", "--answer-tokens", "6")
+    assert status == 2
+    assert "--answer-tokens is 4, but is now 6: give another --answers-dir" in err
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_ended_goes_on_where_it_was(lessons, answers, pair_paths, tmp_path, how):
+    """The whole group gets the signal, as from a terminal or a scheduler; nobody else speaks."""
+    options = [*lessons, "--target", pair_paths[0], *answers, "--out", tmp_path / "out"]
+    options += ["--steps", "100000", "--workers", "1"]
+    command = [sys.executable, "-m", "mmspec_cli", "train", "distill", "--kind", "medusa"]
+    reset = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+    reset += "os.execv(sys.argv[1], sys.argv[1:])"
+    child = subprocess.Popen(
+        [sys.executable, "-c", reset, *map(str, [*command, *options])],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    rows = tmp_path / "out" / "log.csv"
+    deadline = time.monotonic() + 120
+    while not (rows.exists() and rows.read_text().count("\n") > 3):
+        assert child.poll() is None, child.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(child.pid, how)
+    said, err = child.communicate(timeout=30)
+    stopped = said.splitlines()[-1]
+    step = re.fullmatch(r"out: stopped after step (\d+); the same .* after step (\d+)", stopped)
+    assert int(step[1]) == int(step[2]) > 2
+    assert child.returncode == 128 + how
+    assert err.strip() == ("mmspec: interrupted" if how == signal.SIGINT else "")

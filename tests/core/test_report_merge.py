@@ -116,6 +116,7 @@ def test_costs_of_shards_are_averaged_and_of_several_machines_not_used(rows, tmp
     merged = merge([first, write(tmp_path / "b", two, told)])
     # At one image the second shard's steps cost twice as much; at two it measured none.
     assert merged.costs[0].draft == pytest.approx([1.5 * each for each in DRAFT])
+    assert merged.costs[0].refit == []
     assert merged.costs[1].as_dict() == json.loads(json.dumps(costs()[1].as_dict()))
     told = provenance(METHODS, "2/2", processor="another")
     merged = merge([first, write(tmp_path / "c", two, told)])

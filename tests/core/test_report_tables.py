@@ -6,7 +6,7 @@ import pytest
 from suite_row import plain, row, seconds
 from synthetic_run import provenance, write
 
-from mmspec.bench.report import account, drafting, faithful, origin, timing
+from mmspec.bench.report import account, against, drafting, faithful, origin, timing
 from mmspec.bench.report.contents import plots, sections, summaries
 from mmspec.bench.report.merge import merge
 from mmspec.bench.report.plots.overlap import combinations
@@ -48,6 +48,14 @@ def test_block_efficiency_of_methods(run):
     assert [line[0] for line in table.rows] == ["M", "MT"]
 
 
+def test_a_draft_of_which_nothing_was_kept_has_zeros_and_no_answers_none(run):
+    [useless] = summaries(run(row("chart/0", "M", [(3, 0, 1)]), methods=("M",)))
+    line = ("M", "1", "1", "1.00", "1.00", "0.00", "0.00", "0.0 %")
+    assert drafting.overview([useless]).rows == [line]
+    nothing = replace(useless, rounds=0, block_efficiency=0.0, macro_block_efficiency=0.0)
+    assert drafting.overview([nothing]).rows[0][3:7] == ("", "", "", "")
+
+
 def test_block_efficiency_by_images_and_turns(run):
     made = run(FAST, SLOW, PLAIN, *LATER)
     table = drafting.by_images(made)
@@ -56,6 +64,45 @@ def test_block_efficiency_by_images_and_turns(run):
     first, later = drafting.by_task(made, later=False), drafting.by_task(made, later=True)
     assert first.rows == [("M", "3.00"), ("MT", "2.00")]
     assert later.rows == [("M", "1.00"), ("MT", "1.00")]
+
+
+def test_methods_beside_the_best_single_view(run):
+    rows = [
+        row(f"{task}/{n}", method, [(3, kept, kept + 1)] * 2, branches, images=images)
+        for task, images, kept_by in (
+            ("chart", 1, {"M": 3, "T": 1, "MT": 3, "viskip:M": 3}),
+            ("edit", 2, {"M": 3, "T": 1, "MT": 3, "viskip:M": 3}),
+            ("vist", 5, {"M": 0, "T": 1, "MT": 0, "viskip:M": 1}),
+            ("video", 4, {"M": 3, "T": 3, "MT": 3, "viskip:M": 3}),
+        )
+        for method, kept in kept_by.items()
+        for branches in [list(method[-2:].strip(":"))]
+        for n in range(3)
+    ]
+    methods = ["M", "T", "MT", "viskip:M", "none"]
+    made = run(*rows, *(plain(f"{task}/0", 8) for task in ("chart", "vist")), methods=methods)
+    whole, by_images = against.tables(made)
+    assert whole.columns[2] == "than M"  # viskip:M keeps more, but does not draft in every round
+    assert "3.25 of M" in whole.note
+    assert "12 samples" in whole.note
+    assert [line[:3] for line in whole.rows] == [
+        ("T", "2.50", "-23.1 %"),
+        ("MT", "3.25", "+0.0 %"),
+        ("viskip:M", "3.50", "+7.7 %"),
+    ]
+    assert by_images.columns == (
+        *("method", "1 image, than M", "2 images, than M", "4 images, than M"),
+        *("5 images, than T", "1, 2 and 5 images, than M"),
+    )
+    by_method = {line[0]: line[1:] for line in by_images.rows}
+    assert by_method["M"] == ("", "", "", "-50.0 % (-50.0 % to -50.0 %)", "")
+    assert by_method["MT"][0] == "+0.0 % (+0.0 % to +0.0 %)"
+    assert by_method["T"][4].startswith("-33.3 %")
+
+
+def test_without_a_single_view_nothing_stands_beside_it(run):
+    assert against.tables(run(SLOW, PLAIN, methods=["MT", "none"])) == []
+    assert against.tables(run(PLAIN, methods=["none"])) == []
 
 
 def test_acceptance_by_place(run):
@@ -89,7 +136,34 @@ def test_a_difference_from_the_prediction_is_accounted_for(run):
     assert comparison.rows[1] == ("MT", "1.18", "1.20", "+2.0 %")
     assert [line[0] for line in parts.rows] == ["M"]
     (remark,) = found.remarks
-    assert remark.startswith("M: 1.50 times plain, -30.0 % from the predicted 2.14")
+    # Predicted: 0.4 drafting and 2.4 verifying for 6 plain; measured: 4 in the loop for 6.
+    assert remark == (
+        "M: 1.50 times plain, -30.0 % from 2.14, predicted from single forwards. The rest, of the "
+        "predicted time: drafting -14.3 %, verifying -85.7 %, other +142.9 %; plain decoding "
+        "+0.0 %. Most of it is loop."
+    )
+    assert parts.rows[0] == (
+        *("M", "1000.000", "1000.000", "66.667", "", "", "400.000", "", "666.667", "loop"),
+    )
+
+
+def test_fits_of_weights_are_predicted_and_named_where_they_were_not_measured(run):
+    rounds = [(3, 0, 1), (3, 2, 3), (1, 1, 2)]
+    weights = [[0.5, 0.5]] * 3
+    spent = seconds(6.0, 8.0, draft=2.2, verify=3.7)
+    fitted = row("chart/0", "adaptive:MT", rounds, ["M", "T"], weights=weights, seconds=spent)
+    fitted = replace(fitted, rounds=[each._replace(draft_seconds=0.35) for each in fitted.rounds])
+    methods = "MT", "adaptive:MT", "none"
+    _, without = account.accounts(run(SLOW, fitted, PLAIN, methods=methods))
+    assert (without.refit, without.predicted.parts["draft"]) == (0, pytest.approx(1.4))
+    assert without.unmeasured == (
+        "the fitting of weights, which was not measured: a round drafts +250.00 ms beside MT"
+    )
+    measured = COSTS | {"refit": [0.0, 0.5]}
+    made = replace(run(SLOW, fitted, PLAIN, methods=methods), costs=[StepCosts(**measured)])
+    _, known = account.accounts(made)
+    assert (known.refit, known.unmeasured) == (pytest.approx(1.0), "")
+    assert known.predicted.speed_up == pytest.approx(6 / (1.4 + 1.0 + 3.7))
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,17 @@ def test_interleaved_sets_are_the_rows_of_their_sub_task(tmp_path, name, sub_tas
     assert ["story for children" in texts(each) for each in second] == [True] * (images == 2)
 
 
+@pytest.mark.parametrize("count", [2, 9, 16])
+def test_there_may_be_fewer_or_more_columns_of_images(tmp_path, count):
+    columns = [(f"image_{n}", IMAGE) for n in range(count)]
+    row = {"sub_task": "IEdit", "question": "<image> <image>"}
+    rows = [row | {"image_0": image(3), "image_1": image(4)}]
+    schema = [("sub_task", pa.string()), ("question", pa.string()), *columns]
+    write(tmp_path / "in_domain" / "test-00000-of-00001.parquet", schema, rows)
+    (item,) = items(f"iedit={tmp_path}", 16)
+    assert colours(item.read()[0]) == [3, 4]
+
+
 def test_markers_and_images_must_agree(tmp_path):
     (item,) = items(f"spot={interleaved(tmp_path, ['Spot-the-Diff'], 3, '<image> <image>')}", 16)
     with pytest.raises(UsageError, match=r"row 0: 2 <image> for 3 images"):

@@ -1,6 +1,7 @@
 """Measures over rows, by hand and by numpy."""
 
 import json
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ from suite_row import plain, row, seconds
 
 from mmspec.bench.suite import metrics
 from mmspec.bench.suite.prediction import (
+    Modelled,
     StepCosts,
     costs_for,
     formula_speed_up,
+    modelled,
     predicted_speed_up,
 )
 from mmspec.bench.suite.summary import summarise
@@ -135,6 +138,44 @@ def test_costs_are_those_of_the_nearest_number_of_images():
     five = StepCosts(5, 900, [2.0] * 4, [0.3] * 2)
     assert costs_for(row(images=4), [COSTS, five]) is five
     assert costs_for(row(images=2), [COSTS, five]) is COSTS
+
+
+def test_n_grams_are_drafted_by_no_model():
+    looked_up = [row(method="ngram", rounds=[(3, 2, 3), (0, 0, 1)], branches=("T",))]
+    alone = StepCosts(1, 100, COSTS.target, [])
+    for measured in (COSTS, alone):
+        assert predicted_speed_up(looked_up, [measured]) == pytest.approx(4 / (1.5 + 1.0))
+
+
+def test_rounds_without_a_draft_are_plain_ones():
+    skipped = [row(rounds=[(0, 0, 1), (3, 2, 3)])]
+    assert predicted_speed_up(skipped, [COSTS]) == pytest.approx(4 / (1.0 + 3 * 0.1 + 1.5))
+
+
+def test_weights_are_fitted_before_every_draft_but_the_first():
+    measured = replace(COSTS, refit=[0.0, 0.4])
+    rounds = [(3, 2, 3), (0, 0, 1), (3, 0, 1), (1, 1, 2)]
+    fixed = row(rounds=rounds, branches=("M", "T"))
+    fitted = replace(fixed, weights=[[0.5, 0.5], [], [1.0, 0.0], [0.9, 0.1]])
+    drafted, verified = 7 * 0.2, 1.5 + 1.0 + 1.5 + 1.1
+    expected = Modelled(7 * 1.0, drafted, verified, 2 * 0.4)
+    assert astuple(modelled([fitted], [measured])) == pytest.approx(astuple(expected))
+    assert predicted_speed_up([fitted], [measured]) == pytest.approx(7 / (drafted + verified + 0.8))
+    # Without adaptive weights, and in runs that did not measure it, there is no such part.
+    assert modelled([fixed], [measured]).refit == modelled([fitted], [COSTS]).refit == 0
+    # The papers' formula has no place for it.
+    formulas = {formula_speed_up([each], [measured]) for each in (fixed, fitted)}
+    assert len(formulas) == 1
+
+
+def test_trees_cost_their_levels_and_one_verification_each():
+    measured = replace(COSTS, trees={"tree:M": [0.3, 2.5]})
+    rounds = [(60, 2, 3, 5), (9, 1, 2, 3), (0, 0, 1)]
+    grown = [row(method="tree:M", rounds=rounds)]
+    expected = 6 / ((5 + 3) * 0.3 + 2 * 2.5 + 1.0)
+    assert predicted_speed_up(grown, [measured]) == pytest.approx(expected)
+    assert formula_speed_up(grown, [measured]) == 0
+    assert costs_for(replace(grown[0], method="tree20:M"), [measured]) is None
 
 
 def test_what_was_not_measured_is_not_predicted():

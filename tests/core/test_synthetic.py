@@ -129,6 +129,14 @@ def test_the_floor_counts_what_a_step_reads():
     # 32 layers of 4 * 4096^2 + 3 * 4096 * 11008, two norms each, one norm, 32064 outputs.
     numbers = 32 * (4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096) + 4096 + 32064 * 4096
     assert step_bytes(config, "bfloat16", 0) == 2 * numbers
+    linear = 32 * (4 * 4096**2 + 3 * 4096 * 11008)
+    scales = 2 * 32 * (4 * 4096 + 2 * 11008 + 4096)
+    assert step_bytes(config, "bfloat16", 0, "int8") == 2 * (numbers - linear) + linear + scales
+    groups = linear // 64
+    assert (
+        step_bytes(config, "bfloat16", 0, "int4")
+        == 2 * (numbers - linear) + linear // 2 + 4 * groups
+    )
     assert step_bytes(config, "float32", 10) == 4 * (numbers + 10 * 2 * 32 * 4096)
     assert Cost(0.01, 8_000).floor(bandwidth=2e6) == 0.004
 

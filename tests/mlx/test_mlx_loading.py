@@ -144,6 +144,8 @@ def test_what_cannot_be_had_is_named_with_what_can(llava_path):
         MlxBackend().load(llava_path, device="cuda")
     with pytest.raises(UsageError, match=r"'float8': use auto, float32"):
         MlxBackend().load(llava_path, dtype="float8")
+    with pytest.raises(UsageError, match=r"on mlx .* with `mmspec models quantize"):
+        MlxBackend().load(llava_path, quantize="int4")
 
 
 def test_a_text_model_has_no_eyes(llama_path):

@@ -7,10 +7,14 @@ import torch
 import torch_oracle as oracle
 from test_torch_static import DRAWN, conversation
 
+from mmspec.bench.prompts import default_prompts
+from mmspec.check import check
 from mmspec.engine import load
 from mmspec.options import Options
+from mmspec.quantization import read_scheme
 from mmspec.sampling import GREEDY
 from mmspec_torch.backend import TorchBackend
+from mmspec_torch.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
 from mmspec_torch.static.capture import CudaGraphs
 
 pytestmark = [
@@ -59,6 +63,29 @@ def test_half_types_run_and_keep_their_losslessness_against_themselves(pair_path
     first, second = (chat.reply("What is this?").token_ids for chat in chats)
     assert first == second
     assert len(first) > 5
+
+
+@pytest.mark.parametrize("word", ["int8", "int4", "int4-32", "int4-128"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_products_of_quantized_matrices_are_those_of_the_cpu(word, dtype):
+    scheme, weight = read_scheme(word), torch.randn(1024, 2048, dtype=dtype)
+    there = Unpacked(Integers4.of(weight, scheme.group) if scheme.group else Integers8.of(weight))
+    here = quantized(weight.cuda(), scheme, "w")
+    if scheme.group and dtype == torch.bfloat16:
+        assert isinstance(here, Kernel)
+    for rows in (1, 6, 600):
+        x = torch.randn(rows, 2048, dtype=dtype)
+        expected = there(x).float()
+        error = (here(x.cuda()).cpu().float() - expected).abs().max() / expected.abs().max()
+        assert error < (1e-5 if dtype == torch.float32 else 0.02)
+
+
+@pytest.mark.parametrize("word", ["int8", "int4"])
+def test_a_quantized_pair_runs_as_graphs_and_is_checked(word):
+    engine = load("mini", backend="torch", device="cuda", quantize=word, dtype="float32")
+    options = Options(drafting="MT", max_new_tokens=60)
+    assert check(engine, default_prompts(engine, 3), options).outcome != "bug"
+    assert load("mini", device="cuda", quantize="int4").target.model.dtype == "bfloat16"
 
 
 def test_drafting_does_not_wait_for_the_device(pair, views):

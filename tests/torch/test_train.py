@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from PIL import Image
 from rich.console import Console
 from safetensors.torch import load_file
+from training_supply import Killed
 from transformers import AutoTokenizer, LlavaForConditionalGeneration
 
 from mmspec import errors
@@ -171,7 +172,7 @@ def test_an_interrupted_run_ends_at_the_same_weights(
         (tmp_path / run.result(stage).name).write_bytes(run.result(stage).read_bytes())
     with monkeypatch.context() as patch:
         patch.setattr(log.Log, "show", interrupt)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Killed):
             trained(tmp_path, ("target",), saved_every=0.0)
     again = trained(tmp_path, ("target",))
     steps = [line.split(",")[0] for line in (tmp_path / "log.csv").read_text().splitlines()]
@@ -190,12 +191,12 @@ def test_a_kill_before_the_export_loses_nothing(
 
     def killed(file: Path, *given: str, **named: str) -> int:
         if file.name == "tokenizer_config.json":
-            raise KeyboardInterrupt
+            raise Killed
         return write(file, *given, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", killed)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Killed):
             trained(tmp_path, ("target", "draft"))
     before = (tmp_path / "log.csv").read_text().splitlines()
     again = trained(tmp_path, ("target", "draft"))
@@ -208,7 +209,7 @@ def test_a_kill_before_the_export_loses_nothing(
 
 def interrupt(_log: log.Log, _stage: str, step: int, _progress: float, _loss: float) -> None:
     if step == 4:
-        raise KeyboardInterrupt
+        raise Killed
 
 
 def test_a_loss_that_is_no_number_stops_the_run(

@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from mmspec import errors
+from mmspec_torch.train.distill import instructions
 from mmspec_torch.train.distill.corpus import HELD_OUT_ONE_IN, File
 
 TURNS = [
@@ -30,7 +31,8 @@ def images(tmp_path):
 
 def corpus(images, *lines, split="train"):
     filler = [line([("human", str(number)), ("gpt", "x")], image=[]) for number in range(40)]
-    (images / "data.jsonl").write_text("\n".join([*lines, *filler]) + "\n")
+    text = "\n".join([*lines, *filler]) + "\n"
+    (images / "data.jsonl").write_bytes(text.encode(errors="surrogateescape"))
     return File(images / "data.jsonl", images, split)
 
 
@@ -59,18 +61,47 @@ def test_one_line_in_twenty_is_held_out(images):
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        ("{", r"data\.jsonl:1: not LLaVA's instruction format"),
-        (json.dumps({"text": "x"}), r":1: not LLaVA's .*conversations"),
-        (line(TURNS[:1]), "turns must be human, gpt"),
-        (line(TURNS[1:]), "turns must be human, gpt"),
-        (line(image=["a.png", "b.png"]), "2 images, but markers for another number"),
-        (line(image=[]), "0 images, but markers for another number"),
-        (line(image="missing.png"), r"missing\.png"),
+        ("{'image': 3}", "not JSON: Expecting property name .*, at character 2"),
+        ("[", r"this begins an array: make lines of it with jq -c '\.\[\]'"),
+        ("\udcff\udcfe{", "not text in UTF-8"),
+        ("3", "the line is a number, not an object"),
+        (json.dumps({"text": "x"}), '"conversations" is missing, not a list of turns'),
+        (json.dumps({"conversations": {}}), '"conversations" is an object, not a list'),
+        (json.dumps({"conversations": ["x"]}), "turn 1 is a string, not an object"),
+        (json.dumps({"conversations": [{"role": "user"}]}), '"from" of turn 1 is missing'),
+        (line([("human", "a"), ("gpt", 3)]), '"value" of turn 2 is a number, not a string'),
+        (line(image=7), '"image" is a number, not a path or a list of paths'),
+        (line(image=[True]), '"image" is a list, not a path or a list of paths'),
+        (line([]), "turns must be human, gpt, human, gpt"),
+        (line(TURNS[:1]), "turns must be human, gpt, human, gpt ...: got human"),
+        (line(TURNS[1:]), "turns must be human, gpt, human, gpt ...: got gpt, human, gpt"),
+        (line(image=["a.png", "b.png"]), "the questions have 1 <image> for 2 images"),
+        (line(image=[]), "the questions have 1 <image> for 0 images"),
+        (line(image="missing.png"), r"there is no image .*missing\.png: .* --images"),
     ],
 )
-def test_a_broken_line_is_named(images, broken, said):
-    with pytest.raises(errors.MmspecError, match=said):
-        corpus(images, broken).exchanges(0)
+def test_a_broken_line_is_named_before_anything_is_made(images, broken, said):
+    made = corpus(images, "", line(), broken)
+    made.check(1)
+    with pytest.raises(errors.MmspecError, match=rf"data\.jsonl:3: {said}") as refused:
+        made.check(2)
+    if "image" not in said:
+        assert str(refused.value).endswith(f"; a line is like {instructions.FORMAT}")
+    with pytest.raises(errors.MmspecError, match=r"data\.jsonl:3: |missing\.png"):
+        made.exchanges(1)
+
+
+def test_the_line_that_is_shown_as_allowed_is(images):
+    read = instructions.read(instructions.FORMAT.encode())
+    assert read == instructions.Instructions(("<image>\nWhat is this?",), ("A cat.",), ("a.jpg",))
+
+
+def test_a_damaged_image_is_named_with_its_line(images):
+    (images / "c.png").write_bytes(b"no image")
+    made = corpus(images, line(image="c.png"))
+    made.check(40)
+    with pytest.raises(errors.ImageError, match=r"data\.jsonl:1: .*c\.png"):
+        made.exchanges(0)
 
 
 def test_files_that_hold_too_little_are_refused(images):

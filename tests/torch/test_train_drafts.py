@@ -8,7 +8,7 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
-from training_supply import interrupt
+from training_supply import Killed, interrupt
 from transformers import LlavaForConditionalGeneration
 
 import factory
@@ -126,9 +126,9 @@ def made(supply, out, names=("language",), way=None):
     out.mkdir(exist_ok=True)
     way = way or main.Way(CE, STEPS)
     with log.opened(out / "log.csv", Console(quiet=True)) as opened:
-        baselines = main.Baselines(supply, TINY, way, out, opened)
+        baselines = main.Baselines(supply, TINY, way, out)
         for name in names:
-            baselines.make(name)
+            baselines.make(name, opened)
     return {name: load_file(out / name / "model.safetensors") for name in names}
 
 
@@ -140,10 +140,10 @@ def test_the_four_baselines_come_from_one_another(supply, tmp_path):
     assert not torch.equal(tensors["pretrained"][word], tensors["finetuned"][word])
     stages = [line.split(",")[1] for line in (tmp_path / "log.csv").read_text().splitlines()[1:]]
     assert [s for s in stages if "/" not in s] == [
-        *["pretraining"] * 6,
-        *["tuning"] * 6,
-        "projector",
-        *["tuning"] * 6,
+        *["pretrained pretraining"] * 6,
+        *["finetuned tuning"] * 6,
+        "llava projector",
+        *["llava tuning"] * 6,
     ]
     assert made(supply, tmp_path, main.BASELINES).keys() == tensors.keys(), "nothing is made anew"
     for name in main.BASELINES:
@@ -167,14 +167,14 @@ def test_an_interrupted_draft_ends_at_the_same_weights(supply, tmp_path, monkeyp
     whole = made(supply, tmp_path / "whole", ["llava"], way)["llava"]
     with monkeypatch.context() as patch:
         patch.setattr(log.Log, "show", interrupt)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Killed):
             made(supply, tmp_path / "cut", ["pretrained"], way)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Killed):
             made(supply, tmp_path / "cut", ["llava"], way)
     made(supply, tmp_path / "cut", ["pretrained"], way)
     with monkeypatch.context() as patch:
         patch.setattr(log.Log, "show", interrupt)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Killed):
             made(supply, tmp_path / "cut", ["llava"], way)
     again = made(supply, tmp_path / "cut", ["llava"], way)["llava"]
     assert all(torch.equal(whole[name], again[name]) for name in whole)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
-from training_supply import interrupt, lesson_of
+from training_supply import Killed, interrupt, lesson_of
 
 from mmspec import errors
 from mmspec.heads.config import KINDS, read_head_config
@@ -164,7 +164,7 @@ def test_an_interrupted_head_ends_at_the_same_weights(supply, tmp_path, monkeypa
     whole = trained(supply, tmp_path / "whole", every=2, rate=0.5)
     with monkeypatch.context() as patch:
         patch.setattr(log.Log, "show", interrupt)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Killed):
             trained(supply, tmp_path / "cut", every=2, rate=0.5)
     before = (tmp_path / "cut" / "log.csv").read_text().splitlines()
     again = trained(supply, tmp_path / "cut", every=2, rate=0.5)
@@ -194,7 +194,7 @@ def test_training_ends_early_and_keeps_the_best(supply, tmp_path, monkeypatch):
 
 def test_a_loss_that_is_no_number_leaves_the_last_good_state(supply, tmp_path, monkeypatch):
     monkeypatch.setattr(log.Log, "show", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Killed):
         trained(supply, tmp_path, every=2)
     good = (tmp_path / "training" / "state.checkpoint").read_bytes()
     monkeypatch.setattr(heads, "head_loss", lambda *_: torch.tensor(float("nan")))
@@ -242,9 +242,9 @@ def test_choices_that_cannot_be_are_refused(supply):
 def test_a_directory_is_for_one_training(supply, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(log.Log, "show", interrupt)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Killed):
             trained(supply, tmp_path, every=2)
-    with pytest.raises(errors.UsageError, match=r"method is .* but is now .*give another --out"):
+    with pytest.raises(errors.UsageError, match=r"--rate is 0\.002, but is now 1\.0: give .*--out"):
         trained(supply, tmp_path, every=2, rate=1.0)
     trained(supply, tmp_path, every=2)
     assert not (tmp_path / "training").exists()

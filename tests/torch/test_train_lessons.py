@@ -1,14 +1,21 @@
 """What is learned from: a target's answers on disk, and batches of them."""
 
+import io
+import itertools
 from dataclasses import replace
 
 import pytest
 import torch
+from rich.console import Console
 from training_supply import lesson_of, prepared, supplied
 
 import factory
 from mmspec import errors
+from mmspec_torch.train import log
 from mmspec_torch.train.distill import rows
+from mmspec_torch.train.distill.corpus import World
+from mmspec_torch.train.distill.prepare import Preparation, Scripts
+from mmspec_torch.train.distill.supply import held_out_of
 from mmspec_torch.train.distill.teacher import Teacher
 
 
@@ -73,6 +80,58 @@ def test_more_answers_are_added_to_any_number_of_them(teacher, tmp_path):
     prepared(made)
     prepared(replace(made, want=replace(made.want, samples=21)))
     assert [each.number for each in made.lessons("all").tape.records()] == list(range(21))
+
+
+def test_conversations_without_room_are_counted_and_told_once(teacher, tmp_path):
+    """An answer of so many tokens a turn fits one turn alone."""
+    room, told = teacher.config.text.max_position_embeddings, io.StringIO()
+    made = supplied(teacher, tmp_path, samples=12, longest=room // 2, rows=2, cache_bytes=0)
+    scripts = next(Scripts(made.corpora[0], teacher.directory, 12).batches(0))
+    fitting = [each.number for each in scripts if len(each.prompts) == 1]
+    assert 0 < len(fitting) < 12
+    with log.opened(tmp_path / "log.csv", Console(file=told, width=40)) as opened:
+        made._preparation("train").run(opened)
+    assert [each.number for each in made.lessons("all").tape.records()] == fitting
+    assert [line for line in told.getvalue().splitlines() if "left out" in line] == [
+        f"answers (train): {12 - len(fitting)} of 12 conversations left out: with --answer-tokens "
+        f"{room // 2} they may take more than the {room} positions of the target"
+    ]
+
+
+def test_answers_that_are_ended_say_how_far_they_came(teacher, tmp_path, monkeypatch):
+    made, told = supplied(teacher, tmp_path, samples=40, rows=2), io.StringIO()
+    real, calls = Preparation._pool, itertools.count(1)
+
+    def pressed(preparation, scripts):
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        real(preparation, scripts)
+
+    monkeypatch.setattr(Preparation, "_pool", pressed)
+    with (
+        log.opened(tmp_path / "log.csv", Console(file=told, width=40)) as opened,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        made.prepare(opened)
+    stopped = "answers (train): stopped after 16; the same command goes on from there"
+    assert told.getvalue().splitlines()[-1] == stopped
+
+
+def test_what_a_schedule_shows_must_be_there(teacher, tmp_path):
+    made = supplied(teacher, tmp_path, samples=2)
+    size = teacher.config.vision.image_size
+    made = replace(made, corpora=(World({"told": 1.0}, size),) * 2, held_out_samples=1)
+    prepared(made)
+    made.require("mixed")
+    made.require("text")
+    for schedule in ("msd", "images"):
+        with pytest.raises(errors.UsageError, match=r"no conversation with images .* mixed"):
+            made.require(schedule)
+
+
+@pytest.mark.parametrize(("samples", "held_out"), [(1, 1), (24, 4), (640, 128), (8000, 128)])
+def test_a_fifth_of_the_conversations_is_held_out_at_most(samples, held_out):
+    assert held_out_of(samples) == held_out
 
 
 def test_the_cache_stays_within_its_bound(teacher, tmp_path):

@@ -1,15 +1,17 @@
 """Several processes take the steps of one; what they need is asked for by name."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
 from torch import nn
 
 from mmspec import errors
+from mmspec_torch.train.distill.main import Place, opened
+from mmspec_torch.train.distill.report import begun
 from mmspec_torch.train.log import tensorboard
-from mmspec_torch.train.team import Accelerated, accelerated
+from mmspec_torch.train.team import Accelerated, Alone, accelerated
 
 
 @dataclass
@@ -48,6 +50,33 @@ def test_all_processes_hear_the_first():
     assert Accelerated(Ring([torch.tensor(3.0)], process_index=1)).told(9.0) == 3.0
     assert Accelerated(Ring([torch.tensor(0.0)])).is_first()
     assert not Accelerated(Ring([torch.tensor(0.0)], process_index=1)).is_first()
+
+
+class Follower(Alone):
+    """A process that is not the first."""
+
+    rank, size = 1, 2
+
+    def is_first(self):
+        return False
+
+
+def test_of_several_processes_the_first_claims_a_directory(tmp_path):
+    assert begun(tmp_path, {"rate": 1}, Follower()) == tmp_path / "training"
+    assert list(tmp_path.iterdir()) == []
+    begun(tmp_path, {"rate": 1}, Alone())
+    with pytest.raises(errors.UsageError, match="rate is 1, but is now 2"):
+        begun(tmp_path, {"rate": 2}, Follower())
+
+
+def test_of_several_processes_the_first_writes_the_log(supply, tmp_path):
+    machine = replace(supply.machine, team=Follower())
+    follower = replace(supply, machine=machine)
+    with opened(tmp_path / "out", Place(), follower) as run_log:
+        run_log.held_out("toy", 1, 1.0, 1.0)
+    assert not (tmp_path / "out").exists()
+    with opened(tmp_path / "out", Place(), supply):
+        assert (tmp_path / "out" / "log.csv").exists()
 
 
 def test_what_is_not_installed_is_asked_for(monkeypatch, tmp_path):

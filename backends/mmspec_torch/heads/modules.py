@@ -4,10 +4,8 @@ Shape letters: n rows, I inputs, O outputs.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from mmspec.config import TextConfig
@@ -15,24 +13,8 @@ from mmspec.heads.manifest import LAYER
 from mmspec_torch.heads.forwards import CachedLayer, framework
 from mmspec_torch.llama import Decoder, Layer
 from mmspec_torch.norms import Norm, norm
-from mmspec_torch.products import Product, product
+from mmspec_torch.products import Biased, Product
 from mmspec_torch.weights import Weights
-
-
-@dataclass(frozen=True, slots=True)
-class Affine:
-    """A product and a bias [O] to add; itself a `Product`."""
-
-    matrix: Product
-    bias: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Map x [n, I] to [n, O]."""
-        return self.matrix(x).add_(self.bias)
-
-    def added(self, x: Tensor, to: Tensor) -> Tensor:
-        """Return the map of x [n, I] plus `to` [n, O], which may be overwritten."""
-        return self.matrix.added(x, to).add_(self.bias)
 
 
 class TorchParts:
@@ -49,11 +31,8 @@ class TorchParts:
 
     def linear(self, *paths: str, bias: bool = True) -> Product:
         """Take linear layers that have one input as one product."""
-        take = self._weights.take
-        matrix = product(torch.cat([take(f"{path}.weight") for path in paths]))
-        if not bias:
-            return matrix
-        return Affine(matrix, torch.cat([take(f"{path}.bias") for path in paths]))
+        matrix = self._weights.product(*paths)
+        return Biased(matrix, self._weights.stack(paths, "bias")) if bias else matrix
 
     def norm(self, path: str, eps: float) -> Norm:
         """Take a norm."""

@@ -4,6 +4,7 @@ import itertools
 import multiprocessing
 import os
 import random
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -198,8 +199,11 @@ class _Stream(IterableDataset[Item | MmspecError], Generic[Item]):
 def _end_with_parent(_: int) -> None:
     """End this process when the one that began it has, however that came about.
 
-    One that waits for room in the queue would never learn that nobody reads it any more.
+    One that waits for room in the queue would never learn that nobody reads it any more. A signal
+    that the parent gets too is its to answer: an end of this process alone would be an error.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     parent = multiprocessing.parent_process()
     assert parent
 

@@ -3,7 +3,7 @@
 import csv
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +72,7 @@ class Log:
     """TensorBoard."""
 
     def cut(self, stage: str, step: int) -> None:
-        """Take off what was written of a stage after `step`, for that is done again."""
+        """Take out what was written of a stage after `step`, for that is done again."""
         for file in filter(None, (self.path, self.marks)):
             if file.exists():
                 _cut(file, stage, step)
@@ -89,7 +89,7 @@ class Log:
             [step, f"{stage}{HELD_OUT}", round(seconds, 2), round(loss, 5), "", "", ""]
         )
         self.file.flush()
-        self.console.print(f"{stage}: step {step}, held-out loss {loss:.4f}", highlight=False)
+        self.say(f"{stage}: step {step}, held-out loss {loss:.4f}")
         self._plot(stage, {"held-out loss": loss}, step)
 
     def judged(self, stage: str, step: int, seconds: float, mark: Mark) -> None:
@@ -100,7 +100,7 @@ class Log:
         if self.marks:
             _append(self.marks, cells)
         told = ", ".join(f"{name} {value:.3f}" for name, value in mark.details.items())
-        self.console.print(f"{stage}: step {step}, {told}", highlight=False)
+        self.say(f"{stage}: step {step}, {told}")
         self._plot(stage, numbers, step)
 
     def _plot(self, stage: str, numbers: Mapping[str, float], step: int) -> None:
@@ -117,8 +117,20 @@ class Log:
             self.bar.update(self.bars[stage], completed=progress, note=f"step {step}{lost}")
         elif time.monotonic() - self.told > PLAIN_LINE_SECONDS:
             self.told = time.monotonic()
-            line = f"{stage}: step {step}, {100 * progress:.0f} %{lost}"
-            self.console.print(line, highlight=False)
+            self.say(f"{stage}: step {step}, {100 * progress:.0f} %{lost}")
+
+    def say(self, line: str) -> None:
+        """Tell a person something, in one line."""
+        self.console.print(line, highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def stopping(self, standing: Callable[[], str]) -> Iterator[None]:
+        """Where Ctrl-C or another signal ends what is done inside, say where it stands."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            self.say(standing())
+            raise
 
 
 def _append(file: Path, cells: Mapping[str, object]) -> None:
@@ -131,10 +143,10 @@ def _append(file: Path, cells: Mapping[str, object]) -> None:
 
 
 def _cut(file: Path, stage: str, step: int) -> None:
-    lines = file.read_bytes().splitlines(keepends=True)
-    while lines and _comes_after(lines[-1], stage, step):
-        lines.pop()
-    os.truncate(file, sum(map(len, lines)))
+    head, *lines = file.read_bytes().splitlines(keepends=True) or [b""]
+    kept = [line for line in lines if not _comes_after(line, stage, step)]
+    if len(kept) < len(lines):
+        file.write_bytes(b"".join([head, *kept]))
 
 
 def _comes_after(line: bytes, stage: str, step: int) -> bool:
@@ -158,10 +170,31 @@ def tensorboard(directory: Path) -> "SummaryWriter":
 def opened(path: Path, console: Console, *, board: bool = False) -> Iterator[Log]:
     """Open a log that continues the file at `path`; looks go to marks.csv beside it.
 
-    board: whether to write TensorBoard's files too.
+    board: whether to write TensorBoard's files too; raises UsageError where it is not installed.
     """
-    new = not path.exists()
-    bar = Progress(
+    plots = tensorboard(path.parent / "tensorboard") if board else None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", newline="", encoding="utf-8") as file, _bar(console) as bar:
+        if not file.tell():
+            csv.writer(file).writerow(COLUMNS)
+        try:
+            yield Log(path, file, console, bar, marks=path.with_name("marks.csv"), board=plots)
+        finally:
+            if plots:
+                plots.close()
+
+
+@contextmanager
+def unwritten() -> Iterator[Log]:
+    """A log that nobody reads, of a process whose steps another one logs."""
+    console = Console(quiet=True)
+    nowhere = Path(os.devnull)
+    with nowhere.open("a", encoding="utf-8") as file:
+        yield Log(nowhere, file, console, _bar(console))
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:.0f} %"),
@@ -170,12 +203,3 @@ def opened(path: Path, console: Console, *, board: bool = False) -> Iterator[Log
         console=console,
         disable=not console.is_terminal,
     )
-    plots = tensorboard(path.parent / "tensorboard") if board else None
-    with path.open("a", newline="", encoding="utf-8") as file, bar:
-        if new:
-            csv.writer(file).writerow(COLUMNS)
-        try:
-            yield Log(path, file, console, bar, marks=path.with_name("marks.csv"), board=plots)
-        finally:
-            if plots:
-                plots.close()

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from mmspec import errors
 from mmspec_torch.train import data
-from mmspec_torch.train.exam import Exam, Standing
+from mmspec_torch.train.exam import Exam, Mark, Standing
+from mmspec_torch.train.interrupt import held
 from mmspec_torch.train.log import Log, Row, Sized
 from mmspec_torch.train.optimizer import Optimizer
 from mmspec_torch.train.team import Alone, Team
@@ -110,6 +111,8 @@ class _Run(Generic[Item]):
     standing: Standing = field(default_factory=Standing)
     looked: int = -1
     """The step after which held-out samples were judged last."""
+    kept: int = 0
+    """The step of the checkpoint."""
 
     @property
     def best(self) -> Path:
@@ -127,7 +130,7 @@ class _Run(Generic[Item]):
             self.taken = state.get("taken", [self.step])
             self.standing = Standing(**state.get("standing", {}))
             self.looked = state.get("looked", self.looked)
-            self.saved = self.seconds
+            self.saved, self.kept = self.seconds, self.step
         if self._tells:
             self.log.cut(self.phase.name, self.step)
 
@@ -143,7 +146,7 @@ class _Run(Generic[Item]):
             "looked": self.looked,
         }
         self._write(state, self.file)
-        self.saved = self.seconds
+        self.saved, self.kept = self.seconds, self.step
 
     def _write(self, state: dict[str, Any], file: Path) -> None:
         if self._tells:
@@ -159,24 +162,31 @@ class _Run(Generic[Item]):
     def train(self) -> None:
         """Take steps until the budget is spent, or the exam sees no progress."""
         streams = [self._stream(number) for number in range(len(self.taken))]
-        while (progress := self._progress()) < 1:
+        while (progress := self._progress()) < 1 and not self._is_over():
             began = time.perf_counter()
             number = self.phase.pick(self.step, progress)
             batch = self._next(streams[number])
             rate = self._set_rates(progress)
-            loss = self._step(batch)
-            self.step += 1
-            self.taken[number] += 1
-            took = time.perf_counter() - began
-            self.seconds += took
+            loss = self._backward(batch)
+            with held():
+                self._step(number)
+                took = time.perf_counter() - began
+                self.seconds += took
+                if self._tells:
+                    row = Row(self.step, self.phase.name, self.seconds, loss, rate, took, batch)
+                    self.log.write(row)
             if self._tells:
-                name = self.phase.name
-                self.log.write(Row(self.step, name, self.seconds, loss, rate, took, batch))
-                self.log.show(name, self.step, progress, loss)
-            if self._look_after():
-                break
+                self.log.show(self.phase.name, self.step, progress, loss)
         if self.looked != self.step:
             self._look()
+
+    def stopped(self) -> str:
+        """Keep the state of a run that is being ended; says what is kept."""
+        self.save()
+        return (
+            f"{self.phase.name}: stopped after step {self.step}; the same command goes on after "
+            f"step {self.kept}"
+        )
 
     def _progress(self) -> float:
         return self.machine.team.told(self.budget.progress(self.step, self.seconds))
@@ -199,7 +209,8 @@ class _Run(Generic[Item]):
         self.optimizer.scale_rates(scale)
         return scale * self.optimizer.highest_rate
 
-    def _step(self, batch: Item) -> float:
+    def _backward(self, batch: Item) -> float:
+        """Compute a batch's loss and gradients."""
         torch.manual_seed(self.step)
         with self.machine.autocast():
             loss = self.phase.loss(self.machine.placed(batch), self.step)
@@ -211,35 +222,43 @@ class _Run(Generic[Item]):
             )
         loss.backward()  # type: ignore[no-untyped-call]
         self.machine.team.average(self.phase.module.parameters())
-        self.optimizer.step()
         return value
 
-    def _look_after(self) -> bool:
+    def _step(self, source: int) -> None:
+        """Take the step that gradients of a source's batch ask for."""
+        self.optimizer.step()
+        self.step += 1
+        self.taken[source] += 1
+
+    def _is_over(self) -> bool:
         """Look and save where it is time; returns whether training is to end."""
         exam = self.phase.exam
         spent = self.machine.team.told(self.seconds - self.saved)
         counted = exam is not None and exam.every and self.step % exam.every == 0
-        if not counted and spent <= self.machine.checkpoint_seconds:
-            return False
-        self._look()
-        self.save()
+        is_due = spent > self.machine.checkpoint_seconds or (self.step and counted)
+        if is_due and self.looked != self.step:
+            self._look()
+            self.save()
         return exam is not None and self.standing.is_over(exam.patience)
 
     @torch.no_grad()
     def _look(self) -> None:
         """Judge the state on held-out samples and keep it if it is the best."""
-        phase, self.looked = self.phase, self.step
-        loss = self._held_out()
-        if self._tells:
-            self.log.held_out(phase.name, self.step, self.seconds, loss)
-        if phase.exam is None:
-            return
+        exam, loss = self.phase.exam, self._held_out()
         with self.machine.autocast():
-            mark = phase.exam.look()
+            mark = exam.look() if exam else None
+        with held():
+            self._note(loss, mark)
+
+    def _note(self, loss: float, mark: Mark | None) -> None:
+        """Write what a look found; nothing of one that was cut short, which is done again."""
+        self.looked = self.step
         if self._tells:
-            self.log.judged(phase.name, self.step, self.seconds, mark)
-        if self.standing.note(mark):
-            self._write(phase.module.state_dict(), self.best)
+            self.log.held_out(self.phase.name, self.step, self.seconds, loss)
+        if mark and self._tells:
+            self.log.judged(self.phase.name, self.step, self.seconds, mark)
+        if mark and self.standing.note(mark):
+            self._write(self.phase.module.state_dict(), self.best)
 
     def _held_out(self) -> float:
         batches = list(itertools.islice(self.phase.held_out.batches(0), HELD_OUT_BATCHES))
@@ -265,8 +284,9 @@ def run(phase: Phase[Any], budget: Budget, machine: Machine, file: Path, log: Lo
     trained = [(part.requires_grad_(True), rate) for part, rate in phase.parts if rate]
     under_way = _Run(phase, budget, machine, file, log, Optimizer(trained))
     under_way.resume()
-    under_way.train()
-    under_way.save()
+    with log.stopping(under_way.stopped):
+        under_way.train()
+        under_way.save()
     if phase.exam:
         machine.team.told(0.0)  # the others wait until process 0 has written it
         best = torch.load(under_way.best, map_location=machine.device, weights_only=True)

@@ -8,9 +8,10 @@ import torch
 from rich.console import Console
 
 from mmspec import errors
-from mmspec_torch.train import log, loop, stages
+from mmspec_torch.train import claim, log, loop, stages
 from mmspec_torch.train.recipe import RECIPES
 
+REMEDY = "give another --out, or the options of before"
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
@@ -32,13 +33,19 @@ def train(
     minutes: Mapping[str, float],
     steps: Mapping[str, int],
 ) -> None:
-    """Run the chosen stages; a budget in steps goes before one in minutes."""
+    """Run the chosen stages; a budget in steps goes before one in minutes.
+
+    Raises UsageError, before anything is made, for a stage that lacks what it starts from, and for
+    a directory that was begun with another recipe or seed.
+    """
+    machine = loop.Machine(device(options.device), compiled=options.compiled)
+    stages.check(options.directory, chosen)
+    about = options.directory / "about.json"
+    claim.claim(about, {"--recipe": options.recipe, "--seed": options.seed}, REMEDY)
     if options.threads:
         torch.set_num_threads(options.threads)
-    options.directory.mkdir(parents=True, exist_ok=True)
     budgets = {stage: loop.Budget(minutes=minutes[stage]) for stage in minutes}
     budgets |= {stage: loop.Budget(steps=steps[stage]) for stage in steps}
-    machine = loop.Machine(device(options.device), compiled=options.compiled)
     with log.opened(options.directory / "log.csv", Console()) as opened:
         recipe = RECIPES[options.recipe]
         run = stages.Run(options.directory, recipe, machine, opened, options.seed)

@@ -5,8 +5,9 @@ one that was interrupted continues from its checkpoint.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tokenizers import Tokenizer
 from torch import nn
 from transformers import LlavaForConditionalGeneration
 
+from mmspec import errors
 from mmspec.bench import world
 from mmspec_torch.train import build, conversation, data, export, loop, tokenizer
 from mmspec_torch.train.log import Log
@@ -44,13 +46,11 @@ class Run:
 
     def result(self, stage: str) -> Path:
         """Return the file that a finished stage leaves."""
-        return self.directory / (
-            "tokenizer.json" if stage == "tokenizer" else f"{stage}.safetensors"
-        )
+        return result(self.directory, stage)
 
     def checkpoint(self, name: str) -> Path:
         """Return the directory of a finished model, "target" or "draft"."""
-        return self.directory / "models" / name
+        return checkpoint(self.directory, name)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -84,11 +84,6 @@ class Run:
         export.save(model, self.tokenizer, self.recipe.tower, partial)
         partial.replace(self.checkpoint(name))
 
-    def is_done(self, stage: str) -> bool:
-        """Whether all that a stage leaves is there."""
-        exported = stage not in EXPORTED or self.checkpoint(stage).exists()
-        return exported and self.result(stage).exists()
-
     def keep(self, stage: str, module: nn.Module) -> None:
         """Write a stage's result, at once or not at all."""
         shared = {"lm_head.weight"}
@@ -100,11 +95,38 @@ class Run:
         partial.replace(self.result(stage))
 
 
+def result(directory: Path, stage: str) -> Path:
+    """Return the file that a finished stage leaves in a run's directory."""
+    return directory / ("tokenizer.json" if stage == "tokenizer" else f"{stage}.safetensors")
+
+
+def checkpoint(directory: Path, name: str) -> Path:
+    """Return the directory of a finished model, "target" or "draft"."""
+    return directory / "models" / name
+
+
+def is_done(directory: Path, stage: str) -> bool:
+    """Whether all that a stage leaves is there."""
+    exported = stage not in EXPORTED or checkpoint(directory, stage).exists()
+    return exported and result(directory, stage).exists()
+
+
+def check(directory: Path, chosen: Collection[str]) -> None:
+    """Raise UsageError for a chosen stage that lacks what the one before it leaves."""
+    for before, stage in pairwise(STAGES):
+        lacking = before not in chosen and not is_done(directory, before)
+        if stage in chosen and lacking and not is_done(directory, stage):
+            raise errors.UsageError(
+                f"the stage {stage} starts from the {before}, which {directory} has not: "
+                f"give --stage {before} too"
+            )
+
+
 def run(run: Run, stages: tuple[str, ...], budgets: Mapping[str, loop.Budget]) -> None:
     """Run the named stages in order, leaving out those whose result is there."""
     run.directory.mkdir(parents=True, exist_ok=True)
     for stage in stages:
-        if not run.is_done(stage):
+        if not is_done(run.directory, stage):
             RUNNERS[stage](run, budgets.get(stage, loop.Budget(steps=0)))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mmspec.bench.report import account, beside, drafting, faithful, origin, timing
+from mmspec.bench.report import account, against, beside, drafting, faithful, origin, timing
 from mmspec.bench.report.merge import Run
 from mmspec.bench.report.plots.efficiency import Published, efficiency
 from mmspec.bench.report.plots.latency import latency
@@ -80,6 +80,7 @@ def _drafting(run: Run, every: Sequence[Summary]) -> Section:
     tables = _there(
         drafting.overview(every),
         drafting.by_images(run),
+        *against.tables(run),
         drafting.by_task(run, later=False),
         drafting.by_task(run, later=True),
         drafting.by_position(every),

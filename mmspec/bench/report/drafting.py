@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from mmspec.bench.report.merge import Run, grouped
-from mmspec.bench.report.table import Table, number, percent, several
+from mmspec.bench.report.table import Table, measured, number, percent, several
 from mmspec.bench.suite.metrics import block_efficiency
 from mmspec.bench.suite.rows import PLAIN, Row
 from mmspec.bench.suite.summary import Summary
@@ -22,14 +22,14 @@ def overview(summaries: Sequence[Summary]) -> Table:
 
 
 def _line(each: Summary) -> tuple[str, ...]:
+    accepted = each.accepted_per_round, each.macro_accepted_per_round
     return (
         each.method,
         str(each.answers),
         str(each.tokens),
-        number(each.block_efficiency),
-        number(each.macro_block_efficiency),
-        number(each.accepted_per_round),
-        number(each.macro_accepted_per_round),
+        measured(each.block_efficiency),
+        measured(each.macro_block_efficiency),
+        *(number(kept if each.rounds else None) for kept in accepted),
         percent(each.acceptance_rate),
     )
 
@@ -70,7 +70,7 @@ def _crossed(
     named = list(columns)
     groups = grouped(run.rows, lambda row: row.method)
     lines = [
-        (name, *(number(block_efficiency(filter(wanted, groups[name]))) for _, wanted in named))
+        (name, *(measured(block_efficiency(filter(wanted, groups[name]))) for _, wanted in named))
         for name in run.drafting
     ]
     return Table(title, ("method", *(name for name, _ in named)), lines, note, brief=brief)

@@ -27,6 +27,7 @@ MACHINE = ("platform", "processor", "threads")
 _TASKS = [*OFFLINE_TASKS, *TEXT_TASKS, *LAYOUTS]
 
 Key = TypeVar("Key")
+Each = TypeVar("Each")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +67,11 @@ class Run:
         return self.of(PLAIN)
 
 
-def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
-    """The rows under each key, both in order of appearance."""
-    groups: dict[Key, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row)
+def grouped(every: Iterable[Each], key: Callable[[Each], Key]) -> dict[Key, list[Each]]:
+    """What has each key, such as rows; both in order of appearance."""
+    groups: dict[Key, list[Each]] = {}
+    for each in every:
+        groups.setdefault(key(each), []).append(each)
     return groups
 
 
@@ -124,8 +125,8 @@ def _check_same(read: Sequence[tuple[Path, dict[str, Any]]]) -> None:
             one, other = _comparable(told, name), _comparable(values, name)
             if one != other:
                 raise UsageError(
-                    f"not shards of one run: {name} is {one} in {first} and {other} in "
-                    f"{directory}; report them apart"
+                    f"not shards of one run: {name} is {_shown(one)} in {first} and "
+                    f"{_shown(other)} in {directory}; report them apart"
                 )
 
 
@@ -134,6 +135,10 @@ def _comparable(told: dict[str, Any], name: str) -> Any:
     if name != "models":
         return told[name]
     return {role: model and model["digest"] for role, model in told[name].items()}
+
+
+def _shown(value: Any) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value)
 
 
 def _check_once(placed: Sequence[tuple[Path, Row]]) -> None:
@@ -190,6 +195,17 @@ def _mean(every: Sequence[StepCosts]) -> StepCosts:
     return StepCosts(
         every[0].images,
         every[0].prompt_tokens,
-        [fmean(each) for each in zip(*(costs.target for costs in every), strict=True)],
-        [fmean(each) for each in zip(*(costs.draft for costs in every), strict=True)],
+        _means([costs.target for costs in every]),
+        _means([costs.draft for costs in every]),
+        # What earlier versions did not measure a shard may lack.
+        _means([costs.refit for costs in every if costs.refit]),
+        {
+            name: _means([costs.trees[name] for costs in every if name in costs.trees])
+            for name in dict.fromkeys(name for costs in every for name in costs.trees)
+        },
     )
+
+
+def _means(every: Sequence[Sequence[float]]) -> list[float]:
+    """Place by place."""
+    return [fmean(each) for each in zip(*every, strict=True)]

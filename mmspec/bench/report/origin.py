@@ -51,7 +51,8 @@ def _shown(value: Any, between: str = ", ") -> str:
 
 
 def _model(model: dict[str, Any]) -> str:
-    return f"{model['name']} (SHA-256 {model['digest'][:12]})"
+    quantized = f", {model['quantize']}" if "quantize" in model else ""
+    return f"{model['name']} (SHA-256 {model['digest'][:12]}{quantized})"
 
 
 def left_out(run: Run) -> Table | None:

@@ -3,9 +3,11 @@
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from math import isnan
 from typing import Any
 
+from mmspec.bench.report.against import Compared, compared
 from mmspec.bench.report.beside import compare
 from mmspec.bench.report.faithful import differing
 from mmspec.bench.report.merge import Run, grouped
@@ -21,6 +23,7 @@ def sheets(run: Run, summaries: Sequence[Summary], papers: Sequence[Paper]) -> d
     found: dict[str, Lines] = {
         "methods.csv": [_flat(each) for each in summaries],
         "tasks.csv": list(_by_task(run)),
+        "differences.csv": [_difference(each) for each in compared(run)],
         "published.csv": [line for paper in papers for line in _published(run, paper)],
         "divergences.csv": list(_divergences(run)),
     }
@@ -63,6 +66,11 @@ def _by_task(run: Run) -> Iterator[dict[str, Any]]:
         plain = groups.get((task, turn, images, PLAIN), [])
         place = {"task": task, "turn": turn, "images": images}
         yield place | {"method": method} | _flat(summarise(rows, plain, run.costs))
+
+
+def _difference(each: Compared) -> dict[str, Any]:
+    place = {"group": each.group, "method": each.method, "best": each.best}
+    return place | {"block_efficiency": each.block_efficiency} | asdict(each.difference)
 
 
 def _published(run: Run, paper: Paper) -> Iterator[dict[str, Any]]:

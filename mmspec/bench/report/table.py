@@ -29,8 +29,13 @@ class Section:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number of fixed digits; nothing for None and for 0, which is what was not measured."""
-    return f"{value:.{digits}f}" if value else ""
+    """A number of fixed digits; nothing for None."""
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def measured(value: float, digits: int = 2) -> str:
+    """A number that cannot be 0, which says that nothing was measured."""
+    return number(value or None, digits)
 
 
 def percent(value: float | None, digits: int = 1) -> str:

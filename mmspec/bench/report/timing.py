@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mmspec.bench.report.merge import Run, grouped
-from mmspec.bench.report.table import Table, number, several
+from mmspec.bench.report.table import Table, measured, several
 from mmspec.bench.suite import metrics
 from mmspec.bench.suite.rows import PLAIN
 from mmspec.bench.suite.summary import Summary
@@ -26,11 +26,11 @@ def _speed(each: Summary) -> tuple[str, ...]:
     rates = (each.tokens_per_second, each.tokens_per_second_p50, each.tokens_per_second_p95)
     first = (each.first_token_p50, each.first_token_p95)
     memory = f"{each.peak_memory_bytes / 2**20:.0f}"
-    return (each.method, *(number(rate, 1) for rate in rates), *map(_seconds, first), memory)
+    return (each.method, *(measured(rate, 1) for rate in rates), *map(_seconds, first), memory)
 
 
 def _seconds(value: float) -> str:
-    return number(value, 3)
+    return measured(value, 3)
 
 
 def speed_ups(summaries: Sequence[Summary]) -> Table:
@@ -55,7 +55,7 @@ def _speed_up(each: Summary) -> tuple[str, ...]:
         *(each.end_to_end_paired, each.end_to_end_global),
         *(each.speed_up_predicted, each.speed_up_formula),
     )
-    return (each.method, *map(number, values))
+    return (each.method, *map(measured, values))
 
 
 def stages(run: Run) -> Table:

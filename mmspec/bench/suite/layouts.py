@@ -16,6 +16,10 @@ from mmspec.errors import UsageError
 
 LITE = "lmms-lab/LMMs-Eval-Lite"
 INTERLEAVE = "lmms-lab/LLaVA-NeXT-Interleave-Bench"
+PRESENT = "lmms-lab-encoder"
+"""Where the owner of all of them, lmms-lab, has moved them (lmms-eval, July 2026)."""
+MOST_IMAGES = 16
+"""Of a row of INTERLEAVE; lmms-eval looks for no more."""
 DESCRIBE = "Describe this image in detail."
 
 
@@ -48,22 +52,28 @@ class Layout:
     """One dataset."""
 
     repository: str
+    """As the papers name it."""
     files: str
     """A pattern below the repository's root."""
     prompt: Callable[[Record], str]
     columns: tuple[str, ...] = ("question",)
     """Besides the images."""
     images: tuple[str, ...] = ("image",)
-    """Columns, of which those after the first may be empty."""
+    """Columns, of which those after the first may be empty or missing."""
     where: tuple[str, str] | None = None
     rows: int = 100
     second: Second | None = None
+
+    @property
+    def homes(self) -> tuple[str, str]:
+        """Where it is on the hub, and where it was."""
+        return f"{PRESENT}/{self.repository.partition('/')[2]}", self.repository
 
     def questions(self, record: Record) -> tuple[Question, ...]:
         """What a row asks; raises UsageError or ImageError naming row and column."""
         text = self.prompt(record)
         first, *more = self.images
-        shown = [first, *(column for column in more if record.value(column) is not None)]
+        shown = [first, *(column for column in more if record.has(column))]
         pictures = [record.picture(column) for column in shown]
         markers = text.count(MARKER)
         if markers not in (0, len(pictures)):
@@ -81,7 +91,7 @@ def _interleaved(sub_task: str, second: Second | None = None) -> Layout:
         "in_domain/test-*.parquet",
         verbatim,
         columns=("question", "sub_task"),
-        images=tuple(f"image_{number}" for number in range(12)),
+        images=tuple(f"image_{number}" for number in range(MOST_IMAGES)),
         where=("sub_task", sub_task),
         second=second,
     )

@@ -26,6 +26,7 @@ from mmspec.viskip import THRESHOLD
 NGRAM = "ngram"
 DRAFT = "draft"
 BLANK = ":blank"
+ADAPTIVE = "adaptive:"
 PROBES = (PLAIN + BLANK, DRAFT, DRAFT + BLANK)
 """Plain decoding with grey in place of every image, and the draft asked alone, both ways."""
 

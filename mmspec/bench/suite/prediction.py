@@ -1,9 +1,10 @@
 """What measured costs of single forwards say that a run should have taken."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from mmspec.bench.suite.methods import NGRAM
 from mmspec.bench.suite.metrics import ratio
 from mmspec.bench.suite.rows import Row
 
@@ -18,6 +19,10 @@ class StepCosts:
     """[n] a target forward over 1..n rows."""
     draft: list[float]
     """[R] one drafted token with 1..R branches; empty without a draft."""
+    refit: list[float] = field(default_factory=list)
+    """[R] fitting the weights of 1..R branches once; empty where that was not measured."""
+    trees: dict[str, list[float]] = field(default_factory=dict)
+    """[2] by method: one level of its tree drafted; the whole tree verified."""
 
     def as_dict(self) -> dict[str, Any]:
         """An entry of `costs` in a provenance file; `StepCosts(**entry)` reads it."""
@@ -27,11 +32,28 @@ class StepCosts:
         """Drafting `drafted` tokens; without branches it costs nothing."""
         return drafted * self.draft[branches - 1] if branches else 0.0
 
+    def refit_seconds(self, row: Row) -> float:
+        """Fitting weights before every draft that another draft has gone before."""
+        if not row.weights or branches(row) > len(self.refit):
+            return 0.0
+        drafts = sum(1 for each in row.rounds if each.drafted)
+        return max(drafts - 1, 0) * self.refit[branches(row) - 1]
+
     def covers(self, row: Row) -> bool:
-        """Whether all that the row's rounds did was measured: chains alone are."""
-        if any(each.levels is not None for each in row.rounds):
-            return False
-        return longest_draft([row]) < len(self.target) and len(row.branches) <= len(self.draft)
+        """Whether all forwards of the row's rounds were measured."""
+        if grows(row):
+            return row.method in self.trees
+        return longest_draft([row]) < len(self.target) and branches(row) <= len(self.draft)
+
+
+def branches(row: Row) -> int:
+    """From how many branches a model drafted; n-grams are looked up on the host, by none."""
+    return 0 if row.method == NGRAM else len(row.branches)
+
+
+def grows(row: Row) -> bool:
+    """Whether trees were drafted that are more than one path."""
+    return any(each.levels is not None for each in row.rounds)
 
 
 def longest_draft(rows: Iterable[Row]) -> int:
@@ -52,18 +74,24 @@ class Modelled:
     plain: float = 0.0
     """As many plain rounds as there are tokens."""
     draft: float = 0.0
+    """Weights being given."""
     verify: float = 0.0
+    refit: float = 0.0
+    """Fitting adaptive weights."""
 
     def __add__(self, other: "Modelled") -> "Modelled":
         """Of the rounds of both."""
         return Modelled(
-            self.plain + other.plain, self.draft + other.draft, self.verify + other.verify
+            self.plain + other.plain,
+            self.draft + other.draft,
+            self.verify + other.verify,
+            self.refit + other.refit,
         )
 
     @property
     def speed_up(self) -> float:
-        """Plain over drafting and verifying; 0 where nothing was measured."""
-        return ratio(self.plain, self.draft + self.verify)
+        """Plain over all parts of the rounds; 0 where nothing was measured."""
+        return ratio(self.plain, self.draft + self.verify + self.refit)
 
 
 def predicted_speed_up(rows: Iterable[Row], measured: Sequence[StepCosts]) -> float:
@@ -78,9 +106,13 @@ def formula_speed_up(rows: Sequence[Row], measured: Sequence[StepCosts]) -> floa
     """tau / (gamma c + T_V / T_p), as published instead of a measurement (IbED, section 4).
 
     tau: block efficiency.  c: a drafted token over T_p.  T_V, T_p: a target forward over gamma + 1
-    rows and over one.  Every round counts as one that drafts gamma, the last ones too.
+    rows and over one.  Every round counts as one that drafts gamma, the last ones too.  It knows
+    no trees and no fitting of weights.
     """
-    return modelled(rows, measured, longest_draft(rows)).speed_up
+    if any(map(grows, rows)):
+        return 0.0
+    whole = modelled(rows, measured, longest_draft(rows))
+    return ratio(whole.plain, whole.draft + whole.verify)
 
 
 def modelled(
@@ -97,9 +129,20 @@ def _modelled(row: Row, measured: Sequence[StepCosts], gamma: int | None) -> Mod
     costs = costs_for(row, measured)
     if costs is None:
         return Modelled()
+    if grows(row):
+        return _grown(row, costs)
     counts = [each.drafted if gamma is None else gamma for each in row.rounds]
     return Modelled(
         row.emitted * costs.target[0],
-        costs.draft_seconds(len(row.branches), sum(counts)),
+        costs.draft_seconds(branches(row), sum(counts)),
         sum(costs.target[count] for count in counts),
+        costs.refit_seconds(row),
     )
+
+
+def _grown(row: Row, costs: StepCosts) -> Modelled:
+    """Every tree verified as the whole one is, whatever the end of the answer cut off."""
+    level, verify = costs.trees[row.method]
+    trees = sum(1 for each in row.rounds if each.drafted)
+    bare = (len(row.rounds) - trees) * costs.target[0]
+    return Modelled(row.emitted * costs.target[0], row.depth * level, trees * verify + bare)

@@ -57,7 +57,7 @@ def prepare(
     runner = Runner(arms, out / ROWS, None if skipped is None else _recording(out, skipped))
     if not read_json(out / PROVENANCE)["costs"]:
         progress("measuring what single forwards cost")
-        measured = measure_costs(engine, [item for _, item in mine], settings.gamma)
+        measured = measure_costs(engine, [item for _, item in mine], arms)
         amend(out, costs=[each.as_dict() for each in measured])
     progress("warming up")
     _warm_up(runner, [item for _, item in mine])

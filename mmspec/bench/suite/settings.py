@@ -62,7 +62,10 @@ FIXED = (
 def _model(loaded: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
     if loaded is None:
         return None
-    return {"name": loaded.name, "digest": model_digest(loaded.directory)}
+    told = {"name": loaded.name, "digest": model_digest(loaded.directory)}
+    if isinstance(loaded, LoadedModel) and loaded.model.quantize != "none":
+        told["quantize"] = loaded.model.quantize
+    return told
 
 
 def model_digest(directory: Path) -> str:
@@ -91,6 +94,8 @@ def begin(out: Path, told: dict[str, Any], *, resume: bool) -> list[Row]:
     if not file.exists():
         if (out / ROWS).exists():
             raise UsageError(f"{out} has {ROWS} without {PROVENANCE}: choose another --out")
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"--out {out} is no folder: give one, or a name that is free")
         out.mkdir(parents=True, exist_ok=True)
         write(out, told)
         return []

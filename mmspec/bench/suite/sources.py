@@ -106,12 +106,12 @@ def _of_layout(name: str, folder: Path | None, limit: int | None) -> list[Item]:
 def _files(name: str, layout: Layout, folder: Path | None) -> list[Path]:
     """A dataset's tables: in the hub's cache, or in a folder as the hub lays it out or flat."""
     if folder is None:
-        found = cached_dataset(layout.repository, layout.files)
-        if found:
-            return found
+        for home in layout.homes:
+            if found := cached_dataset(home, layout.files):
+                return found
         raise HubError(
             f"{name} is not on this machine: run `hf download --repo-type dataset "
-            f'{layout.repository} --include "{layout.files}"` where there is network, or give '
+            f'{layout.homes[0]} --include "{layout.files}"` where there is network, or give '
             f"{name}=DIR"
         )
     for pattern in (layout.files, Path(layout.files).name, "*.parquet", "*.jsonl"):

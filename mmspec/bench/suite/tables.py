@@ -37,6 +37,10 @@ class Record:
             raise UsageError(f"{self.where}: no column {column!r} (there are: {there})")
         return self.values[column]
 
+    def has(self, column: str) -> bool:
+        """Whether a column is there and not empty."""
+        return self.values.get(column) is not None
+
     def text(self, column: str) -> str:
         """A text that is not empty."""
         value = self.value(column)

@@ -10,6 +10,7 @@ from mmspec.engine import Engine
 from mmspec.heads.config import HeadConfig
 from mmspec.heads.manifest import head_manifest
 from mmspec.manifest import EMBEDDING, LM_HEAD, manifest
+from mmspec.quantization import held_bytes, read_scheme
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 COPIED = {"cpu": 2**26}
@@ -39,12 +40,14 @@ def copy_bandwidth(engine: Engine) -> float:
     return 2 * size / median(timed(engine, copy) for _ in range(REPEATS))
 
 
-def step_bytes(config: ModelConfig, dtype: str, positions: int) -> int:
+def step_bytes(config: ModelConfig, dtype: str, positions: int, quantize: str = "none") -> int:
     """Bytes that one forward reads: layers and output head, and the cache of `positions`."""
     head = EMBEDDING if config.text.tie_word_embeddings else LM_HEAD
     read = (head, "language_model.layers.", "language_model.norm.")
-    numbers = sum(prod(s) for name, s in manifest(config).items() if name.startswith(read))
-    return ITEM_BYTES[dtype] * (numbers + positions * cached(config.text))
+    width, scheme = ITEM_BYTES[dtype], read_scheme(quantize)
+    tensors = [(name, s) for name, s in manifest(config).items() if name.startswith(read)]
+    weights = sum(held_bytes(name, shape, width, scheme) for name, shape in tensors)
+    return weights + width * positions * cached(config.text)
 
 
 def head_bytes(head: HeadConfig, target: ModelConfig, dtype: str, positions: int) -> int:

@@ -12,6 +12,7 @@ from mmspec.draft import Draft, Verdict
 from mmspec.drafting import PLAIN, StaticWeights
 from mmspec.engine import Engine
 from mmspec.loop import decode
+from mmspec.options import Options
 from mmspec.replay import opened
 from mmspec.seam import Float32, Segment, Target
 from mmspec.session import DraftSide
@@ -96,7 +97,8 @@ def impose(
 ) -> Imposed:
     """Time rounds after a prompt, drafting by `word` and with the given tokens per round."""
     target = opened(engine, prompt.message)
-    side = None if word == PLAIN.word else side_beside(engine, prompt, word, target)
+    options = Options(drafting=word)
+    side = None if word == PLAIN.word else side_beside(engine, prompt, options, target)
     rounds = list(_rounds(ImposedTarget(target, tokens_per_round), side, gamma))[WARM:]
     tokens = mean(count for count, _ in rounds)
     device = _device(engine, target, side, gamma) if side else None

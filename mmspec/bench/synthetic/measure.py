@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
-from mmspec.bench.costs import branch_words, side_beside, steps, timed
+from mmspec.bench.costs import Passes, branch_words, side_beside, steps, timed
 from mmspec.bench.prompts import Prompt, asked, drawn
 from mmspec.bench.provenance import provenance
 from mmspec.bench.synthetic.checkpoints import Kit
@@ -16,6 +16,7 @@ from mmspec.drafting import PLAIN
 from mmspec.engine import Engine, load
 from mmspec.images import Picture, pixels
 from mmspec.loaded import LoadedHead
+from mmspec.options import Options
 from mmspec.registry import load_head
 from mmspec.replay import opened
 
@@ -44,6 +45,7 @@ class SyntheticReport:
     checkpoint: str
     device: str
     dtype: str
+    quantize: str
     gamma: int
     positions: int
     """In the target's cache, of one image and a question."""
@@ -133,13 +135,14 @@ def measure(
     bandwidth = copy_bandwidth(engine)
     progress("verifying")
     positions = opened(engine, prompt.message).length
-    bytes_read = step_bytes(model.config, model.dtype, positions)
-    times, _ = steps(engine, prompt, ROWS, (), repeats)
+    bytes_read = step_bytes(model.config, model.dtype, positions, model.quantize)
+    times, _ = steps(engine, prompt, ROWS, (), Passes(repeats))
     words = [*branch_words(engine), "msd"]
     return SyntheticReport(
         checkpoint=name,
         device=model.device,
         dtype=model.dtype,
+        quantize=model.quantize,
         gamma=gamma,
         positions=positions,
         repeats=repeats,
@@ -163,7 +166,7 @@ def _drafting(bench: Bench, word: str, gamma: int, repeats: int, progress: Progr
     """What a drafted token costs in a draft of `gamma`."""
     progress(f"drafting {word}")
     engine, prompt = bench.engine(word), bench.prompts[1]
-    _, [seconds] = steps(engine, prompt, (gamma + 1,), [word], repeats)
+    _, [seconds] = steps(engine, prompt, (gamma + 1,), [word], Passes(repeats))
     return Cost(seconds, _drafted_bytes(engine, prompt, word))
 
 
@@ -172,8 +175,8 @@ def _drafted_bytes(engine: Engine, prompt: Prompt, word: str) -> int:
     if engine.head:
         return head_bytes(engine.head.head.config, model.config, model.dtype, target.length)
     assert engine.draft
-    seen = side_beside(engine, prompt, word, target).drafter.row_lengths
-    return step_bytes(engine.draft.model.config, model.dtype, sum(seen))
+    seen = side_beside(engine, prompt, Options(drafting=word), target).drafter.row_lengths
+    return step_bytes(engine.draft.model.config, model.dtype, sum(seen), model.quantize)
 
 
 def _rounds(bench: Bench, words: Sequence[str], gamma: int, progress: Progress) -> list[Imposed]:

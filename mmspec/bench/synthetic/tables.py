@@ -46,7 +46,8 @@ def tables(report: SyntheticReport) -> list[Table]:
 
 def _setting(report: SyntheticReport) -> str:
     return (
-        f"{report.checkpoint}, random weights, on {report.device}, {report.dtype}; "
+        f"{report.checkpoint}, random weights, on {report.device}, "
+        f"{report.dtype}, quantize {report.quantize}; "
         f"{report.positions} positions; copies move {report.bandwidth / 1e9:.0f} GB/s; "
         f"medians of {report.repeats}"
     )

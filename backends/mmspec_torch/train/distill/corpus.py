@@ -1,12 +1,11 @@
 """Conversations to learn from, each by its number: the drawn world's, or a file's with images."""
 
-import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from mmspec import errors
 from mmspec.bench.prompts import MARKER, question
@@ -14,6 +13,7 @@ from mmspec.bench.world import Sample, sample
 from mmspec.bench.world.split import Split
 from mmspec.conversation import Message
 from mmspec.images import Picture, open_picture, picture_from
+from mmspec_torch.train.distill import instructions
 
 HELD_OUT_ONE_IN = 20
 """Of a file's lines, those that are kept from training."""
@@ -38,6 +38,10 @@ class Corpus(Protocol):
     @property
     def size(self) -> int | None:
         """How many there are; None for a corpus without end."""
+        ...
+
+    def check(self, count: int) -> None:
+        """Raise the MmspecError of the first of so many conversations that cannot be read."""
         ...
 
     def exchanges(self, number: int) -> list[Exchange]:
@@ -69,6 +73,9 @@ class World:
         """Without end."""
         return
 
+    def check(self, count: int) -> None:
+        """All can be drawn."""
+
     def exchanges(self, number: int) -> list[Exchange]:
         """Draw a conversation."""
         return list(self._asked(self.drawn(number)))
@@ -91,8 +98,7 @@ class World:
 class File:
     """JSON lines in LLaVA's instruction format, image paths relative to a directory.
 
-    A line: {"image": PATH or [PATHS], "conversations": [{"from": "human", "value": TEXT}, {"from":
-    "gpt", "value": TEXT}, ...]}; each `<image>` in a question takes the next image.
+    Each `<image>` in a question takes the next image of its line. Blank lines hold nothing.
     """
 
     path: Path
@@ -116,7 +122,7 @@ class File:
         try:
             with self.path.open("rb") as file:
                 for number, line in enumerate(file, start=1):
-                    found.append((number, at))
+                    found += [(number, at)] if line.strip() else []
                     at += len(line)
         except OSError as error:
             raise errors.UsageError(f"cannot read {self.path}: {error.strerror}") from error
@@ -134,42 +140,41 @@ class File:
             )
         return kept
 
+    def check(self, count: int) -> None:
+        """Read the first conversations; their images must be there, and are not looked at yet."""
+        for number in range(min(count, self.size)):
+            line, read = self._read(number)
+            for image in read.images:
+                if not (self.images / image).is_file():
+                    raise errors.ImageError(
+                        f"{self.path}:{line}: there is no image {self.images / image}: "
+                        "give the directory of the images by --images"
+                    )
+
     def exchanges(self, number: int) -> list[Exchange]:
         """Read a conversation."""
+        line, read = self._read(number)
+        try:
+            pictures = iter([open_picture(self.images / image) for image in read.images])
+        except errors.ImageError as error:
+            raise errors.ImageError(f"{self.path}:{line}: {error}") from error
+        return [
+            Exchange(_message(text, pictures), answer.strip())
+            for text, answer in zip(read.asked, read.told, strict=True)
+        ]
+
+    def _read(self, number: int) -> tuple[int, instructions.Instructions]:
+        """The number of a conversation's line, and what it holds."""
         line, offset = self._offsets[number % len(self._offsets)]
         with self.path.open("rb") as file:
             file.seek(offset)
             text = file.readline()
         try:
-            value = json.loads(text)
-            turns = value["conversations"]
-            said = [(str(turn["from"]), str(turn["value"])) for turn in turns]
-            images = _paths(value.get("image", []))
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise self._refused(line, f"not LLaVA's instruction format ({error!r})") from error
-        return self._paired(line, said, images)
-
-    def _paired(
-        self, line: int, said: Sequence[tuple[str, str]], images: Sequence[str]
-    ) -> list[Exchange]:
-        asked, told = said[::2], said[1::2]
-        sides = [who for who, _ in said]
-        if len(asked) != len(told) or sides != ["human", "gpt"] * len(asked) or not asked:
-            raise self._refused(line, "turns must be human, gpt, human, gpt ...")
-        if sum(text.count(MARKER) for _, text in asked) != len(images):
-            raise self._refused(line, f"{len(images)} images, but markers for another number")
-        pictures = iter([open_picture(self.images / image) for image in images])
-        return [
-            Exchange(_message(text, pictures), answer.strip())
-            for (_, text), (_, answer) in zip(asked, told, strict=True)
-        ]
-
-    def _refused(self, line: int, reason: str) -> errors.UsageError:
-        return errors.UsageError(f"{self.path}:{line}: {reason}")
-
-
-def _paths(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else [str(each) for each in value]
+            return line, instructions.read(text)
+        except ValueError as error:
+            raise errors.UsageError(
+                f"{self.path}:{line}: {error}; a line is like {instructions.FORMAT}"
+            ) from error
 
 
 def _message(text: str, pictures: Iterator[Picture]) -> Message:

@@ -2,7 +2,10 @@
 
 import random
 from collections.abc import Callable
+from typing import Literal
 
+Kept = Literal["all", "text", "images"]
+"""Which conversations are taken."""
 EPOCHS = 40
 """Epochs of MSD's run, of which the first half sees text alone."""
 
@@ -30,6 +33,15 @@ SCHEDULES: dict[str, Callable[[float], float] | None] = {
     "images": lambda _: 1.0,
 }
 """The share of batches with images by progress; None takes the data as it comes."""
+
+
+SHOWN: dict[str, tuple[Kept, ...]] = {
+    "mixed": ("all",),
+    "msd": ("text", "images"),
+    "text": ("text",),
+    "images": ("images",),
+}
+"""The conversations that each schedule needs some of."""
 
 
 def coin(seed: int, step: int, share: float, purpose: str = "images") -> bool:

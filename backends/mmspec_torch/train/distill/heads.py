@@ -2,12 +2,14 @@
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mmspec.heads.config import HeadConfig
 from mmspec_torch.train import loop
+from mmspec_torch.train.distill import report
 from mmspec_torch.train.distill.acceptance import Score, judged
 from mmspec_torch.train.distill.batch import Batch
 from mmspec_torch.train.distill.curriculum import SCHEDULES, coin
@@ -84,6 +86,15 @@ class Training:
         )
 
 
+def check(config: HeadConfig, supply: Supply, method: Method, out: Path) -> None:
+    """Raise UsageError for what can be known to be wrong before anything is made."""
+    report.check(out, {**_about(config, method), **supply.source})
+
+
+def _about(config: HeadConfig, method: Method) -> dict[str, Any]:
+    return {"head": config.described(), "method": asdict(method)}
+
+
 def train(
     config: HeadConfig,
     supply: Supply,
@@ -97,8 +108,8 @@ def train(
     A run that was interrupted continues. Raises UsageError where `out` holds a trained head, or
     one begun with other options, and MmspecError as `loop.run` does.
     """
-    about = {"head": config.described(), "method": asdict(method), **supply.about}
-    folder = begun(out, about)
+    folder = begun(out, {**_about(config, method), **supply.about}, supply.machine.team)
+    supply.require(method.schedule)
     head = build.untrained(config, method.seed)
     training = Training(head, supply, method)
     state = folder / "state.checkpoint"

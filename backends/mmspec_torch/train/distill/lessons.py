@@ -4,19 +4,20 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from mmspec import errors
 from mmspec.images import Preprocessing, pixels
 from mmspec.seam import Float32
 from mmspec_torch.train.distill.batch import Batch, collate
 from mmspec_torch.train.distill.corpus import Corpus
+from mmspec_torch.train.distill.curriculum import Kept
 from mmspec_torch.train.distill.record import Record, encoded
 from mmspec_torch.train.distill.tape import Tape
 
 BATCHES_PER_POOL = 8
 """Conversations of so many batches are sorted by length together, so padding is small."""
-Kept = Literal["all", "text", "images"]
+CALLED = {"all": "", "text": " without images", "images": " with images"}
+"""What follows "conversation" for each kind that is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,8 @@ class Lessons:
         found = [record for record in self.tape.records() if self._takes(record)]
         if not found:
             raise errors.UsageError(
-                f"{self.tape.lines} has no conversation that is usable here ({self.kept}): "
-                "give more samples"
+                f"{self.tape.lines} has no conversation{CALLED[self.kept]} that can be learned "
+                "from: give more --samples, fewer --answer-tokens, or --schedule mixed"
             )
         return found
 

@@ -18,7 +18,7 @@ from mmspec_torch.train.distill.corpus import Corpus, File, World
 from mmspec_torch.train.distill.method import Method
 from mmspec_torch.train.distill.prepare import Want
 from mmspec_torch.train.distill.report import REPORT
-from mmspec_torch.train.distill.supply import HELD_OUT_SAMPLES, Supply
+from mmspec_torch.train.distill.supply import Supply, held_out_of
 from mmspec_torch.train.distill.teacher import Teacher
 from mmspec_torch.train.heads import build
 from mmspec_torch.train.main import device
@@ -55,7 +55,8 @@ class Lessons:
     want: Want
     data: Path | None = None
     images: Path | None = None
-    held_out: int = HELD_OUT_SAMPLES
+    held_out: int | None = None
+    """Conversations to judge by; None: as `held_out_of` has it."""
     positions_per_batch: int = 4096
 
 
@@ -116,11 +117,11 @@ def distill(
     place: Place,
 ) -> Score:
     """Train one head; returns how it does on held-out conversations."""
-    out.mkdir(parents=True, exist_ok=True)
-    with opened(out, place) as run_log:
-        supply = supplied(lessons, place)
+    supply = supplied(lessons, place)
+    config = shape.config(kind, supply.teacher)
+    heads.check(config, supply, method, out)
+    with opened(out, place, supply) as run_log:
         supply.prepare(run_log)
-        config = shape.config(kind, supply.teacher)
         return heads.train(config, supply, method, budget, out, run_log)
 
 
@@ -135,14 +136,12 @@ def train_all(
     for name in names:
         if name not in known:
             raise errors.choice("head of the recipe", name, known)
-    out.mkdir(parents=True, exist_ok=True)
-    scores = {}
-    with opened(out, place) as run_log:
-        supplies = {"target": supplied(lessons, place)}
-        supplies["target"].prepare(run_log)
-        for entry in (known[name] for name in names):
-            if (out / entry.name / REPORT).exists():
-                continue
+    missing = [name for name in names if not (out / name / REPORT).exists()]
+    first, scores = supplied(lessons, place), {}
+    with opened(out, place, first) as run_log:
+        supplies = {"target": first}
+        first.prepare(run_log)
+        for entry in (known[name] for name in missing):
             supply = _supply(entry.answers, supplies, run_log)
             config, where = entry.shape.config(entry.kind, supply.teacher), out / entry.name
             scores[entry.name] = heads.train(config, supply, entry.method, budget, where, run_log)
@@ -162,10 +161,15 @@ def _supply(answers: str, supplies: dict[str, Supply], run_log: log.Log) -> Supp
 
 
 @contextmanager
-def opened(out: Path, place: Place) -> Iterator[log.Log]:
-    """Set threads, and open the log of a run in a directory."""
+def opened(out: Path, place: Place, supply: Supply) -> Iterator[log.Log]:
+    """Set threads, and open the log of a run in a directory once all is found to be well."""
+    supply.check()
     if place.threads:
         torch.set_num_threads(place.threads)
+    if supply.machine.team.rank:
+        with log.unwritten() as run_log:
+            yield run_log
+        return
     with log.opened(out / "log.csv", Console(), board=place.board) as run_log:
         yield run_log
 
@@ -183,7 +187,7 @@ def supplied(lessons: Lessons, place: Place) -> Supply:
         lessons.want,
         machine,
         lessons.positions_per_batch,
-        lessons.held_out,
+        lessons.held_out or held_out_of(lessons.want.samples),
     )
 
 

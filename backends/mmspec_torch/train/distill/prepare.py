@@ -9,7 +9,7 @@ from typing import Any
 
 from mmspec import errors
 from mmspec.config import read_config
-from mmspec_torch.train import data
+from mmspec_torch.train import claim, data
 from mmspec_torch.train.distill.batch import Stored
 from mmspec_torch.train.distill.corpus import Corpus
 from mmspec_torch.train.distill.lessons import Lessons, Sight
@@ -21,6 +21,7 @@ from mmspec_torch.train.log import Log
 
 ANSWERS = ("target", "dataset")
 BATCHES_PER_POOL = 8
+REMEDY = "give another --answers-dir, or the options of before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,30 +85,60 @@ class Preparation:
     corpus: Corpus
     teacher: Teacher
     want: Want
-    log: Log
     workers: int = 1
+    asked: int = 0
+    """Conversations gone through."""
+    left_out: int = 0
+    """Of those, by this process, for want of room."""
 
-    def run(self) -> None:
+    @property
+    def stage(self) -> str:
+        """What a person is told that this is."""
+        return f"answers ({self.tape.split})"
+
+    def check(self) -> None:
+        """Raise the MmspecError of what can be known to be wrong before anything is made."""
+        claim.check(self.tape.about, self._about(), REMEDY)
+        self.corpus.check(self.want.samples)
+
+    def run(self, log: Log) -> None:
         """Go on from the conversations that are there until there are enough."""
-        self.tape.claim(self._about())
+        claim.claim(self.tape.about, self._about(), REMEDY)
         done = self.tape.records()
-        pool = BATCHES_PER_POOL * self.want.rows
-        first = done[-1].number + 1 if done else 0
-        wanted = self.want.samples
-        if wanted <= first or (done and self.want.minutes is not None):
+        self.asked = done[-1].number + 1 if done else 0
+        if self.want.samples <= self.asked or (done and self.want.minutes is not None):
             return
-        began = time.monotonic()
-        source = Scripts(self.corpus, self.teacher.directory, pool, first)
-        pools = data.ahead(source, first // pool, self.workers, 2)
-        stage = f"answers ({self.tape.split})"
-        self.log.show(stage, first, first / wanted)
-        for number, scripts in enumerate(pools, start=first // pool):
+        with log.stopping(self._standing):
+            self._ask(log)
+        if self.left_out:
+            log.say(self._why())
+
+    def _ask(self, log: Log) -> None:
+        began, wanted = time.monotonic(), self.want.samples
+        pool = BATCHES_PER_POOL * self.want.rows
+        source = Scripts(self.corpus, self.teacher.directory, pool, self.asked)
+        pools = data.ahead(source, self.asked // pool, self.workers, 2)
+        log.show(self.stage, self.asked, self.asked / wanted)
+        for number, scripts in enumerate(pools, start=self.asked // pool):
             self._pool([each for each in scripts if each.number < wanted])
-            asked = min((number + 1) * pool, wanted)
-            progress = self._progress(asked, time.monotonic() - began)
-            self.log.show(stage, asked, min(1.0, progress))
+            self.asked = min((number + 1) * pool, wanted)
+            progress = self._progress(self.asked, time.monotonic() - began)
+            log.show(self.stage, self.asked, min(1.0, progress))
             if progress >= 1:
                 return
+
+    def _standing(self) -> str:
+        return f"{self.stage}: stopped after {self.asked}; the same command goes on from there"
+
+    def _why(self) -> str:
+        """How many conversations were left out, and why."""
+        answers = f"with --answer-tokens {self.want.longest} they may take"
+        if self.want.answers == "dataset":
+            answers = "they take"
+        return (
+            f"{self.stage}: {self.left_out} of {self.asked} conversations left out: {answers} "
+            f"more than the {self._room} positions of the target"
+        )
 
     def _progress(self, samples: int, seconds: float) -> float:
         spent = seconds / (60 * self.want.minutes) if self.want.minutes else 0.0
@@ -128,8 +159,8 @@ class Preparation:
 
         A batch takes as many turns as its longest conversation, and columns as its widest.
         """
-        room = self.teacher.config.text.max_position_embeddings
-        fitting = [each for each in scripts if self._most(each) <= room]
+        fitting = [each for each in scripts if self._most(each) <= self._room]
+        self.left_out += len(scripts) - len(fitting)
         ordered = sorted(fitting, key=lambda each: (len(each.prompts), self._columns(each)))
         made: list[tuple[Record, Stored | None]] = []
         for first in range(0, len(ordered), self.want.rows):
@@ -171,6 +202,10 @@ class Preparation:
         """The tape's conversations as batches."""
         shown = sight(self.teacher)
         return Lessons(self.tape, self.corpus, shown, positions_per_batch, seed)
+
+    @property
+    def _room(self) -> int:
+        return self.teacher.config.text.max_position_embeddings
 
     def _columns(self, each: Script) -> int:
         """Positions that a conversation takes with the data's answers."""

@@ -8,27 +8,35 @@ from pathlib import Path
 from typing import Any
 
 from mmspec import errors
-from mmspec_torch.train import loop
-from mmspec_torch.train.claim import claim
+from mmspec_torch.train import claim, loop
 from mmspec_torch.train.distill.acceptance import Score
 from mmspec_torch.train.distill.method import Method
 from mmspec_torch.train.distill.supply import Supply
+from mmspec_torch.train.team import Team
 
 REPORT = "training.json"
 """Says how what is finished came about."""
 UNDER_WAY = "training"
+ABOUT = "about.json"
+REMEDY = "give another --out, or the options of before"
 
 
-def begun(out: Path, about: dict[str, Any]) -> Path:
-    """Return the folder for what is under way in `out`, claimed for what is to be trained there.
-
-    Raises UsageError where `out` holds something finished, or begun with other options.
-    """
+def check(out: Path, about: dict[str, Any]) -> None:
+    """Raise UsageError where `out` holds something finished, or begun with other options."""
     if (out / REPORT).exists():
         raise errors.UsageError(f"{out} holds what was trained before: give another --out")
-    folder = out / UNDER_WAY
-    claim(folder / "about.json", about, "give another --out, or the options of before")
-    return folder
+    claim.check(out / UNDER_WAY / ABOUT, about, REMEDY)
+
+
+def begun(out: Path, about: dict[str, Any], team: Team) -> Path:
+    """Return the folder for what is under way in `out`, claimed for what is to be trained there.
+
+    Raises UsageError as `check` does. Of several processes the first claims it.
+    """
+    check(out, about)
+    if team.is_first():
+        claim.claim(out / UNDER_WAY / ABOUT, about, REMEDY)
+    return out / UNDER_WAY
 
 
 def finish(out: Path, supply: Supply, method: Method, budget: loop.Budget, score: Score) -> None:

@@ -7,13 +7,19 @@ from typing import Any
 
 from mmspec_torch.train import loop
 from mmspec_torch.train.distill.corpus import Corpus
-from mmspec_torch.train.distill.lessons import Kept, Lessons, Room
+from mmspec_torch.train.distill.curriculum import SHOWN, Kept
+from mmspec_torch.train.distill.lessons import Lessons, Room
 from mmspec_torch.train.distill.prepare import Preparation, Want, sight
 from mmspec_torch.train.distill.tape import Tape
 from mmspec_torch.train.distill.teacher import Teacher
 from mmspec_torch.train.log import Log
 
 HELD_OUT_SAMPLES = 128
+
+
+def held_out_of(samples: int) -> int:
+    """How many conversations to judge by beside so many to learn from: a fifth, up to 128."""
+    return max(1, min(HELD_OUT_SAMPLES, samples // 5))
 
 
 @dataclass(frozen=True)
@@ -35,14 +41,19 @@ class Supply:
     shown: bool = False
     """Whether that draft is shown images."""
 
+    def check(self) -> None:
+        """Raise the MmspecError of what can be known to be wrong before anything is made."""
+        for split in ("train", "held-out"):
+            self._preparation(split).check()
+
     def prepare(self, log: Log) -> None:
         """Have enough answers; held-out ones are the target's own, greedy, always."""
         if self.machine.team.rank == 0:
-            self._preparation("train", log).run()
-            self._preparation("held-out", log).run()
+            self._preparation("train").run(log)
+            self._preparation("held-out").run(log)
         self.machine.team.told(0.0)  # the others wait
 
-    def _preparation(self, split: str, log: Log) -> Preparation:
+    def _preparation(self, split: str) -> Preparation:
         number = int(split == "held-out")
         want = self.want if self.reads else replace(self.want, cache_bytes=0)
         if number:
@@ -51,7 +62,7 @@ class Supply:
                 self.want, samples=samples, minutes=None, answers="target", temperature=0.0
             )
         tape, workers = self._tape(split), self.machine.workers
-        return Preparation(tape, self.corpora[number], self.teacher, want, log, workers)
+        return Preparation(tape, self.corpora[number], self.teacher, want, workers)
 
     def _tape(self, split: str) -> Tape:
         return Tape(self.directory, split, self.teacher.config.text.hidden_size)
@@ -84,14 +95,23 @@ class Supply:
         """How many there are to learn from."""
         return len(self._tape("train").records())
 
+    def require(self, schedule: str) -> None:
+        """Raise UsageError where there is nothing of what a schedule shows."""
+        for kept in SHOWN[schedule]:
+            self.lessons(kept).records()
+
     @property
-    def about(self) -> dict[str, Any]:
-        """What was learned from."""
+    def source(self) -> dict[str, Any]:
+        """What answers are made of."""
         return {
             "target": str(self.teacher.directory),
             "target_digest": self.teacher.digest(),
             "corpus": self.corpora[0].about,
-            "conversations": self.conversations,
             "answers": self.want.answers,
             "temperature": self.want.temperature,
         }
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What was learned from."""
+        return {**self.source, "conversations": self.conversations}

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmspec_torch.train.claim import claim
 from mmspec_torch.train.distill.batch import Stored
 from mmspec_torch.train.distill.record import Record
 
@@ -53,13 +52,10 @@ class Tape:
         """The file that says where each conversation's states are."""
         return self.directory / f"{self.split}.index.jsonl"
 
-    def claim(self, about: dict[str, Any]) -> None:
-        """Begin in an empty directory, or go on in one that was begun with the same.
-
-        Raises UsageError where it holds something else.
-        """
-        file = self.directory / f"about.{self.split}.json"
-        claim(file, about, "give another directory for the answers, or the options of before")
+    @property
+    def about(self) -> Path:
+        """The file that says what the rest was made of."""
+        return self.directory / f"about.{self.split}.json"
 
     def records(self) -> list[Record]:
         """All records, in order; a line cut short by a kill is left out and taken off."""

@@ -12,6 +12,7 @@ from mmspec.drafting import pooled_positions
 from mmspec.hub import resolve
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.train import loop
+from mmspec_torch.train.distill import report
 from mmspec_torch.train.distill.acceptance import Score
 from mmspec_torch.train.distill.lessons import Room
 from mmspec_torch.train.distill.main import Lessons, Place, opened, supplied
@@ -52,19 +53,28 @@ def train(
     """
     room = Room(student.positions, student.text.max_position_embeddings)
     supply = replace(supply, room=room, shown=student.sees)
-    shape = {"text": asdict(student.text), "positions": student.positions}
-    named = {"stages": [stage.name for stage in stages]}
-    folder = begun(out, {**shape, **named, "method": asdict(way.method), **supply.about})
+    about = {**_about(student, stages, way), **supply.about}
+    folder = begun(out, about, supply.machine.team)
     training = Training(student, supply, way.method, TUNING)
     for stage in stages:
         training = replace(training, stage=stage)
-        state = folder / f"{stage.name}.checkpoint"
-        loop.run(training.phase(), scaled(way.budget, stage.share), supply.machine, state, log)
+        training.require()
+        phase, budget = training.phase(f"{out.name} {stage.name}"), scaled(way.budget, stage.share)
+        loop.run(phase, budget, supply.machine, folder / f"{stage.name}.checkpoint", log)
     score = training.score()
     if supply.machine.team.is_first():
         export.save(student, supply.teacher.directory, out)
         finish(out, supply, way.method, way.budget, score)
     return score
+
+
+def _about(student: Student, stages: Sequence[Stage], way: Way) -> dict[str, Any]:
+    return {
+        "text": asdict(student.text),
+        "positions": student.positions,
+        "stages": [stage.name for stage in stages],
+        "method": asdict(way.method),
+    }
 
 
 def scaled(budget: loop.Budget, share: float) -> loop.Budget:
@@ -85,29 +95,39 @@ class Baselines:
     shape: Shape
     way: Way
     out: Path
-    log: Log
     source: Path | None = None
 
-    def make(self, name: str) -> Score | None:
-        """Train a draft, and what it starts from; None where it is there already."""
-        if (self.out / name / REPORT).exists():
-            return None
-        if name == "pretrained" and self.source:
+    def check(self, names: Sequence[str]) -> None:
+        """Raise MmspecError for drafts that cannot be."""
+        if "pretrained" in names and self.source:
             raise errors.UsageError(
                 f"--from gives the pretrained draft, {self.source}: leave it out of --only"
             )
-        student, stages = self._planned(name)
-        return train(student, stages, self.supply, self.way, self.out / name, self.log)
+        if self._target.vision is None and not {"llava", "language"}.isdisjoint(names):
+            raise errors.UsageError(
+                "a target without eyes has no llava draft: use --only finetuned"
+            )
+        self.shape.text(self._target)
+        self.way.positions(self._target)
+        if self.source:
+            read_student(self.source, self._target, 0)
 
-    def _planned(self, name: str) -> tuple[Student, Sequence[Stage]]:
+    def make(self, name: str, log: Log) -> Score | None:
+        """Train a draft, and what it starts from; None where it is there already."""
+        if (self.out / name / REPORT).exists():
+            return None
+        student, stages = self._planned(name, log)
+        return train(student, stages, self.supply, self.way, self.out / name, log)
+
+    def _planned(self, name: str, log: Log) -> tuple[Student, Sequence[Stage]]:
         if name == "pretrained":
             text = self.shape.text(self._target)
             return untrained(text, self.way.method.seed), [PRETRAINING]
         if name == "finetuned":
-            return self._start(), [TUNING]
+            return self._start(log), [TUNING]
         if name == "llava":
-            return self._seeing(), [PROJECTOR, TUNING]
-        return self._language(), []
+            return self._seeing(log), [PROJECTOR, TUNING]
+        return self._language(log), []
 
     @property
     def _target(self) -> ModelConfig:
@@ -117,27 +137,24 @@ class Baselines:
     def _positions(self) -> int:
         return self.way.positions(self._target)
 
-    def _start(self) -> Student:
+    def _start(self, log: Log) -> Student:
         """The pretrained Llama."""
         if self.source:
             return read_student(self.source, self._target, 0)
-        self.make("pretrained")
+        self.make("pretrained", log)
         return read_student(self.out / "pretrained", self._target, 0)
 
-    def _seeing(self) -> Student:
+    def _seeing(self, log: Log) -> Student:
         """The pretrained Llama with an untrained projector."""
-        if self._target.vision is None:
-            raise errors.UsageError(
-                "a target without eyes has no llava draft: use --only finetuned"
-            )
-        start, features = self._start(), self._target.vision.hidden_size
+        assert self._target.vision
+        start, features = self._start(log), self._target.vision.hidden_size
         made = untrained(start.text, self.way.method.seed, features, self._positions)
         made.llama.load_state_dict(start.llama.state_dict())
         return made
 
-    def _language(self) -> Student:
+    def _language(self, log: Log) -> Student:
         """The Llama of the trained LLaVA."""
-        self.make("llava")
+        self.make("llava", log)
         whole = read_student(self.out / "llava", self._target, self._positions)
         part = Student(whole.text)
         part.llama.load_state_dict(whole.llama.state_dict())
@@ -154,14 +171,14 @@ def make_baselines(
     source: str | None = None,
 ) -> dict[str, Score]:
     """Train the named baselines in directories of `out`; what is there is left alone."""
-    out.mkdir(parents=True, exist_ok=True)
-    with opened(out, place) as log:
-        reads = way.method.loss.divergence != "ce"
-        supply = replace(supplied(lessons, place), reads=reads)
+    reads = way.method.loss.divergence != "ce"
+    supply = replace(supplied(lessons, place), reads=reads)
+    start = resolve(source, "torch") if source else None
+    made = Baselines(supply, shape, way, out, start)
+    made.check(names)
+    with opened(out, place, supply) as log:
         supply.prepare(log)
-        start = resolve(source, "torch") if source else None
-        made = Baselines(supply, shape, way, out, log, start)
-        scores = {name: made.make(name) for name in names}
+        scores = {name: made.make(name, log) for name in names}
     return {name: score for name, score in scores.items() if score}
 
 
@@ -170,13 +187,13 @@ def distill(student: str, way: Way, lessons: Lessons, out: Path, place: Place) -
 
     Raises UsageError where it has another tower than the target, or another vocabulary.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    with opened(out, place) as log:
-        supply = supplied(lessons, place)
-        directory = resolve(student, "torch")
-        read = read_student(directory, supply.teacher.config, way.positions(supply.teacher.config))
-        if read.sees:
-            same_tower(directory, supply)
+    supply = supplied(lessons, place)
+    directory = resolve(student, "torch")
+    read = read_student(directory, supply.teacher.config, way.positions(supply.teacher.config))
+    if read.sees:
+        same_tower(directory, supply)
+    report.check(out, {**_about(read, [TUNING], way), **supply.source})
+    with opened(out, place, supply) as log:
         supply.prepare(log)
         return train(read, [TUNING], supply, way, out, log)
 

@@ -14,8 +14,7 @@ from mmspec_torch.llava import TorchFeatures
 from mmspec_torch.train import loop
 from mmspec_torch.train.distill.acceptance import Score
 from mmspec_torch.train.distill.batch import Batch
-from mmspec_torch.train.distill.curriculum import SCHEDULES, coin
-from mmspec_torch.train.distill.lessons import Kept
+from mmspec_torch.train.distill.curriculum import SCHEDULES, Kept, coin
 from mmspec_torch.train.distill.loss import divergence, truth
 from mmspec_torch.train.distill.method import Method
 from mmspec_torch.train.distill.policy import continued, cuts, extended
@@ -134,7 +133,14 @@ class Training:
                 score.add(right[torch.stack(rows).clamp(min=0)], begun)
         return score
 
-    def phase(self) -> loop.Phase[Batch]:
+    def require(self) -> None:
+        """Raise UsageError where there is nothing to learn from."""
+        if self.stage.kept == "all":
+            self.supply.require(self.method.schedule)
+        else:
+            self.supply.lessons(self.stage.kept).records()
+
+    def phase(self, name: str) -> loop.Phase[Batch]:
         """What the training loop is given."""
         method, stage, student = self.method, self.stage, self.student
         share = SCHEDULES[method.schedule] if stage.kept == "all" else None
@@ -146,7 +152,7 @@ class Training:
         if student.projector is not None:
             parts.append((student.projector, method.rate * stage.projector))
         return loop.Phase(
-            stage.name,
+            name,
             student,
             parts,
             self.loss,

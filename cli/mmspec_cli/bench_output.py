@@ -1,0 +1,30 @@
+"""What the measuring commands have in common: loading, and a report that is told and kept."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mmspec.engine import Engine, load
+from mmspec_cli.render import Screen
+
+
+def loaded(screen: Screen, where: dict[str, Any]) -> Engine:
+    """Load what `where` says, and pass on what the engine has to say of it."""
+    screen.progress("loading")
+    engine = load(**where)
+    for note in engine.notes:
+        screen.note(note)
+    return engine
+
+
+def tell(
+    screen: Screen, value: dict[str, Any], out: Path | None, shown: Callable[[], None] | None
+) -> None:
+    """Write a report where it is wanted, and show it, or print it as JSON."""
+    if out:
+        out.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    if shown:
+        shown()
+    else:
+        screen.json(value)

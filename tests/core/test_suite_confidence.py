@@ -1,0 +1,81 @@
+"""The bootstrap of differences, against cases that can be counted and truths that are known."""
+
+from math import comb
+
+import numpy as np
+import pytest
+from suite_row import row
+
+from mmspec.bench.suite.confidence import difference
+
+
+def answers(method, counts):
+    """A row for each sample's (tokens, rounds)."""
+    return [
+        row(f"t/{n}", method, [(0, 0, tokens - rounds + 1), *[(0, 0, 1)] * (rounds - 1)])
+        for n, (tokens, rounds) in enumerate(counts)
+    ]
+
+
+def test_two_samples_have_three_resamples():
+    # The first sample twice, both, or the second twice: 1/4, 1/2, 1/4.
+    ours, theirs = answers("MT", [(6, 2), (4, 4)]), answers("M", [(4, 2), (8, 4)])
+    found = difference(ours, theirs)
+    assert (found.samples, found.value) == (2, pytest.approx((10 / 6) / (12 / 6) - 1))
+    assert (found.low, found.high) == (pytest.approx(1 / 2 - 1), pytest.approx(3 / 2 - 1))
+
+
+def test_ends_are_the_percentiles_of_all_resamples():
+    # Ten samples of two kinds: k of the first kind are drawn with the binomial's probability.
+    kinds = [(6, 2)] * 5 + [(2, 2)] * 5
+    found = difference(answers("MT", kinds), answers("M", [(4, 2)] * 10))
+    shares = np.cumsum([comb(10, k) / 2**10 for k in range(11)])
+    values = [(6 * k + 2 * (10 - k)) / 40 - 1 for k in range(11)]
+    expected = [values[int(np.searchsorted(shares, each))] for each in (0.025, 0.975)]
+    assert [found.low, found.high] == pytest.approx(expected)
+
+
+def test_a_method_differs_from_itself_by_nothing():
+    one = answers("M", [(9, 3), (5, 4), (20, 6)])
+    found = difference(one, one)
+    assert (found.value, found.low, found.high) == (0, 0, 0)
+
+
+def test_turns_of_a_sample_are_drawn_together_and_others_left_out():
+    ours = answers("MT", [(6, 2), (4, 4)])
+    split = [
+        row("t/0", "M", [(0, 0, 3)]),
+        row("t/0", "M", [(0, 0, 1)], turn=1),
+        *answers("M", [(0, 1), (8, 4), (99, 9)])[1:],
+        row("t/8", "M", []),
+    ]
+    assert difference(ours, split) == difference(ours, answers("M", [(4, 2), (8, 4)]))
+    assert difference(ours, []) is None
+
+
+def test_the_same_seed_gives_the_same_interval_however_it_is_cut(monkeypatch):
+    draws = np.random.default_rng(3)
+    ours, theirs = ([(int(n) + 4, 4) for n in draws.integers(0, 9, 30)] for _ in range(2))
+    pair = answers("MT", ours), answers("M", theirs)
+    once = difference(*pair, draws=500)
+    monkeypatch.setattr("mmspec.bench.suite.confidence.CELLS", 100)
+    assert difference(*pair, draws=500) == once
+    assert difference(*pair, draws=500, seed=1) != once
+
+
+def test_the_interval_holds_the_truth_about_as_often_as_it_says():
+    """Correlated methods, 40 samples, a true difference of 10 %: 95 % of 400 intervals hold it."""
+    draws, held, tries = np.random.default_rng(0), 0, 400
+    for _ in range(tries):
+        rounds = draws.integers(3, 12, 40)
+        ease = draws.gamma(8, 1 / 8, 40)
+        ours, theirs = (
+            [
+                (int(each) + int(draws.poisson(rate * each * easy)), int(each))
+                for each, easy in zip(rounds, ease, strict=True)
+            ]
+            for rate in (1.2, 1.0)
+        )
+        found = difference(answers("MT", ours), answers("M", theirs), draws=400)
+        held += found.low <= 2.2 / 2.0 - 1 <= found.high
+    assert 0.92 <= held / tries <= 0.98

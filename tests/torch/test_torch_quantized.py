@@ -1,0 +1,231 @@
+"""Matrices in 8 and 4 bits: against numpy's rounding, transformers, and the bytes of a 7B model."""
+
+import re
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch_oracle as oracle
+from quantized_oracle import GROUPS, LINEAR, Held, half_steps, round_linear_layers, rounded
+from replayed import Recording
+from test_torch_loading import LLAVA_7B
+from test_torch_static import conversation
+
+import factory
+from mmspec.bench.prompts import default_prompts
+from mmspec.check import check
+from mmspec.engine import load
+from mmspec.errors import UsageError
+from mmspec.manifest import manifest
+from mmspec.options import Options
+from mmspec.quantization import held_bytes, read_scheme
+from mmspec.sampling import GREEDY
+from mmspec_torch import quantized as quantization
+from mmspec_torch.backend import TorchBackend
+from mmspec_torch.llava import TorchModel
+from mmspec_torch.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
+from mmspec_torch.static.cache import StaticCache
+from mmspec_torch.weights import meta_weights
+
+DOCS = Path(__file__).parents[2] / "docs" / "performance.md"
+ROWS = [1, 6, 40]
+
+
+def matrix(weight, word):
+    return quantized(torch.from_numpy(weight), read_scheme(word), "w")
+
+
+@pytest.fixture
+def weight():
+    """Rows of very different sizes, 1100 of them: more than are quantized at once."""
+    draws = np.random.default_rng(0)
+    sizes = 10.0 ** draws.uniform(-3, 2, (1100, 1))
+    return (sizes * draws.standard_normal((1100, 256))).astype(np.float32)
+
+
+@pytest.fixture
+def activations():
+    return {n: torch.randn(n, 256, generator=torch.Generator().manual_seed(n)) for n in ROWS}
+
+
+@pytest.mark.parametrize(("word", "group"), GROUPS.items())
+def test_held_weights_are_numpys_within_half_a_step(weight, word, group):
+    held = matrix(weight, word)(torch.eye(256)).T.numpy()
+    np.testing.assert_allclose(held, rounded(weight, group), rtol=1e-6, atol=1e-6)
+    assert (np.abs(held - weight) <= 1.001 * half_steps(weight, group)).all()
+    levels = [len(np.unique(part)) for part in held.reshape(len(held), -1, group or 256)[0]]
+    assert max(levels) <= (16 if group else 255)
+
+
+@pytest.mark.parametrize("word", GROUPS)
+def test_products_are_those_of_the_held_weights(weight, activations, word):
+    product = matrix(weight, word)
+    held = product(torch.eye(256)).double()
+    for x in activations.values():
+        expected = x.double() @ held
+        scale = expected.abs().max()
+        torch.testing.assert_close(product(x).double() / scale, expected / scale, atol=1e-6, rtol=0)
+        total = product.added(x, torch.ones(len(x), 1100)).double()
+        torch.testing.assert_close(total / scale, (expected + 1) / scale, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("word", GROUPS)
+def test_the_error_of_a_product_is_bounded_by_its_scales(weight, activations, word):
+    product, bound = matrix(weight, word), half_steps(weight, GROUPS[word])
+    for x in (each.numpy() for each in activations.values()):
+        error = np.abs(product(torch.from_numpy(x)).numpy() - x @ weight.T)
+        assert (error <= 1.01 * np.abs(x) @ bound.T + 1e-4).all()
+        assert error.max() > 0
+
+
+@pytest.mark.parametrize("word", GROUPS)
+def test_kernels_multiply_the_same_integers(weight, activations, word):
+    whole = torch.from_numpy(weight)[:1088].bfloat16()
+    scheme = read_scheme(word)
+    kernel = quantized(whole, scheme, "w")
+    assert isinstance(kernel, Kernel)
+    integers = Integers4.of(whole, scheme.group) if scheme.group else Integers8.of(whole)
+    for x in (each.bfloat16() for each in activations.values()):
+        error = (kernel(x).float() - Unpacked(integers)(x).float()).abs()
+        assert (error <= 2**-7 * (x.abs().float() @ integers.unpacked().abs().float().T)).all()
+        summed = kernel.added(x, torch.zeros(len(x), 1088, dtype=torch.bfloat16))
+        assert torch.equal(summed, kernel(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("word", ["int8", "int4"])
+@pytest.mark.parametrize("value", [0.0, 1e-30, 0.75])
+def test_weights_all_alike_stay_what_they_are(word, dtype, value):
+    weight = torch.full((16, 64), value, dtype=dtype)
+    held = quantized(weight, read_scheme(word), "w")(torch.eye(64, dtype=dtype)).T
+    torch.testing.assert_close(held, weight, atol=1e-7, rtol=1e-2)
+    for integers in (Integers8.of(weight), Integers4.of(weight, 64)):
+        assert (integers.scale > 0).all()
+
+
+@pytest.mark.parametrize(("outputs", "dtype"), [(17, torch.bfloat16), (16, torch.float32)])
+def test_what_no_kernel_fits_is_unpacked(outputs, dtype):
+    weight = torch.randn(outputs, 64, dtype=dtype)
+    assert isinstance(quantized(weight, read_scheme("int4"), "w"), Unpacked)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("word", ["int8", "int4", "int4-32"])
+def test_a_whole_model_is_transformers_with_rounded_weights(tmp_path, word):
+    sizes = {"seed": 3, "key_value_heads": 2}
+    ours = factory.tiny_llava(tmp_path / "ours", **sizes)
+    theirs = factory.tiny_llava(tmp_path / "theirs", layout="transformers", **sizes)
+    round_linear_layers(theirs, GROUPS[word])
+    model, expected = (
+        TorchBackend().load(ours, device="cpu", quantize=word),
+        oracle.transformers_model(theirs),
+    )
+    image = oracle.pixels(model.config.vision.image_size)
+    segment = oracle.prompt([model.encode(image[0])])
+    ids = torch.tensor([segment.tokens])
+    logits = expected(input_ids=ids, pixel_values=torch.tensor(image)).logits[0, -1]
+    np.testing.assert_allclose(oracle.opened(model, segment).logits(), logits, atol=5e-5)
+    plain = TorchBackend().load(ours, device="cpu")
+    assert np.abs(oracle.opened(plain, oracle.prompt([])).logits() - logits.numpy()).max() > 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("word", ["int8", "int4"])
+def test_the_static_form_says_what_the_dynamic_one_says(pair_paths, monkeypatch, word, dtype):
+    monkeypatch.setattr(StaticCache, "step", 64)
+    pair = [TorchBackend().load(p, device="cpu", dtype=dtype, quantize=word) for p in pair_paths]
+    images = [pair[0].encode(image) for image in oracle.pixels(32, 2)]
+    views = [oracle.prompt(images), oracle.without_images(oracle.prompt(images))]
+    expected, logits = conversation(pair, views, [0, 1], GREEDY)
+    capture = Recording()
+    for model in pair:
+        monkeypatch.setattr(model.statics, "capture", capture)
+    found, ours = conversation(pair, views, [0, 1], GREEDY)
+    assert capture.replayed > capture.captured > 0
+    if dtype == "float32":
+        assert found == expected
+        np.testing.assert_allclose(ours, logits, atol=1e-4)
+
+
+@pytest.mark.parametrize("word", ["int8", "int4", "int4-32"])
+def test_drafts_of_a_quantized_pair_change_no_token(pair_paths, word):
+    target, draft = map(str, pair_paths)
+    engine = load(target, draft, backend="torch", device="cpu", quantize=word)
+    assert engine.target.features is engine.draft.features
+    report = check(engine, default_prompts(engine, 3), Options(drafting="MT", max_new_tokens=40))
+    assert (report.outcome, report.quantize) == ("identical", word)
+
+
+def test_a_quantized_tower_is_another_tower(llava_path):
+    towers = [
+        TorchBackend().load(llava_path, device="cpu", quantize=word).tower
+        for word in ("none", "int8", "int4", "int4")
+    ]
+    assert len(set(towers)) == 3
+    assert towers[2] == towers[3]
+
+
+def test_what_cannot_be_quantized_is_named(tmp_path, llava_path, mlx_path):
+    backend = TorchBackend()
+    with pytest.raises(UsageError, match=r"'int5': use none, int8, int4"):
+        backend.load(llava_path, quantize="int5")
+    with pytest.raises(UsageError, match=r"_proj has 64 inputs.*groups of 128"):
+        backend.load(llava_path, device="cpu", quantize="int4-128")
+    with pytest.raises(UsageError, match="quantized already: leave --quantize int8 out"):
+        backend.load(mlx_path, quantize="int8")
+
+
+def expected_bytes(word):
+    """Bytes of the 7B model by arithmetic: integers, and two bytes for every scale and centre."""
+    group, total = GROUPS.get(word), 0
+    for name, shape in manifest(LLAVA_7B).items():
+        if word == "none" or len(shape) != 2 or not LINEAR.search(name):
+            total += 2 * prod(shape)
+        elif group is None:
+            total += prod(shape) + 2 * shape[0]
+        else:
+            total += prod(shape) // 2 + 4 * prod(shape) // group
+    return total
+
+
+def loaded_bytes(config, word):
+    """The bytes that a model holds in bfloat16 once loaded, and their peak on the way."""
+    with Held() as held:
+        weights = meta_weights(config, torch.bfloat16, read_scheme(word))
+        model = TorchModel(weights, config, torch.device("meta"), torch.bfloat16)
+        assert model.quantize == word
+        return held.bytes, held.peak
+
+
+@pytest.fixture(scope="module", params=["none", *GROUPS])
+def seven(request):
+    """A scheme, and the bytes of LLaVA-1.5-7B in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quantization, "ROWS", 10**6)  # quicker; what is held in the end is the same
+        return request.param, loaded_bytes(LLAVA_7B, request.param)[0]
+
+
+def test_a_loaded_model_holds_what_its_shapes_say(seven):
+    word, held = seven
+    assert held == pytest.approx(expected_bytes(word), rel=1e-3)
+    scheme, shapes = read_scheme(word), manifest(LLAVA_7B)
+    foreseen = sum(held_bytes(name, shape, 2, scheme) for name, shape in shapes.items())
+    assert foreseen == expected_bytes(word)
+
+
+@pytest.mark.parametrize("word", GROUPS)
+def test_loading_takes_little_beside_what_stays(word):
+    few = replace(LLAVA_7B, text=replace(LLAVA_7B.text, num_hidden_layers=4))
+    held, peak = loaded_bytes(few, word)
+    assert peak - held < 1e8
+
+
+def test_the_documented_bytes_are_the_loaded_ones(seven):
+    word, held = seven
+    documented = dict(
+        re.findall(r"^\| `--quantize (\S+)` \|.*?([\d.]+) GB", DOCS.read_text(), re.M)
+    )
+    assert float(documented[word]) == round(held / 1e9, 2)
