@@ -41,7 +41,8 @@ def choice(kind: str, got: str, allowed: Iterable[str]) -> UsageError:
     "unknown backend 'toch': use torch or mlx (nearest: torch)"
     """
     names = list(allowed)
-    nearest = difflib.get_close_matches(got, names, n=1)
+    alike = difflib.get_close_matches
+    nearest = alike(got, names, n=1) or alike(got.lower(), names, n=1)
     hint = f" (nearest: {nearest[0]})" if nearest else ""
     return UsageError(f"unknown {kind} {got!r}: use {_either(names)}{hint}")
 

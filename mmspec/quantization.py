@@ -41,3 +41,8 @@ def held_bytes(name: str, shape: tuple[int, ...], width: int, scheme: Scheme | N
     if scheme is None or len(shape) != 2 or not LINEAR.search(name):
         return width * prod(shape)
     return scheme.bytes(*shape, width)
+
+
+def computed(dtype: str, quantize: str) -> str:
+    """How a model computes, in words: its type, and its quantization where there is one."""
+    return dtype if quantize == "none" else f"{dtype} {quantize}"

@@ -26,6 +26,8 @@ def find_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device(present[0])
     kind, _, index = name.partition(":")
+    if kind in ("cuda", "mps") and kind not in present:
+        raise UsageError(f"device {name!r} is not on this machine: use {' or '.join(present)}")
     if kind not in present:
         raise choice("torch device", name, ["auto", *present])
     count = torch.cuda.device_count() if kind == "cuda" else 1

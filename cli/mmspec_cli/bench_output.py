@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.engine import Engine, load
+from mmspec.errors import UsageError
 from mmspec_cli.render import Screen
 
 
@@ -21,10 +22,16 @@ def loaded(screen: Screen, where: dict[str, Any]) -> Engine:
 def tell(
     screen: Screen, value: dict[str, Any], out: Path | None, shown: Callable[[], None] | None
 ) -> None:
-    """Write a report where it is wanted, and show it, or print it as JSON."""
-    if out:
-        out.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    """Show a report, or print it as JSON; then write it where it is wanted.
+
+    Raises UsageError where it cannot be written, which has then been shown.
+    """
     if shown:
         shown()
     else:
         screen.json(value)
+    if out:
+        try:
+            out.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"--out {out}: cannot be written: {error.strerror}") from error

@@ -15,6 +15,7 @@ from mmspec.engine import Engine, load
 from mmspec.errors import UsageError
 from mmspec.images import open_picture
 from mmspec.options import Gamma, Options
+from mmspec.quantization import computed
 from mmspec_cli.bench_output import loaded, tell
 from mmspec_cli.bench_synthetic import DIRECTORY, FITTING, SYNTHETIC, draw, require_alone, show
 from mmspec_cli.bench_synthetic import synthetic as measure_synthetic
@@ -178,7 +179,7 @@ def _show_speed(screen: Screen, report: SpeedReport) -> None:
         screen.say(line)
     screen.say(
         f"{report.prompts} prompts x {report.repeats}, medians [range]; {report.model} on "
-        f"{report.device}, {report.dtype}; peak {_mebibytes(report)} MiB"
+        f"{report.device}, {computed(report.dtype, report.quantize)}; peak {_mebibytes(report)} MiB"
     )
 
 

@@ -26,6 +26,7 @@ DIRECTORY = click.option(
     metavar="DIR",
     help="Where they are written and kept. Default: mmspec-synthetic in the temporary folder.",
 )
+FIGURE = ".png"
 FITTING = {"backend", "device", "dtype", "quantize", "repeats"}
 """Options of `bench speed` that apply."""
 
@@ -53,6 +54,11 @@ def require_alone(context: click.Context) -> None:
         name = option.name or ""
         if name not in allowed and context.get_parameter_source(name) == given:
             raise UsageError(f"--synthetic measures random weights: leave {option.opts[0]} out")
+    out = context.params["out"]
+    if out and out.suffix == FIGURE:
+        raise UsageError(
+            f"--out {out}: the report is JSON, beside its figure: name a .json file"
+        )
 
 
 def draw(screen: Screen, report: SyntheticReport, out: Path | None) -> None:

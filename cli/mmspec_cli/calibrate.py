@@ -8,6 +8,7 @@ import click
 from mmspec.bench.calibrate import calibrate as measure
 from mmspec.calibration import Calibration, CalibrationFile, calibration_file
 from mmspec.engine import Engine, load
+from mmspec.quantization import computed
 from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, JSON, MODEL, PLAIN, QUANTIZE
 from mmspec_cli.render import Screen
 
@@ -62,7 +63,8 @@ def _show(screen: Screen, engine: Engine, found: Calibration) -> None:
     screen.table(("target rows", "ms", "steps"), _rows(found.target, step))
     if found.draft:
         screen.table(("draft branches", "ms a token", "steps"), _rows(found.draft, step))
-    screen.say(f"{engine.target.name} on {model.device}, {model.dtype}; a step is one target row")
+    kind = computed(model.dtype, model.quantize)
+    screen.say(f"{engine.target.name} on {model.device}, {kind}; a step is one target row")
 
 
 def _rows(seconds: Mapping[int, float], step: float) -> list[tuple[str, str, str]]:

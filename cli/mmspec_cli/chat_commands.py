@@ -149,8 +149,10 @@ def _load(talk: "Talk", name: str) -> None:
 
     try:
         text = typed_path(_path(name)).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{name} cannot be read ({error})") from error
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} cannot be read (not text in UTF-8)") from error
     kept = talk.go_on(Conversation.from_json(text))
     talk.tell(f"went on from {name}" + BACK * kept)
 

@@ -8,6 +8,7 @@ from mmspec.bench.prompts import asked, default_prompts
 from mmspec.check import CheckReport, Comparison, require_comparable
 from mmspec.check import check as compare_all
 from mmspec.images import open_picture
+from mmspec.quantization import computed
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.render import Screen
 
@@ -58,9 +59,9 @@ def _show(screen: Screen, report: CheckReport) -> None:
             screen.say(_told(each))
         elif not each.drafted:
             screen.say(f"{each.prompt}: nothing was drafted, so nothing was checked")
-    quantized = f" {report.quantize}" if report.quantize != "none" else ""
+    kind = computed(report.dtype, report.quantize)
     screen.say(
-        f"{report.outcome} ({report.backend}, {report.device}, {report.dtype}{quantized}; "
+        f"{report.outcome} ({report.backend}, {report.device}, {kind}; "
         f"near-tie up to a logit gap of {report.threshold:g})"
     )
 

@@ -64,6 +64,7 @@ def test_quantized_weights_are_fewer_bytes_to_read(run, place):
         (("--synthetic", "llava"), "llava-1.5-7b"),
         (("--model", "mini"), "leave --model out"),
         (("--drafting", "M"), "leave --drafting out"),
+        (("--out", "costs.png"), "name a .json file"),
     ],
 )
 def test_refusals_are_one_line(run, place, more, told):
@@ -71,3 +72,10 @@ def test_refusals_are_one_line(run, place, more, told):
     assert result.status == 2
     assert told in result.err
     assert len(result.err.splitlines()) == 1
+
+
+def test_what_was_measured_is_shown_where_it_cannot_be_kept(run, place):
+    result = speed(run, place, "--out", "/dev/full")
+    assert result.status == 2
+    assert "| plain step |" in result.out
+    assert "--out /dev/full: cannot be written: No space left on device" in result.err

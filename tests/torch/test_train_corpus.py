@@ -108,6 +108,9 @@ def test_files_that_hold_too_little_are_refused(images):
     (images / "few.jsonl").write_text((line() + "\n") * 3)
     with pytest.raises(errors.UsageError, match="has 3 lines: give at least 20"):
         _ = File(images / "few.jsonl", images, "held-out").size
+    (images / "one.jsonl").write_text(line())
+    with pytest.raises(errors.UsageError, match="has 1 line: give at least 20"):
+        _ = File(images / "one.jsonl", images, "held-out").size
     (images / "array.json").write_text("[" + line() + "]")
     with pytest.raises(errors.UsageError, match="one line, not JSON lines"):
         _ = File(images / "array.json", images).size

@@ -6,6 +6,7 @@ from typing import Any
 
 from mmspec.bench.report.merge import Run
 from mmspec.bench.report.table import Table
+from mmspec.quantization import computed
 
 NUMBER = re.compile(r"\d+")
 SHOWN = (
@@ -28,7 +29,8 @@ def title(run: Run) -> str:
     """Such as `mini + mini-draft on torch, cpu, float32`."""
     told = run.told[0]
     names = " + ".join(model["name"] for model in told["models"].values() if model)
-    return f"{names} on {told['backend']}, {told['device']}, {told['dtype']}"
+    kind = computed(told["dtype"], told["models"]["target"].get("quantize", "none"))
+    return f"{names} on {told['backend']}, {told['device']}, {kind}"
 
 
 def _made(told: dict[str, Any]) -> list[tuple[str, str]]:

@@ -127,15 +127,16 @@ class File:
         except OSError as error:
             raise errors.UsageError(f"cannot read {self.path}: {error.strerror}") from error
         held_out = self.split == "held-out"
-        if len(found) == 1:
+        if len(found) == 1 and self.path.read_bytes().lstrip().startswith(b"["):
             raise errors.UsageError(
                 f"{self.path} is one line, not JSON lines: write one conversation a line, for "
                 "example with jq -c '.[]'"
             )
         kept = [each for each in found if (each[0] % HELD_OUT_ONE_IN == 0) == held_out]
         if not kept:
+            lines = "line" if len(found) == 1 else "lines"
             raise errors.UsageError(
-                f"{self.path} has {len(found)} lines: give at least {HELD_OUT_ONE_IN}, of which "
+                f"{self.path} has {len(found)} {lines}: give at least {HELD_OUT_ONE_IN}, of which "
                 f"one in {HELD_OUT_ONE_IN} is held out"
             )
         return kept
