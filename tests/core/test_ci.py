@@ -32,7 +32,8 @@ def test_the_gpu_script_measures_in_one_call(tmp_path):
     cpu = {"DEVICE": "cpu", "DTYPE": "float32", "REPEATS": "1"}
     done = gpu(tmp_path / "out", "tiny", SYNTHETIC_DIR=str(tmp_path), **cpu)
     assert done.returncode == 0, done.stderr
-    assert {file.name for file in (tmp_path / "out").iterdir()} == {"tiny.json", "tiny.md"}
+    told = {file.name for file in (tmp_path / "out").iterdir()}
+    assert told == {"tiny.json", "tiny.md", "tiny.png"}
     assert "| plain step |" in (tmp_path / "out" / "tiny.md").read_text()
 
 
