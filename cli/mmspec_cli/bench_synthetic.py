@@ -56,9 +56,7 @@ def require_alone(context: click.Context) -> None:
             raise UsageError(f"--synthetic measures random weights: leave {option.opts[0]} out")
     out = context.params["out"]
     if out and out.suffix == FIGURE:
-        raise UsageError(
-            f"--out {out}: the report is JSON, beside its figure: name a .json file"
-        )
+        raise UsageError(f"--out {out}: the report is JSON, beside its figure: name a .json file")
 
 
 def draw(screen: Screen, report: SyntheticReport, out: Path | None) -> None:

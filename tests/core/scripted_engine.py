@@ -48,6 +48,7 @@ class ScriptedModel:
     tower: str = "tower"
     device: str = "host"
     dtype: str = "float32"
+    quantize: str = "none"
     fault: Callable[[str], None] = no_fault
     encoded: int = 0
     drafters: list[ScriptedDrafter] = field(default_factory=list)
