@@ -35,12 +35,12 @@ def context_command(
     screen.progress("loading")
     engine = load(**where)
     report = context(engine, _lengths(lengths), gamma, progress=screen.progress)
-    if out:
-        _write(out, report)
     if as_json:
         screen.json(report.as_dict())
     else:
         screen.table(_HEADS, [_row(each) for each in report.costs])
+    if out:
+        _write(out, report)
 
 
 _HEADS = ("tokens", "plain token", "verification", "drafted token", "token of a prompt")

@@ -157,8 +157,8 @@ def _baseline(name: str, engine: Engine, options: Options) -> Arm:
     if engine.backend.name != "torch":
         raise UsageError(f"--against {name} runs on torch, not {engine.backend.name}")
     model = engine.target.model
-    loaded = load_baseline(name, engine.target.directory, model.device, model.dtype)
-    return BaselineArm(name, engine, options, loaded)
+    baseline = load_baseline(name, engine.target.directory, model.device, model.dtype)
+    return BaselineArm(name, engine, options, baseline)
 
 
 def _show_speed(screen: Screen, report: SpeedReport) -> None:

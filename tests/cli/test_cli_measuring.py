@@ -161,3 +161,7 @@ def test_context_prints_a_table_and_writes_a_figure(run, pair, tmp_path):
     assert (tmp_path / "new/context.png").exists()
     refused = run(*given[:-1], "ten")
     assert (refused.status, len(refused.err.splitlines())) == (2, 1)
+    (tmp_path / "file").write_text("")
+    lost = run(*given, "--out", str(tmp_path / "file/inside"))
+    assert (lost.status, lost.out.splitlines()[-1].split()[0]) == (2, "16")
+    assert "cannot write there" in lost.err
