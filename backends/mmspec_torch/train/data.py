@@ -3,6 +3,7 @@
 import itertools
 import multiprocessing
 import os
+import pickle
 import random
 import signal
 import threading
@@ -185,15 +186,21 @@ def collate(samples: list[Encoded], pad: int) -> Batch:
     return Batch(*map(torch.from_numpy, (ids, targets, weights, drawn, patches)))
 
 
-class _Stream(IterableDataset[Item | MmspecError], Generic[Item]):
-    def __init__(self, source: Source[Item], start: int) -> None:
+class _Stream(IterableDataset[bytes]):
+    """Batches packed whole, and last the error that ended them.
+
+    PyTorch would share each tensor by a handshake between the processes; a signal in the middle
+    of one would make the other side print its traceback.
+    """
+
+    def __init__(self, source: Source[object], start: int) -> None:
         self.source, self.start = source, start
 
-    def __iter__(self) -> Iterator[Item | MmspecError]:
+    def __iter__(self) -> Iterator[bytes]:
         try:
-            yield from self.source.batches(self.start)
-        except MmspecError as error:  # as an item it crosses to the other process unchanged
-            yield error
+            yield from map(pickle.dumps, self.source.batches(self.start))
+        except MmspecError as error:
+            yield pickle.dumps(error)
 
 
 def _end_with_parent(_: int) -> None:
@@ -233,7 +240,8 @@ def ahead(
         multiprocessing_context="spawn",
         worker_init_fn=_end_with_parent,
     )
-    for batch in loader:
+    for packed in loader:
+        batch = pickle.loads(packed)
         if isinstance(batch, MmspecError):
             raise batch
         yield batch
