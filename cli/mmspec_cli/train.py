@@ -82,11 +82,12 @@ def mini(
     Run again after an interruption, it continues. A budget in --steps gives the same weights
     every time on one machine; one in --minutes ends on time instead.
     """
+    chosen = STAGES if "all" in stages else tuple(s for s in STAGES if s in stages)
+    _refuse_idle_budgets(chosen, [stage for stage, _ in (*steps, *minutes)])
+
     from mmspec_torch.train import main
 
     options = main.Options(out, recipe, device, threads, compiled, seed)
-    chosen = STAGES if "all" in stages else tuple(s for s in STAGES if s in stages)
-    _refuse_idle_budgets(chosen, [stage for stage, _ in (*steps, *minutes)])
     main.train(options, chosen, MINUTES | dict(minutes), dict(steps))
 
 
@@ -121,13 +122,14 @@ def distill(kind: str, student: str | None, **given: Any) -> None:
     its answers and hidden states are kept in --answers-dir, to be shared by heads. Run again after
     an interruption, it continues. The head is written to --out.
     """
-    from mmspec_torch.train.distill import main
-    from mmspec_torch.train.drafts import main as drafts
-
     if (kind == "draft") != bool(student):
         raise click.UsageError("give --student with --kind draft, and with no other kind")
     train_choices.refuse_idle(kind)
     choices = train_choices.Choices(given)
+
+    from mmspec_torch.train.distill import main
+    from mmspec_torch.train.drafts import main as drafts
+
     where = choices.lessons(), given["out"], choices.place()
     if student:
         score = drafts.distill(student, choices.way(), *where)
@@ -163,11 +165,12 @@ def draft(names: tuple[str, ...], source: str | None, **given: Any) -> None:
     llava: that Llama with the target's tower, projector first, then both. language: the Llama of
     that LLaVA. The budget is for each; an interrupted run continues.
     """
+    train_choices.refuse_unshaped(names, source)
+    choices = train_choices.Choices(given)
+
     from mmspec_torch.train.drafts import main
     from mmspec_torch.train.drafts.student import Shape
 
-    train_choices.refuse_unshaped(names, source)
-    choices = train_choices.Choices(given)
     shape = Shape(*(given[name] for name in train_choices.SHAPE))
     way, out = choices.way(), given["out"]
     names = names or (BASELINES[1:] if source else BASELINES)
@@ -189,9 +192,10 @@ def draft(names: tuple[str, ...], source: str | None, **given: Any) -> None:
 @train_options.place
 def heads(names: tuple[str, ...], **given: Any) -> None:
     """Train the bundled heads one after another, on the same answers, each for --minutes."""
+    choices = train_choices.Choices(given)
+
     from mmspec_torch.train.distill import main
 
-    choices = train_choices.Choices(given)
     chosen, out, place = names or BUNDLED, given["out"], choices.place()
     scores = main.train_all(chosen, choices.lessons(), choices.budget(), out, place)
     for name, score in scores.items():

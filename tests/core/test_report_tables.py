@@ -100,6 +100,17 @@ def test_methods_beside_the_best_single_view(run):
     assert by_method["T"][4].startswith("-33.3 %")
 
 
+@pytest.mark.parametrize(("samples", "said"), [(19, True), (20, False)])
+def test_intervals_from_few_samples_say_so(run, samples, said):
+    rows = [
+        row(f"chart/{n}", method, [(3, kept, kept + 1)], [method])
+        for n in range(samples)
+        for method, kept in (("M", 3), ("T", 1))
+    ]
+    [whole] = against.tables(run(*rows, methods=["M", "T"]))
+    assert ("too narrow" in whole.note) == said
+
+
 def test_without_a_single_view_nothing_stands_beside_it(run):
     assert against.tables(run(SLOW, PLAIN, methods=["MT", "none"])) == []
     assert against.tables(run(PLAIN, methods=["none"])) == []

@@ -12,6 +12,8 @@ from mmspec.bench.suite.rows import Row
 
 PAPERS = (1, 2, 5)
 """Images of the questions that the papers' tables are about."""
+FEW = 20
+"""Samples below which resampling them makes intervals that are too narrow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ def _overall(run: Run, every: Sequence[Compared]) -> Table:
         f"{percent(LEVEL, 0)} of {DRAWS:,} paired resamples of {several(samples, 'sample')}; which "
         "view is the best was seen on the same answers, and is taken as given."
     )
+    if samples < FEW:
+        note += f" From fewer than {FEW} samples such an interval is too narrow to rely on."
     columns = ("method", "tokens per round", f"than {best}", "from", "to")
     return Table(
         "Against the best single view", columns, [_line(e) for e in every], note, brief=True
