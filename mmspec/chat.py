@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mmspec.conversation import Chunk, Conversation, Message, Turn, render
 from mmspec.drafting import NGRAM, PLAIN, Drafting
 from mmspec.errors import ContextError, UsageError
+from mmspec.estimates import shown_by
 from mmspec.images import Picture
 from mmspec.lengths import TIMED, AutoLength
 from mmspec.options import Options
@@ -160,6 +161,7 @@ class Chat:
             yield from self._prefilled(chunks)
             yield from self._decoded()
         finally:
+            self._keep_costs()
             stop = engine.stop
             ids = tuple(token for token in answer.token_ids if token not in stop)
             self.conversation.answer(ids, answer.text)
@@ -255,12 +257,19 @@ class Chat:
             return
         if not self.options.sampling.greedy:
             self.answer.notes.append(TIMED)
-        kept = None if self.options.tree else self.engine.keep_costs(self.answer.drafting)
-        self.answer.notes += [kept] if kept else []
         verdict = self.verdict()
         if verdict and not self._fell_back:
             self.answer.notes.append(verdict)
         self._fell_back = verdict is not None
+
+    def _keep_costs(self) -> None:
+        """Leave what this answer's rounds cost; where nothing can be, only 'auto' has to say so."""
+        if self.options.tree or not self.answer.rounds:
+            return
+        auto = self.options.gamma == "auto" and self._session.draft_side
+        seen = self._lengths.measured if auto else shown_by(self.answer.rounds)
+        note = self.engine.keep_costs(self.answer.drafting, seen)
+        self.answer.notes += [note] if note and auto else []
 
     def _said(self, round_: Round, stream: TextStream) -> Piece:
         accepted = stream.push(round_.tokens[: round_.accepted])

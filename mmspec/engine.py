@@ -1,7 +1,7 @@
 """Target, draft and captioner loaded together: where the Python API starts."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -81,22 +81,17 @@ class Engine:
             self._lengths[drafting, tree] = AutoLength(known)
         return self._lengths[drafting, tree]
 
-    def keep_costs(self, drafting: Drafting) -> str | None:
+    def keep_costs(self, drafting: Drafting, seen: Mapping[int, float]) -> str | None:
         """Add what chains of this drafting were seen to cost to the calibration and its file.
 
-        Does nothing unless that tells of a length that is not known; returns a line where the
-        file cannot be written, once.
+        Does nothing where that is no news; returns a line where the file cannot be written, once.
         """
-        if not self.calibration_file:
+        calibration = self.calibration.after(drafting, seen)
+        if not self.calibration_file or calibration is self.calibration:
             return None
-        measured = self.lengths(drafting).measured
-        new = measured.keys() - self.calibration.costs(drafting).keys()
-        if new <= {0}:
-            return None
-        seen = {**self.calibration.rounds, drafting.word: measured}
-        self.calibration = replace(self.calibration, rounds=seen)
+        self.calibration = calibration
         try:
-            self.calibration_file.write(self.calibration)
+            self.calibration_file.write(calibration)
         except OSError as error:
             self.calibration_file = None
             return f"costs of drafting not kept: {error}"

@@ -4,7 +4,7 @@ Shape letters: k drafted tokens of a chain, levels of a tree.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from statistics import median_low
 
 from mmspec.statistics import Round
@@ -71,9 +71,11 @@ class RoundCosts:
         """The rounds of k that its cost rests on."""
         return len(self._seconds.get(k, ())) + (k in self._told)
 
-    def is_shown(self, k: int) -> bool:
-        """Whether more than one round of k has shown its cost, in this session or before."""
-        return k in self._told or self.count(k) >= TWICE
+    @property
+    def shown(self) -> dict[int, float]:
+        """Seconds by length, of those that more than one round has shown, or that were told."""
+        lengths = (k for k in self.tried if k in self._told or self.count(k) >= TWICE)
+        return {k: self.seconds(k) for k in lengths}
 
     def observe(self, k: int, seconds: float, *, late: bool) -> None:
         """Take one round in; a late one, which also caught up, shows no more than a bound."""
@@ -121,6 +123,15 @@ class RoundCosts:
             return self._medians[k]
         shorter = [each for each in self.tried if each < k and self.count(each) >= PROVEN]
         return self._medians[shorter[-1] if shorter else 0]
+
+
+def shown_by(rounds: Iterable[Round]) -> dict[int, float]:
+    """Seconds by length, up to LONGEST, of those that more than one of the rounds has shown."""
+    costs = RoundCosts()
+    for round_ in rounds:
+        if round_.depth <= LONGEST:
+            costs.observe(round_.depth, round_.draft_seconds + round_.verify_seconds, late=False)
+    return costs.shown
 
 
 class Account:

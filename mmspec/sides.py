@@ -17,6 +17,7 @@ from mmspec.session import DraftSide
 
 if TYPE_CHECKING:
     from mmspec.engine import Engine
+    from mmspec.loaded import LoadedModel
 
 TYPICAL_ANSWER = 128
 """Positions a branch must have left after its prompt to be worth starting."""
@@ -30,7 +31,7 @@ PAIR = 2
 def word_for(engine: "Engine", options: Options, chunks: Sequence[Chunk]) -> str:
     """The drafting asked for; by default a head's kind, or M and T where there are images, or T.
 
-    Where draft lengths follow costs, calibrated ones may leave M alone.
+    Where draft lengths follow costs, known ones may leave M alone.
     """
     if options.drafting:
         return options.drafting
@@ -42,15 +43,16 @@ def word_for(engine: "Engine", options: Options, chunks: Sequence[Chunk]) -> str
     images = sum(1 for _ in pictures(chunks)) if sees else 0
     if not images:
         return "T"
-    return "MT" if _text_pays(engine, options, images) else "M"
+    return "MT" if _text_pays(engine, engine.draft, options, images) else "M"
 
 
-def _text_pays(engine: "Engine", options: Options, images: int) -> bool:
+def _text_pays(engine: "Engine", draft: "LoadedModel", options: Options, images: int) -> bool:
     """Whether the view T is worth what it adds to a round; beyond two images it always is."""
     if options.gamma != "auto" or options.adaptive or options.tree or images > PAIR:
         return True
-    one, two = (engine.calibration.pace(branches) for branches in (1, 2))
-    return one is None or two is None or SECOND_VIEW * two >= one
+    words = [parse_drafting(word, draft.model.config, pool=options.pool) for word in ("M", "MT")]
+    paces = engine.calibration.paces(words)
+    return paces is None or SECOND_VIEW * paces[1] >= paces[0]
 
 
 def drafting_for(engine: "Engine", options: Options, chunks: Sequence[Chunk]) -> Drafting:

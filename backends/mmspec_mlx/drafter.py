@@ -15,6 +15,7 @@ from mmspec.tree import Tree
 from mmspec_mlx import host
 from mmspec_mlx.columns import Columns
 from mmspec_mlx.draft import MlxDraft
+from mmspec_mlx.formulas import Formulas
 from mmspec_mlx.frontier import Tail
 from mmspec_mlx.growth import grown, top
 from mmspec_mlx.llama import CHUNK, Llama
@@ -46,6 +47,7 @@ class MlxDrafter:
         self._sampling = sampling
         self._tree = tree
         self._xp = llama.kernels.arrays
+        self._formulas = Formulas(llama.kernels, sampling)
         self._cache = llama.new_cache(branches)
         self._columns = Columns(np.ones((branches, 0), dtype=np.bool_), llama.dtype)
         self._tokens: list[int] = []
@@ -209,13 +211,13 @@ class MlxDrafter:
         if self._sampling.greedy and self._rows == 1:
             ids.append(mx.argmax(logits, axis=-1).reshape(1))
             return logits
-        rows: mx.array = maths.softmax(self._xp, logits)
-        mixed = mx.expand_dims(maths.mix(self._xp, weights, rows), 0)
+        rows: mx.array
+        rows, mixture = self._formulas.mixed(weights, logits)
         if self._sampling.greedy:
-            ids.append(mx.argmax(mixed, axis=-1).reshape(1))
+            ids.append(mx.argmax(mixture, axis=-1).reshape(1))
             return rows
-        q = maths.warp(self._xp, mixed, self._sampling)
-        ids.append(maths.draw(self._xp, q, uniform).astype(mx.uint32))
+        q, token = self._formulas.proposed(mixture, uniform)
+        ids.append(token)
         drawn.append(self._padded(q))
         return rows
 

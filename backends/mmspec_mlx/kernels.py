@@ -7,7 +7,7 @@ Every pair below gives the same result up to rounding.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +17,8 @@ from mmspec_mlx import host
 
 Norm = Callable[[mx.array], mx.array]
 """Divides x [..., H] by its root mean square and multiplies it with a weight."""
+Formula = Callable[..., Any]
+"""Makes arrays of arrays, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Kernels:
     gated: gate and up [...] give silu(gate) * up.
     arrays: the namespace to call `mmspec.maths` with.
     ahead: told of each layer's output while the next layer is listed.
+    compiled: a function of arrays [...], its shapes fixed, as fast as it can be had.
     """
 
     norm: Callable[[mx.array, float], Norm]
@@ -36,6 +39,7 @@ class Kernels:
     gated: Callable[[mx.array, mx.array], mx.array]
     arrays: Any
     ahead: Callable[[mx.array], None]
+    compiled: Callable[[Formula], Formula]
 
 
 def fused_norm(weight: mx.array, epsilon: float) -> Norm:
@@ -90,11 +94,18 @@ def exponential(x: mx.array) -> mx.array:
     return mx.power(math.e, x)
 
 
+def as_written(formula: Formula) -> Formula:
+    """Leave a formula to be listed anew each time: compiling for a CPU calls a C++ compiler."""
+    return formula
+
+
 def unhurried(_: mx.array) -> None:
     """Leave the work to whoever asks for a result: a GPU's commands are sent off in bulk."""
 
 
-FUSED = Kernels(fused_norm, fused_attention, fused_gated, mx, unhurried)
+FUSED = Kernels(fused_norm, fused_attention, fused_gated, mx, unhurried, as_written)
+
+COMPILED = replace(FUSED, gated=mx.compile(fused_gated, shapeless=True), compiled=mx.compile)
 
 PLAIN = Kernels(
     plain_norm,
@@ -102,10 +113,12 @@ PLAIN = Kernels(
     plain_gated,
     SimpleNamespace(**(vars(mx) | {"exp": exponential})),
     host.start,
+    as_written,
 )
 
 
 def kernels(dtype: mx.Dtype) -> Kernels:
     """Choose for MLX's default device; the plain ones are exact enough in float32 alone."""
-    cpu = mx.default_device() == mx.Device(mx.cpu)
-    return PLAIN if cpu and dtype == mx.float32 else FUSED
+    if mx.default_device() == mx.Device(mx.gpu):
+        return COMPILED
+    return PLAIN if dtype == mx.float32 else FUSED

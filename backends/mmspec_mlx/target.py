@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -15,6 +14,7 @@ from mmspec.seam import Segment
 from mmspec.viskip import Sight
 from mmspec_mlx import host
 from mmspec_mlx.draft import MlxDraft
+from mmspec_mlx.formulas import Formulas
 from mmspec_mlx.llama import CHUNK, Llama, additive, behind
 from mmspec_mlx.prompt import Picture, Place, embed
 from mmspec_mlx.trail import Trail
@@ -30,7 +30,8 @@ class MlxTarget:
         """Start empty; see `mmspec.seam.Model.open_target`."""
         self._llama = llama
         self._place = place
-        self._sampling = sampling
+        self._greedy = sampling.greedy
+        self._formulas = Formulas(llama.kernels, sampling)
         self._watch = watch
         self._cache = llama.new_cache(rows=1)
         self._ids: list[int] = []
@@ -180,9 +181,9 @@ class MlxTarget:
     ) -> Verdict:
         if draft and draft.evidence:
             draft.evidence.logits = logits[:-1].astype(mx.float32)
-        if self._sampling.greedy:
+        if self._greedy:
             return _greedy(logits, draft, seen)
-        return _sampled(self._llama.kernels.arrays, logits, draft, seen, draws, self._sampling)
+        return _sampled(self._formulas, logits, draft, seen, draws)
 
 
 def _held(draft: Draft | None) -> MlxDraft | None:
@@ -207,24 +208,18 @@ def _greedy(logits: mx.array, draft: MlxDraft | None, seen: Seen) -> Verdict:
 
 
 def _sampled(
-    xp: Any,
-    logits: mx.array,
-    draft: MlxDraft | None,
-    seen: Seen,
-    draws: Sequence[float],
-    sampling: Sampling,
+    formulas: Formulas, logits: mx.array, draft: MlxDraft | None, seen: Seen, draws: Sequence[float]
 ) -> Verdict:
     """Judge a chain or a tree by `mmspec.maths`; everything is read in one array."""
-    p = maths.warp(xp, maths.softmax(xp, logits), sampling)
-    uniforms = host.numbers(draws)
+    p, uniforms = formulas.warped(logits), host.numbers(draws)
     if draft is None:
-        return _plain(maths.draw(xp, p, uniforms), seen)
+        return _plain(formulas.drawn(p, uniforms), seen)
     drafted = draft.ids
     if draft.parents is not None:
-        scores = maths.judge_tree(xp, p, drafted, draft.parents, uniforms)
+        scores = formulas.judged_tree(p, drafted, draft.parents, uniforms)
         return judged(*_values(drafted, draft.parents, *scores, *seen))
-    q = maths.point_mass(xp, drafted, p[:-1]) if draft.q is None else draft.q
-    said = maths.judge(xp, p, q, drafted, uniforms)
+    q = maths.point_mass(mx, drafted, p[:-1]) if draft.q is None else draft.q
+    said = formulas.judged(p, q, drafted, uniforms)
     return _verdict(*_values(drafted, *said, _fitted(draft), *seen))
 
 

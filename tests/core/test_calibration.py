@@ -9,6 +9,7 @@ from scripted_engine import SEES, picture, scripted_engine
 
 from mmspec.bench.calibrate import calibrate
 from mmspec.calibration import Calibration, CalibrationFile
+from mmspec.chat import Piece
 from mmspec.drafting import NGRAM, parse_drafting
 from mmspec.heads.config import HeadConfig
 from mmspec.tree import Tree
@@ -157,7 +158,74 @@ def test_the_text_view_is_left_out_where_it_costs_too_much(
     assert chat.answer.drafting.word == word
 
 
+@pytest.mark.parametrize(("both", "word"), [(2.0, "MT"), (2.2, "M")])
+def test_what_rounds_have_shown_chooses_the_views_too(engine, both, word):
+    engine.calibration = Calibration(rounds={"M": {3: 2.0, 5: 2.5}, "MT": {3: both, 8: 1.0}})
+    chat = engine.chat(replace(AUTO, max_new_tokens=8))
+    asked(chat, "What is this?", A)
+    assert chat.answer.drafting.word == word
+
+
 # A first chat
+
+
+def test_a_first_chat_of_any_length_leaves_what_its_rounds_cost(directory, file, monkeypatch):
+    FLAT.run(monkeypatch)
+    asked(restarted(directory, file).chat(replace(AUTO, gamma=4)), QUESTION)
+    kept, _ = file.read()
+    assert set(kept.rounds) == {"T"}
+    assert kept.costs(T)[4] == pytest.approx(FLAT.verify(5) + 4 * FLAT.token(1))
+    again = restarted(directory, file).chat(AUTO)
+    check(again, QUESTION)
+    assert drafted(again)[2] >= 3
+
+
+def test_an_answer_that_was_stopped_leaves_its_costs_too(directory, file, monkeypatch):
+    FLAT.run(monkeypatch)
+    answer = restarted(directory, file).chat(replace(AUTO, gamma=4)).ask(QUESTION)
+    pieces = (each for each in answer if isinstance(each, Piece))
+    for _ in range(2):
+        next(pieces)
+    answer.close()
+    assert file.read()[0].costs(T).keys() == {4}
+
+
+def test_plain_answers_tell_what_a_plain_round_costs(directory, file, monkeypatch):
+    FLAT.run(monkeypatch)
+    chat = restarted(directory, file).chat(replace(AUTO, drafting="none"))
+    asked(chat, QUESTION)
+    assert file.read()[0].costs(T) == {0: pytest.approx(1.0)}
+    assert not restarted(directory, file).lengths(T)._known
+
+
+def test_costs_that_have_changed_are_replaced_for_the_next_session(directory, file, monkeypatch):
+    Machine(3.3, 1.0).run(monkeypatch)
+    file.write(FLAT.calibration())
+    check(restarted(directory, file).chat(AUTO), QUESTION)
+    kept, _ = file.read()
+    assert kept.target == kept.draft == {}
+    chat = restarted(directory, file).chat(replace(AUTO, max_new_tokens=8))
+    check(chat, QUESTION)
+    assert drafted(chat) == [0] * 8
+    assert chat.verdict()
+
+
+@pytest.mark.parametrize(
+    ("known", "seen", "far"),
+    [
+        ({0: 1.0, 4: 2.0}, {0: 3.0, 4: 6.0}, False),  # a machine three times as slow
+        ({0: 1.0, 4: 2.0}, {0: 3.0, 4: 13.0}, True),
+        ({0: 1.0, 4: 2.0}, {4: 13.0}, False),  # which may be one that is busy
+        ({4: 2.0}, {4: 5.0}, True),
+        ({4: 2.0}, {4: 0.9}, True),
+        ({4: 2.0}, {0: 1.0, 4: 3.0}, False),
+    ],
+)
+def test_costs_far_from_the_known_ones_replace_them_all(known, seen, far):
+    before = Calibration(rounds={"T": known, "MT": {5: 1.0}})
+    after = before.after(T, seen)
+    assert after.rounds.keys() == ({"T"} if far else {"T", "MT"})
+    assert far == (after == Calibration(rounds={"T": seen}))
 
 
 def test_a_first_chat_leaves_what_its_rounds_cost(directory, file, monkeypatch):
@@ -190,6 +258,10 @@ def test_a_chat_adds_lengths_and_rewrites_nothing_else(directory, file, monkeypa
 def test_where_nothing_can_be_written_one_line_says_so(directory, tmp_path, monkeypatch):
     FLAT.run(monkeypatch)
     (tmp_path / "taken").write_text("a file where a folder should be")
+    engine = scripted_engine(directory)
+    engine.calibration_file = CalibrationFile(tmp_path / "taken" / "costs.json", {})
+    chat = engine.chat(AUTO)
+    asked(engine.chat(replace(AUTO, gamma=4)), QUESTION)
     engine = scripted_engine(directory)
     engine.calibration_file = CalibrationFile(tmp_path / "taken" / "costs.json", {})
     chat = engine.chat(AUTO)

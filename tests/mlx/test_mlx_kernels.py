@@ -6,7 +6,7 @@ import pytest
 
 from mmspec import maths
 from mmspec_mlx.columns import Columns
-from mmspec_mlx.kernels import FUSED, PLAIN, kernels
+from mmspec_mlx.kernels import COMPILED, FUSED, PLAIN, kernels
 from mmspec_mlx.llama import causal
 from mmspec_mlx.products import plain
 from mmspec_mlx.rotary import Rotary
@@ -23,6 +23,13 @@ def random(*shape, scale=1.0):
 def test_the_plain_kernels_are_for_float32_on_a_cpu_alone():
     assert kernels(mx.float32) is PLAIN
     assert kernels(mx.float16) is FUSED
+
+
+def test_formulas_are_compiled_on_a_gpu_alone(monkeypatch):
+    assert kernels(mx.float32).compiled(len) is kernels(mx.float16).compiled(len) is len
+    monkeypatch.setattr(mx, "default_device", lambda: mx.Device(mx.gpu))
+    assert kernels(mx.float32) is kernels(mx.float16) is COMPILED
+    assert COMPILED.compiled is mx.compile
 
 
 @pytest.mark.parametrize("rows", [1, 3])

@@ -28,6 +28,14 @@ def test_each_round_reads_one_array_once(pair, views, sampling, monkeypatch):
     assert calls == {"read": len(done)}
 
 
+def test_each_drafted_token_is_begun_while_the_next_is_listed(pair, views, monkeypatch):
+    drafter, begun = oracle.drafter(pair[1], views), []
+    monkeypatch.setattr(mx, "async_eval", lambda *arrays: begun.extend(arrays))
+    draft = drafter.draft(4, oracle.even(drafter), ())
+    tokens = [array.item() for array in begun if array.dtype == mx.uint32]
+    assert tokens == draft.ids.tolist()
+
+
 @pytest.mark.parametrize("tree", [None, Tree((3, 2, 2))], ids=["chain", "tree"])
 def test_rounds_write_into_the_cache_and_never_copy_it(pair, views, tree):
     """With room for 30,000 columns, one layer's copy would double what a round needs."""
