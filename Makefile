@@ -2,7 +2,7 @@
 #
 #   make chat [IMAGE=picture.png] [ARGS="--backend mlx"]
 #   make test [PYTEST_ARGS="-k chat"]
-#   make gpu [OUT=runs/gpu]
+#   make gpu [OUT=runs/gpu] [NAMES="llava-1.5-7b llava-1.5-13b"]
 #
 # PYTHON       a Python, at least 3.11
 # TORCH        the requirement for PyTorch, such as torch==2.13.0
@@ -40,7 +40,7 @@ test: lint
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 gpu: $(VENV)/test.stamp
-	PYTHON="$$PWD/$(BIN)/python" .ci/gpu $(OUT)
+	PYTHON="$$PWD/$(BIN)/python" .ci/gpu $(or $(OUT),runs/gpu) $(if $(NAMES),"$(NAMES)")
 
 check: test
 

@@ -29,11 +29,11 @@ def gpu(*arguments, **variables):
 
 
 def test_the_gpu_script_measures_in_one_call(tmp_path):
-    cpu = {"DEVICE": "cpu", "DTYPE": "float32", "REPEATS": "1"}
+    cpu = {"DEVICE": "cpu", "DTYPE": "float32", "REPEATS": "1", "QUANTIZE": "none int8", "PAIR": ""}
     done = gpu(tmp_path / "out", "tiny", SYNTHETIC_DIR=str(tmp_path), **cpu)
     assert done.returncode == 0, done.stderr
     told = {file.name for file in (tmp_path / "out").iterdir()}
-    assert told == {"tiny.json", "tiny.md", "tiny.png"}
+    assert told == {f"{name}.{kind}" for name in ("tiny", "tiny-int8") for kind in ("json", "md", "png")}
     assert "| plain step |" in (tmp_path / "out" / "tiny.md").read_text()
 
 
