@@ -1,7 +1,8 @@
 """Llama over plain weight tensors: fused products, one cache write per layer, nothing else.
 
 Shape letters: R rows, n columns fed, C columns seen, H width, D head size, V vocabulary.
-Activations are [R * n, H] throughout: at small sizes the count of operations is the cost.
+Activations are [R * n, H], or [R, 1, H] of few rows: at small sizes the count of operations is the
+cost.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,6 +40,11 @@ class Layer:
     mlp_norm: Norm
     gate_up: Product
     down: Product
+
+    @property
+    def vectors(self) -> int:
+        """The most rows that all products take as vectors."""
+        return min(each.vectors for each in (self.qkv, self.output, self.gate_up, self.down))
 
     @classmethod
     def take(cls, weights: Weights, path: str, eps: float) -> "Layer":
@@ -147,6 +153,7 @@ class Decoder:
         self._layers = layers
         self._grouped = config.num_key_value_heads != config.num_attention_heads
         self._half = config.head_dim // 2
+        self._vectors = min(layer.vectors for layer in layers)
 
     def new_cache(self, rows: int) -> cache.Cache:
         """An empty cache for `rows` rows."""
@@ -156,11 +163,14 @@ class Decoder:
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """Feed embeddings [R * n, H], which may be overwritten; returns the last layer's output."""
-        for layer, memory in zip(self._layers, step.place.open(), strict=True):
+        opened, shape = step.place.open(), x.shape
+        if 1 < len(x) <= self._vectors and len(x) == opened[0][0].shape[0]:
+            x = x.unsqueeze(1)
+        for layer, memory in zip(self._layers, opened, strict=True):
             x = self._attend(x, layer, memory, step)
             gate, up = layer.gate_up(layer.mlp_norm(x)).chunk(2, dim=-1)
             x = layer.down.added(F.silu(gate).mul_(up), x)
-        return x
+        return x.view(shape)
 
     def append(
         self, x: Tensor, memory: cache.Cache, start: int, sight: Sight | None = None
@@ -200,7 +210,7 @@ class Decoder:
         )
         if step.sight and layer is self._layers[-1]:
             _look(step.sight, heads[0, :queries], seen[0, :keys], step.mask)
-        return layer.output.added(attended.transpose(1, 2).reshape(x.shape[0], -1), x)
+        return layer.output.added(attended.transpose(1, 2).reshape(*x.shape[:-1], -1), x)
 
     def _rotate(self, heads: Tensor, angles: Angles) -> None:
         cos, sin = angles

@@ -13,12 +13,19 @@ PACKED_ROWS = 6
 """Rows that oneDNN lays a matrix out for, a verification of five; it multiplies any number."""
 WORTH_PACKING = 2**19
 """Multiplications from which the packed layout wins back its dearer call."""
+MOST_VECTORS = 16
+"""Rows up to which a matrix is multiplied with each as a vector, however small it is."""
 LARGEST_COPIED = 2**22
 """Elements up to which a matrix is held in several layouts; beyond, memory is the cost."""
 
 
 class Product(Protocol):
     """A matrix [I, O] to multiply with."""
+
+    @property
+    def vectors(self) -> int:
+        """The most rows that may also come as vectors, x [n, 1, I], which spares views of them."""
+        ...
 
     def __call__(self, x: Tensor) -> Tensor:
         """Multiply x [n, I] with it."""
@@ -31,6 +38,8 @@ class Product(Protocol):
 
 class Dense:
     """One plain layout, on every device."""
+
+    vectors = 0
 
     def __init__(self, matrix: Tensor) -> None:
         """Keep a matrix [I, O]."""
@@ -46,39 +55,43 @@ class Dense:
 
 
 class Copied:
-    """A small float32 matrix on a CPU, in the layouts for few rows and for more."""
+    """A small float32 matrix on a CPU, in the layouts for few rows and for more.
+
+    Few rows are multiplied as vectors, with the matrix once for each: faster than all at once.
+    """
 
     def __init__(self, weight: Tensor) -> None:
         """Lay out a weight [O, I]."""
         # The operators to which torch.compile lowers a linear layer of frozen weights.
         onednn = torch.ops.mkldnn
-        self._few = WORTH_PACKING // weight.numel()
         self._matrix = weight.T.contiguous()
+        self.vectors = min(WORTH_PACKING // weight.numel(), MOST_VECTORS)
+        self._each = [self._matrix.expand(n, -1, -1) for n in range(self.vectors + 1)]
         self._packed = onednn._reorder_linear_weight(weight, PACKED_ROWS)  # noqa: SLF001
         self._multiply = onednn._linear_pointwise.default  # noqa: SLF001
         self._multiply_and_add = onednn._linear_pointwise.binary  # noqa: SLF001
 
     def __call__(self, x: Tensor) -> Tensor:
         """Multiply x [n, I]."""
+        if x.dim() == 3:
+            return torch.bmm(x, self._each[x.shape[0]])
         if x.shape[0] == 1:
             return torch.mm(x, self._matrix)
-        if x.shape[0] <= self._few:
-            return torch.bmm(x.unsqueeze(1), self._each(x)).squeeze(1)
+        if x.shape[0] <= self.vectors:
+            return self(x.unsqueeze(1)).squeeze(1)
         product: Tensor = self._multiply(x, self._packed, None, "none", [], "")
         return product
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:
         """Return the product of x [n, I] plus `to`."""
+        if x.dim() == 3:
+            return to.baddbmm_(x, self._each[x.shape[0]])
         if x.shape[0] == 1:
             return to.addmm_(x, self._matrix)
-        if x.shape[0] <= self._few:
-            return to.unsqueeze(1).baddbmm_(x.unsqueeze(1), self._each(x)).squeeze(1)
+        if x.shape[0] <= self.vectors:
+            return self.added(x.unsqueeze(1), to.unsqueeze(1)).squeeze(1)
         total: Tensor = self._multiply_and_add(x, to, self._packed, None, "add")
         return total
-
-    def _each(self, x: Tensor) -> Tensor:
-        """The matrix once per row [n, I, O]: vectors are multiplied faster than a few rows are."""
-        return self._matrix.expand(x.shape[0], -1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,11 @@ class Biased:
 
     matrix: Product
     bias: Tensor
+
+    @property
+    def vectors(self) -> int:
+        """What the matrix takes."""
+        return self.matrix.vectors
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map x [n, I] to [n, O]."""

@@ -113,6 +113,8 @@ def _some_rows(weight: Tensor) -> Iterator[slice]:
 class Unpacked:
     """Unpacks the whole matrix for every product: any device and type; saves memory, not time."""
 
+    vectors = 0
+
     def __init__(self, integers: Integers8 | Integers4) -> None:
         """Keep the integers."""
         self._integers = integers
@@ -133,6 +135,8 @@ class Unpacked:
 
 class Kernel:
     """Multiplied by a kernel that reads the integers as they are."""
+
+    vectors = 0
 
     def __init__(self, multiply: Callable[..., Tensor], *held: Tensor | int) -> None:
         """Call `multiply` with the activations and what is `held`."""

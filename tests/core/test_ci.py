@@ -33,7 +33,9 @@ def test_the_gpu_script_measures_in_one_call(tmp_path):
     done = gpu(tmp_path / "out", "tiny", SYNTHETIC_DIR=str(tmp_path), **cpu)
     assert done.returncode == 0, done.stderr
     told = {file.name for file in (tmp_path / "out").iterdir()}
-    assert told == {f"{name}.{kind}" for name in ("tiny", "tiny-int8") for kind in ("json", "md", "png")}
+    assert told == {
+        f"{name}.{kind}" for name in ("tiny", "tiny-int8") for kind in ("json", "md", "png")
+    }
     assert "| plain step |" in (tmp_path / "out" / "tiny.md").read_text()
 
 

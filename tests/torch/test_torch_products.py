@@ -30,8 +30,21 @@ def test_every_layout_multiplies_as_linear_does(rng, outputs, inputs, rows):
 def test_rows_are_packed_once_that_pays(rng):
     weight = torch.randn(768, 256, generator=rng)
     small = Copied(weight[:64, :64].contiguous())
-    assert Copied(weight)._few == 2
-    assert small._few > 100
+    assert Copied(weight).vectors == 2
+    assert small.vectors == 16
+
+
+def test_few_rows_may_come_as_vectors(rng):
+    weight, bias = torch.randn(768, 128, generator=rng), torch.randn(768, generator=rng)
+    for each, added in ((Copied(weight), 0), (products.Biased(Copied(weight), bias), bias)):
+        for rows in range(2, each.vectors + 1):
+            x = torch.randn(rows, 128, generator=rng)
+            to = torch.randn(rows, 768, generator=rng)
+            expected = F.linear(x, weight) + added
+            given = each(x.unsqueeze(1))
+            torch.testing.assert_close(given.squeeze(1), expected, atol=1e-4, rtol=1e-5)
+            given = each.added(x.unsqueeze(1), to.clone().unsqueeze(1))
+            torch.testing.assert_close(given.squeeze(1), expected + to, atol=1e-4, rtol=1e-5)
 
 
 def test_a_matrix_is_held_twice_only_while_it_is_small():
