@@ -112,7 +112,7 @@ class TorchDrafter:
         """Enqueue k tokens from the mixture of the branches, or a tree of as many levels."""
         if not self.length:
             raise ValueError("an empty sequence has nothing to draft from: extend it first")
-        state = self._state = self._state._replace(mask=self._mask_for(k), draft=None)
+        state = self._state = self._ready(k)
         blend, tally = self._blend(weights), state.tally
         if tally:
             tally = tally.settled()
@@ -188,18 +188,26 @@ class TorchDrafter:
         mask = upload(shades, self._llama.dtype, self._llama.device)[:, None, None]
         return State(columns, fed, lengths, F.pad(mask, (0, STEP)), tally=tally)
 
-    def _mask_for(self, k: int) -> Tensor | None:
-        """The mask, long enough for k more columns: those that all rows share are visible."""
-        mask, end = self._state.mask, self._state.columns + k
-        if mask is None or mask.shape[-1] >= end:
-            return mask
-        return F.pad(mask, (0, end + STEP - mask.shape[-1]))
+    def _ready(self, k: int) -> State:
+        """The state without a draft, its mask with room for k columns more, which all rows see."""
+        state, end = self._state, self._state.columns + k
+        mask = state.mask
+        if mask is not None and mask.shape[-1] < end:
+            mask = F.pad(mask, (0, end + STEP - mask.shape[-1]))
+        elif state.draft is None:
+            return state
+        return state._replace(mask=mask, draft=None)
 
     def _pending(self, state: State) -> tuple[int, Tensor]:
         """The first column that is not fed, and the embeddings [R * n, H] from there on."""
         start = min(state.fed, state.columns - 1)
         x = self._model.embed(self._rows[0], start, state.columns)
-        return start, torch.cat([x] * len(self._rows))
+        return start, self._by_rows(x)
+
+    def _by_rows(self, shared: Tensor) -> Tensor:
+        """What all rows share [n, ...], once for each."""
+        rows = len(self._rows)
+        return shared if rows == 1 else torch.cat([shared] * rows)
 
     def _grown(self, state: State, tree: Tree, k: int, blend: Tensor) -> TorchDraft:
         start, x = self._pending(state)
@@ -222,14 +230,15 @@ class TorchDrafter:
     def _chain(self, state: State, k: int, blend: Tensor, draws: Sequence[float]) -> TorchDraft:
         if self._static and (pending := waiting(self._model, self._rows[0], state, k)):
             return self._fixed(self._static, pending, k, blend, draws)
-        uniforms = upload(draws, torch.float32, self._llama.device).view(-1, 1)
-        each = uniforms.unbind() if draws else [None] * k
+        each: Sequence[Tensor | None] = [None] * k
+        if draws:
+            each = upload(draws, torch.float32, self._llama.device).view(-1, 1).unbind()
         start, x = self._pending(state)
         choices: list[Choice] = []
         for node, angles in enumerate(self._angles(state, start, k)):
             end = state.columns + node
             if choices:
-                x, start = self._llama.embed(choices[-1].token.expand(len(self._rows))), end - 1
+                x, start = self._llama.embed(self._by_rows(choices[-1].token)), end - 1
             x = self._forward(x, start, end, angles, state.mask)
             if end - start > 1:
                 x = x.view(len(self._rows), end - start, -1)[:, -1]
