@@ -15,20 +15,14 @@ STEP = 256
 class Written(Protocol):
     """What a forward writes to, a view of a buffer or what stands for one."""
 
-    @property
-    def shape(self) -> torch.Size:
-        """[R, ...]"""
-        ...
-
     def copy_(self, values: Tensor, /) -> Tensor:
         """Write values [R, 2 * heads, n, D]."""
         ...
 
 
-Layer = tuple[Written, Tensor]
-"""Where a forward writes [R, 2 * heads, n, D] and what it attends to [R, 2 * heads, end, D].
-
-The first half of the second axis are keys, the rest values.
+Layer = tuple[Written, Tensor, Tensor]
+"""What a forward writes to [R, 2 * heads, n, D], heads of keys first, then those of values; and the
+keys and the values that it attends to, each [R, heads, end, D].
 """
 
 
@@ -85,8 +79,9 @@ class Cache:
         """Per layer, the columns from `start` to `end` to write and those before `end` to read."""
         if end > self.columns:
             self._grow(end)
-        written = self._buffer.narrow(3, start, end - start).unbind(0)
-        return list(zip(written, self._buffer.narrow(3, 0, end).unbind(0), strict=True))
+        written = self._buffer.narrow(3, start, end - start)
+        keys, values = self._buffer.narrow(3, 0, end).chunk(2, dim=2)  # of all layers at once
+        return list(zip(written.unbind(), keys.unbind(), values.unbind(), strict=True))
 
     @torch.inference_mode()
     def gather(self, start: int, columns: Sequence[int]) -> None:

@@ -164,7 +164,7 @@ class Decoder:
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """Feed embeddings [R * n, H], which may be overwritten; returns the last layer's output."""
         opened, shape = step.place.open(), x.shape
-        if 1 < len(x) <= self._vectors and len(x) == opened[0][0].shape[0]:
+        if 1 < len(x) <= self._vectors and len(x) == opened[0][1].shape[0]:
             x = x.unsqueeze(1)
         for layer, memory in zip(self._layers, opened, strict=True):
             x = self._attend(x, layer, memory, step)
@@ -193,23 +193,24 @@ class Decoder:
 
     def _attend(self, x: Tensor, layer: Layer, memory: cache.Layer, step: Step) -> Tensor:
         """Add attention's output to x, and this step's keys and values to the cache."""
-        written, seen = memory
-        queries, keys = self.config.num_attention_heads, self.config.num_key_value_heads
+        written, keys, values = memory
+        asking, asked = self.config.num_attention_heads, self.config.num_key_value_heads
         fused = layer.qkv(layer.attention_norm(x))
-        heads = fused.view(written.shape[0], -1, queries + 2 * keys, self.config.head_dim)
+        heads = fused.view(keys.shape[0], -1, asking + 2 * asked, self.config.head_dim)
         heads = heads.transpose(1, 2)
-        self._rotate(heads.narrow(1, 0, queries + keys), step.angles)
-        written.copy_(heads.narrow(1, queries, 2 * keys))
+        self._rotate(heads.narrow(1, 0, asking + asked), step.angles)
+        written.copy_(heads.narrow(1, asking, 2 * asked))
+        queries = heads.narrow(1, 0, asking)
         attended = F.scaled_dot_product_attention(
-            heads.narrow(1, 0, queries),
-            seen.narrow(1, 0, keys),
-            seen.narrow(1, keys, keys),
+            queries,
+            keys,
+            values,
             attn_mask=step.mask,
             is_causal=step.causal,
             enable_gqa=self._grouped,
         )
         if step.sight and layer is self._layers[-1]:
-            _look(step.sight, heads[0, :queries], seen[0, :keys], step.mask)
+            _look(step.sight, queries[0], keys[0], step.mask)
         return layer.output.added(attended.transpose(1, 2).reshape(*x.shape[:-1], -1), x)
 
     def _rotate(self, heads: Tensor, angles: Angles) -> None:

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from mmspec_torch.cache import Cache, Layer
@@ -17,11 +16,6 @@ class Slots:
     def __init__(self, buffer: Tensor, columns: Tensor) -> None:
         """Write to columns [n] of a buffer [R, 2 * heads, C, D]."""
         self._buffer, self._columns = buffer, columns
-
-    @property
-    def shape(self) -> torch.Size:
-        """Of the buffer: its first axis are the rows."""
-        return self._buffer.shape
 
     def copy_(self, values: Tensor, /) -> Tensor:
         """Write values [R, 2 * heads, n, D]."""
@@ -45,8 +39,9 @@ class StaticCache(Cache):
 
     def slots(self, columns: Tensor, width: int) -> list[Layer]:
         """Per layer, columns [n] to write and the first `width` to read."""
-        layers = self._buffer.unbind(0)
-        return [(Slots(layer, columns), layer.narrow(2, 0, width)) for layer in layers]
+        keys, values = self._buffer.narrow(3, 0, width).chunk(2, dim=2)
+        written = (Slots(layer, columns) for layer in self._buffer.unbind())
+        return list(zip(written, keys.unbind(), values.unbind(), strict=True))
 
     def _grow(self, end: int) -> None:
         layers, rows, heads, columns, head_dim = self._buffer.shape
