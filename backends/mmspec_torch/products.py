@@ -13,6 +13,8 @@ PACKED_ROWS = 6
 """Rows that oneDNN lays a matrix out for, a verification of five; it multiplies any number."""
 WORTH_PACKING = 2**19
 """Multiplications from which the packed layout wins back its dearer call."""
+WORTH_SHARING = 2**18
+"""Elements beyond which one row is worth the waking of other threads."""
 MOST_VECTORS = 16
 """Rows up to which a matrix is multiplied with each as a vector, however small it is."""
 LARGEST_COPIED = 2**22
@@ -54,6 +56,33 @@ class Dense:
         return to.addmm_(x, self._matrix)
 
 
+class Shared(Dense):
+    """A float32 matrix on a CPU whose outputs threads share for one row as well.
+
+    BLAS leaves a vector to one thread, and that reads at a part of the memory's speed.
+    """
+
+    def __init__(self, matrix: Tensor) -> None:
+        """Keep a matrix [I, O], and see it in a block [I, O / threads] for each."""
+        super().__init__(matrix)
+        threads, outputs = torch.get_num_threads(), matrix.shape[1]
+        self._count = next(n for n in range(threads, 0, -1) if outputs % n == 0)
+        self._blocks = torch.unflatten(matrix, 1, (self._count, -1)).transpose(0, 1)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Multiply x [n, I]."""
+        if x.shape[0] > 1:
+            return super().__call__(x)
+        return torch.bmm(x.expand(self._count, 1, -1), self._blocks).view(1, -1)
+
+    def added(self, x: Tensor, to: Tensor) -> Tensor:
+        """Add the product of x [n, I] to `to` in place."""
+        if x.shape[0] > 1:
+            return super().added(x, to)
+        each = to.view(self._count, 1, -1)
+        return each.baddbmm_(x.expand(self._count, 1, -1), self._blocks).view(1, -1)
+
+
 class Copied:
     """A small float32 matrix on a CPU, in the layouts for few rows and for more.
 
@@ -64,9 +93,10 @@ class Copied:
         """Lay out a weight [O, I]."""
         # The operators to which torch.compile lowers a linear layer of frozen weights.
         onednn = torch.ops.mkldnn
-        self._matrix = weight.T.contiguous()
+        matrix = weight.T.contiguous()
         self.vectors = min(WORTH_PACKING // weight.numel(), MOST_VECTORS)
-        self._each = [self._matrix.expand(n, -1, -1) for n in range(self.vectors + 1)]
+        self._each = [matrix.expand(n, -1, -1) for n in range(self.vectors + 1)]
+        self._one = _plain(matrix)
         self._packed = onednn._reorder_linear_weight(weight, PACKED_ROWS)  # noqa: SLF001
         self._multiply = onednn._linear_pointwise.default  # noqa: SLF001
         self._multiply_and_add = onednn._linear_pointwise.binary  # noqa: SLF001
@@ -76,7 +106,7 @@ class Copied:
         if x.dim() == 3:
             return torch.bmm(x, self._each[x.shape[0]])
         if x.shape[0] == 1:
-            return torch.mm(x, self._matrix)
+            return self._one(x)
         if x.shape[0] <= self.vectors:
             return self(x.unsqueeze(1)).squeeze(1)
         product: Tensor = self._multiply(x, self._packed, None, "none", [], "")
@@ -87,7 +117,7 @@ class Copied:
         if x.dim() == 3:
             return to.baddbmm_(x, self._each[x.shape[0]])
         if x.shape[0] == 1:
-            return to.addmm_(x, self._matrix)
+            return self._one.added(x, to)
         if x.shape[0] <= self.vectors:
             return self.added(x.unsqueeze(1), to.unsqueeze(1)).squeeze(1)
         total: Tensor = self._multiply_and_add(x, to, self._packed, None, "add")
@@ -117,8 +147,16 @@ class Biased:
 
 def product(weight: Tensor) -> Product:
     """Choose the layouts for a weight [O, I]."""
-    plain = weight.device.type == "cpu" and weight.dtype == torch.float32
     packs = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if plain and packs and weight.numel() <= LARGEST_COPIED:
+    if _is_plain(weight) and packs and weight.numel() <= LARGEST_COPIED:
         return Copied(weight.contiguous())
-    return Dense(weight.T)
+    return _plain(weight.T)
+
+
+def _plain(matrix: Tensor) -> Product:
+    """Choose how to multiply with a matrix [I, O] as it lies."""
+    return Shared(matrix) if _is_plain(matrix) and matrix.numel() > WORTH_SHARING else Dense(matrix)
+
+
+def _is_plain(matrix: Tensor) -> bool:
+    return matrix.device.type == "cpu" and matrix.dtype == torch.float32

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from mmspec_torch import norms, products
-from mmspec_torch.products import Copied, Dense
+from mmspec_torch.products import Copied, Dense, Shared
 
 SHAPES = [(96, 64), (768, 256), (1024, 128)]
 
@@ -21,7 +21,7 @@ def test_every_layout_multiplies_as_linear_does(rng, outputs, inputs, rows):
     weight, x = (torch.randn(n, inputs, generator=rng) for n in (outputs, rows))
     other = torch.randn(rows, outputs, generator=rng)
     expected = F.linear(x, weight)
-    for each in (Dense(weight.T), Copied(weight)):
+    for each in (Dense(weight.T), Shared(weight.T), Copied(weight)):
         torch.testing.assert_close(each(x), expected, atol=1e-4, rtol=1e-5)
         summed = each.added(x, other.clone())
         torch.testing.assert_close(summed, expected + other, atol=1e-4, rtol=1e-5)
@@ -50,7 +50,21 @@ def test_few_rows_may_come_as_vectors(rng):
 def test_a_matrix_is_held_twice_only_while_it_is_small():
     small, large = (torch.empty(n, 1024) for n in (4096, 4097))
     assert isinstance(products.product(small), Copied)
-    assert isinstance(products.product(large), Dense)
+    assert isinstance(products.product(large), Shared)
+
+
+@pytest.mark.parametrize(("threads", "blocks"), [(1, 1), (2, 2), (5, 4), (7, 6)])
+def test_outputs_are_shared_by_as_many_threads_as_divide_them(rng, threads, blocks):
+    weight, x = torch.randn(96, 64, generator=rng), torch.randn(1, 64, generator=rng)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        each = Shared(weight.T)
+    finally:
+        torch.set_num_threads(before)
+    assert each._blocks.shape == (blocks, 64, 96 // blocks)
+    assert each._blocks.data_ptr() == weight.data_ptr()
+    torch.testing.assert_close(each(x), F.linear(x, weight), atol=1e-4, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
