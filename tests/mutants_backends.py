@@ -68,10 +68,17 @@ BACKENDS = [
         SEQUENCES + "test_a_round_reads_from_the_device_once",
     ),
     Mutant(
+        "torch: threads swap their shares of a row",
+        TORCH + "products.py",
+        "torch.bmm(x.expand(self._count, 1, -1), self._blocks)",
+        "torch.bmm(x.expand(self._count, 1, -1), self._blocks).flip(0)",
+        "tests/torch/test_torch_products.py::test_outputs_are_shared_by_as_many_threads_as_divide_them",
+    ),
+    Mutant(
         "torch: rows of a draft share their memory",
         TORCH + "drafter.py",
-        "torch.cat([x] * len(self._rows))",
-        "x.expand(len(self._rows), -1, -1).flatten(0, 1)",
+        "torch.cat([shared] * rows)",
+        "shared.expand(rows * len(shared), *shared.shape[1:])",
         "tests/torch/test_torch_drafter.py::test_rows_of_a_batch_say_what_each_says_alone",
     ),
     Mutant(
@@ -141,7 +148,7 @@ BACKENDS = [
     Mutant(
         "mlx: a token that was not drawn has the target's own probability as q",
         MLX + "target.py",
-        "q = maths.point_mass(xp, drafted, p[:-1]) if draft.q is None else draft.q",
+        "q = maths.point_mass(mx, drafted, p[:-1]) if draft.q is None else draft.q",
         "q = p[:-1] if draft.q is None else draft.q",
         PAIRS + "[mlx-T1-argmax-1]",
     ),

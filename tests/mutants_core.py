@@ -133,8 +133,8 @@ CORE = [
     Mutant(
         "costs known from before are taken for today's",
         "mmspec/lengths.py",
-        "{k: seconds / plain for k, seconds in (known or {}).items() if k}",
-        "{k: seconds for k, seconds in (known or {}).items() if k}",
+        "speed = self._costs.seconds(0) / plain if plain else 1.0",
+        "speed = 1.0",
         LENGTHS + "test_a_steep_curve_that_is_known_is_not_even_tried_at_first",
     ),
     Mutant(
@@ -147,8 +147,8 @@ CORE = [
     Mutant(
         "known costs are forgotten when others are kept",
         "mmspec/estimates.py",
-        "return k in self._told or self.count(k) >= TWICE",
-        "return self.count(k) >= TWICE",
+        "if k in self._told or self.count(k) >= TWICE)",
+        "if self.count(k) >= TWICE)",
         LENGTHS + "test_what_was_known_is_still_told_where_nothing_has_shown_otherwise",
     ),
     Mutant(
@@ -161,14 +161,21 @@ CORE = [
     Mutant(
         "a chat leaves no costs",
         "mmspec/engine.py",
-        "if new <= {0}:",
+        "if not self.calibration_file or calibration is self.calibration:",
         "if True:",
         CALIBRATION + "test_a_first_chat_leaves_what_its_rounds_cost",
     ),
     Mutant(
+        "costs that have changed stay as they were kept",
+        "mmspec/calibration.py",
+        "return Calibration(rounds={word: seen})",
+        "return self",
+        CALIBRATION + "test_costs_that_have_changed_are_replaced_for_the_next_session",
+    ),
+    Mutant(
         "the text view is drafted at any price",
         "mmspec/sides.py",
-        "SECOND_VIEW * two >= one",
+        "SECOND_VIEW * paces[1] >= paces[0]",
         "True",
         CALIBRATION + "test_the_text_view_is_left_out_where_it_costs_too_much",
     ),

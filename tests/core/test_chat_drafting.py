@@ -93,6 +93,7 @@ class Script:
     def __init__(self):
         self.word = None
         self.rounds = []
+        self.measured = {}
 
     def choose(self, limit):
         return min(2, limit)

@@ -64,7 +64,9 @@ def test_outputs_are_shared_by_as_many_threads_as_divide_them(rng, threads, bloc
         torch.set_num_threads(before)
     assert each._blocks.shape == (blocks, 64, 96 // blocks)
     assert each._blocks.data_ptr() == weight.data_ptr()
-    torch.testing.assert_close(each(x), F.linear(x, weight), atol=1e-4, rtol=1e-5)
+    expected, other = F.linear(x, weight), torch.randn(1, 96, generator=rng)
+    torch.testing.assert_close(each(x), expected, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(each.added(x, other.clone()), expected + other, atol=1e-4, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
