@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.config import CONFIG_FILE
-from mmspec.drafting import NGRAM, PLAIN, Drafting
+from mmspec.drafting import NGRAM, Drafting
 from mmspec.errors import CheckpointError
 from mmspec.estimates import FAR, LONGEST, Acceptance
 from mmspec.jsonfile import Block, read_json
@@ -45,15 +45,15 @@ class Calibration:
     """Seconds of whole rounds by the tokens they drafted, as chats saw them, by drafting."""
 
     def costs(self, drafting: Drafting) -> dict[int, float]:
-        """c(k), the seconds of a round that drafts k <= LONGEST, of each k that is known.
+        """c(k), the seconds of a round that drafts k <= LONGEST; empty unless c(0) is known.
 
         Put together from target and draft where both were measured, else what answers showed.
         """
         step = 0.0 if drafting == NGRAM else self.draft.get(len(drafting.branches))
-        if step is not None and 1 in self.target:
-            return self._together(step)
-        seen = {**self.rounds.get(PLAIN.word, {}), **self.rounds.get(drafting.word, {})}
-        return {k: each for k, each in sorted(seen.items()) if k <= LONGEST}
+        if step is None or 1 not in self.target:
+            seen = self.rounds.get(drafting.word, {})
+            return {k: each for k, each in seen.items() if k <= LONGEST} if 0 in seen else {}
+        return self._together(step)
 
     def paces(self, draftings: Sequence[Drafting]) -> list[float] | None:
         """Tokens per second of each at its best length, by the acceptance presumed at first.
@@ -68,20 +68,21 @@ class Calibration:
         return [max(expected[k] / each[k] for k in known) for each in costs]
 
     def after(self, drafting: Drafting, seen: Seconds) -> "Calibration":
-        """The costs known once rounds of a drafting have shown theirs; this object if no news.
+        """The costs known once rounds of a drafting, plain ones among them, have shown theirs.
 
-        Costs that are far from what was known, at the speed of plain rounds, replace all of it:
-        others will have changed too.
+        This object where that is no news. Costs that are far from what was known, at the speed of
+        plain rounds, replace all of it: others will have changed too.
         """
         known, word = self.costs(drafting), drafting.word
-        if _far(known, seen):
-            return Calibration(rounds={word: seen})
-        news = seen.keys() - known.keys()
-        if not news or (news == {0} and drafting != PLAIN):
+        if not any(seen) or 0 not in seen:
             return self
-        # Those seen beside plain rounds are of one speed of the machine, and stay together.
-        before = {} if 0 in seen else self.rounds.get(word, {})
-        return replace(self, rounds={**self.rounds, word: {**before, **seen}})
+        at_speed = {k: each * seen[0] / known[0] for k, each in known.items()}
+        both = seen.keys() & known.keys()
+        if any(not at_speed[k] / FAR < seen[k] < at_speed[k] * FAR for k in both):
+            return Calibration(rounds={word: seen})
+        if seen.keys() <= known.keys():
+            return self
+        return replace(self, rounds={**self.rounds, word: {**at_speed, **seen}})
 
     def _together(self, step: float) -> dict[int, float]:
         """c(k) where a drafted token takes `step` seconds."""
@@ -164,16 +165,6 @@ def shape_digest(directory: Path) -> str:
         if file.suffix in WEIGHTS:
             told.update(f"{file.name} {file.stat().st_size}\n".encode())
     return told.hexdigest()[:24]
-
-
-def _far(known: Seconds, seen: Seconds) -> bool:
-    """Whether any cost seen is far from the known one, both in plain rounds where there are."""
-    both = known.keys() & seen.keys()
-    if 0 in known and 0 not in seen:
-        return False  # the machine may just be busy
-    speed = seen[0] / known[0] if 0 in both else 1.0
-    quotients = (seen[k] / (known[k] * speed) for k in both)
-    return any(not 1 / FAR < quotient < FAR for quotient in quotients)
 
 
 def _seconds(block: Block, least: int) -> dict[int, float]:

@@ -143,6 +143,7 @@ class Chat:
         """Answer the open question; leave `turns` as the conversation where nothing begins."""
         try:
             yield from self._answered()
+            self._keep_costs()
         finally:
             if self.conversation.is_open:
                 self.conversation.turns[:] = turns
@@ -161,7 +162,6 @@ class Chat:
             yield from self._prefilled(chunks)
             yield from self._decoded()
         finally:
-            self._keep_costs()
             stop = engine.stop
             ids = tuple(token for token in answer.token_ids if token not in stop)
             self.conversation.answer(ids, answer.text)
@@ -264,12 +264,19 @@ class Chat:
 
     def _keep_costs(self) -> None:
         """Leave what this answer's rounds cost; where nothing can be, only 'auto' has to say so."""
-        if self.options.tree or not self.answer.rounds:
+        if self.options.tree or self._session.draft_side is None:
             return
-        auto = self.options.gamma == "auto" and self._session.draft_side
-        seen = self._lengths.measured if auto else shown_by(self.answer.rounds)
+        auto = self.options.gamma == "auto"
+        seen = self._lengths.measured if auto else self._seen()
         note = self.engine.keep_costs(self.answer.drafting, seen)
         self.answer.notes += [note] if note and auto else []
+
+    def _seen(self) -> dict[int, float]:
+        """What the lengths that this answer drafted cost, beside a plain forward, if it is news."""
+        shown = shown_by(self.answer.rounds)
+        if shown.keys() <= self.engine.calibration.costs(self.answer.drafting).keys():
+            return {}
+        return {**shown, 0: self._session.plain_seconds()}
 
     def _said(self, round_: Round, stream: TextStream) -> Piece:
         accepted = stream.push(round_.tokens[: round_.accepted])

@@ -50,12 +50,13 @@ class AutoLength:
     the account says that it has lost more than `ALLOWANCE` and `SHARE` against plain decoding.
 
     Where costs are known from before, the two plain rounds show how fast the machine is today;
-    the other costs, scaled by that if a plain one is known, then count as one measured round each.
+    the other costs, scaled by that, then count as one measured round each.
     """
 
     def __init__(self, known: Mapping[int, float] | None = None) -> None:
-        """Start from nothing, or from known seconds of rounds by length."""
-        self._known = dict(known) if known and any(known) else {}
+        """Start from nothing, or from known seconds of rounds by length, plain ones included."""
+        plain = known[0] if known else 1.0
+        self._known = {k: seconds / plain for k, seconds in (known or {}).items() if k}
         self._acceptance = Acceptance()
         self._costs = RoundCosts()
         self._account = Account()
@@ -116,9 +117,7 @@ class AutoLength:
 
     def _presume(self) -> None:
         """Take what is known for measured, at today's speed, and wait with other trials."""
-        plain = self._known.pop(0, None)
-        speed = self._costs.seconds(0) / plain if plain else 1.0
-        self._costs.tell({k: speed * seconds for k, seconds in self._known.items()})
+        self._costs.tell({k: ratio * self._costs.seconds(0) for k, ratio in self._known.items()})
         self._known, self._due = {}, SOONEST
 
     @property

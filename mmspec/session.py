@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from time import perf_counter
 
 from mmspec.conversation import Chunk
 from mmspec.drafting import Branch, Drafting, StaticWeights, Views
@@ -120,6 +121,15 @@ class Session:
         if self.draft_side:
             self.draft_side.prefill(chunks)
             yield Prefilled(done, total)
+
+    def plain_seconds(self) -> float:
+        """Seconds of a plain forward after what was said last, which stays as it is."""
+        taken = []
+        for _ in range(2):  # the first one may compile kernels
+            started = perf_counter()
+            self.target.verify(None, (0.0,))
+            taken.append(perf_counter() - started)
+        return min(taken)
 
     def decode(
         self, *, gamma: int | Lengths, max_tokens: int, stop: Collection[int], seed: int | None

@@ -133,8 +133,8 @@ CORE = [
     Mutant(
         "costs known from before are taken for today's",
         "mmspec/lengths.py",
-        "speed = self._costs.seconds(0) / plain if plain else 1.0",
-        "speed = 1.0",
+        "{k: seconds / plain for k, seconds in (known or {}).items() if k}",
+        "{k: seconds for k, seconds in (known or {}).items() if k}",
         LENGTHS + "test_a_steep_curve_that_is_known_is_not_even_tried_at_first",
     ),
     Mutant(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mmspec import loop
+from mmspec import loop, session
 from mmspec.bench import costs as bench_costs
 from mmspec.calibration import ROWS, Calibration
 from scripted import ScriptedDrafter, ScriptedTarget
@@ -40,7 +40,7 @@ class Machine:
 
         monkeypatch.setattr(ScriptedTarget, "verify", verified)
         monkeypatch.setattr(ScriptedDrafter, "draft", drafted)
-        for module in (loop, bench_costs):
+        for module in (loop, session, bench_costs):
             monkeypatch.setattr(module, "perf_counter", lambda: self.now)
 
     def calibration(self):

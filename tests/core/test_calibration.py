@@ -9,7 +9,6 @@ from scripted_engine import SEES, picture, scripted_engine
 
 from mmspec.bench.calibrate import calibrate
 from mmspec.calibration import Calibration, CalibrationFile
-from mmspec.chat import Piece
 from mmspec.drafting import NGRAM, parse_drafting
 from mmspec.heads.config import HeadConfig
 from mmspec.tree import Tree
@@ -160,7 +159,8 @@ def test_the_text_view_is_left_out_where_it_costs_too_much(
 
 @pytest.mark.parametrize(("both", "word"), [(2.0, "MT"), (2.2, "M")])
 def test_what_rounds_have_shown_chooses_the_views_too(engine, both, word):
-    engine.calibration = Calibration(rounds={"M": {3: 2.0, 5: 2.5}, "MT": {3: both, 8: 1.0}})
+    rounds = {"M": {0: 1.0, 3: 2.0, 5: 2.5}, "MT": {0: 1.0, 3: both, 8: 1.0}}
+    engine.calibration = Calibration(rounds=rounds)
     chat = engine.chat(replace(AUTO, max_new_tokens=8))
     asked(chat, "What is this?", A)
     assert chat.answer.drafting.word == word
@@ -174,28 +174,31 @@ def test_a_first_chat_of_any_length_leaves_what_its_rounds_cost(directory, file,
     asked(restarted(directory, file).chat(replace(AUTO, gamma=4)), QUESTION)
     kept, _ = file.read()
     assert set(kept.rounds) == {"T"}
+    assert kept.costs(T)[0] == pytest.approx(FLAT.verify(1))
     assert kept.costs(T)[4] == pytest.approx(FLAT.verify(5) + 4 * FLAT.token(1))
     again = restarted(directory, file).chat(AUTO)
     check(again, QUESTION)
     assert drafted(again)[2] >= 3
 
 
-def test_an_answer_that_was_stopped_leaves_its_costs_too(directory, file, monkeypatch):
+def test_what_is_known_is_not_measured_again(directory, file, monkeypatch):
     FLAT.run(monkeypatch)
-    answer = restarted(directory, file).chat(replace(AUTO, gamma=4)).ask(QUESTION)
-    pieces = (each for each in answer if isinstance(each, Piece))
-    for _ in range(2):
-        next(pieces)
-    answer.close()
-    assert file.read()[0].costs(T).keys() == {4}
-
-
-def test_plain_answers_tell_what_a_plain_round_costs(directory, file, monkeypatch):
-    FLAT.run(monkeypatch)
-    chat = restarted(directory, file).chat(replace(AUTO, drafting="none"))
+    chat = restarted(directory, file).chat(replace(AUTO, gamma=4))
+    forwards = iter(range(2))
+    monkeypatch.setattr(chat._session, "plain_seconds", lambda: 1.0 + 0 * next(forwards))
     asked(chat, QUESTION)
-    assert file.read()[0].costs(T) == {0: pytest.approx(1.0)}
-    assert not restarted(directory, file).lengths(T)._known
+    before = file.path.stat()
+    asked(chat, QUESTION)
+    assert next(forwards) == 1
+    assert file.path.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_measuring_a_plain_round_changes_nothing(directory, monkeypatch):
+    FLAT.run(monkeypatch)
+    chat = scripted_engine(directory).chat(replace(AUTO, gamma=4, max_new_tokens=8))
+    check(chat, QUESTION)
+    assert chat._session.plain_seconds() == pytest.approx(FLAT.verify(1))
+    check(chat, "And then?")
 
 
 def test_costs_that_have_changed_are_replaced_for_the_next_session(directory, file, monkeypatch):
@@ -210,15 +213,21 @@ def test_costs_that_have_changed_are_replaced_for_the_next_session(directory, fi
     assert chat.verdict()
 
 
+def test_lengths_seen_at_another_speed_join_the_known_ones():
+    before = Calibration(rounds={"T": {0: 1.0, 2: 1.5}})
+    after = before.after(T, {0: 2.0, 4: 5.0})
+    assert after.costs(T) == {0: 2.0, 2: 3.0, 4: 5.0}
+    assert after.after(T, {0: 1.0, 4: 2.0}) is after
+    assert before.after(T, {0: 2.0}) is before
+
+
 @pytest.mark.parametrize(
     ("known", "seen", "far"),
     [
         ({0: 1.0, 4: 2.0}, {0: 3.0, 4: 6.0}, False),  # a machine three times as slow
         ({0: 1.0, 4: 2.0}, {0: 3.0, 4: 13.0}, True),
-        ({0: 1.0, 4: 2.0}, {4: 13.0}, False),  # which may be one that is busy
-        ({4: 2.0}, {4: 5.0}, True),
-        ({4: 2.0}, {4: 0.9}, True),
-        ({4: 2.0}, {0: 1.0, 4: 3.0}, False),
+        ({0: 1.0, 4: 2.0}, {0: 1.0, 4: 0.9}, True),
+        ({0: 1.0, 4: 2.0}, {4: 13.0}, False),  # which says nothing without a plain round
     ],
 )
 def test_costs_far_from_the_known_ones_replace_them_all(known, seen, far):
