@@ -1,6 +1,6 @@
 """What rounds cost on this machine, kept in the user's cache from one session to the next.
 
-`mmspec calibrate` measures it; every answer leaves what its rounds cost, where that is news.
+`mmspec calibrate` measures it; answers that draft chains leave what is news in what these cost.
 A file belongs to one machine, device, backend version, type and pair of models.  It holds numbers
 alone and is never needed: one that cannot be used is measured anew.
 """
@@ -56,7 +56,7 @@ class Calibration:
         return self._together(step)
 
     def paces(self, draftings: Sequence[Drafting]) -> list[float] | None:
-        """Tokens per second of each at its best length, by the acceptance presumed at first.
+        """Tokens per plain round's time, at the best length and the acceptance presumed at first.
 
         None where no length is known of all.
         """
@@ -65,7 +65,7 @@ class Calibration:
         if not known:
             return None
         expected = Acceptance().expected()
-        return [max(expected[k] / each[k] for k in known) for each in costs]
+        return [max(expected[k] * each[0] / each[k] for k in known) for each in costs]
 
     def after(self, drafting: Drafting, seen: Seconds) -> "Calibration":
         """The costs known once rounds of a drafting, plain ones among them, have shown theirs.

@@ -264,17 +264,21 @@ class Chat:
 
     def _keep_costs(self) -> None:
         """Leave what this answer's rounds cost; where nothing can be, only 'auto' has to say so."""
-        if self.options.tree or self._session.draft_side is None:
+        if self.options.tree or self.options.watches or self._session.draft_side is None:
             return
         auto = self.options.gamma == "auto"
-        seen = self._lengths.measured if auto else self._seen()
-        note = self.engine.keep_costs(self.answer.drafting, seen)
-        self.answer.notes += [note] if note and auto else []
+        self.engine.keep_costs(
+            self.answer.drafting, self._lengths.measured if auto else self._seen()
+        )
+        if auto and self.engine.unkept:
+            self.answer.notes.append(self.engine.unkept)
+            self.engine.unkept = ""
 
     def _seen(self) -> dict[int, float]:
         """What the lengths that this answer drafted cost, beside a plain forward, if it is news."""
         shown = shown_by(self.answer.rounds)
-        if shown.keys() <= self.engine.calibration.costs(self.answer.drafting).keys():
+        known = self.engine.calibration.costs(self.answer.drafting)
+        if not (self.engine.calibration_file and shown.keys() - known.keys() - {0}):
             return {}
         return {**shown, 0: self._session.plain_seconds()}
 

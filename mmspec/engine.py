@@ -52,6 +52,8 @@ class Engine:
     """What rounds cost on this machine, as far as earlier sessions have measured it."""
     calibration_file: CalibrationFile | None = None
     """Where it is kept; None keeps nothing."""
+    unkept: str = ""
+    """A line on why it cannot be kept any more, until somebody has said so."""
     _captions: CaptionTokens | None = None
     _lengths: dict[tuple[Drafting, Tree | None], AutoLength] = field(default_factory=dict)
 
@@ -81,21 +83,21 @@ class Engine:
             self._lengths[drafting, tree] = AutoLength(known)
         return self._lengths[drafting, tree]
 
-    def keep_costs(self, drafting: Drafting, seen: Mapping[int, float]) -> str | None:
+    def keep_costs(self, drafting: Drafting, seen: Mapping[int, float]) -> None:
         """Add what chains of this drafting were seen to cost to the calibration and its file.
 
-        Does nothing where that is no news; returns a line where the file cannot be written, once.
+        Does nothing where that is no news. What others have kept meanwhile stays.
         """
-        calibration = self.calibration.after(drafting, seen)
-        if not self.calibration_file or calibration is self.calibration:
-            return None
-        self.calibration = calibration
+        file = self.calibration_file
+        if not file or self.calibration.after(drafting, seen) is self.calibration:
+            return
+        kept, _ = file.read()
+        self.calibration = kept.after(drafting, seen)
         try:
-            self.calibration_file.write(calibration)
+            file.write(self.calibration)
         except OSError as error:
             self.calibration_file = None
-            return f"costs of drafting not kept: {error}"
-        return None
+            self.unkept = f"costs of drafting not kept: {error}"
 
     def _known(self, drafting: Drafting) -> dict[int, float]:
         """Costs by length, of the lengths that a head can draft."""

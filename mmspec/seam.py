@@ -298,4 +298,3 @@ class Backend(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Versions, devices and threads, for reports.  JSON-serializable."""
-        ...

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from statistics import median
 from time import perf_counter
 
 from mmspec.conversation import Chunk
@@ -125,11 +126,11 @@ class Session:
     def plain_seconds(self) -> float:
         """Seconds of a plain forward after what was said last, which stays as it is."""
         taken = []
-        for _ in range(2):  # the first one may compile kernels
+        for _ in range(5):  # the first two may compile kernels and record them
             started = perf_counter()
             self.target.verify(None, (0.0,))
             taken.append(perf_counter() - started)
-        return min(taken)
+        return median(taken[2:])
 
     def decode(
         self, *, gamma: int | Lengths, max_tokens: int, stop: Collection[int], seed: int | None

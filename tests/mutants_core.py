@@ -161,7 +161,7 @@ CORE = [
     Mutant(
         "a chat leaves no costs",
         "mmspec/engine.py",
-        "if not self.calibration_file or calibration is self.calibration:",
+        "if not file or self.calibration.after(drafting, seen) is self.calibration:",
         "if True:",
         CALIBRATION + "test_a_first_chat_leaves_what_its_rounds_cost",
     ),

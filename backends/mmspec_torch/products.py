@@ -59,7 +59,7 @@ class Dense:
 class Shared(Dense):
     """A float32 matrix on a CPU whose outputs threads share for one row as well.
 
-    BLAS leaves a vector to one thread, and that reads at a part of the memory's speed.
+    MKL leaves a vector to one thread, and that reads at a part of the memory's speed.
     """
 
     def __init__(self, matrix: Tensor) -> None:
@@ -71,13 +71,13 @@ class Shared(Dense):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Multiply x [n, I]."""
-        if x.shape[0] > 1:
+        if x.shape[0] != 1:
             return super().__call__(x)
         return torch.bmm(x.expand(self._count, 1, -1), self._blocks).view(1, -1)
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:
         """Add the product of x [n, I] to `to` in place."""
-        if x.shape[0] > 1:
+        if x.shape[0] != 1:
             return super().added(x, to)
         each = to.view(self._count, 1, -1)
         return each.baddbmm_(x.expand(self._count, 1, -1), self._blocks).view(1, -1)
@@ -155,7 +155,9 @@ def product(weight: Tensor) -> Product:
 
 def _plain(matrix: Tensor) -> Product:
     """Choose how to multiply with a matrix [I, O] as it lies."""
-    return Shared(matrix) if _is_plain(matrix) and matrix.numel() > WORTH_SHARING else Dense(matrix)
+    leaves_one = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    shares = leaves_one and _is_plain(matrix) and matrix.numel() > WORTH_SHARING
+    return Shared(matrix) if shares else Dense(matrix)
 
 
 def _is_plain(matrix: Tensor) -> bool:

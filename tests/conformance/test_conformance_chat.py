@@ -186,6 +186,13 @@ def test_a_new_turn_prefills_only_what_is_new(engine):
     assert statistics.prompt_tokens > held
 
 
+@pytest.mark.parametrize("named", [{}, {"skip_vision": 0.2}])
+def test_timing_a_plain_forward_leaves_nothing(engine, named):
+    chat = begun(engine, "M", **named)
+    assert chat._session.plain_seconds() > 0
+    check_like_cold(chat, SECOND)
+
+
 # A draft that cannot be wrong
 
 

@@ -159,7 +159,7 @@ def test_the_text_view_is_left_out_where_it_costs_too_much(
 
 @pytest.mark.parametrize(("both", "word"), [(2.0, "MT"), (2.2, "M")])
 def test_what_rounds_have_shown_chooses_the_views_too(engine, both, word):
-    rounds = {"M": {0: 1.0, 3: 2.0, 5: 2.5}, "MT": {0: 1.0, 3: both, 8: 1.0}}
+    rounds = {"M": {0: 2.0, 3: 4.0, 5: 5.0}, "MT": {0: 1.0, 3: both, 8: 1.0}}
     engine.calibration = Calibration(rounds=rounds)
     chat = engine.chat(replace(AUTO, max_new_tokens=8))
     asked(chat, "What is this?", A)
@@ -184,13 +184,35 @@ def test_a_first_chat_of_any_length_leaves_what_its_rounds_cost(directory, file,
 def test_what_is_known_is_not_measured_again(directory, file, monkeypatch):
     FLAT.run(monkeypatch)
     chat = restarted(directory, file).chat(replace(AUTO, gamma=4))
-    forwards = iter(range(2))
-    monkeypatch.setattr(chat._session, "plain_seconds", lambda: 1.0 + 0 * next(forwards))
+    forwards = []
+    monkeypatch.setattr(chat._session, "plain_seconds", lambda: forwards.append(1) or 1.0)
     asked(chat, QUESTION)
     before = file.path.stat()
     asked(chat, QUESTION)
-    assert next(forwards) == 1
+    assert len(forwards) == 1
     assert file.path.stat().st_mtime_ns == before.st_mtime_ns
+
+
+@pytest.mark.parametrize(
+    "named", [{"gamma": 12}, {"skip_vision": 0.2}, {"tree": Tree((2, 2))}, {"drafting": "none"}]
+)
+def test_where_nothing_is_kept_nothing_is_measured(directory, file, named, monkeypatch):
+    monkeypatch.delattr("mmspec.session.Session.plain_seconds")
+    fixed = {"gamma": 4} | named
+    asked(restarted(directory, file).chat(replace(AUTO, **fixed)), QUESTION)
+    assert not file.path.exists()
+    asked(scripted_engine(directory).chat(replace(AUTO, gamma=4)), QUESTION)
+
+
+def test_what_others_have_kept_meanwhile_stays(directory, file, monkeypatch):
+    FLAT.run(monkeypatch)
+    engines = [restarted(directory, file) for _ in range(3)]
+    for engine, gamma in zip(engines, (4, 6), strict=False):
+        asked(engine.chat(replace(AUTO, gamma=gamma)), QUESTION)
+    assert {0, 4, 6} <= file.read()[0].costs(T).keys()
+    file.write(FLAT.calibration())
+    asked(engines[2].chat(replace(AUTO, gamma=5)), QUESTION)
+    assert file.read()[0] == FLAT.calibration()
 
 
 def test_measuring_a_plain_round_changes_nothing(directory, monkeypatch):
@@ -270,9 +292,9 @@ def test_where_nothing_can_be_written_one_line_says_so(directory, tmp_path, monk
     engine = scripted_engine(directory)
     engine.calibration_file = CalibrationFile(tmp_path / "taken" / "costs.json", {})
     chat = engine.chat(AUTO)
-    asked(engine.chat(replace(AUTO, gamma=4)), QUESTION)
-    engine = scripted_engine(directory)
-    engine.calibration_file = CalibrationFile(tmp_path / "taken" / "costs.json", {})
+    silent = engine.chat(replace(AUTO, gamma=4))
+    asked(silent, QUESTION)
+    assert silent.answer.notes == []
     chat = engine.chat(AUTO)
     asked(chat, QUESTION)
     [note] = chat.answer.notes
