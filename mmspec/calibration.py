@@ -7,6 +7,7 @@ alone and is never needed: one that cannot be used is measured anew.
 
 import hashlib
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,10 @@ ROWS = 16
 """The most rows of a target forward that are measured."""
 FORMAT = 1
 """Of the file; another number is a file of another version of mmspec."""
+PLAUSIBLE = 0.8
+"""Of the seconds of one row, what more rows must take for a measurement to be believed."""
+SLOWEST = 3600.0
+"""Seconds of a round beyond which a file is taken for damaged."""
 WEIGHTS = (".safetensors", ".bin")
 
 Seconds = Mapping[int, float]
@@ -52,7 +57,8 @@ class Calibration:
         step = 0.0 if drafting == NGRAM else self.draft.get(len(drafting.branches))
         if step is None or 1 not in self.target:
             seen = self.rounds.get(drafting.word, {})
-            return {k: each for k, each in seen.items() if k <= LONGEST} if 0 in seen else {}
+            plain = seen.get(0, math.inf)  # what cost less than that was seen in another moment
+            return {k: each for k, each in seen.items() if k <= LONGEST and each >= plain}
         return self._together(step)
 
     def paces(self, draftings: Sequence[Drafting]) -> list[float] | None:
@@ -82,7 +88,14 @@ class Calibration:
             return Calibration(rounds={word: seen})
         if seen.keys() <= known.keys():
             return self
-        return replace(self, rounds={**self.rounds, word: {**at_speed, **seen}})
+        worth = {k: each for k, each in at_speed.items() if each < (1 + k) * seen[0]}
+        return replace(self, rounds={**self.rounds, word: {**worth, **seen}})
+
+    @property
+    def is_plausible(self) -> bool:
+        """Whether no forward over several rows took much less than one over a single row."""
+        single = self.target.get(1, 0.0)
+        return all(each > PLAUSIBLE * single for each in self.target.values())
 
     def _together(self, step: float) -> dict[int, float]:
         """c(k) where a drafted token takes `step` seconds."""
@@ -173,7 +186,11 @@ def _seconds(block: Block, least: int) -> dict[int, float]:
     for number in block.values:
         if number not in allowed:
             raise block.error(number, f"absent: counts go from {least} to {ROWS}")
-    return {allowed[number]: block.number(number, 0.0) for number in block.values}
+    seconds = {allowed[number]: block.number(number, 0.0) for number in block.values}
+    for row, each in seconds.items():
+        if each > SLOWEST:
+            raise block.error(str(row), f"at most {SLOWEST:g} seconds")
+    return seconds
 
 
 def _processor() -> str:

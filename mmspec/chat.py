@@ -280,7 +280,10 @@ class Chat:
         known = self.engine.calibration.costs(self.answer.drafting)
         if not (self.engine.calibration_file and shown.keys() - known.keys() - {0}):
             return {}
-        return {**shown, 0: self._session.plain_seconds()}
+        plain = self._session.plain_seconds()
+        # What is as dear as plain decoding, or cheaper than one plain round, a busy moment made.
+        believed = {k: each for k, each in shown.items() if plain <= each < (1 + k) * plain}
+        return {**believed, 0: plain}
 
     def _said(self, round_: Round, stream: TextStream) -> Piece:
         accepted = stream.push(round_.tokens[: round_.accepted])

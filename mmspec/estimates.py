@@ -83,14 +83,24 @@ class RoundCosts:
             return
         kept = self._seconds.setdefault(k, deque(maxlen=SAMPLES))
         kept.append(max(seconds, 1e-9))
-        if k in self._told and len(kept) >= TWICE:
-            self._question(self._told[k], median_low(kept))
+        if self._told and len(kept) >= TWICE and k:
+            self._question(self._told_of(k), median_low(kept))
         self._medians[k] = median_low([*kept, *([self._told[k]] if k in self._told else [])])
 
     def tell(self, told: Mapping[int, float]) -> None:
         """Count what is known from before as one round of each length, which was not warming up."""
         self._told = dict(told)
         self._medians = self._medians | self._told
+
+    def is_hearsay(self, k: int) -> bool:
+        """Whether what is known of k was told alone, or follows from that."""
+        return bool(self._told) and not self._seconds.get(k)
+
+    def _told_of(self, k: int) -> float:
+        """What was told of k, or stands on a line from a plain round to the next length told."""
+        longer = min((each for each in self._told if each >= k), default=max(self._told))
+        plain = self._medians[0]
+        return plain + (self._told[longer] - plain) * k / longer
 
     def _question(self, told: float, measured: float) -> None:
         """Forget all that was told where one cost turns out far from it: others will too."""

@@ -18,6 +18,9 @@ LATE = 4
 """Plain rounds in a row after which a draft first has to catch up with what was said."""
 ALLOWANCE, SHARE = 0.8, 0.008
 """What drafting may have lost: this many plain steps, and this share of the tokens so far."""
+PATIENCE = 160
+"""Tokens, older ones fading, after which costs known from before are put to the test even where
+they forbid it: a busy moment may have made them."""
 SOONEST, LATEST = 8, 256
 """Rounds between two trials of another length; doubled after each that changes nothing."""
 
@@ -136,7 +139,7 @@ class AutoLength:
         more is accepted by now.
         """
         bar = self._rate(self._best)
-        lengths = {*self._costs.tried, self._longer} - {self._best}
+        lengths = {*self._costs.tried, self._longer, 1} - {self._best}
         able = [k for k in lengths if not k or self._expected[k] / self._costs.least(k) > bar]
         able = able or [max(lengths, key=self._rate)]
         borne = [k for k in able if self._affordable(k)] or [0]
@@ -145,7 +148,10 @@ class AutoLength:
     def _affordable(self, k: int) -> bool:
         """Whether the account bears what a round of k may lose against plain decoding."""
         step = self._costs.seconds(0)
-        risk = max(self._costs.presumed(k) - self._expected[k] * step, 0.0) if k else 0.0
+        cost = self._costs.presumed(k)
+        if self._account.tokens > PATIENCE and self._costs.is_hearsay(k):
+            cost = min(cost, (1 + k) * step)
+        risk = max(cost - self._expected[k] * step, 0.0) if k else 0.0
         lost = self._account.lost(self._costs)
         return not k or lost + risk <= (ALLOWANCE + SHARE * self._account.tokens) * step
 

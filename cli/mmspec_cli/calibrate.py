@@ -22,10 +22,11 @@ from mmspec_cli.render import Screen
 @QUANTIZE
 @JSON
 @PLAIN
-def calibrate(as_json: bool, plain: bool, **where: Any) -> None:
+def calibrate(as_json: bool, plain: bool, **where: Any) -> int:
     """Measure what target forwards and drafted tokens cost here, and keep it.
 
-    `--gamma auto` starts from it with this machine, backend, type and pair.
+    `--gamma auto` starts from it with this machine, backend, type and pair. Exits with 1 where
+    nothing could be kept.
     """
     screen = Screen(plain=plain)
     screen.progress("loading")
@@ -37,14 +38,20 @@ def calibrate(as_json: bool, plain: bool, **where: Any) -> None:
     kept = _kept(screen, file, found)
     if as_json:
         screen.json(_report(engine, found, file) | {"file": str(file.path) if kept else None})
-        return
-    _show(screen, engine, found)
-    if kept:
+    else:
+        _show(screen, engine, found)
+    if kept and not as_json:
         screen.say(f"kept in {file.path}")
+    return 0 if kept else 1
 
 
 def _kept(screen: Screen, file: CalibrationFile, found: Calibration) -> bool:
     """Write the file, or a line on why that cannot be."""
+    if not found.is_plausible:
+        screen.note(
+            "not kept: rows took less than a single one, so the machine was busy: run again"
+        )
+        return False
     try:
         file.write(found)
     except OSError as error:

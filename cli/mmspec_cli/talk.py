@@ -114,8 +114,11 @@ class Talk:
         if self._before and len(self.chat.conversation.turns) <= self._before[-1][1]:
             self.chat.conversation, _ = self._before.pop()
             return "brought back the conversation before"
+        turns = self.chat.conversation.turns
+        images = len(turns[-1].question.pictures) if turns else 0
         self.chat.conversation.undo()
-        return "took back the last question and its answer"
+        told = "took back the last question and its answer"
+        return f"{told}, and with them {images} image{'s' * (images > 1)}" if images else told
 
     def retry(self) -> None:
         """Answer the last question again, drawing anew where tokens are drawn."""

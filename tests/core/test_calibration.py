@@ -235,6 +235,20 @@ def test_costs_that_have_changed_are_replaced_for_the_next_session(directory, fi
     assert chat.verdict()
 
 
+def test_costs_that_cannot_be_are_not_used():
+    costs = Calibration(rounds={"T": {0: 2.0, 4: 5.0, 6: 0.2, 8: 7.0}}).costs(T)
+    assert costs == {0: 2.0, 4: 5.0, 8: 7.0}
+
+
+def test_what_a_busy_moment_made_is_not_kept(directory, file, monkeypatch):
+    FLAT.run(monkeypatch)
+    for plain in (0.01, 100.0):
+        chat = restarted(directory, file).chat(replace(AUTO, gamma=4))
+        monkeypatch.setattr(chat._session, "plain_seconds", lambda plain=plain: plain)
+        asked(chat, QUESTION)
+        assert not file.path.exists()
+
+
 def test_lengths_seen_at_another_speed_join_the_known_ones():
     before = Calibration(rounds={"T": {0: 1.0, 2: 1.5}})
     after = before.after(T, {0: 2.0, 4: 5.0})

@@ -45,6 +45,7 @@ BROKEN = {
     "negative": {"target": {"1": -1.0}},
     "nan": {"target": {"1": float("nan")}},
     "infinite": {"draft": {"1": float("inf")}},
+    "absurd": {"rounds": {"MT": {"0": 0.003, "8": 1e308}}},
     "huge": {"target": {"1": 10**400}},
     "rows": {"target": {"0": 1.0}},
     "many": {"rounds": {"MT": {"0": 1.0, "99": 1.0}}},

@@ -261,6 +261,14 @@ def test_a_curve_that_has_become_flat_is_found_out():
         assert 3000 / steps > 0.9 * each.best()
 
 
+@pytest.mark.parametrize("told", [{5: 7.0}, {5: 15.0}, {5: 33.0}, {2: 9.0, 8: 60.0}])
+def test_costs_that_a_busy_moment_made_are_found_out(told):
+    for seed in range(4):
+        each = machine(1.1, 0.05, 0.9, seed)
+        _, steps = run(each, 3000, AutoLength({0: 1.0} | told))
+        assert 3000 / steps > 0.8 * each.best()
+
+
 def test_what_was_measured_is_told_of_lengths_seen_twice():
     lengths = AutoLength()
     for k, seconds in ((0, 9.0), (0, 1.0), (1, 3.0), (2, 2.0), (2, 4.0)):
