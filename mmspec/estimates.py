@@ -3,6 +3,7 @@
 Shape letters: k drafted tokens of a chain, levels of a tree.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from statistics import median_low
@@ -79,7 +80,8 @@ class RoundCosts:
 
     def observe(self, k: int, seconds: float, *, late: bool) -> None:
         """Take one round in; a late one, which also caught up, shows no more than a bound."""
-        if late and k in self._medians and seconds > self._medians[k]:
+        bound = self._medians.get(k, 0.0 if self._told else math.inf)
+        if late and seconds > bound:
             return
         kept = self._seconds.setdefault(k, deque(maxlen=SAMPLES))
         kept.append(max(seconds, 1e-9))
@@ -95,6 +97,10 @@ class RoundCosts:
     def is_hearsay(self, k: int) -> bool:
         """Whether what is known of k was told alone, or follows from that."""
         return bool(self._told) and not self._seconds.get(k)
+
+    def is_in_question(self, k: int) -> bool:
+        """Whether what was told is being put to the test by rounds of k."""
+        return bool(self._told) and k > 0 and len(self._seconds.get(k, ())) < TWICE
 
     def _told_of(self, k: int) -> float:
         """What was told of k, or stands on a line from a plain round to the next length told."""
@@ -122,8 +128,13 @@ class RoundCosts:
         return self._medians[low] + max(slope, 0.0) * (k - low)
 
     def presumed(self, k: int) -> float:
-        """c(k) for the account: a first round far too dear was warming up, and says nothing."""
+        """c(k) for the account: a first round far too dear was warming up, and says nothing.
+
+        What was only told counts as no dearer than plain decoding.
+        """
         seconds, plain = self.seconds(k), self._medians[0] * (1 + k)
+        if self.is_hearsay(k):
+            return min(seconds, plain)
         first = self.count(k) == 1 and k not in self._told
         return plain if first and seconds > 2 * plain else seconds
 

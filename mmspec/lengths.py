@@ -148,9 +148,8 @@ class AutoLength:
     def _affordable(self, k: int) -> bool:
         """Whether the account bears what a round of k may lose against plain decoding."""
         step = self._costs.seconds(0)
-        cost = self._costs.presumed(k)
-        if self._account.tokens > PATIENCE and self._costs.is_hearsay(k):
-            cost = min(cost, (1 + k) * step)
+        trusted = self._account.tokens <= PATIENCE and self._costs.is_hearsay(k)
+        cost = self._costs.seconds(k) if trusted else self._costs.presumed(k)
         risk = max(cost - self._expected[k] * step, 0.0) if k else 0.0
         lost = self._account.lost(self._costs)
         return not k or lost + risk <= (ALLOWANCE + SHARE * self._account.tokens) * step
@@ -160,7 +159,7 @@ class AutoLength:
             self._wait = self._due = SOONEST
         elif not self._trying:
             self._due -= 1
-        elif not self._best and round_.accepted:
+        elif not self._best and (round_.accepted or self._costs.is_in_question(round_.depth)):
             self._due = 0  # more of this may change the verdict: go on trying
         elif round_.drafted or self._best:
             self._wait = min(2 * self._wait, LATEST)
