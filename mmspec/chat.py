@@ -277,9 +277,11 @@ class Chat:
     def _seen(self) -> dict[int, float]:
         """What the lengths that this answer drafted cost, beside a plain forward, if it is news."""
         shown = shown_by(self.answer.rounds)
-        known = self.engine.calibration.costs(self.answer.drafting)
-        if not (self.engine.calibration_file and shown.keys() - known.keys() - {0}):
+        engine, word = self.engine, self.answer.drafting.word
+        news = shown.keys() - engine.calibration.costs(self.answer.drafting).keys() - {0}
+        if not engine.calibration_file or news <= engine.compared.setdefault(word, set()):
             return {}
+        engine.compared[word] |= news
         plain = self._session.plain_seconds()
         # What is as dear as plain decoding, or cheaper than one plain round, a busy moment made.
         believed = {k: each for k, each in shown.items() if plain <= each < (1 + k) * plain}

@@ -52,6 +52,8 @@ class Engine:
     """What rounds cost on this machine, as far as earlier sessions have measured it."""
     calibration_file: CalibrationFile | None = None
     """Where it is kept; None keeps nothing."""
+    compared: dict[str, set[int]] = field(default_factory=dict)
+    """Lengths, by drafting, that a plain forward was timed for, believed or not."""
     unkept: str = ""
     """A line on why it cannot be kept any more, until somebody has said so."""
     _captions: CaptionTokens | None = None

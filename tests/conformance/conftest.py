@@ -43,6 +43,13 @@ def backends() -> list[str]:
     return names
 
 
+def forgetful(target: str, draft: str, backend: str) -> Engine:
+    """A pair that leaves no costs: what it calls then depends on no clock."""
+    engine = load(target, draft, backend=backend)
+    engine.calibration_file = None
+    return engine
+
+
 @pytest.fixture(scope="session")
 def engines(pair_paths) -> dict[str, Engine]:
     """Engines of the tiny pair by backend, loaded once."""
@@ -50,7 +57,7 @@ def engines(pair_paths) -> dict[str, Engine]:
     class Loaded(dict):
         def __missing__(self, name):
             target, draft = map(str, pair_paths)
-            return self.setdefault(name, load(target, draft, backend=usable(name)))
+            return self.setdefault(name, forgetful(target, draft, usable(name)))
 
     return Loaded()
 
@@ -64,7 +71,7 @@ def engine(backend, engines) -> Engine:
 @pytest.fixture(scope="session")
 def twin(backend, pair_paths) -> Engine:
     """The target as its own draft."""
-    return load(str(pair_paths[0]), str(pair_paths[0]), backend=backend)
+    return forgetful(str(pair_paths[0]), str(pair_paths[0]), backend)
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +93,7 @@ def headed(pair_paths, head_paths):
     class Loaded(dict):
         def __missing__(self, key):
             backend, variant = key
-            engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend)
+            engine = forgetful(str(pair_paths[0]), str(head_paths[variant]), backend)
             return self.setdefault(key, engine)
 
     return Loaded()

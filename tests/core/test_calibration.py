@@ -244,8 +244,11 @@ def test_what_a_busy_moment_made_is_not_kept(directory, file, monkeypatch):
     FLAT.run(monkeypatch)
     for plain in (0.01, 100.0):
         chat = restarted(directory, file).chat(replace(AUTO, gamma=4))
-        monkeypatch.setattr(chat._session, "plain_seconds", lambda plain=plain: plain)
+        timed = []
+        monkeypatch.setattr(chat._session, "plain_seconds", lambda: timed.append(1) or plain)  # noqa: B023
         asked(chat, QUESTION)
+        asked(chat, QUESTION)
+        assert timed == [1]
         assert not file.path.exists()
 
 
