@@ -298,3 +298,4 @@ class Backend(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Versions, devices and threads, for reports.  JSON-serializable."""
+        ...

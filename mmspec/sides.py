@@ -50,8 +50,8 @@ def _text_pays(engine: "Engine", draft: "LoadedModel", options: Options, images:
     """Whether the view T is worth what it adds to a round; beyond two images it always is."""
     if options.gamma != "auto" or options.adaptive or options.tree or images > PAIR:
         return True
-    words = [parse_drafting(word, draft.model.config, pool=options.pool) for word in ("M", "MT")]
-    paces = engine.calibration.paces(words)
+    views = [parse_drafting(word, draft.model.config) for word in ("M", "MT")]
+    paces = engine.calibration.paces(views)
     return paces is None or SECOND_VIEW * paces[1] >= paces[0]
 
 
