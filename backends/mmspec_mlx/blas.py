@@ -11,6 +11,9 @@ import sys
 LIBRARY = "libopenblas.so.0"
 INSTALL = "apt install libopenblas0-pthread"
 THREADS = "OPENBLAS_NUM_THREADS"
+CORE = "OPENBLAS_CORETYPE"
+AVX512 = {"SkylakeX", "Cooperlake", "SapphireRapids"}
+"""Cores for which OpenBLAS multiplies small matrices as they lie, without packing them first."""
 
 
 def prepare() -> None:
@@ -32,7 +35,28 @@ def describe() -> dict[str, str | int]:
     library = _openblas()
     if library is None:
         return {"blas": "reference (slow)", "hint": f"faster with OpenBLAS: {INSTALL}"}
-    return {"blas": "OpenBLAS", "blas_threads": int(library.openblas_get_num_threads())}
+    threads = int(library.openblas_get_num_threads())
+    found: dict[str, str | int] = {
+        "blas": "OpenBLAS",
+        "blas_core": _core(library),
+        "blas_threads": threads,
+    }
+    if CORE not in os.environ:
+        return found
+    return found | {"hint": f"faster, as a rule, with kernels that OpenBLAS chose: unset {CORE}"}
+
+
+def multiplies_small_as_they_lie() -> bool:
+    """Say whether many small products are cheaper than one large one."""
+    library = _openblas()
+    return library is not None and _core(library) in AVX512
+
+
+def _core(library: ctypes.CDLL) -> str:
+    """The processor whose kernels OpenBLAS runs: what it found, or OPENBLAS_CORETYPE."""
+    name = library.openblas_get_corename
+    name.restype = ctypes.c_char_p
+    return str(name().decode())
 
 
 def _openblas() -> ctypes.CDLL | None:

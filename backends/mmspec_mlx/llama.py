@@ -13,6 +13,7 @@ from mmspec.viskip import Sight
 from mmspec_mlx import host
 from mmspec_mlx.cache import Cache
 from mmspec_mlx.kernels import Norm, kernels
+from mmspec_mlx.products import Matrix
 from mmspec_mlx.rotary import Rotary, Rotation
 from mmspec_mlx.weights import Weights
 
@@ -128,7 +129,7 @@ class Llama(Decoder):
         last = weights.array("language_model.norm.weight")
         self._norm = norms(last, config.rms_norm_eps)
         tied = config.tie_word_embeddings
-        self._head = self.embedding if tied else weights.matrix(LM_HEAD)
+        self._head = weights.for_few_rows(self.embedding if tied else weights.matrix(LM_HEAD))
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Embeddings [n, H] of drafted ids [n].
@@ -157,13 +158,17 @@ def take_layer(
     """Take the layer at `path`."""
     attention = (f"{path}.self_attn.{part}_proj.weight" for part in "qkv")
     feed = (f"{path}.mlp.{part}_proj.weight" for part in ("gate", "up"))
+
+    def matrix(*names: str) -> Matrix:
+        return weights.for_few_rows(weights.matrix(*names))
+
     return Layer(
         attention_norm=norms(weights.array(f"{path}.input_layernorm.weight"), epsilon),
-        queries_keys_values=weights.matrix(*attention),
-        attention_out=weights.matrix(f"{path}.self_attn.o_proj.weight"),
+        queries_keys_values=matrix(*attention),
+        attention_out=matrix(f"{path}.self_attn.o_proj.weight"),
         feed_norm=norms(weights.array(f"{path}.post_attention_layernorm.weight"), epsilon),
-        gate_up=weights.matrix(*feed),
-        down=weights.matrix(f"{path}.mlp.down_proj.weight"),
+        gate_up=matrix(*feed),
+        down=matrix(f"{path}.mlp.down_proj.weight"),
     )
 
 

@@ -1,8 +1,20 @@
 """Products with a fixed matrix, in the layouts that its device multiplies fastest."""
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import mlx.core as mx
+
+from mmspec_mlx import blas
+
+FEW = 25
+"""Rows of activations that are few: a tree of 24 nodes and the token before it."""
+SMALL = 10**6
+"""Multiplications in a product that OpenBLAS calls small."""
+LARGEST_IN_BLOCKS = 2**20
+"""Elements of the largest matrix to hold twice."""
+NARROWEST = 32
+"""Columns below which a block costs more to call for than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +35,32 @@ class Plain:
     def arrays(self) -> list[mx.array]:
         """The tensors it consists of."""
         return [self.transposed]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A float matrix held twice: whole, and as blocks of its columns, each small for few rows."""
+
+    whole: Plain
+    blocks: mx.array
+    """[B, in, out / B]"""
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Multiply x [..., in] to [..., out]."""
+        rows = x.size // x.shape[-1]
+        if rows > FEW or rows * self.blocks.size <= SMALL:
+            return self.whole(x)
+        parts = x.reshape(rows, -1) @ self.blocks
+        return parts.swapaxes(0, 1).reshape(*x.shape[:-1], -1)
+
+    def rows(self, index: mx.array) -> mx.array:
+        """Look rows up: index [...] gives [..., in]."""
+        return self.whole.rows(index)
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """The tensors it consists of."""
+        return [*self.whole.arrays, self.blocks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +96,40 @@ class Packed:
         return [self.weight, self.scales, self.biases]
 
 
-Matrix = Plain | Packed
+Matrix = Plain | Blocked | Packed
 
 
 def plain(weight: mx.array) -> Plain:
     """Lay a float weight [out, in] out: a CPU's BLAS reads few rows' factors as they lie."""
     cpu = mx.default_device() == mx.Device(mx.cpu)
     return Plain(mx.contiguous(weight.T) if cpu else weight.T)
+
+
+def for_few_rows(matrix: Matrix) -> Matrix:
+    """Hold a matrix in blocks too, where a few rows are multiplied faster that way."""
+    if not _may_be_blocked(matrix):
+        return matrix
+    width, out = matrix.transposed.shape
+    count = _blocks(width, out)
+    parts = matrix.transposed.reshape(width, count, out // count).swapaxes(0, 1)
+    return Blocked(matrix, mx.contiguous(parts)) if count > 1 else matrix
+
+
+def _may_be_blocked(matrix: Matrix) -> TypeGuard[Plain]:
+    return (
+        isinstance(matrix, Plain)
+        and mx.default_device() == mx.Device(mx.cpu)
+        and matrix.transposed.dtype == mx.float32
+        and matrix.transposed.size <= LARGEST_IN_BLOCKS
+        and blas.multiplies_small_as_they_lie()
+    )
+
+
+def _blocks(width: int, out: int) -> int:
+    """Blocks to cut [width, out] into for FEW rows; 1 where that makes no sense."""
+    largest = SMALL // (FEW * width)
+    counts = (n for n in range(1, out // NARROWEST + 1) if out % n == 0 and out // n <= largest)
+    return next(counts, 1)
 
 
 def unpacked(part: mx.array | Packed) -> mx.array:

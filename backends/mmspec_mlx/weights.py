@@ -8,7 +8,7 @@ import mlx.core as mx
 from mmspec.checkpoint import Packing, Source
 from mmspec.tensorfile import Stored
 from mmspec_mlx import host
-from mmspec_mlx.products import Matrix, Packed, Plain, plain, unpacked
+from mmspec_mlx.products import Matrix, Packed, Plain, for_few_rows, plain, unpacked
 
 
 class Weights:
@@ -52,6 +52,12 @@ class Weights:
         fused = plain(mx.concatenate([unpacked(part) for part in parts]))
         self._settle(*fused.arrays)
         return fused
+
+    def for_few_rows(self, matrix: Matrix) -> Matrix:
+        """Return a matrix as decoding wants it; see `mmspec_mlx.products.for_few_rows`."""
+        laid_out = for_few_rows(matrix)
+        self._settle(*laid_out.arrays)
+        return laid_out
 
     def table(self, name: str) -> Matrix:
         """Return a matrix to look rows up in."""

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from mmspec import maths
+from mmspec_mlx import blas
 from mmspec_mlx.columns import Columns
 from mmspec_mlx.kernels import COMPILED, FUSED, PLAIN, kernels
 from mmspec_mlx.llama import causal
-from mmspec_mlx.products import plain
+from mmspec_mlx.products import FEW, SMALL, Blocked, for_few_rows, plain
 from mmspec_mlx.rotary import Rotary
 
 
@@ -96,3 +97,46 @@ def test_few_rows_multiply_as_many_do(shape):
     product = plain(weight)(x)
     assert product.shape == (*shape[:-1], 96)
     close(product, np.array(x) @ np.array(weight).T, atol=1e-4)
+
+
+@pytest.fixture
+def small_is_cheap(monkeypatch):
+    monkeypatch.setattr(blas, "multiplies_small_as_they_lie", lambda: True)
+
+
+@pytest.mark.parametrize("out", [256 * 3, 1000, 96])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (1, 6), (2, 6), (1, FEW), (1, FEW + 1), (2, 40)])
+def test_a_matrix_in_blocks_multiplies_as_the_whole_does(small_is_cheap, shape, out):
+    whole = plain(random(out, 512))
+    blocked, x = for_few_rows(whole), random(*shape, 512)
+    assert blocked(x).shape == (*shape, out)
+    close(blocked(x), whole(x), atol=1e-4)
+    index = mx.array([[3, 0], [out - 1, 3]])
+    close(blocked.rows(index), whole.rows(index), atol=0)
+
+
+def test_blocks_are_small_for_as_many_rows_as_are_few(small_is_cheap):
+    blocked = for_few_rows(plain(random(1536, 256)))
+    assert isinstance(blocked, Blocked)
+    assert FEW * blocked.blocks[0].size <= SMALL < FEW * 2 * blocked.blocks[0].size
+    assert [array.size for array in blocked.arrays] == [1536 * 256] * 2
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        mx.zeros((32, 32)),  # small already
+        mx.zeros((1021, 256)),  # a prime cannot be cut
+        mx.zeros((2048, 1024)),  # too large to hold twice
+        mx.zeros((1024, 512), mx.bfloat16),  # computed in another way
+    ],
+)
+def test_a_matrix_that_blocks_do_not_help_stays_whole(small_is_cheap, weight):
+    matrix = plain(weight)
+    assert for_few_rows(matrix) is matrix
+
+
+def test_blocks_are_for_a_blas_that_multiplies_small_matrices_as_they_lie(monkeypatch):
+    matrix = plain(random(768, 256))
+    monkeypatch.setattr(blas, "multiplies_small_as_they_lie", lambda: False)
+    assert for_few_rows(matrix) is matrix

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 
@@ -188,6 +189,26 @@ def test_blas_leaves_a_core_to_python_unless_told_otherwise(told):
     if found == "None":
         pytest.skip("no OpenBLAS here")
     assert int(found) == (cores if told else max(1, cores - 1))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS multiplies through Accelerate")
+@pytest.mark.parametrize("told", [None, "Haswell"])
+def test_whose_kernels_openblas_runs_is_said_and_who_chose_them(told):
+    others = {key: value for key, value in os.environ.items() if key != "OPENBLAS_CORETYPE"}
+    script = """
+import json, mmspec_mlx.blas as blas
+print(json.dumps(blas.describe() | {"small": blas.multiplies_small_as_they_lie()}))
+"""
+    env = others | ({"OPENBLAS_CORETYPE": told} if told else {})
+    run = [sys.executable, "-c", script]
+    printed = subprocess.run(run, check=True, capture_output=True, text=True, env=env).stdout
+    found = json.loads(printed)
+    if found["blas"] != "OpenBLAS":
+        pytest.skip("no OpenBLAS here")
+    assert found["small"] == (found["blas_core"] in {"SkylakeX", "Cooperlake", "SapphireRapids"})
+    assert ("unset OPENBLAS_CORETYPE" in found.get("hint", "")) == bool(told)
+    if platform.machine() == "x86_64":
+        assert told in {None, found["blas_core"]}
 
 
 def test_without_openblas_the_command_that_brings_it_is_named(monkeypatch):
