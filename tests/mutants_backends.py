@@ -62,7 +62,7 @@ BACKENDS = [
     ),
     Mutant(
         "torch: two reads in a round",
-        TORCH + "target.py",
+        TORCH + "host.py",
         "numbers = iter(torch.cat(parts).tolist())",
         "numbers = iter([each for part in parts for each in part.tolist()])",
         SEQUENCES + "test_a_round_reads_from_the_device_once",
@@ -82,6 +82,27 @@ BACKENDS = [
         "tests/torch/test_torch_drafter.py::test_rows_of_a_batch_say_what_each_says_alone",
     ),
     Mutant(
+        "torch: tokens that the target lacks stay in the mixture",
+        TORCH + "mixture.py",
+        "shared = logits[:, : self._shared] if self._cuts else logits",
+        "shared = logits",
+        "tests/torch/test_torch_mixture.py::test_branches_are_averaged_over_the_tokens_of_both",
+    ),
+    Mutant(
+        "torch: branches are averaged before the softmax",
+        TORCH + "mixture.py",
+        "mixture = maths.mix(torch, blend, rows)",
+        "mixture = torch.softmax(blend @ self._llama.logits(last)[:, : self._shared], -1)",
+        "tests/torch/test_torch_mixture.py::test_branches_are_averaged_over_the_tokens_of_both",
+    ),
+    Mutant(
+        "torch: columns fed together see each other where rows have padding",
+        TORCH + "llama.py",
+        "mask = order if mask is None else mask + order",
+        "mask = order if mask is None else mask",
+        "tests/torch/test_torch_drafter.py::test_rows_of_a_batch_say_what_each_says_alone",
+    ),
+    Mutant(
         "torch: weights are uploaded once",
         TORCH + "drafter.py",
         "if weights != self._uploaded[0]:",
@@ -95,6 +116,13 @@ BACKENDS = [
         "blend = tally.weights(blend)",
         "tally.weights(blend)",
         DENSE,
+    ),
+    Mutant(
+        "mlx: the outputs of blocks are not brought back in order",
+        MLX + "products.py",
+        "return parts.swapaxes(0, 1).reshape(*x.shape[:-1], -1)",
+        "return parts.reshape(*x.shape[:-1], -1)",
+        "tests/mlx/test_mlx_kernels.py::test_a_matrix_in_blocks_multiplies_as_the_whole_does",
     ),
     Mutant(
         "mlx: a rewound target keeps its keys",

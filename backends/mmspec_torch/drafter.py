@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec import maths
 from mmspec.adaptive import Adaptation, Evidence, Tally
 from mmspec.frontier import Branches
 from mmspec.sampling import Sampling
@@ -23,7 +22,8 @@ from mmspec_torch.device import upload
 from mmspec_torch.draft import Choice, TorchDraft
 from mmspec_torch.frontier import Tail
 from mmspec_torch.growth import grown, top
-from mmspec_torch.llama import Angles, Step, causal_mask, chunks, hidden
+from mmspec_torch.llama import Angles, chunks, hidden
+from mmspec_torch.mixture import Mixture
 from mmspec_torch.row import PAD, Row
 from mmspec_torch.static.drafter import Pending, StaticDrafter, waiting
 
@@ -65,10 +65,9 @@ class TorchDrafter:
         tree: Tree | None = None,
     ) -> None:
         """Start empty; `vocabulary` is V of the target."""
-        self._model, self._llama, self._sampling = model, model.llama, sampling
+        self._model, self._llama = model, model.llama
         self._tree = tree
-        self._shared = min(vocabulary, model.config.text.vocab_size)
-        self._missing = vocabulary - self._shared
+        self._mixture = Mixture(model.llama, sampling, branches, vocabulary)
         settings = vocabulary, sampling, adaptation is None
         self._static = None if tree else model.statics.drafter(self, branches, *settings)
         self._cache = self._static.cache if self._static else model.llama.new_cache(branches)
@@ -215,17 +214,8 @@ class TorchDrafter:
         x = self._forward(x, start, state.columns, first, state.mask)
         last = x.view(len(self._rows), state.columns - start, -1)[:, -1]
         tail = Tail(self._llama, self._cache, state.columns, angles, state.mask)
-        frontier = Branches(tail, last, self._llama.embed, partial(self._mixture, blend))
+        frontier = Branches(tail, last, self._llama.embed, partial(self._mixture.of_nodes, blend))
         return grown(frontier, tree, k, self._llama.device)
-
-    def _mixture(self, blend: Tensor, last: Tensor) -> Tensor:
-        """What the branches together say [w, V] at outputs [R * w, H]."""
-        rows = len(self._rows)
-        said = torch.softmax(self._llama.logits(last)[:, : self._shared].float(), dim=-1)
-        if rows == 1:
-            return said
-        mixed: Tensor = maths.mix(torch, blend, said.view(rows, -1))
-        return mixed.view(len(last) // rows, -1)
 
     def _chain(self, state: State, k: int, blend: Tensor, draws: Sequence[float]) -> TorchDraft:
         if self._static and (pending := waiting(self._model, self._rows[0], state, k)):
@@ -238,62 +228,31 @@ class TorchDrafter:
         for node, angles in enumerate(self._angles(state, start, k)):
             end = state.columns + node
             if choices:
-                x, start = self._llama.embed(self._by_rows(choices[-1].token)), end - 1
+                x, start = self._llama.embed(choices[-1].token.expand(len(self._rows))), end - 1
             x = self._forward(x, start, end, angles, state.mask)
             if end - start > 1:
                 x = x.view(len(self._rows), end - start, -1)[:, -1]
-            choices.append(self._choose(x, blend, each[node]))
+            choices.append(self._mixture.next(x, blend, each[node]))
         tokens, q, rows = zip(*choices, strict=True)
-        evidence = Evidence(blend, self._padded(rows)) if state.tally else None
-        return TorchDraft(torch.cat(tokens), self._padded(q), evidence)
+        evidence = Evidence(blend, self._mixture.stacked(rows)) if state.tally else None
+        return TorchDraft(torch.cat(tokens), self._mixture.stacked(q), evidence)
 
     def _fixed(
         self, static: StaticDrafter, pending: Pending, k: int, blend: Tensor, draws: Sequence[float]
     ) -> TorchDraft:
         """What `_chain` returns, in the static form."""
         adapts = self._state.tally is not None
-        ids, q, rows = static.chain(pending, k, blend, draws, self._choose, adapts)
-        q, rows = (None if p is None else F.pad(p, (0, self._missing)) for p in (q, rows))
+        ids, q, rows = static.chain(pending, k, blend, draws, self._mixture.next, adapts)
+        q, rows = (None if p is None else self._mixture.padded(p) for p in (q, rows))
         return TorchDraft(ids, q, Evidence(blend, rows) if adapts else None)
 
     def _angles(self, state: State, start: int, k: int) -> Iterator[Angles]:
         """The angles of the pending columns, then of each drafted token but the last."""
         pending = state.columns - start
         positions = [range(length - pending, length + k - 1) for length in state.lengths]
-        sizes = [pending] + [1] * (k - 1)
-        rotary, first = self._llama.rotary, positions[0]
-        alone = len(positions) == 1
-        cos, sin = rotary.run(first.start, first.stop) if alone else rotary.at(positions)
-        parts = (each.split_with_sizes(sizes, dim=-2) for each in (cos, sin))
-        return zip(*parts, strict=True)
+        return self._llama.rotary.runs(positions, [pending] + [1] * (k - 1))
 
     def _forward(
         self, x: Tensor, start: int, end: int, angles: Angles, mask: Tensor | None
     ) -> Tensor:
-        alone = end - start == 1
-        seen = None if mask is None else mask[..., :end]
-        if not alone and (start or seen is not None):
-            order = causal_mask(start, end, x)
-            seen = order if seen is None else seen + order
-        causal = seen is None and not alone
-        step = Step(angles, Span(self._cache, start, end), seen, causal)
-        return self._llama.forward(x, step)
-
-    def _choose(self, last: Tensor, blend: Tensor, draw: Tensor | None) -> Choice:
-        """The next token, from the mixture of the branches."""
-        if self._sampling.greedy and len(self._rows) == 1:
-            return Choice(self._llama.best(last, self._shared))
-        rows = torch.softmax(self._llama.logits(last)[:, : self._shared].float(), dim=-1)
-        mixture = maths.mix(torch, blend, rows)  # the array API's checks cost more than it does
-        if self._sampling.greedy:
-            return Choice(mixture.argmax(dim=-1, keepdim=True), None, rows)
-        q = maths.warp(xp, mixture, self._sampling)
-        return Choice(maths.draw(xp, q.unsqueeze(0), draw), q, rows)
-
-    def _padded(self, masses: Sequence[Tensor | None]) -> Tensor | None:
-        """Distributions [k, ..., V of the target]; ids the draft does not have get nothing."""
-        drawn = [q for q in masses if q is not None]
-        if not drawn:
-            return None
-        stacked = torch.stack(drawn)
-        return F.pad(stacked, (0, self._missing)) if self._missing else stacked
+        return self._llama.follow(x, Span(self._cache, start, end), angles, mask)

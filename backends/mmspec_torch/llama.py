@@ -80,6 +80,15 @@ class Rotary:
         index = upload([list(row) for row in positions], torch.int64, self._device)
         return F.embedding(index, cos).unsqueeze(1), F.embedding(index, sin).unsqueeze(1)
 
+    def runs(self, positions: Sequence[range], sizes: Sequence[int]) -> Iterator[Angles]:
+        """Angles of each row's consecutive positions, R ranges of one length, cut into `sizes`."""
+        if len(positions) == 1:
+            whole = self.run(positions[0].start, positions[0].stop)
+        else:
+            whole = self.at(positions)
+        cos, sin = (each.split_with_sizes(sizes, dim=-2) for each in whole)
+        return zip(cos, sin, strict=True)
+
     def after(self, start: int, depths: Tensor, deepest: int) -> Angles:
         """Angles of the positions `start` + depths [n], none deeper than `deepest`."""
         cos, sin = self._reaching(start + deepest + 1)
@@ -175,21 +184,34 @@ class Decoder:
     def append(
         self, x: Tensor, memory: cache.Cache, start: int, sight: Sight | None = None
     ) -> Tensor:
-        """Feed one row's embeddings [n, H] to the columns from `start` on, each seeing all before.
+        """Feed one row's embeddings [n, H] to the columns from `start` on, at the same positions.
 
         x may be overwritten.  sight: told of the last layer's attention.
         Returns the last layer's output [n, H].
         """
         end = start + len(x)
-        alone = len(x) == 1
-        step = Step(
-            self.rotary.run(start, end),
-            cache.Span(memory, start, end),
-            causal_mask(start, end, x) if start and not alone else None,
-            causal=not start and not alone,
-            sight=sight,
-        )
-        return self.forward(x, step)
+        angles = self.rotary.run(start, end)
+        return self.follow(x, cache.Span(memory, start, end), angles, sight=sight)
+
+    def follow(
+        self,
+        x: Tensor,
+        span: cache.Span,
+        angles: Angles,
+        padding: Tensor | None = None,
+        sight: Sight | None = None,
+    ) -> Tensor:
+        """Feed embeddings [R * n, H] to a span of columns, each seeing itself and all before it.
+
+        x may be overwritten.  padding: [R, 1, 1, C or more] is added to scores, to hide columns.
+        Returns the last layer's output [R * n, H].
+        """
+        several = span.end - span.start > 1
+        mask = None if padding is None else padding[..., : span.end]
+        if several and (span.start or mask is not None):
+            order = causal_mask(span.start, span.end, x)
+            mask = order if mask is None else mask + order
+        return self.forward(x, Step(angles, span, mask, several and mask is None, sight))
 
     def _attend(self, x: Tensor, layer: Layer, memory: cache.Layer, step: Step) -> Tensor:
         """Add attention's output to x, and this step's keys and values to the cache."""

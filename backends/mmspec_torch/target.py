@@ -3,8 +3,7 @@
 Shape letters: k drafted tokens, V vocabulary, H width.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import array_api_compat.torch as xp
@@ -19,6 +18,7 @@ from mmspec.viskip import Sight
 from mmspec_torch.cache import Span
 from mmspec_torch.device import upload
 from mmspec_torch.draft import TorchDraft
+from mmspec_torch.host import read
 from mmspec_torch.llama import Step, chunks, likeliest, tree_mask
 from mmspec_torch.row import Row
 from mmspec_torch.static.target import ROWS, StaticTarget
@@ -225,8 +225,8 @@ class TorchTarget:
         if draft is None:
             return _plain(best, seen)
         if draft.parents is not None:
-            return agreed(*_read(draft.ids, draft.parents, best, *seen))
-        drafted, fallback, *rest = _read(draft.ids, best, _fitted(draft), *seen)
+            return agreed(*read(draft.ids, draft.parents, best, *seen))
+        drafted, fallback, *rest = read(draft.ids, best, _fitted(draft), *seen)
         accept = [float(a == b) for a, b in zip(drafted, fallback, strict=False)]
         return _verdict(drafted, accept, fallback, *rest)
 
@@ -239,10 +239,10 @@ class TorchTarget:
             return _plain(maths.draw(xp, p, uniforms), seen)
         if draft.parents is not None:
             scores = maths.judge_tree(xp, p, draft.ids, draft.parents, uniforms)
-            return judged(*_read(draft.ids, draft.parents, *scores, *seen))
+            return judged(*read(draft.ids, draft.parents, *scores, *seen))
         q = maths.point_mass(xp, draft.ids, p[:-1]) if draft.q is None else draft.q
         accept, fallback = maths.judge(xp, p, q, draft.ids, uniforms)
-        return _verdict(*_read(draft.ids, accept, fallback, _fitted(draft), *seen))
+        return _verdict(*read(draft.ids, accept, fallback, _fitted(draft), *seen))
 
 
 def _fitted(draft: TorchDraft) -> Tensor:
@@ -250,17 +250,11 @@ def _fitted(draft: TorchDraft) -> Tensor:
     return draft.evidence.weights if draft.evidence else draft.ids[:0]
 
 
-def _read(*parts: Tensor) -> Iterator[list[float]]:
-    """Bring vectors to the host in one copy.  Ids are exact in float32 below 2**24."""
-    numbers = iter(torch.cat(parts).tolist())
-    return (list(islice(numbers, part.shape[0])) for part in parts)
-
-
 def _plain(fallback: Tensor, seen: Seen) -> Verdict:
     """The verdict where nothing was drafted."""
     if not seen:
         return Verdict([], [], [], fallback.tolist())
-    token, shares = _read(fallback, *seen)
+    token, shares = read(fallback, *seen)
     return Verdict([], [], [], [*map(int, token)], seen=shares)
 
 

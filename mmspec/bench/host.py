@@ -18,8 +18,9 @@ from mmspec.engine import Engine
 from mmspec.heads import forwards
 from mmspec.options import Gamma, Options
 
-FORWARDS = ("llama.py", "llava.py", "prompt.py", "host.py")
-"""Files of a backend that embed, run a decoder, or wait for its results; heads are the core's."""
+FORWARDS = ("llama.py", "llava.py", "prompt.py", "mixture.py", "formulas.py", "host.py")
+"""Files of a backend that embed, run a decoder, average and choose over the vocabulary, or wait for
+results; heads are the core's."""
 INTERVAL = 0.0005
 """Seconds between two looks."""
 LOOKS = 5000
