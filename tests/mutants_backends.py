@@ -125,6 +125,20 @@ BACKENDS = [
         "tests/mlx/test_mlx_kernels.py::test_a_matrix_in_blocks_multiplies_as_the_whole_does",
     ),
     Mutant(
+        "mlx: shares of a few rows are not brought back in order",
+        MLX + "products.py",
+        "mx.expand_dims(transposed, -3)).reshape(",
+        "mx.expand_dims(transposed, -3)).swapaxes(-2, -3).reshape(",
+        "tests/mlx/test_mlx_kernels.py::test_attention_takes_a_few_rows_at_a_time",
+    ),
+    Mutant(
+        "mlx: one row's norm forgets the least there is",
+        MLX + "kernels.py",
+        "squares = mx.addmm(least, x, x.swapaxes(-1, -2))",
+        "squares = x @ x.swapaxes(-1, -2)",
+        "tests/mlx/test_mlx_kernels.py::test_norm_and_gate_even_where_they_saturate",
+    ),
+    Mutant(
         "mlx: a rewound target keeps its keys",
         MLX + "target.py",
         "fed = min(self._fed, max(length - 1, 0))",

@@ -7,6 +7,7 @@ OpenBLAS loaded first, its symbols win. macOS has Accelerate and needs nothing.
 import ctypes
 import os
 import sys
+from functools import cache
 
 LIBRARY = "libopenblas.so.0"
 INSTALL = "apt install libopenblas0-pthread"
@@ -46,6 +47,7 @@ def describe() -> dict[str, str | int]:
     return found | {"hint": f"faster, as a rule, with kernels that OpenBLAS chose: unset {CORE}"}
 
 
+@cache
 def multiplies_small_as_they_lie() -> bool:
     """Say whether many small products are cheaper than one large one."""
     library = _openblas()

@@ -14,6 +14,7 @@ from typing import Any
 import mlx.core as mx
 
 from mmspec_mlx import host
+from mmspec_mlx.products import each_with_each
 
 Norm = Callable[[mx.array], mx.array]
 """Divides x [..., H] by its root mean square and multiplies it with a weight."""
@@ -61,24 +62,35 @@ def fused_gated(gate: mx.array, up: mx.array) -> mx.array:
 
 
 def plain_norm(weight: mx.array, epsilon: float) -> Norm:
-    """Fold the mean's division by H into the weight and epsilon."""
+    """Fold the mean's division by H into the weight and epsilon; sum one row by a product."""
     width = weight.shape[0]
-    scaled, least = weight * width**0.5, mx.array(epsilon * width)
-    return lambda x: x * mx.rsqrt(mx.sum(x * x, axis=-1, keepdims=True) + least) * scaled
+    scaled, least = weight * width**0.5, mx.array([[epsilon * width]])
+
+    def normalised(x: mx.array) -> mx.array:
+        if x.shape[-2] == 1:
+            squares = mx.addmm(least, x, x.swapaxes(-1, -2))
+        else:
+            squares = mx.sum(x * x, axis=-1, keepdims=True) + least
+        result: mx.array = x * mx.rsqrt(squares) * scaled
+        return result
+
+    return normalised
 
 
 def plain_attention(
     queries: mx.array, keys: mx.array, values: mx.array, mask: mx.array | None
 ) -> mx.array:
-    """Divide by the softmax's sum only after the product with the values."""
+    """Divide by the softmax's sum only after the product with the values, unless there is one row.
+
+    One row has so few scores that one operation with a slow exponential beats five.
+    """
     rows, heads, n, width = queries.shape
     grouped = (queries * width**-0.5).reshape(rows, keys.shape[1], -1, width)
-    if grouped.shape[2] == 1:  # BLAS is twice as fast at a matrix times a vector this way round
-        scores = (keys @ grouped.swapaxes(-1, -2)).swapaxes(-1, -2)
-    else:
-        scores = grouped @ keys.swapaxes(-1, -2)
+    scores = each_with_each(grouped, keys)
     if mask is not None:
         scores = (scores.reshape(rows, heads, n, -1) + mask).reshape(scores.shape)
+    if grouped.shape[2] == 1:
+        return (mx.softmax(scores, axis=-1) @ values).reshape(queries.shape)
     weights = exponential(scores - mx.max(scores, axis=-1, keepdims=True))
     seen = (weights @ values) / mx.sum(weights, axis=-1, keepdims=True)
     return seen.reshape(queries.shape)

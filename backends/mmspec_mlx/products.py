@@ -11,6 +11,8 @@ FEW = 25
 """Rows of activations that are few: a tree of 24 nodes and the token before it."""
 SMALL = 10**6
 """Multiplications in a product that OpenBLAS calls small."""
+SMALL_RESULT = 1200
+"""Elements of a result up to which it also calls a product with a transposed factor small."""
 LARGEST_IN_BLOCKS = 2**20
 """Elements of the largest matrix to hold twice."""
 NARROWEST = 32
@@ -123,6 +125,26 @@ def _may_be_blocked(matrix: Matrix) -> TypeGuard[Plain]:
         and matrix.transposed.size <= LARGEST_IN_BLOCKS
         and blas.multiplies_small_as_they_lie()
     )
+
+
+def each_with_each(x: mx.array, others: mx.array) -> mx.array:
+    """The scalar products [..., m, n] of vectors x [..., m, in] and others [..., n, in]."""
+    count, columns = x.shape[-2], others.shape[-2]
+    if count == 1:  # BLAS is twice as fast at a matrix times a vector this way round
+        return (others @ x.swapaxes(-1, -2)).swapaxes(-1, -2)
+    transposed, share = others.swapaxes(-1, -2), _share(count, columns)
+    if share == count:
+        return x @ transposed
+    shares = x.reshape(*x.shape[:-2], count // share, share, x.shape[-1])
+    return (shares @ mx.expand_dims(transposed, -3)).reshape(*x.shape[:-1], columns)
+
+
+def _share(count: int, columns: int) -> int:
+    """How many of `count` vectors to multiply at once with `columns` others."""
+    if count > FEW or count * columns <= SMALL_RESULT or not blas.multiplies_small_as_they_lie():
+        return count
+    shares = (n for n in range(count, 0, -1) if count % n == 0 and n * columns <= SMALL_RESULT)
+    return next(shares, count)
 
 
 def _blocks(width: int, out: int) -> int:

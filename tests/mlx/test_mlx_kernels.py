@@ -21,6 +21,11 @@ def random(*shape, scale=1.0):
     return mx.random.normal(shape, key=mx.random.key(sum(shape))) * scale
 
 
+@pytest.fixture
+def small_is_cheap(monkeypatch):
+    monkeypatch.setattr(blas, "multiplies_small_as_they_lie", lambda: True)
+
+
 def test_the_plain_kernels_are_for_float32_on_a_cpu_alone():
     assert kernels(mx.float32) is PLAIN
     assert kernels(mx.float16) is FUSED
@@ -43,9 +48,19 @@ def test_attention(rows, heads, n, scale):
     close(*(each.attention(queries, keys, values, mask) for each in (PLAIN, FUSED)), atol=1e-5)
 
 
+@pytest.mark.parametrize("heads", [(4, 4), (4, 2)])
+@pytest.mark.parametrize(("n", "columns"), [(6, 300), (6, 1500), (7, 400), (25, 90), (30, 300)])
+def test_attention_takes_a_few_rows_at_a_time(small_is_cheap, heads, n, columns):
+    queries, keys = random(2, heads[0], n, 16), random(2, heads[1], columns, 16)
+    values, mask = random(2, heads[1], columns, 17)[..., :16], causal(columns - n, n, mx.float32)
+    close(*(each.attention(queries, keys, values, mask) for each in (PLAIN, FUSED)), atol=1e-5)
+
+
 def test_norm_and_gate_even_where_they_saturate():
-    x, weight = random(2, 3, 64, scale=30.0), random(64)
-    close(*(each.norm(weight, 1e-5)(x) for each in (PLAIN, FUSED)), atol=1e-5)
+    for shape in ((2, 3, 64), (2, 1, 64), (1, 64), (5, 64)):
+        x, weight = random(*shape, scale=30.0), random(64)
+        close(*(each.norm(weight, 1e-5)(x) for each in (PLAIN, FUSED)), atol=1e-5)
+        close(*(each.norm(weight, 1e-5)(x * 0) for each in (PLAIN, FUSED)))
     gate, up = mx.array([-200.0, -90.0, -1.0, 0.0, 1.0, 90.0, 200.0]), mx.ones((7,))
     close(*(each.gated(gate, up) for each in (PLAIN, FUSED)), atol=1e-5)
 
@@ -97,11 +112,6 @@ def test_few_rows_multiply_as_many_do(shape):
     product = plain(weight)(x)
     assert product.shape == (*shape[:-1], 96)
     close(product, np.array(x) @ np.array(weight).T, atol=1e-4)
-
-
-@pytest.fixture
-def small_is_cheap(monkeypatch):
-    monkeypatch.setattr(blas, "multiplies_small_as_they_lie", lambda: True)
 
 
 @pytest.mark.parametrize("out", [256 * 3, 1000, 96])

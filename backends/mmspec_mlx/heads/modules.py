@@ -30,7 +30,8 @@ class MlxParts:
         """Take linear layers that have one input as one product."""
         if bias:
             return affine(self._weights, *paths)
-        return self._weights.matrix(*(f"{path}.weight" for path in paths))
+        matrix = self._weights.matrix(*(f"{path}.weight" for path in paths))
+        return self._weights.for_few_rows(matrix)
 
     def norm(self, path: str, eps: float) -> Norm:
         """Take a norm."""
