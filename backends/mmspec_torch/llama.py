@@ -1,7 +1,7 @@
 """Llama over plain weight tensors: fused products, one cache write per layer, nothing else.
 
 Shape letters: R rows, n columns fed, C columns seen, H width, D head size, V vocabulary.
-Activations are [R * n, H], or [R, 1, H] of few rows: at small sizes the count of operations is the
+Activations are [R * n, H], or [R * n, 1, H] of a few: at small sizes the count of operations is the
 cost.
 """
 
@@ -173,7 +173,7 @@ class Decoder:
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """Feed embeddings [R * n, H], which may be overwritten; returns the last layer's output."""
         opened, shape = step.place.open(), x.shape
-        if 1 < len(x) <= self._vectors and len(x) == opened[0][1].shape[0]:
+        if 1 < len(x) <= self._vectors:
             x = x.unsqueeze(1)
         for layer, memory in zip(self._layers, opened, strict=True):
             x = self._attend(x, layer, memory, step)

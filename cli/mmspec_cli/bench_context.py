@@ -11,17 +11,12 @@ from mmspec.bench.report.plots.context import context_plot
 from mmspec.bench.report.plots.style import Look, save
 from mmspec.engine import load
 from mmspec.errors import UsageError
-from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, JSON, MODEL, PLAIN, QUANTIZE
+from mmspec_cli.options import JSON, LOADING, PLAIN
 from mmspec_cli.render import Screen
 
 
 @click.command("context")
-@MODEL
-@DRAFT
-@BACKEND
-@DEVICE
-@DTYPE
-@QUANTIZE
+@LOADING
 @click.option("--lengths", default="", metavar="LIST", help="Tokens; up to the target's positions.")
 @click.option("--gamma", type=click.IntRange(1, 16), default=5, show_default=True)
 @click.option("--out", type=Path, metavar="DIR", help="For context.json and context.png.")

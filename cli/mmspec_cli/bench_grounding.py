@@ -10,28 +10,12 @@ from mmspec.bench.grounding import grounding as judge_facts
 from mmspec.bench.provenance import provenance
 from mmspec.options import Gamma, Options
 from mmspec_cli.bench_output import loaded, tell
-from mmspec_cli.options import (
-    BACKEND,
-    DEVICE,
-    DRAFT,
-    DTYPE,
-    GAMMA,
-    JSON,
-    MODEL,
-    OUT,
-    PLAIN,
-    QUANTIZE,
-)
+from mmspec_cli.options import GAMMA, JSON, LOADING, OUT, PLAIN
 from mmspec_cli.render import Screen
 
 
 @click.command()
-@MODEL
-@DRAFT
-@BACKEND
-@DEVICE
-@DTYPE
-@QUANTIZE
+@LOADING
 @click.option(
     "--samples",
     type=click.IntRange(min=1),

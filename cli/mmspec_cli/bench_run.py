@@ -14,7 +14,7 @@ from mmspec.bench.suite.settings import Settings
 from mmspec.bench.suite.sources import NAMES
 from mmspec.bench.suite.summary import Summary, summarise
 from mmspec.engine import Engine, load
-from mmspec_cli.options import BACKEND, CAPTIONER, DEVICE, DRAFT, DTYPE, JSON, MODEL, QUANTIZE
+from mmspec_cli.options import CAPTIONER, JSON, LOADING
 from mmspec_cli.options import PLAIN as UNADORNED
 from mmspec_cli.render import Screen
 
@@ -50,13 +50,8 @@ COUNT = click.IntRange(min=1)
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--shard", default="1/1", metavar="I/N", help="Every N-th sample from the I-th on.")
 @click.option("--skip-bad", is_flag=True, help="Leave broken samples out, and name them.")
-@MODEL
-@DRAFT
+@LOADING
 @CAPTIONER
-@BACKEND
-@DEVICE
-@DTYPE
-@QUANTIZE
 @JSON
 @UNADORNED
 def run(as_json: bool, plain: bool, out: Path, resume: bool, skip_bad: bool, **given: Any) -> int:

@@ -19,7 +19,7 @@ from mmspec.quantization import computed
 from mmspec_cli.bench_output import loaded, tell
 from mmspec_cli.bench_synthetic import DIRECTORY, FITTING, SYNTHETIC, draw, require_alone, show
 from mmspec_cli.bench_synthetic import synthetic as measure_synthetic
-from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, JSON, MODEL, OUT, PLAIN, QUANTIZE
+from mmspec_cli.options import JSON, LOADING, OUT, PLAIN
 from mmspec_cli.render import Screen
 
 VIEWS = "M,T,MT,MTC"
@@ -33,12 +33,7 @@ COUNT = click.IntRange(min=1)
 @click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for parity.")
 @click.option("--count", type=COUNT, default=6, show_default=True, help="Drawn prompts.")
 @click.option("--tasks", default="", metavar="LIST", help="Tasks of the drawn world.")
-@MODEL
-@DRAFT
-@BACKEND
-@DEVICE
-@DTYPE
-@QUANTIZE
+@LOADING
 @click.option("--drafting", metavar="LIST", help=f"Default: {VIEWS}, or a head's own.")
 @click.option(
     "--gammas",

@@ -9,17 +9,12 @@ from mmspec.bench.calibrate import calibrate as measure
 from mmspec.calibration import Calibration, CalibrationFile, calibration_file
 from mmspec.engine import Engine, load
 from mmspec.quantization import computed
-from mmspec_cli.options import BACKEND, DEVICE, DRAFT, DTYPE, JSON, MODEL, PLAIN, QUANTIZE
+from mmspec_cli.options import JSON, LOADING, PLAIN
 from mmspec_cli.render import Screen
 
 
 @click.command()
-@MODEL
-@DRAFT
-@BACKEND
-@DEVICE
-@DTYPE
-@QUANTIZE
+@LOADING
 @JSON
 @PLAIN
 def calibrate(as_json: bool, plain: bool, **where: Any) -> int:

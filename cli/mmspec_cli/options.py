@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+def together(*options: Decorator) -> Decorator:
+    """Give a command several options, to be listed in this order."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
+
+
 MODEL = click.option(
     "--model",
     default="auto",
@@ -54,6 +65,8 @@ QUANTIZE = click.option(
     help="Hold every model's matrices in 8 or 4 bits, these in groups of 64 inputs or as many as "
     "named. PyTorch alone; for MLX see `models quantize`.",
 )
+LOADING = together(MODEL, DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE)
+"""What `mmspec.engine.load` is given: every command that takes keywords for it alone has these."""
 GAMMA = click.option(
     "--gamma",
     type=Gamma(),
@@ -205,15 +218,8 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
         setup = Setup(**engine, options=options, as_json=as_json, plain=plain, accepted=accepted)
         return command(setup, **given)
 
-    every: tuple[Decorator, ...] = (
-        *(MODEL, DRAFT, CAPTIONER, BACKEND, DEVICE, DTYPE, QUANTIZE),
-        *(*DRAFTING, *SAMPLING),
-        *(JSON, PLAIN, ACCEPTED),
-    )
-    decorated: Callable[..., Any] = with_setup
-    for option in reversed(every):
-        decorated = option(decorated)
-    return decorated
+    every = together(LOADING, CAPTIONER, *DRAFTING, *SAMPLING, JSON, PLAIN, ACCEPTED)
+    return every(with_setup)
 
 
 def _writable(_: click.Context, __: click.Parameter, out: Path | None) -> Path | None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from rich.cells import cell_len
 
@@ -57,6 +58,10 @@ class Wrap:
 
     def _letters(self, unit: str, style: str | None, limit: int) -> None:
         size = cell_len(unit)
+        if not size:  # marks on what precedes them, wherever that stands
+            self._put(unit, style)
+            self._word += [Step(unit, style)] if self._word else []
+            return
         whole = _is_wide(unit)
         if whole:
             self._word = []
@@ -104,17 +109,24 @@ class Wrap:
 
 
 def _units(text: str) -> Iterator[str]:
-    """Newlines, runs of spaces, wide characters one by one and what stands between all these."""
+    """Newlines, runs of spaces, wide characters one by one and what stands between all these.
+
+    Marks that a run or what stands between begins with come by themselves.
+    """
     for run in _UNIT.findall(text):
         start = 0
         for at, letter in enumerate(run):
             if _is_wide(letter):
-                if start < at:
-                    yield run[start:at]
+                yield from _after_marks(run[start:at])
                 yield letter
                 start = at + 1
-        if start < len(run):
-            yield run[start:]
+        yield from _after_marks(run[start:])
+
+
+def _after_marks(run: str) -> Iterator[str]:
+    """The marks at the start of a run, which belong to what precedes it, and the rest."""
+    marks = len(list(takewhile(lambda letter: letter not in " \t\n" and not cell_len(letter), run)))
+    yield from filter(None, (run[:marks], run[marks:]))
 
 
 def _is_wide(unit: str) -> bool:

@@ -70,6 +70,12 @@ def test_wide_characters_break_anywhere_and_never_across_the_margin():
     assert shown(["ab 日本", "語です"], 8) == ["ab 日本", "語です"]
 
 
+def test_a_mark_stays_with_what_it_marks_and_is_shown_once():
+    for pieces in (["aa日\u0301aa"], ["aa日\u0301", "aa"], ["aa日", "\u0301aa"]):
+        assert shown(pieces, 4) == ["aa", "日\u0301", "aa"]
+    assert shown(["a xe", "\u0301y"], 5) == ["a", "xe\u0301y"]
+
+
 def test_indentation_stays():
     assert shown(["if x:\n    y\n\ta"], 20) == ["if x:", "    y", "        a"]
 
