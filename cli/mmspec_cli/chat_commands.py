@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mmspec.drafting import PLAIN
 from mmspec.errors import UsageError, choice
 from mmspec.paths import typed_path
 from mmspec_cli.report import stats_report
@@ -86,8 +87,10 @@ def _stats(talk: "Talk", _: str) -> None:
 
 
 def _gamma(talk: "Talk") -> str:
-    """The draft length: of 'auto' its mean, or why it has come to none."""
+    """The draft length where anything is drafted: of 'auto' its mean, or why it came to none."""
     chat = talk.chat
+    if chat.answer.drafting == PLAIN:
+        return ""
     if chat.options.gamma != "auto":
         return str(chat.options.gamma)
     mean = f"auto, {chat.answer.statistics.draft_length:.1f} drafted a round"
