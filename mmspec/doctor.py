@@ -101,8 +101,8 @@ def _missing(
             fix = f'pip install --force-reinstall "mmspec[{name}]"'
             yield Missing(f"backend {name}: {told['error']}", fix, not working)
         if "hint" in told:
-            blas = told["hint"].rpartition(": ")[2]
-            yield Missing(f"a fast BLAS for {name}", blas, needed=False)
+            what, _, command = told["hint"].rpartition(": ")
+            yield Missing(f"{name}: {what}", command, needed=False)
     if not find_spec("transformers"):
         what = "transformers, for BLIP and Florence-2 captions and for training"
         yield Missing(what, 'pip install "mmspec[train]"', needed=False)

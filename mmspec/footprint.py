@@ -13,7 +13,9 @@ WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 def weight_bytes(directory: Path, dtype: str, *, packed: bool) -> int:
-    """Bytes of a whole model's weights once loaded.
+    """Bytes of a whole model's weights once loaded, each counted once.
+
+    A CPU holds small matrices in two layouts, which is little where memory matters.
 
     dtype: what they are loaded in; 'auto' keeps each file's.  packed: whether quantized weights
     stay so.  Raises CheckpointError for files that no model is in.

@@ -71,8 +71,8 @@ def check(weights, history, rule, window, given):
 
 def check_alone(weights, rule, places, given):
     """Each branch's share of all merits, whichever way rounding went for each of them."""
-    ways = [merits(rule, places, len(given), noise) * (given > 0) for noise in (-NOISE, NOISE)]
-    low, high = np.minimum(*ways), np.maximum(*ways)
+    ways = [merits(rule, places, len(given), noise) * (given > 0) for noise in (-NOISE, 0, NOISE)]
+    low, high = np.min(ways, axis=0), np.max(ways, axis=0)
     if not high.sum():
         np.testing.assert_allclose(weights, given, atol=1e-6)
         return

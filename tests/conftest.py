@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -12,7 +13,11 @@ import factory
 
 
 def pytest_configure() -> None:
-    """Set what the libraries read when they are first imported."""
+    """Set what the libraries read when they are first imported.
+
+    A suite that a shell started in the background is told to ignore Ctrl-C, which some tests press.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ["HF_HUB_OFFLINE"] = "1"

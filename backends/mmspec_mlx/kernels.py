@@ -17,7 +17,7 @@ from mmspec_mlx import host
 from mmspec_mlx.products import each_with_each
 
 Norm = Callable[[mx.array], mx.array]
-"""Divides x [..., H] by its root mean square and multiplies it with a weight."""
+"""Divides x [..., n, H] by its root mean square and multiplies it with a weight."""
 Formula = Callable[..., Any]
 """Makes arrays of arrays, and nothing else."""
 

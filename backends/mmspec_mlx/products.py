@@ -8,13 +8,15 @@ import mlx.core as mx
 from mmspec_mlx import blas
 
 FEW = 25
-"""Rows of activations that are few: a tree of 24 nodes and the token before it."""
+"""Rows that a block is small for: a tree of 24 nodes and the token before it."""
 SMALL = 10**6
 """Multiplications in a product that OpenBLAS calls small."""
 SMALL_RESULT = 1200
 """Elements of a result up to which it also calls a product with a transposed factor small."""
 LARGEST_IN_BLOCKS = 2**20
 """Elements of the largest matrix to hold twice."""
+MOST_SHARED = 6
+"""Vectors that are worth multiplying a few at a time: more take too many calls."""
 NARROWEST = 32
 """Columns below which a block costs more to call for than it saves."""
 
@@ -49,8 +51,8 @@ class Blocked:
 
     def __call__(self, x: mx.array) -> mx.array:
         """Multiply x [..., in] to [..., out]."""
-        rows = x.size // x.shape[-1]
-        if rows > FEW or rows * self.blocks.size <= SMALL:
+        rows, (count, width, columns) = x.size // x.shape[-1], self.blocks.shape
+        if not rows * width * columns <= SMALL < rows * width * columns * count:
             return self.whole(x)
         parts = x.reshape(rows, -1) @ self.blocks
         return parts.swapaxes(0, 1).reshape(*x.shape[:-1], -1)
@@ -140,11 +142,12 @@ def each_with_each(x: mx.array, others: mx.array) -> mx.array:
 
 
 def _share(count: int, columns: int) -> int:
-    """How many of `count` vectors to multiply at once with `columns` others."""
-    if count > FEW or count * columns <= SMALL_RESULT or not blas.multiplies_small_as_they_lie():
+    """How many of `count` vectors to multiply at once with `columns` others; one alone of two."""
+    small = count * columns <= SMALL_RESULT
+    if small or count > MOST_SHARED or not blas.multiplies_small_as_they_lie():
         return count
-    shares = (n for n in range(count, 0, -1) if count % n == 0 and n * columns <= SMALL_RESULT)
-    return next(shares, count)
+    shares = (n for n in range(count // 2, 0, -1) if count % n == 0 and (n > 1 or count == 2))
+    return next((n for n in shares if n * columns <= SMALL_RESULT), count)
 
 
 def _blocks(width: int, out: int) -> int:

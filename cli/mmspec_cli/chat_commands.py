@@ -74,7 +74,7 @@ def _stats(talk: "Talk", _: str) -> None:
         ("weights", " ".join(f"{weight:.2f}" for weight in talk.chat.answer.weights)),
         ("rounds", str(statistics.rounds)),
         ("tokens", str(statistics.tokens)),
-        ("gamma", _gamma(talk)),
+        *_gamma(talk),
         ("tokens per round", f"{statistics.block_efficiency:.2f}"),
         ("drafted, accepted", f"{statistics.drafted}, {statistics.accepted}"),
         ("accepted", f"{statistics.acceptance_rate:.0%}"),
@@ -86,15 +86,15 @@ def _stats(talk: "Talk", _: str) -> None:
     talk.show(stats_report(talk.chat), ["last answer", ""], rows)
 
 
-def _gamma(talk: "Talk") -> str:
+def _gamma(talk: "Talk") -> list[tuple[str, str]]:
     """The draft length where anything is drafted: of 'auto' its mean, or why it came to none."""
     chat = talk.chat
     if chat.answer.drafting == PLAIN:
-        return ""
+        return []
     if chat.options.gamma != "auto":
-        return str(chat.options.gamma)
+        return [("gamma", str(chat.options.gamma))]
     mean = f"auto, {chat.answer.statistics.draft_length:.1f} drafted a round"
-    return "; ".join(filter(None, [mean, chat.verdict()]))
+    return [("gamma", "; ".join(filter(None, [mean, chat.verdict()])))]
 
 
 def _spec(talk: "Talk", argument: str) -> None:

@@ -66,7 +66,7 @@ QUANTIZE = click.option(
     "named. PyTorch alone; for MLX see `models quantize`.",
 )
 LOADING = together(MODEL, DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE)
-"""What `mmspec.engine.load` is given: every command that takes keywords for it alone has these."""
+"""For commands that pass them on to `mmspec.engine.load`, all by their names."""
 GAMMA = click.option(
     "--gamma",
     type=Gamma(),

@@ -111,7 +111,7 @@ class Wrap:
 def _units(text: str) -> Iterator[str]:
     """Newlines, runs of spaces, wide characters one by one and what stands between all these.
 
-    Marks that a run or what stands between begins with come by themselves.
+    Marks at the start of a unit come by themselves.
     """
     for run in _UNIT.findall(text):
         start = 0

@@ -35,8 +35,8 @@ class HostShare:
 
     `of_loop` is the loop's part, with commits: a round's time outside `draft` and `verify`.
     `of_round` is all of it: a round's time outside the backend's forwards, from token ids to
-    the likeliest tokens, and the wait for their result, by looking every half millisecond where
-    the program is.  None where the device runs on while the host works, for then the two overlap.
+    the choice of a token and the wait for it, by looking every half millisecond where the program
+    is.  None where the device runs on while the host works, for then the two overlap.
     """
 
     drafting: str

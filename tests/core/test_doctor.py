@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +22,23 @@ def test_everything_installed_is_described():
     assert "blas" in found.backends["mlx"]
     assert found.versions["torch"]
     assert json.loads(json.dumps(found.as_dict()))["models"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "what", "fix"),
+    [
+        ("faster with OpenBLAS: apt install it", "mlx: faster with OpenBLAS", "apt install it"),
+        ("often faster: unset NAME", "mlx: often faster", "unset NAME"),
+    ],
+)
+def test_what_a_backend_would_be_faster_with_is_named_with_its_command(
+    monkeypatch, hint, what, fix
+):
+    backend = SimpleNamespace(describe=lambda: {"hint": hint})
+    monkeypatch.setattr(doctor, "load_backend", lambda _: backend)
+    fixes = {each.what: each for each in examine().missing}
+    assert fixes[what].fix == fix
+    assert not fixes[what].needed
 
 
 def test_models_that_are_not_here_come_with_their_command():

@@ -2,9 +2,10 @@
 
 import json
 import os
-import platform
 import subprocess
 import sys
+from functools import partial
+from types import SimpleNamespace
 
 import mlx.core as mx
 import mlx_oracle as oracle
@@ -205,10 +206,23 @@ print(json.dumps(blas.describe() | {"small": blas.multiplies_small_as_they_lie()
     found = json.loads(printed)
     if found["blas"] != "OpenBLAS":
         pytest.skip("no OpenBLAS here")
-    assert found["small"] == (found["blas_core"] in {"SkylakeX", "Cooperlake", "SapphireRapids"})
     assert ("unset OPENBLAS_CORETYPE" in found.get("hint", "")) == bool(told)
-    if platform.machine() == "x86_64":
-        assert told in {None, found["blas_core"]}
+    if found["blas_core"] == "Haswell":  # an OpenBLAS for one processor alone is not told anything
+        assert not found["small"]
+
+
+@pytest.mark.parametrize(
+    ("core", "small"), [(b"SkylakeX", True), (b"COOPERLAKE", True), (b"Haswell", False)]
+)
+def test_small_products_are_cheap_with_kernels_for_avx512(monkeypatch, core, small):
+    from mmspec_mlx import blas
+
+    library = SimpleNamespace(openblas_get_corename=SimpleNamespace())
+    library.openblas_get_corename = partial(bytes, core)
+    monkeypatch.setattr(blas, "_openblas", lambda: library)
+    assert blas.multiplies_small_as_they_lie.__wrapped__() is small
+    monkeypatch.setattr(blas, "_openblas", SimpleNamespace)  # lacks the function
+    assert blas.multiplies_small_as_they_lie.__wrapped__() is False
 
 
 def test_without_openblas_the_command_that_brings_it_is_named(monkeypatch):
