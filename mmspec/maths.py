@@ -65,10 +65,13 @@ def _keep(xp: Any, p: Array, floor: Array) -> Array:
 
 
 def _nucleus_floor(xp: Any, p: Array, top_p: float) -> Array:
-    """The least probability [..., 1] in the smallest set of top tokens that reaches top_p."""
+    """The least probability [..., 1] in the smallest set of top tokens that reaches top_p.
+
+    The likeliest is in it, though top_p be too small for its type.
+    """
     ordered = _descending(xp, p)
     before = xp.cumulative_sum(ordered, axis=-1) - ordered
-    inside = xp.where(before < top_p, ordered, xp.ones_like(ordered))
+    inside = xp.where((before < top_p) | (before <= 0), ordered, xp.ones_like(ordered))
     return xp.min(inside, axis=-1, keepdims=True)
 
 

@@ -97,7 +97,7 @@ class Tokenizer:
             return self.encode_parts([-1, *self._continued(parts)])[1:]
         kept = iter([part for part in parts if isinstance(part, int)])
         texts = (_MARK if isinstance(part, int) else part.replace(_MARK, "") for part in parts)
-        ids = self._backend.encode("".join(texts), add_special_tokens=False).ids
+        ids = self._backend.encode(_unicode("".join(texts)), add_special_tokens=False).ids
         return [next(kept) if id == self._mark_id else id for id in ids]
 
     def _continued(self, parts: Sequence[str | int]) -> list[str | int]:
@@ -226,3 +226,12 @@ def _written(token: "AddedToken") -> str:
     left = r"\s*" if token.lstrip else ""
     right = r"\s*" if token.rstrip else ""
     return f"{left}({re.escape(token.content)}){right}"
+
+
+def _unicode(text: str) -> str:
+    """Pass a text on; raises UsageError where it holds bytes that were no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{text[error.start : error.end]!r} in the text is no UTF-8") from error
+    return text

@@ -10,6 +10,7 @@ from mmspec.bench.arms import Arm, BaselineArm, load_baseline
 from mmspec.bench.prompts import ONE_IMAGE, Prompt, asked, drawn, read_prompts, written
 from mmspec.bench.speed import GAMMAS, ArmResult, SpeedReport
 from mmspec.bench.speed import speed as measure_speed
+from mmspec.drafting import PLAIN as PLAINLY
 from mmspec.drafting import UNLETTERED
 from mmspec.engine import Engine, load
 from mmspec.errors import UsageError
@@ -114,14 +115,15 @@ def _speed(
 
 
 def _split(text: str) -> list[str]:
-    """Values separated by commas."""
-    return [part.strip() for part in text.split(",") if part.strip()]
+    """Values separated by commas, each once."""
+    return [*dict.fromkeys(part.strip() for part in text.split(",") if part.strip())]
 
 
 def _words(drafting: str | None, engine: Engine) -> list[str]:
-    """The draftings that are possible: without a draft those that need none."""
-    usual = engine.head.kind if engine.head else VIEWS
-    return [word for word in _split(drafting or usual) if engine.drafts or word in UNLETTERED]
+    """The draftings that are possible, without a draft those that need none, besides plain."""
+    words = _split(drafting or (engine.head.kind if engine.head else VIEWS))
+    able = [word for word in words if engine.drafts or word in UNLETTERED]
+    return [word for word in able if word != PLAINLY.word]
 
 
 def _gamma(text: str) -> Gamma:

@@ -40,8 +40,10 @@ def run_command(talk: "Talk", line: str) -> None:
     if command is None:
         raise choice("command", name, COMMANDS)
     argument = argument.strip()
-    if command.argument.isupper() and not argument:
+    if command.argument and not argument:
         raise UsageError(f"{name} needs {command.argument}: {name} {command.argument}")
+    if argument and not command.argument:
+        raise UsageError(f"{name} takes nothing after it: leave {argument!r} out")
     command.run(talk, argument)
 
 

@@ -78,6 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Status 2 is an error of use; 130 an interrupt; `check` and `parity` have their own besides.
     """
     sys.stdin = sys.stdin or io.StringIO()  # closed: nothing to read
+    if not sys.stdout:
+        return _failed("standard output is closed: nothing could be shown", MmspecError.exit_code)
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

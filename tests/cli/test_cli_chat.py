@@ -229,3 +229,17 @@ def test_a_bad_image_at_the_start_ends_with_one_line(chat):
     status, out, err = chat("one", images=["none.png"])
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "none.png" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("/quit now", "/quit takes nothing after it: leave 'now' out"),
+        ("/undo 5", "/undo takes nothing after it: leave '5' out"),
+        ("/spec", "/spec needs on|off: /spec on|off"),
+    ],
+)
+def test_a_command_with_words_that_it_does_not_take_does_nothing(chat, line, told):
+    asked = chat("one", line, "two", options=["--json"])
+    assert len(answers(asked)) == 2
+    assert told in asked.err

@@ -92,7 +92,7 @@ def test_parity_names_a_backend_that_is_not_installed(run, llava_path, monkeypat
 
 def test_speed_prints_a_table_and_writes_json(run, pair, tmp_path):
     out = tmp_path / "speed.json"
-    words = "--drafting", "M", "--gammas", "2", "--repeats", "1", "--count", "1"
+    words = "--drafting", "M,none,M", "--gammas", "2,2", "--repeats", "1", "--count", "1"
     result = run("bench", "speed", *pair, *words, "--out", out)
     assert result.status == 0
     assert "M gamma 2" in result.out

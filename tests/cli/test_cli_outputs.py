@@ -36,3 +36,22 @@ def test_a_closed_stdin_ends_the_chat(pair):
     )
     assert "Traceback" not in done.stderr
     assert done.returncode == 0
+
+
+def test_a_closed_stdout_is_one_line(pair):
+    command = [sys.executable, "-m", "mmspec_cli", "generate", "--prompt", "Hello?", *pair]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == "mmspec: standard output is closed: nothing could be shown\n"
+    assert done.returncode == 2
+
+
+def test_a_prompt_that_is_no_text_is_one_line(run, pair):
+    result = run("generate", "--prompt", "caf\udce9", *pair)
+    assert result.status == 2
+    assert result.err.splitlines()[-1] == "mmspec: '\\udce9' in the text is no UTF-8"

@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from mmspec import maths
 from mmspec.draft import Verdict
 from mmspec.loop import decode, until_stop, walk
 from mmspec.sampling import GREEDY, Sampling, uniform, uniforms
@@ -154,6 +155,12 @@ def warped(row, sampling):
 def test_sampling_is_exactly_the_targets(sampling, drawn):
     # 99.9 % of chi-square with 15 degrees of freedom; fewer where tokens are cut off.
     assert chi_square(sampling, sampling if drawn else GREEDY) < 37.7
+
+
+@pytest.mark.parametrize("top_p", [1e-320, 1e-46, 1e-10])
+def test_the_likeliest_is_kept_however_small_top_p_is(top_p):
+    p = np.array([[0.1, 0.6, 0.3], [1.0, 0.0, 0.0]], dtype=np.float32)
+    assert maths.warp(np, p, Sampling(1.0, top_p=top_p)).tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
 def test_uniforms_depend_on_every_key_and_stay_below_one():
