@@ -49,6 +49,7 @@ def open_picture(path: str | Path) -> Picture:
     """
     file = typed_path(path)
     shown = str(path) if str(path).isprintable() else repr(str(path))
+    _check_name(str(path))
     _check_file(file, shown)
     return _read(file, shown, str(path))
 
@@ -81,6 +82,13 @@ def picture_from(image: Image.Image, name: str = "") -> Picture:
     content = hashlib.sha256(f"{rgb.width}x{rgb.height}:".encode())
     content.update(rgb.tobytes())
     return Picture(rgb, content.hexdigest(), name)
+
+
+def _check_name(name: str) -> None:
+    if not name:
+        raise ImageError("an image without a name: give a path")
+    if name.startswith(("http:/", "https:/")):
+        raise ImageError(f"{name}: nothing is fetched; save the image and give its path")
 
 
 def _check_file(file: Path, shown: str) -> None:

@@ -139,7 +139,7 @@ def _given(images: tuple[str, ...], prompt: str | None, prompts: Path | None) ->
         return read_prompts(prompts)
     if images and not prompt:
         raise UsageError("images need a question: give --prompt TEXT")
-    pictures = [open_picture(Path(image)) for image in images]
+    pictures = [open_picture(image) for image in images]
     return [asked(prompt, pictures)] if prompt else []
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mmspec.drafting import PLAIN
-from mmspec.errors import UsageError, choice
+from mmspec.errors import MmspecError, UsageError, choice
 from mmspec.paths import typed_path
 from mmspec_cli.report import stats_report
 
@@ -158,7 +158,10 @@ def _load(talk: "Talk", name: str) -> None:
         raise UsageError(f"{name} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{name} cannot be read (not text in UTF-8)") from error
-    kept = talk.go_on(Conversation.from_json(text))
+    try:
+        kept = talk.go_on(Conversation.from_json(text))
+    except MmspecError as error:
+        raise UsageError(f"{name} was not loaded: {error}") from error
     talk.tell(f"went on from {name}" + BACK * kept)
 
 

@@ -1,7 +1,5 @@
 """`mmspec check`: is speculative decoding lossless here?"""
 
-from pathlib import Path
-
 import click
 
 from mmspec.bench.prompts import asked, default_prompts
@@ -36,7 +34,7 @@ def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> in
         raise click.UsageError("images need a question: give --prompt TEXT")
     if setup.draft == "none" and setup.options.drafting is None:
         raise click.UsageError("check needs a draft to compare with plain decoding: give --draft")
-    pictures = [open_picture(Path(image)) for image in images]
+    pictures = [open_picture(image) for image in images]
     chosen = [asked(prompt, pictures) for prompt in prompts]
     screen.progress("loading")
     engine = setup.load()

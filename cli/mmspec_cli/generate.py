@@ -1,7 +1,6 @@
 """`mmspec generate`: one question, one answer."""
 
 import sys
-from pathlib import Path
 
 import click
 
@@ -26,7 +25,7 @@ def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
     """Answer one question, about images or not, on stdout."""
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
     text = _read_prompt(prompt)
-    pictures = [open_picture(Path(image)) for image in images]
+    pictures = [open_picture(image) for image in images]
     screen.progress("loading")
     engine = setup.load()
     chat = engine.chat(setup.options)

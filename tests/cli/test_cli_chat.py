@@ -243,3 +243,9 @@ def test_a_command_with_words_that_it_does_not_take_does_nothing(chat, line, tol
     asked = chat("one", line, "two", options=["--json"])
     assert len(answers(asked)) == 2
     assert told in asked.err
+
+
+def test_a_conversation_that_is_not_loaded_is_named(chat, tmp_path):
+    (tmp_path / "list.json").write_text("[1]")
+    told = chat("one", f"/load {tmp_path / 'list.json'}").err
+    assert f"{tmp_path / 'list.json'} was not loaded: " in told

@@ -275,3 +275,14 @@ def test_a_tilde_is_a_home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     saved(tmp_path, noise(4, 4), "a.png")
     assert open_picture("~/a.png").image.size == (4, 4)
+
+
+@pytest.mark.parametrize("path", ["https://example.org/a.png", Path("http://example.org/a.png")])
+def test_an_address_is_not_a_path(path):
+    with pytest.raises(ImageError, match=r"example\.org/a\.png: nothing is fetched"):
+        open_picture(path)
+
+
+def test_an_image_needs_a_name():
+    with pytest.raises(ImageError, match="an image without a name: give a path"):
+        open_picture("")
