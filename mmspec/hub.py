@@ -86,7 +86,7 @@ def _download(repository: str, revision: str) -> Path:
 
     try:
         found = Path(snapshot_download(repository, revision=revision, allow_patterns=PULLED))
-    except Exception as error:
+    except Exception as error:  # HTTP, Xet and the disk fail in classes without a common one
         raise _unreachable(repository, revision, error) from error
     try:
         weight_files(found)

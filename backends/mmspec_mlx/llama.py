@@ -13,7 +13,6 @@ from mmspec.viskip import Sight
 from mmspec_mlx import host
 from mmspec_mlx.cache import Cache
 from mmspec_mlx.kernels import Norm, kernels
-from mmspec_mlx.products import Matrix
 from mmspec_mlx.rotary import Rotary, Rotation
 from mmspec_mlx.weights import Weights
 
@@ -158,17 +157,13 @@ def take_layer(
     """Take the layer at `path`."""
     attention = (f"{path}.self_attn.{part}_proj.weight" for part in "qkv")
     feed = (f"{path}.mlp.{part}_proj.weight" for part in ("gate", "up"))
-
-    def matrix(*names: str) -> Matrix:
-        return weights.for_few_rows(weights.matrix(*names))
-
     return Layer(
         attention_norm=norms(weights.array(f"{path}.input_layernorm.weight"), epsilon),
-        queries_keys_values=matrix(*attention),
-        attention_out=matrix(f"{path}.self_attn.o_proj.weight"),
+        queries_keys_values=weights.decoding_matrix(*attention),
+        attention_out=weights.decoding_matrix(f"{path}.self_attn.o_proj.weight"),
         feed_norm=norms(weights.array(f"{path}.post_attention_layernorm.weight"), epsilon),
-        gate_up=matrix(*feed),
-        down=matrix(f"{path}.mlp.down_proj.weight"),
+        gate_up=weights.decoding_matrix(*feed),
+        down=weights.decoding_matrix(f"{path}.mlp.down_proj.weight"),
     )
 
 

@@ -53,8 +53,12 @@ class Weights:
         self._settle(*fused.arrays)
         return fused
 
+    def decoding_matrix(self, *names: str) -> Matrix:
+        """Return matrices as `matrix` does, laid out for few rows too."""
+        return self.for_few_rows(self.matrix(*names))
+
     def for_few_rows(self, matrix: Matrix) -> Matrix:
-        """Return a matrix as decoding wants it; see `mmspec_mlx.products.for_few_rows`."""
+        """Lay out for few rows too what was taken; see `mmspec_mlx.products.for_few_rows`."""
         laid_out = for_few_rows(matrix)
         self._settle(*laid_out.arrays)
         return laid_out

@@ -1,13 +1,14 @@
 """A head's tensors, as MLX multiplies with them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import mlx.core as mx
 
 from mmspec.config import TextConfig
 from mmspec.heads.manifest import LAYER
-from mmspec_mlx.clip import Affine
+from mmspec_mlx.clip import affine
 from mmspec_mlx.heads.forwards import CachedLayer, framework
 from mmspec_mlx.kernels import Norm, kernels
 from mmspec_mlx.llama import Decoder, Layer, Map
@@ -28,11 +29,10 @@ class MlxParts:
 
     def linear(self, *paths: str, bias: bool = True) -> Map:
         """Take linear layers that have one input as one product."""
-        matrix = self._weights.matrix(*(f"{path}.weight" for path in paths))
-        laid_out = self._weights.for_few_rows(matrix)
         if not bias:
-            return laid_out
-        return Affine(laid_out, self._weights.vector(*(f"{path}.bias" for path in paths)))
+            return self._weights.decoding_matrix(*(f"{path}.weight" for path in paths))
+        whole = affine(self._weights, *paths)
+        return replace(whole, matrix=self._weights.for_few_rows(whole.matrix))
 
     def norm(self, path: str, eps: float) -> Norm:
         """Take a norm."""
