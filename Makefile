@@ -3,6 +3,7 @@
 #   make chat [IMAGE=picture.png] [ARGS="--backend mlx"]
 #   make test [PYTEST_ARGS="-k chat"]
 #   make gpu [OUT=runs/gpu] [NAMES="llava-1.5-7b llava-1.5-13b"]
+#   make docs-cli   (writes docs/cli.md from the commands)
 #
 # PYTHON       a Python, at least 3.11
 # TORCH        the requirement for PyTorch, such as torch==2.13.0
@@ -24,7 +25,7 @@ COMMA := ,
 IMAGE ?= $(wildcard models/mmspec_models/samples/shapes.png)
 PYTEST_ARGS ?= -n auto --maxprocesses 4
 
-.PHONY: help setup chat test gpu check lint clean
+.PHONY: help setup chat test gpu check lint docs-cli clean
 
 help:
 	@sed -n 's/^#  *make/make/p; s/^# \([A-Z_]*  .*\)/    \1/p' Makefile
@@ -47,6 +48,9 @@ check: test
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs-cli: $(VENV)/test.stamp
+	$(BIN)/python -m mmspec_cli.cli_reference > docs/cli.md
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

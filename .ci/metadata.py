@@ -1,4 +1,4 @@
-"""Write what an installed package tells of itself, so that a tree on PYTHONPATH is found too."""
+"""Write the metadata of an installed package, so that a tree on PYTHONPATH has entry points too."""
 
 import sys
 import tomllib
@@ -7,12 +7,12 @@ from pathlib import Path
 
 def write(project: Path, place: Path) -> None:
     """Write the entry points that `project` declares to a dist-info folder in `place`."""
-    told = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    folder = place / f"{told['name']}-{told['version']}.dist-info"
+    table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    folder = place / f"{table['name']}-{table['version']}.dist-info"
     folder.mkdir(parents=True, exist_ok=True)
-    named = f"Metadata-Version: 2.1\nName: {told['name']}\nVersion: {told['version']}\n"
-    (folder / "METADATA").write_text(named, encoding="utf-8")
-    groups = {"console_scripts": told["scripts"], **told["entry-points"]}
+    metadata = f"Metadata-Version: 2.1\nName: {table['name']}\nVersion: {table['version']}\n"
+    (folder / "METADATA").write_text(metadata, encoding="utf-8")
+    groups = {"console_scripts": table["scripts"], **table["entry-points"]}
     lines = (
         "\n".join([f"[{group}]", *(f"{name} = {value}" for name, value in points.items()), ""])
         for group, points in groups.items()

@@ -11,43 +11,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mmspec.adaptive import Adaptation as Adaptation
-    from mmspec.chat import Answer as Answer
-    from mmspec.chat import Chat as Chat
-    from mmspec.chat import Piece as Piece
-    from mmspec.conversation import Conversation as Conversation
-    from mmspec.conversation import Message as Message
-    from mmspec.engine import Engine as Engine
-    from mmspec.engine import load as load
+    from mmspec.chat.chat import Answer as Answer
+    from mmspec.chat.chat import Chat as Chat
+    from mmspec.chat.chat import Piece as Piece
+    from mmspec.chat.engine import Engine as Engine
+    from mmspec.chat.engine import load as load
+    from mmspec.chat.options import Options as Options
+    from mmspec.chat.session import Prefilled as Prefilled
+    from mmspec.decoding.adaptive_weights import Adaptation as Adaptation
+    from mmspec.decoding.sampling import Sampling as Sampling
+    from mmspec.decoding.statistics import Statistics as Statistics
+    from mmspec.decoding.tree import Tree as Tree
     from mmspec.errors import MmspecError as MmspecError
-    from mmspec.images import Picture as Picture
-    from mmspec.images import open_picture as open_picture
-    from mmspec.images import picture_from as picture_from
-    from mmspec.options import Options as Options
-    from mmspec.sampling import Sampling as Sampling
-    from mmspec.session import Prefilled as Prefilled
-    from mmspec.statistics import Statistics as Statistics
-    from mmspec.tree import Tree as Tree
+    from mmspec.prompt.conversation import Conversation as Conversation
+    from mmspec.prompt.conversation import Message as Message
+    from mmspec.prompt.images import Picture as Picture
+    from mmspec.prompt.images import open_picture as open_picture
+    from mmspec.prompt.images import picture_from as picture_from
 
 # Imported when first asked for: the command line's help needs neither numpy nor PIL.
 _HOMES = {
-    "Adaptation": "adaptive",
-    "Answer": "chat",
-    "Chat": "chat",
-    "Conversation": "conversation",
-    "Engine": "engine",
-    "Message": "conversation",
+    "Adaptation": "decoding.adaptive_weights",
+    "Answer": "chat.chat",
+    "Chat": "chat.chat",
+    "Conversation": "prompt.conversation",
+    "Engine": "chat.engine",
+    "Message": "prompt.conversation",
     "MmspecError": "errors",
-    "Options": "options",
-    "Picture": "images",
-    "Piece": "chat",
-    "Prefilled": "session",
-    "Sampling": "sampling",
-    "Statistics": "statistics",
-    "Tree": "tree",
-    "load": "engine",
-    "open_picture": "images",
-    "picture_from": "images",
+    "Options": "chat.options",
+    "Picture": "prompt.images",
+    "Piece": "chat.chat",
+    "Prefilled": "chat.session",
+    "Sampling": "decoding.sampling",
+    "Statistics": "decoding.statistics",
+    "Tree": "decoding.tree",
+    "load": "chat.engine",
+    "open_picture": "prompt.images",
+    "picture_from": "prompt.images",
 }
 
 __all__ = sorted(_HOMES)

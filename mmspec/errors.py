@@ -1,17 +1,17 @@
-"""Errors meant for the person at the keyboard: one line each, naming what to do."""
+"""Errors for the user: one line each, which says what to do."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class MmspecError(Exception):
-    """What went wrong in one line, fit to print without a traceback."""
+    """An error that is printed as one line, without a traceback."""
 
     exit_code = 2
 
 
 class UsageError(MmspecError):
-    """A choice that cannot be had: an unknown name, or a pair that does not fit together."""
+    """A wrong choice: an unknown name, or options or models that do not fit together."""
 
 
 class ImageError(MmspecError):

@@ -1,30 +1,34 @@
-"""The whole of what the core knows about a backend.
+"""The contract between the core and a backend.
 
-A backend turns a checkpoint directory into a `Model`; a model opens `Target`s and `Drafter`s,
-each over one sequence.  Only token ids and short lists of numbers cross while decoding; pixels
-go in once per image and come back as an opaque `Features` that stays on the device.
+A backend loads a checkpoint directory as a `Model`; a model opens `Target`s and `Drafter`s, each
+over one sequence.  While decoding, only token ids and short lists of numbers cross this boundary;
+pixels go in once per image and come back as opaque `Features` that stay on the device.
 
-One round is four calls, and only the second waits for the device:
+One round is four calls, and only `verify` waits for the device:
 
-    draft = drafter.draft(k, weights, draws)    # enqueue up to k drafted tokens
-    verdict = target.verify(draft, draws)       # the one device-to-host copy of the round
-    target.commit(path, token)                  # keep the accepted nodes, then one more token
-    drafter.commit(path, tokens)                # the same, told in tokens
+    draft = drafter.draft(k, weights, noise)          # enqueue up to k drafted tokens
+    verdict = target.verify(draft, noise)             # the one device-to-host copy of the round
+    target.commit(path, token)                        # keep the accepted nodes, add one token
+    drafter.commit(path, tokens, verdict.evidence)    # the same, and probabilities to adapt to
 
-`target.verify(None, draws)` is plain decoding: the same loop with nothing drafted.
+A drafted token is accepted if and only if it is the target's own.  Sampling is greedy decoding
+under noise that both sides share, so this holds at every temperature.
 
-Invariant: the last token of every sequence has been fed to no model yet.  Prefill leaves it so,
-every commit restores it, and no first-token special case is needed.
+`target.verify(None, noise)` is plain decoding: the same loop without a draft.
 
-Atomicity: a method that raises, KeyboardInterrupt included, leaves the sequence as it was.
-Validity is host integers, moved last; whatever a cache holds beyond them is never read.
+Invariant: the last token of every sequence has not been fed to any model.  Prefill and every commit
+leave it so, and the first token is no special case.
 
-Shape letters: R branches (rows of one batched draft forward), k drafted tokens of a path, n of
-all paths (a chain is one), V vocabulary, N visual positions of one image, D width of the vision
-tower, H width of the language model.
+Atomicity: a method that raises, KeyboardInterrupt included, leaves the sequence unchanged. The
+valid part of a cache is given by integers on the host, which are updated last; cache contents
+beyond them are never read.
+
+Shape letters: R branches (rows of one batched draft forward), k drafted tokens of a path, n of all
+paths (a chain is one), V vocabulary, N visual positions of one image, D width of the vision tower,
+H width of the language model.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,12 +36,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.adaptive import Adaptation
-from mmspec.config import ModelConfig
-from mmspec.draft import Draft, Verdict
-from mmspec.heads.config import HeadConfig
-from mmspec.sampling import Sampling
-from mmspec.tree import Tree
+from mmspec.checkpoints.config import ModelConfig
+from mmspec.checkpoints.head_config import HeadConfig
+from mmspec.decoding.acceptance import Verdict
+from mmspec.decoding.adaptive_weights import Adaptation, Evidence
+from mmspec.decoding.arrays import A
+from mmspec.decoding.draft import Draft
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.tree import Tree
 
 Float32 = NDArray[np.float32]
 
@@ -47,40 +54,81 @@ class Features(Protocol):
 
     @property
     def positions(self) -> int:
-        """N, a square."""
+        """N, a square number."""
         ...
 
     def pooled(self, positions: int) -> "Features":
         """Average-pool the square grid to `positions`, a square whose side divides the grid's.
 
-        The pooled features are computed once and kept (IbED, section 3.2).
+        The result is cached (IbED, section 3.2).
         """
-        ...
-
-    def numpy(self) -> Float32:
-        """The features [N, D] on the host.  Blocks; for parity reports."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Tokens to append to one sequence."""
+    """Runs of token ids and images to append to one sequence.
 
-    tokens: Sequence[int]
-    """One image token id for every visual position, N in a row for an image."""
-    features: Sequence[Features] = ()
-    """The images whose positions stand in `tokens`, in order, each whole.
-
-    Without any, an image token id is an ordinary token: a model may have said it.
+    Every id is text, even if it equals the image token's: a model may have generated that.
     """
+
+    parts: Sequence[Sequence[int] | Features]
+
+    def __len__(self) -> int:
+        return sum(_positions(part) for part in self.parts)
+
+    @property
+    def last(self) -> int | None:
+        """The token at the last position; None if the segment is empty or ends in an image."""
+        part = next((part for part in reversed(self.parts) if _positions(part)), None)
+        return part[-1] if isinstance(part, Sequence) else None
+
+    def images(self, start: int) -> Iterator[tuple[int, Features]]:
+        """Each image and its first position, if the segment begins at position `start`."""
+        at = start
+        for part in self.parts:
+            if not isinstance(part, Sequence):
+                yield at, part
+            at += _positions(part)
+
+    def token_ids(self, image: int) -> list[int]:
+        """One id per position; the positions of images get the id `image`."""
+        ids: list[int] = []
+        for part in self.parts:
+            ids += part if isinstance(part, Sequence) else [image] * part.positions
+        return ids
+
+
+def _positions(part: Sequence[int] | Features) -> int:
+    return len(part) if isinstance(part, Sequence) else part.positions
+
+
+class HiddenStates(Protocol[A]):
+    """Read access to a target's columns, for a head; callers must not modify the arrays."""
+
+    def states(self, start: int, stop: int) -> A:
+        """Hidden states [n, H] after the last norm, of fed columns: all but the last."""
+        ...
+
+    def embeddings(self, start: int, stop: int) -> A:
+        """Embeddings [n, H] of any columns; those of images are their visual embeddings."""
+        ...
+
+    def embed(self, ids: A) -> A:
+        """Embeddings [n, H] of drafted ids [n]; starts computing them."""
+        ...
+
+    def project(self, states: A) -> A:
+        """Logits [n, V] of hidden states [n, H]."""
+        ...
 
 
 class Target(Protocol):
-    """One sequence as the target sees it, with its cache."""
+    """One sequence in the target, with its cache."""
 
     @property
     def length(self) -> int:
-        """Tokens in the sequence, the one not yet fed included."""
+        """Tokens in the sequence, including the last one, which is not fed."""
         ...
 
     def extend(self, segment: Segment) -> None:
@@ -91,78 +139,78 @@ class Target(Protocol):
         """Forget all tokens from `length` on (0 <= length <= self.length)."""
         ...
 
-    def verify(self, draft: Draft | None, draws: Sequence[float]) -> Verdict:
-        """Run the target once over its last token and the draft, and read the outcome.  Blocks.
+    def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
+        """Run the target once over its last token and the draft, and read the result.  Blocks.
 
-        A node of a tree stands at its depth after the last token and sees its ancestors alone.
-        draft: from a drafter of the same backend, or a `HostDraft`.
-        draws: [n + 1] uniforms for the fallback tokens, unread (may be empty) when greedy.
+        A node of a tree has its depth as its distance from the last token and attends only to its
+        ancestors.  draft: from a drafter of the same backend, or a `HostDraft`. noise: of the
+        positions from `length` on; greedy sampling does not read it.
         """
         ...
 
     def commit(self, path: Sequence[int], token: int) -> None:
-        """Append the nodes on `path` of the draft verified last, then `token`.
+        """Append the nodes on `path` of the last verified draft, then `token`.
 
-        path: any path from the root.  Where its nodes are not the first ones, their columns of
-        the cache are moved together; the draft is void then, whatever happens.
+        path: any path from the root.  Its cache columns are moved together unless they are the
+        first ones; then the draft is void, even if the move fails.
         """
         ...
 
-    def logits(self) -> Float32:
-        """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
+    def hidden_states(self) -> HiddenStates[Any]:
+        """Record hidden states from now on, and return access to them; feeds the sequence again."""
         ...
 
 
 class Drafter(Protocol):
-    """The same sequence as R draft branches see it: own prompts, shared generated tokens.
+    """The sequence in R draft branches, which have their own prompts and share generated tokens.
 
-    Branches are rows of one batched forward.  Rows of a prompt differ in length and are padded
-    to shared columns; `length` counts columns, so rewinding is one number for all rows.
+    Branches are rows of one batched forward.  The rows of a prompt differ in length and are padded
+    to shared columns; `length` counts columns, so one number rewinds all rows.
     """
 
     @property
     def length(self) -> int:
-        """Columns in the sequence, those not yet fed included."""
+        """Columns in the sequence, including those not yet fed."""
         ...
 
     @property
     def row_lengths(self) -> list[int]:
-        """[R] tokens each branch sees, padding left out."""
+        """[R] tokens in each branch, without padding."""
         ...
 
     def extend(self, segments: Sequence[Segment]) -> None:
-        """Append one segment per branch, all ending in the same token, which is not fed."""
+        """Append one segment per branch; all end in the same token, which is not fed."""
         ...
 
     def rewind(self, length: int) -> None:
-        """Forget all columns from `length` on.  Only lengths seen before a call are given."""
+        """Forget all columns from `length` on, where `length` is one that the drafter has had."""
         ...
 
-    def draft(self, k: int, weights: Sequence[float], draws: Sequence[float]) -> Draft | None:
-        """Enqueue k tokens (k >= 1) from the mixture of the branches.  Never blocks.
+    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> Draft | None:
+        """Enqueue k tokens (k >= 1) drafted from the mixture of the branches.  Never blocks.
 
-        A drafter opened with a tree grows one whose paths have at most k tokens.
-        None where there is nothing to propose: the round is then plain.
-        weights: [R], summing to one.  draws: [k] uniforms, unread (may be empty) where drafted
-        tokens are the mixture's likeliest.  A draft that was never committed is void.
+        A drafter that was opened with a tree drafts one whose paths have at most k tokens. Returns
+        None if it has nothing to propose; the round is then plain.
+        weights: [R], summing to one.  noise: the noise that `verify` gets with this draft.
+        A draft that is not committed is void.
 
-        A drafter that adapts takes these weights until it has observed a token.  Then it fits its
-        own, on the device, among the branches whose weight here is not zero.
+        A drafter that adapts uses `weights` until it has observed a token.  Then it fits its own,
+        on the device, among the branches whose weight here is not zero.
         """
         ...
 
-    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
-        """Append what the target kept: `path` nodes of the last draft, ending `tokens`' others.
+    def commit(
+        self, path: Sequence[int], tokens: Sequence[int], evidence: Evidence | None = None
+    ) -> None:
+        """Append `tokens`, of which the first len(path) are nodes of the last draft.
 
-        tokens: all tokens appended this round, of which the first len(path) are the drafted
-        ones.  `path` is empty after a round this drafter did not draft.  A drafter that adapts
-        observes here what the target said of its draft: the target leaves that on the device when
-        it verifies.
+        Their cache columns may be reused.  `path` is empty after a round that this drafter did not
+        draft.  evidence: the verdict's, for a drafter that adapts.
         """
         ...
 
     def forget(self) -> None:
-        """Observe from nothing again; without effect on a drafter that does not adapt."""
+        """Drop all observations; no effect on a drafter that does not adapt."""
         ...
 
 
@@ -171,42 +219,23 @@ class Model(Protocol):
 
     @property
     def config(self) -> ModelConfig:
-        """Sizes and special ids."""
+        """Sizes and special token ids."""
         ...
 
     @property
     def tower(self) -> str:
         """Digest of the vision tower's tensors, dtype and feature layer; '' without a tower.
 
-        Two models whose digests are equal may share features (pixels being equal too).
+        Two models with equal digests compute the same features from the same pixels.
         """
-        ...
-
-    @property
-    def device(self) -> str:
-        """Where it runs, as the framework names it."""
-        ...
-
-    @property
-    def dtype(self) -> str:
-        """'float32', 'bfloat16' or 'float16': the type activations are computed in."""
-        ...
-
-    @property
-    def quantize(self) -> str:
-        """How float weights were quantized on loading, as it was asked for; 'none' where not."""
         ...
 
     def encode(self, pixels: Float32) -> Features:
         """Run the vision tower on preprocessed pixels [3, height, width]."""
         ...
 
-    def project(self, features: Features) -> Float32:
-        """The projector's output [N, H] on the host.  Blocks; for parity reports."""
-        ...
-
-    def open_target(self, sampling: Sampling, watch: bool = False) -> Target:
-        """Start an empty sequence; with `watch` its verdicts tell how much it looks at images."""
+    def open_target(self, sampling: Sampling) -> Target:
+        """Open an empty sequence."""
         ...
 
     def open_drafter(
@@ -217,37 +246,34 @@ class Model(Protocol):
         adaptation: Adaptation | None = None,
         tree: Tree | None = None,
     ) -> Drafter:
-        """Start an empty sequence of `branches` rows.
+        """Open an empty sequence of `branches` rows.
 
-        vocabulary: V of the target; draft logits beyond the shared ids are cut, missing ones
-        have probability zero.  sampling: how drafted tokens are drawn from the mixture; greedy
-        makes every drafted token a point mass.  adaptation: how the weights of several branches
-        follow the target; None leaves them as given.  tree: how drafts branch; None drafts
-        chains.  The nodes of a tree are point masses whatever the sampling.
+        vocabulary: V of the target; draft logits beyond it are cut, and missing ones have
+        probability zero.  sampling: the target's.  adaptation: how the weights of the branches are
+        fitted; None keeps them fixed.  tree: the shape of drafts; None drafts chains.
         """
         ...
 
 
 class Head(Protocol):
-    """A drafter that reads what a target has computed, and works with that target alone."""
+    """A drafter that reads one target's hidden states and drafts for that target only."""
 
     @property
     def config(self) -> HeadConfig:
-        """Its kind and sizes."""
+        """The head's kind and sizes."""
         ...
 
     def open_drafter(self, target: Target, sampling: Sampling, tree: Tree | None = None) -> Drafter:
-        """Start an empty sequence of one branch beside `target`, of the model it was loaded for.
+        """Open an empty sequence beside `target`, a sequence of the model the head was loaded for.
 
-        The target is extended and rewound first, always; its segments are the drafter's too.
-        sampling: how drafted tokens are drawn; greedy makes each of them a point mass.
-        tree: how drafts branch; None drafts chains.
+        The caller extends and rewinds the target first, and passes the same segments to both.
+        sampling: the target's.  tree: the shape of drafts; None drafts chains.
         """
         ...
 
 
 class Backend(Protocol):
-    """A place to run models."""
+    """A framework that loads and runs models."""
 
     name: str
 
@@ -259,43 +285,110 @@ class Backend(Protocol):
         dtype: str = "auto",
         quantize: str = "none",
     ) -> Model:
-        """Load a checkpoint strictly.  Raises CheckpointError or UsageError.
+        """Load a checkpoint; raises CheckpointError or UsageError unless every tensor fits.
 
-        device: 'auto' or a framework's name.  dtype: 'auto' takes float32 on a CPU and the
-        checkpoint's own type elsewhere.  quantize: what float weights become, where that is done.
+        device: 'auto' or a framework's name.  dtype: 'auto' is float32 on a CPU and the
+        checkpoint's own type elsewhere.  quantize: scheme for float weights, if the backend
+        supports any.
         """
         ...
 
     def load_head(self, directory: Path, model: Model) -> Head:
-        """Load a predictive head strictly, to draft for `model`, on its device and in its type.
+        """Load a predictive head that drafts for `model`, on its device and in its dtype.
 
-        Raises CheckpointError for files that do not fit, UsageError for a head of another target.
+        Raises CheckpointError if files are missing or tensors do not match the head's config, and
+        UsageError if the head was trained for another target.
         """
         ...
 
+
+# What reports and diagnostics ask besides
+
+
+class InspectableFeatures(Features, Protocol):
+    """Features that can be copied to the host."""
+
+    def numpy(self) -> Float32:
+        """The features [N, D] on the host.  Blocks."""
+        ...
+
+
+class InspectableTarget(Target, Protocol):
+    """A target whose logits can be copied to the host."""
+
+    def logits(self) -> Float32:
+        """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
+        ...
+
+
+class InspectableModel(Model, Protocol):
+    """A model that reports its settings and exposes intermediate results."""
+
+    @property
+    def device(self) -> str:
+        """The device, as the framework names it."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """Type of activations: 'float32', 'bfloat16' or 'float16'."""
+        ...
+
+    @property
+    def quantize(self) -> str:
+        """Scheme by which float weights were quantized on loading, or 'none'."""
+        ...
+
+    def encode(self, pixels: Float32) -> InspectableFeatures:
+        """See `Model.encode`."""
+        ...
+
+    def project(self, features: Features) -> Float32:
+        """The projector's output [N, H] on the host.  Blocks."""
+        ...
+
+    def open_target(self, sampling: Sampling) -> InspectableTarget:
+        """See `Model.open_target`."""
+        ...
+
+
+class InspectableBackend(Backend, Protocol):
+    """A backend that reports its memory and versions, and synchronizes for timing."""
+
+    def load(
+        self,
+        directory: Path,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        quantize: str = "none",
+    ) -> InspectableModel:
+        """See `Backend.load`."""
+        ...
+
     def quantize(self, source: Path, destination: Path, *, bits: int, group_size: int) -> None:
-        """Write an MLX-format quantized copy.  Raises BackendError where it cannot."""
+        """Write a quantized copy in MLX's format; raises BackendError if it is not supported."""
         ...
 
     def synchronize(self) -> None:
-        """Block until everything enqueued so far is done, so that stages can be timed."""
+        """Block until all enqueued work is done, so that stages can be timed."""
         ...
 
     def peak_memory(self) -> int:
-        """Peak bytes since `reset_peak_memory`; process peak where the device has no counter."""
+        """Peak bytes since `reset_peak_memory`; the process's peak if the device has no counter."""
         ...
 
     def reset_peak_memory(self) -> None:
-        """Start a new peak, where the device has a counter."""
+        """Reset the device's peak counter, if it has one."""
         ...
 
     def copier(self, size: int, device: str) -> Callable[[], object]:
-        """What enqueues a copy of `size` bytes from one place on `device` to another, once a call.
+        """A function that enqueues one copy of `size` bytes within the memory of `device`.
 
-        How fast it is bounds every forward that reads its weights once.
+        Its bandwidth bounds the speed of every forward that reads its weights once.
         """
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Versions, devices and threads, for reports.  JSON-serializable."""
+        """Versions, devices and threads, for reports; JSON-serializable."""
         ...

@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-import factory
+from support import factory
 
 
 def pytest_configure() -> None:

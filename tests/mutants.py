@@ -11,22 +11,30 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
-
-from mutant import Mutant
-from mutants_backends import BACKENDS
-from mutants_core import CORE
-from mutants_drafting import DRAFTED
-from mutants_heads import HEADS
-from mutants_static import CAPTURED
-from mutants_training import TRAINED
-from mutants_trees import TREES
-from mutants_viskip import SKIPPED
 
 ROOT = Path(__file__).parent.parent
 COPIED = ("mmspec", "backends", "cli", "models", "tests", "docs", "pyproject.toml")
 UNNEEDED = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.egg-info")
-MUTANTS = [*CORE, *DRAFTED, *SKIPPED, *BACKENDS, *TREES, *HEADS, *CAPTURED, *TRAINED]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`old`, which stands once in `file`, becomes `new`; `test` must then fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+MUTANTS = [
+    Mutant(**entry)
+    for entry in tomllib.loads((ROOT / "tests/mutants.toml").read_text(encoding="utf-8"))["mutant"]
+]
 
 
 def applied(mutant: Mutant, text: str) -> str:

@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -19,32 +20,41 @@ HEAVY = LAZY | {
     "transformers",
     "safetensors",
     "array_api_compat",
+    "prompt_toolkit",
 }
 
+CORE = {"mmspec", "numpy"}
+PLOTS = {"pyarrow", "matplotlib"}
+TORCH = CORE | {"mmspec_torch", "torch", "safetensors", "array_api_compat"}
+BENCH = CORE | PLOTS | {"mmspec_bench", "mmspec_world", "mmspec_cli", "click", "PIL", "tokenizers"}
+
 ALLOWED = {
-    "mmspec": ("mmspec", {"mmspec", "numpy", "PIL"} | LAZY),
-    "mmspec_torch": (
-        "backends/mmspec_torch",
-        {"mmspec", "mmspec_torch", "numpy", "torch", "safetensors", "array_api_compat"},
+    "mmspec": ("mmspec", CORE | {"PIL"} | LAZY),
+    "mmspec_torch": ("backends/mmspec_torch", TORCH),
+    "mmspec_mlx": ("backends/mmspec_mlx", CORE | {"mmspec_mlx", "mlx"}),
+    "mmspec_train": (
+        "backends/mmspec_train",
+        TORCH | {"mmspec_train", "mmspec_world", "transformers", "tokenizers", "PIL", "rich"},
     ),
-    "mmspec_mlx": ("backends/mmspec_mlx", {"mmspec", "mmspec_mlx", "numpy", "mlx"}),
-    "mmspec_cli": ("cli/mmspec_cli", {"mmspec", "mmspec_cli", "click"}),
+    "mmspec_cli": ("cli/mmspec_cli", {"mmspec", "mmspec_bench", "mmspec_cli", "click"}),
+    "mmspec_bench": ("cli/mmspec_bench", BENCH),
     "mmspec_models": ("models/mmspec_models", {"mmspec_models"}),
+    "mmspec_world": ("models/mmspec_world", {"mmspec_world", "numpy", "PIL"}),
 }
 """Where each package is, and what any of its files may name in an import, also inside functions."""
 
 ALSO = {
-    "cli/mmspec_cli/render.py": {"rich"},
-    "cli/mmspec_cli/wrapping.py": {"rich"},
-    "cli/mmspec_cli/train.py": {"mmspec_torch"},
-    "cli/mmspec_cli/train_choices.py": {"mmspec_torch"},
-    "mmspec/tokenizer_files.py": {"transformers"},
-    "backends/mmspec_torch/train": {"transformers", "tokenizers", "PIL", "rich"},
+    "cli/mmspec_cli/terminal/line_editor.py": {"prompt_toolkit"},
+    "cli/mmspec_cli/terminal/render.py": {"rich"},
+    "cli/mmspec_cli/terminal/wrapping.py": {"rich"},
+    "cli/mmspec_cli/train.py": {"mmspec_train"},
+    "cli/mmspec_cli/train_options.py": {"mmspec_train"},
+    "mmspec/prompt/tokenizer_files.py": {"transformers"},
     "backends/mmspec_torch/captioner.py": {"transformers", "PIL"},
-    "backends/mmspec_torch/baseline.py": {"transformers"},
-    "backends/mmspec_torch/peer_transformers.py": {"transformers"},
-    "backends/mmspec_mlx/peer_mlx_lm.py": {"mlx_lm"},
-    "backends/mmspec_mlx/peer_mlx_vlm.py": {"mlx_vlm"},
+    "cli/mmspec_bench/compare/mlx_program.py": {"mmspec_mlx", "mlx"},
+    "cli/mmspec_bench/compare/run_mlx_lm.py": {"mlx_lm"},
+    "cli/mmspec_bench/compare/run_mlx_vlm.py": {"mlx_vlm"},
+    "cli/mmspec_bench/compare/run_transformers.py": {"mmspec_torch", "torch", "transformers"},
 }
 
 
@@ -62,8 +72,7 @@ def imported(file: Path) -> set[str]:
 
 def allowed(file: Path, common: set[str]) -> set[str]:
     """What this file may import besides the standard library."""
-    parts = [file, *file.parents]
-    return common.union(*(ALSO.get(str(part.relative_to(ROOT)), ()) for part in parts[:-3]))
+    return common | ALSO.get(str(file.relative_to(ROOT)), set())
 
 
 @pytest.mark.parametrize("package", ALLOWED)
@@ -77,6 +86,74 @@ def test_files_import_only_what_the_table_allows(package):
         if (extra := imported(file) - STANDARD - allowed(file, common))
     }
     assert not wrong
+
+
+def modules() -> dict[str, Path]:
+    """Every module of every package by its name."""
+    found = {}
+    for folder, _ in ALLOWED.values():
+        source_root = (ROOT / folder).parent
+        for file in (ROOT / folder).rglob("*.py"):
+            name = ".".join(file.relative_to(source_root).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = file
+    return found
+
+
+def imports() -> dict[str, set[str]]:
+    """The modules of ours that each of ours names, inside functions and TYPE_CHECKING too."""
+    known = modules()
+    graph: dict[str, set[str]] = {}
+    for name, file in known.items():
+        graph[name] = set()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                named = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                named = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            for module in named:
+                while module and module not in known:
+                    module = module.rpartition(".")[0]
+                graph[name] |= {module} - {"", name}
+    return graph
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    graph = imports()
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(reversed(error.args[1])))
+
+
+LAYERS = (
+    {"errors"},
+    {"checkpoints"},
+    {"decoding", "seam", "prompt"},
+    {"drafters"},
+    {"draft_length"},
+    {"plugins", "chat"},
+    {"diagnostics"},
+)
+"""What mmspec consists of; each imports its own layer and those before it."""
+
+
+def layer(module: str) -> int | None:
+    """The place in LAYERS of a module of mmspec; None for others and for mmspec itself."""
+    package, _, rest = module.partition(".")
+    if package != "mmspec" or not rest:
+        return None
+    name = rest.partition(".")[0]
+    return next(place for place, names in enumerate(LAYERS) if name in names)
+
+
+def test_imports_of_the_core_go_one_way():
+    upward = set()
+    for module, named in imports().items():
+        for other in named:
+            here, there = layer(module), layer(other)
+            if here is not None and there is not None and there > here:
+                upward.add(f"{module} -> {other}")
+    assert upward == set()
 
 
 LIST_MODULES = """
@@ -111,11 +188,11 @@ def fresh(code: str) -> set[str]:
 @pytest.mark.parametrize(
     ("package", "left_out", "absent"),
     [
-        ("mmspec", "mmspec.sandbox", HEAVY | {"click", "rich"}),
-        ("mmspec_cli", "mmspec_cli.render", HEAVY),
+        ("mmspec", "mmspec.prompt.template_sandbox", HEAVY | {"click", "rich"}),
+        ("mmspec_cli", "mmspec_cli.terminal.line_editor", HEAVY),
         (
             "mmspec_torch",
-            "mmspec_torch.train",
+            "mmspec_train",
             {"mlx", "mlx_lm", "mmspec_mlx", "transformers"} | LAZY,
         ),
         ("mmspec_mlx", "-", {"torch", "transformers", "mlx_lm", "mmspec_torch"} | LAZY),

@@ -1,6 +1,6 @@
 """The MLX backend: LLaVA and Llama on Apple's GPUs, and on the CPU of a Mac or of Linux."""
 
-from mmspec_mlx import blas
+from mmspec_mlx.cpu import blas
 
-# Before anything here imports mlx.core: it binds its matrix products on import.
+# mlx.core binds its matrix products on import, so this must come first.
 blas.prepare()

@@ -1,50 +1,51 @@
-"""A checkpoint's tensors on the device: quantized matrices stay packed, the rest is plain."""
+"""Loads a checkpoint's tensors to the device; quantized matrices stay packed."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 
-from mmspec.checkpoint import Packing, Source
-from mmspec.tensorfile import Stored
-from mmspec_mlx import host
-from mmspec_mlx.products import Matrix, Packed, Plain, for_few_rows, plain, unpacked
+from mmspec.checkpoints.loading_plan import Packing, TensorSource
+from mmspec.checkpoints.safetensors_header import StoredTensor
+from mmspec.errors import CheckpointError
+from mmspec_mlx.cpu.products import Matrix, Plain, for_few_rows, plain
+from mmspec_mlx.quantized import Packed, unpacked
 
 
 class Weights:
-    """Hands out a plan's tensors, each once, in the type that activations have.
+    """The tensors of a plan, each taken once, in the activations' dtype.
 
-    read: gives the array of one stored tensor.  settle: called with finished arrays; `mx.eval`
-    keeps the peak at one layer's worth above the model, a no-op keeps everything unread.
+    read: returns the array of a stored tensor.  settle: called with each finished array. `mx.eval`
+    limits peak memory to one layer above the model; a no-op reads nothing from the files.
     """
 
     def __init__(
         self,
-        sources: Mapping[str, Source],
+        sources: Mapping[str, TensorSource],
         dtype: mx.Dtype,
-        read: Callable[[Stored], mx.array],
+        read: Callable[[StoredTensor], mx.array],
         settle: Callable[..., None],
     ) -> None:
-        """Start with every source unused."""
         self.dtype = dtype
         self._sources = dict(sources)
         self._read = read
         self._settle = settle
 
     def unused(self) -> list[str]:
-        """Names nobody has asked for."""
+        """Return the names of tensors that were not taken."""
         return list(self._sources)
 
     def array(self, name: str) -> mx.array:
-        """Return a tensor in PyTorch's order, unpacked if it is quantized."""
+        """Return a tensor with PyTorch's order of axes, unpacked if it is quantized."""
         return self._settled(unpacked(self._take(name)))
 
     def vector(self, *names: str) -> mx.array:
-        """Return vectors, one after the other."""
+        """Return vectors, concatenated."""
         return self._settled(mx.concatenate([self.array(name) for name in names]))
 
     def matrix(self, *names: str) -> Matrix:
-        """Return matrices fused along their outputs, to multiply by; packed if all of them are."""
+        """Return matrices fused along their outputs; packed if all of them are."""
         parts = [self._take(name) for name in names]
         packed = [part for part in parts if isinstance(part, Packed)]
         if len(packed) == len(parts):
@@ -54,17 +55,17 @@ class Weights:
         return fused
 
     def decoding_matrix(self, *names: str) -> Matrix:
-        """Return matrices as `matrix` does, laid out for few rows too."""
+        """Return matrices as `matrix` does, also laid out for products with few rows."""
         return self.for_few_rows(self.matrix(*names))
 
     def for_few_rows(self, matrix: Matrix) -> Matrix:
-        """Lay out for few rows too what was taken; see `mmspec_mlx.products.for_few_rows`."""
+        """Lay a matrix out for products with few rows; see `mmspec_mlx.cpu.products`."""
         laid_out = for_few_rows(matrix)
         self._settle(*laid_out.arrays)
         return laid_out
 
     def table(self, name: str) -> Matrix:
-        """Return a matrix to look rows up in."""
+        """Return a matrix to look up rows in."""
         part = self._take(name)
         if isinstance(part, Packed):
             return self._fused([part])
@@ -77,7 +78,7 @@ class Weights:
         array = self._read(source.stored).astype(self.dtype)
         return array.transpose(0, 3, 1, 2) if source.layout == "mlx" else array
 
-    def _packed(self, stored: Stored, packing: Packing) -> Packed:
+    def _packed(self, stored: StoredTensor, packing: Packing) -> Packed:
         scales = self._read(packing.scales).astype(self.dtype)
         biases = self._read(packing.biases).astype(self.dtype)
         return Packed(self._read(stored), scales, biases, packing.bits, packing.group_size)
@@ -94,22 +95,30 @@ class Weights:
 
 
 class Files:
-    """Reads stored tensors, opening each file once and keeping nothing that was handed out."""
+    """Reads stored tensors. Opens each file once and keeps no tensor that was read."""
 
     def __init__(self) -> None:
-        """Open nothing yet."""
         self._open: dict[Path, dict[str, mx.array]] = {}
 
-    def __call__(self, stored: Stored) -> mx.array:
-        """Return a tensor, unread until it is evaluated; a second time is a KeyError."""
+    def __call__(self, stored: StoredTensor) -> mx.array:
+        """Return a tensor, read from the file when evaluated.  Raises KeyError the second time."""
         if stored.file not in self._open:
-            self._open[stored.file] = host.read_file(stored.file)
+            self._open[stored.file] = _read_file(stored.file)
         return self._open[stored.file].pop(stored.name)
 
 
 _DTYPES = {"F32": mx.float32, "F16": mx.float16, "BF16": mx.bfloat16, "U32": mx.uint32}
 
 
-def unread(stored: Stored) -> mx.array:
-    """Stand in for a tensor by its shape and type; takes no memory until it is evaluated."""
+def unread(stored: StoredTensor) -> mx.array:
+    """Return zeros of a stored tensor's shape and dtype; they take no memory until evaluated."""
     return mx.zeros(stored.shape, dtype=_DTYPES[stored.dtype])
+
+
+def _read_file(file: Path) -> dict[str, mx.array]:
+    """Open a safetensors file; its tensors are read when evaluated."""
+    try:
+        arrays: Any = mx.load(str(file))
+    except RuntimeError as error:
+        raise CheckpointError(f"cannot read {file}: {error}") from error
+    return dict(arrays)

@@ -1,1 +1,1 @@
-"""The PyTorch backend."""
+"""The PyTorch backend: LLaVA and Llama on CUDA, Apple's MPS, or a CPU."""

@@ -1,24 +1,22 @@
-"""PyTorch as a place to run models: CUDA, Apple's MPS, or a CPU."""
+"""The PyTorch backend: loads models and heads, and reports on devices and memory."""
 
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from mmspec.checkpoint import Source, plan
-from mmspec.config import ModelConfig, read_config
+from mmspec.checkpoints.config import read_config
+from mmspec.checkpoints.loading_plan import TensorSource, plan
+from mmspec.checkpoints.quantization import SCHEMES, read_scheme
 from mmspec.errors import BackendError, UsageError
-from mmspec.quantization import SCHEMES, read_scheme
-from mmspec.sampling import GREEDY
-from mmspec.seam import Head, Model, Segment
+from mmspec.seam import Head, Model
 from mmspec_torch.device import available, find_device, find_dtype, require_ieee_float32
 from mmspec_torch.heads.load import load_head
-from mmspec_torch.llava import TorchModel
+from mmspec_torch.model import TorchModel
 from mmspec_torch.quantized import has_kernel
-from mmspec_torch.weights import meta_weights, open_weights
+from mmspec_torch.weights import open_weights
 
 
 class TorchBackend:
@@ -34,9 +32,9 @@ class TorchBackend:
         dtype: str = "auto",
         quantize: str = "none",
     ) -> TorchModel:
-        """Load a checkpoint strictly; quantized weights are dequantized, floats may be quantized.
+        """Load a checkpoint strictly; quantized weights are dequantized.
 
-        dtype: 'auto' takes bfloat16 for 4 bits where that has a kernel.
+        dtype: 'auto' is bfloat16 if 4-bit weights have a kernel on the device.
         """
         place, scheme = find_device(device), read_scheme(quantize)
         config = read_config(directory)
@@ -56,81 +54,59 @@ class TorchBackend:
             ) from error
 
     def load_head(self, directory: Path, model: Model) -> Head:
-        """Load a head strictly, a published one's pickle by weights-only loading."""
+        """Load a head strictly; a published pickle is read without executing any of it."""
         if not isinstance(model, TorchModel):
             raise UsageError(f"a head on torch cannot draft for a {type(model).__name__}")
         return load_head(directory, model)
 
     def quantize(self, source: Path, destination: Path, *, bits: int, group_size: int) -> None:
-        """Refuse: quantized checkpoints are MLX's format, which MLX writes."""
+        """Raise BackendError: only the MLX backend writes quantized checkpoints."""
         raise BackendError(
             f"torch cannot write {destination}: quantize {source} to {bits} bits in groups of "
             f'{group_size} with the mlx backend (pip install "mmspec[mlx]")'
         )
 
     def synchronize(self) -> None:
-        """Wait for the accelerator; a CPU is never behind."""
+        """Wait for the accelerator, if there is one."""
         if torch.accelerator.is_available():
             torch.accelerator.synchronize()
 
     def peak_memory(self) -> int:
-        """Peak bytes on the GPU in use, else of the process."""
+        """Return the peak bytes allocated on the GPU, or the peak of the process without one."""
         return torch.cuda.max_memory_allocated() or _process_peak()
 
     def reset_peak_memory(self) -> None:
-        """Start a new peak; a process's own cannot be."""
+        """Start a new measurement of the GPU's peak; that of a process cannot be reset."""
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
 
     def copier(self, size: int, device: str) -> Callable[[], object]:
-        """A copy between two buffers of random bytes."""
+        """Return a function that copies `size` bytes on the device."""
         source = torch.rand(size // 4, device=device)
         sink = torch.empty_like(source)
         return lambda: sink.copy_(source)
 
     def describe(self) -> dict[str, Any]:
-        """Versions, devices and threads."""
+        """Return versions, devices and threads, for reports."""
         return {
             "backend": self.name,
             "torch": torch.__version__,
             "devices": available(),
             "cuda": torch.version.cuda,
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-            "quantize": [scheme.word for scheme in SCHEMES],
+            "quantize": [scheme.name for scheme in SCHEMES],
             "threads": torch.get_num_threads(),
             "mkl": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]
         }
 
 
-def _require_floats(directory: Path, sources: Mapping[str, Source], quantize: str) -> None:
-    """Raise UsageError for a checkpoint that is quantized: rounding twice is not what it says."""
+def _require_floats(directory: Path, sources: Mapping[str, TensorSource], quantize: str) -> None:
+    """Raise UsageError for a quantized checkpoint, whose weights would be rounded twice."""
     if any(source.packing for source in sources.values()):
         raise UsageError(
             f"{directory} is quantized already: leave --quantize {quantize} out, or give the "
             "checkpoint in floats that it was made from"
         )
-
-
-def untaken_tensors(config: ModelConfig) -> list[str]:
-    """Build and run a model without memory; return the manifest's tensors it leaves unused.
-
-    Raises KeyError for a tensor that the modules need and the manifest lacks, RuntimeError for
-    one of another shape.
-    """
-    weights = meta_weights(config)
-    model = TorchModel(weights, config, torch.device("meta"), torch.float32)
-    drafter = model.open_drafter(1, config.text.vocab_size, GREEDY)
-    drafter.extend([_prompt(model, config)])
-    drafter.draft(1, [1.0], [])
-    return weights.left
-
-
-def _prompt(model: TorchModel, config: ModelConfig) -> Segment:
-    if config.vision is None or config.image_token_id is None:
-        return Segment([0, 0])
-    size = config.vision.image_size
-    image = model.encode(np.zeros((config.vision.num_channels, size, size), np.float32))
-    return Segment([config.image_token_id] * image.positions + [0], [image])
 
 
 def _process_peak() -> int:

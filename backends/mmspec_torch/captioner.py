@@ -6,24 +6,25 @@ from typing import Any
 
 import torch
 
-from mmspec.config import model_type
+from mmspec.checkpoints.config import model_type
 from mmspec.errors import CheckpointError, choice
-from mmspec.images import Picture
+from mmspec.prompt.images import Picture
 from mmspec_torch.device import find_device
 
 PROMPTS = {"blip": None, "blip-2": None, "florence2": "<CAPTION>"}
-"""What each model type is asked for a one-sentence caption."""
+"""Prompt for a one-sentence caption, by model type; None: no prompt."""
 MAX_TOKENS = 48
+"""Most tokens of a caption."""
 
 
 class TransformersCaptioner:
-    """Implements `mmspec.captions.Captioner` with a checkpoint in a local directory.
+    """Implements `mmspec.chat.captions.Captioner` with a checkpoint in a local directory.
 
-    Only transformers' own classes are run, never a checkpoint's code; weights are safetensors.
+    It runs only transformers' own classes, never a checkpoint's code, and reads only safetensors.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Choose by the directory's model_type; raises UsageError for another one."""
+        """Read the model type of `directory`.  Raises UsageError for one without a prompt."""
         self._directory = directory
         self._kind = model_type(directory)
         if self._kind not in PROMPTS:
@@ -31,17 +32,17 @@ class TransformersCaptioner:
 
     @torch.inference_mode()
     def caption(self, picture: Picture) -> str:
-        """The greedy caption, on one line."""
+        """Return the greedy caption, on one line."""
         model, processor = self._loaded
         prompt = PROMPTS[self._kind]
-        given = processor(images=picture.image, text=prompt, return_tensors="pt").to(model.device)
-        said = model.generate(**given, do_sample=False, num_beams=1, max_new_tokens=MAX_TOKENS)
-        text: str = processor.batch_decode(said, skip_special_tokens=True)[0]
+        inputs = processor(images=picture.image, text=prompt, return_tensors="pt").to(model.device)
+        ids = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=MAX_TOKENS)
+        text: str = processor.batch_decode(ids, skip_special_tokens=True)[0]
         return " ".join(text.split())
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
-        """Model and processor, read when the first caption is asked for."""
+        """Model and processor, loaded for the first caption."""
         import transformers
 
         reader: Any = transformers.AutoProcessor

@@ -1,9 +1,6 @@
-"""Devices, types and the way up to the device."""
-
-from collections.abc import Sequence
+"""PyTorch devices and dtypes."""
 
 import torch
-from torch import Tensor
 
 from mmspec.errors import UsageError, choice
 
@@ -11,7 +8,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def available() -> list[str]:
-    """Devices present, the preferred one first."""
+    """Return the devices of this machine, fastest first."""
     kinds = []
     if torch.cuda.is_available():
         kinds += ["cuda"]
@@ -21,7 +18,7 @@ def available() -> list[str]:
 
 
 def find_device(name: str) -> torch.device:
-    """The device called `name` ('auto', 'cpu', 'mps', 'cuda', 'cuda:1').  Raises UsageError."""
+    """Return the device `name`: 'auto', 'cpu', 'mps', 'cuda' or 'cuda:1'.  Raises UsageError."""
     present = available()
     if name == "auto":
         return torch.device(present[0])
@@ -37,7 +34,7 @@ def find_device(name: str) -> torch.device:
 
 
 def find_dtype(name: str, device: torch.device, stored: str | None) -> torch.dtype:
-    """The type called `name`; 'auto' is float32 on a CPU, else the checkpoint's own `stored`."""
+    """Return the dtype called `name`; 'auto' is float32 on a CPU, else the checkpoint's."""
     if name == "auto":
         name = "float32" if device.type == "cpu" else stored or "float32"
     if name not in DTYPES:
@@ -46,17 +43,7 @@ def find_dtype(name: str, device: torch.device, stored: str | None) -> torch.dty
 
 
 def require_ieee_float32() -> None:
-    """Compute float32 products in float32: no TF32, which keeps ten bits of mantissa."""
+    """Turn off TF32, which has a mantissa of ten bits, for float32 products."""
     torch.backends.cuda.matmul.fp32_precision = "ieee"
     torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
     torch.backends.mkldnn.matmul.fp32_precision = "ieee"  # type: ignore[attr-defined]
-
-
-def upload(
-    values: Sequence[float] | Sequence[Sequence[float]], dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """Bring numbers to the device without waiting for the work queued on it."""
-    # A copy to a CUDA device may wait for its stream unless it comes from pinned memory, which is
-    # kept until it has been read; elsewhere only blocking copies are safe.
-    cuda = device.type == "cuda"
-    return torch.tensor(values, dtype=dtype, pin_memory=cuda).to(device, non_blocking=cuda)

@@ -1,4 +1,4 @@
-"""Weight-only quantization: matrices held in 8 or 4 bits, multiplied in the activations' type.
+"""Weight-only quantization: matrices stored in 8 or 4 bits, multiplied in the activations' dtype.
 
 Shape letters: n rows, I inputs, O outputs, g inputs of a group, G groups.
 """
@@ -10,14 +10,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from mmspec.checkpoints.quantization import Scheme
 from mmspec.errors import UsageError
-from mmspec.quantization import Scheme
-from mmspec_torch.products import Product
+from mmspec_torch.cpu.products import Product
 
 ROWS = 1024
-"""Rows quantized at once, in float32: a whole matrix would take four times its own memory."""
+"""Rows quantized at once: float32 copies of a whole matrix would take four times its memory."""
 INNER_TILES = 8
-"""Tiles of 16 inputs that CUDA's kernel reads at once: the most, and so the longest loads."""
+"""Tiles of 16 inputs that CUDA's int4 kernel reads at once; 8 is the most it supports."""
 
 
 class Matrix(Product, Protocol):
@@ -25,107 +25,103 @@ class Matrix(Product, Protocol):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All that it holds."""
+        """All tensors of the matrix."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Integers8:
-    """Symmetric, one scale for all inputs of an output: w = scale * q, q from -127 to 127."""
+    """Symmetric int8 weights with one scale per output: w = scale * q, q from -127 to 127."""
 
     q: Tensor
     """int8 [O, I]"""
     scale: Tensor
-    """[O, 1], of the activations' type."""
+    """[O, 1], in the activations' dtype"""
 
     @classmethod
     def of(cls, weight: Tensor) -> "Integers8":
-        """Quantize a weight [O, I] to the nearest."""
+        """Quantize a weight [O, I], rounding to the nearest."""
         scale = _scale(weight.abs().amax(dim=1, keepdim=True).float() / 127, weight.dtype)
         q = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
-        for some in _some_rows(weight):
-            q[some] = (weight[some].float() / scale[some].float()).round_().clamp_(-127, 127)
+        for rows in _row_slices(weight):
+            q[rows] = (weight[rows].float() / scale[rows].float()).round_().clamp_(-127, 127)
         return cls(q, scale)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What is held."""
+        """All tensors of the matrix."""
         return self.q, self.scale
 
     def unpacked(self) -> Tensor:
-        """The weight [O, I]."""
+        """Return the dequantized weight [O, I]."""
         return torch.mul(self.q, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
 class Integers4:
-    """Affine, a scale and a centre for each group: w = scale * (q - 8) + centre, q from 0 to 15."""
+    """Affine 4-bit weights in groups of inputs: w = scale * (q - 8) + centre, q from 0 to 15."""
 
     q: Tensor
-    """uint8 [O, I / 2]: the first half of the inputs in the low four bits, the second above."""
+    """uint8 [O, I / 2]: the first half of the inputs in the low bits, the second in the high."""
     scale: Tensor
-    """[O, G, 1], of the activations' type."""
+    """[O, G, 1], in the activations' dtype"""
     centre: Tensor
     """[O, G, 1]"""
 
     @classmethod
     def of(cls, weight: Tensor, group: int) -> "Integers4":
-        """Quantize a weight [O, I] to the nearest, from each group's least to its greatest."""
+        """Quantize a weight [O, I]; each group's range reaches from its least to its greatest."""
         grouped = weight.view(len(weight), -1, group)
-        least, greatest = (each.float() for each in grouped.aminmax(dim=2, keepdim=True))
+        least, greatest = (bound.float() for bound in grouped.aminmax(dim=2, keepdim=True))
         scale = _scale((greatest - least) / 15, weight.dtype)
         centre = (least + 8 * scale.float()).to(weight.dtype)
         shape = len(weight), weight.shape[1] // 2
         q = torch.empty(shape, dtype=torch.uint8, device=weight.device)
-        for some in _some_rows(weight):
-            steps = (grouped[some].float() - centre[some].float()) / scale[some].float()
+        for rows in _row_slices(weight):
+            steps = (grouped[rows].float() - centre[rows].float()) / scale[rows].float()
             low, high = steps.round_().add_(8).clamp_(0, 15).to(torch.uint8).flatten(1).chunk(2, 1)
-            q[some] = low | high << 4
+            q[rows] = low | high << 4
         return cls(q, scale, centre)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What is held."""
+        """All tensors of the matrix."""
         return self.q, self.scale, self.centre
 
     def bytes(self) -> Tensor:
-        """q, one to a byte [O, I]."""
+        """Return q [O, I] with one number per byte."""
         return torch.cat((self.q & 15, self.q >> 4), dim=1)
 
     def unpacked(self) -> Tensor:
-        """The weight [O, I]."""
+        """Return the dequantized weight [O, I]."""
         centred = self.bytes().to(self.scale.dtype).sub_(8)
         grouped = centred.view(*self.scale.shape[:2], -1)
         return grouped.mul_(self.scale).add_(self.centre).flatten(1)
 
 
 def _scale(steps: Tensor, dtype: torch.dtype) -> Tensor:
-    """Steps as they are held; one where all weights are alike and any will do."""
-    held = steps.to(dtype)
-    return torch.where(held == 0, 1, held)
+    """Return steps in `dtype`; 1 in place of 0, for groups whose weights are all equal."""
+    scale = steps.to(dtype)
+    return torch.where(scale == 0, 1, scale)
 
 
-def _some_rows(weight: Tensor) -> Iterator[slice]:
-    """All rows, a few at a time."""
+def _row_slices(weight: Tensor) -> Iterator[slice]:
     return (slice(start, start + ROWS) for start in range(0, len(weight), ROWS))
 
 
 class Unpacked:
-    """Unpacks the whole matrix for every product: any device and type; saves memory, not time."""
-
-    vectors = 0
+    """Dequantizes the matrix for every product: works anywhere, saves memory but no time."""
 
     def __init__(self, integers: Integers8 | Integers4) -> None:
-        """Keep the integers."""
         self._integers = integers
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What is held."""
+        """All tensors of the matrix."""
         return self._integers.tensors
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Multiply x [n, I]."""
+        """Return the product [n, O] of x [n, I]."""
         return torch.mm(x, self._integers.unpacked().T)
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:
@@ -134,22 +130,19 @@ class Unpacked:
 
 
 class Kernel:
-    """Multiplied by a kernel that reads the integers as they are."""
+    """A matrix multiplied by a kernel that reads the quantized integers directly."""
 
-    vectors = 0
-
-    def __init__(self, multiply: Callable[..., Tensor], *held: Tensor | int) -> None:
-        """Call `multiply` with the activations and what is `held`."""
-        self._multiply, self._held = multiply, held
+    def __init__(self, multiply: Callable[..., Tensor], *arguments: Tensor | int) -> None:
+        self._multiply, self._arguments = multiply, arguments
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What is held."""
-        return tuple(each for each in self._held if isinstance(each, Tensor))
+        """All tensors of the matrix."""
+        return tuple(a for a in self._arguments if isinstance(a, Tensor))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Multiply x [n, I]."""
-        return self._multiply(x.contiguous(), *self._held)
+        """Return the product [n, O] of x [n, I]."""
+        return self._multiply(x.contiguous(), *self._arguments)
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:
         """Add the product of x [n, I] to `to` in place."""
@@ -157,9 +150,9 @@ class Kernel:
 
 
 def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
-    """Quantize a weight [O, I], called `name` in errors, for where it lies and its own type.
+    """Quantize a weight [O, I] for its own device and dtype; errors call it `name`.
 
-    Raises UsageError where groups do not divide the inputs.
+    Raises UsageError if the inputs don't divide into groups.
     """
     if scheme.group is None:
         return _in_bytes(Integers8.of(weight))
@@ -172,7 +165,7 @@ def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
 
 
 def _in_bytes(integers: Integers8) -> Matrix:
-    """By PyTorch's kernel for CPUs; CUDA's gives an output to one thread, with rows far apart."""
+    """Multiply with PyTorch's int8 kernel in bfloat16 on CPUs; CUDA's kernel is slow."""
     q, scale = integers.tensors
     if scale.dtype == torch.bfloat16 and scale.device.type == "cpu":
         return Kernel(torch.ops.aten._weight_int8pack_mm, q, scale.flatten())  # noqa: SLF001
@@ -180,7 +173,7 @@ def _in_bytes(integers: Integers8) -> Matrix:
 
 
 def _in_nibbles(integers: Integers4, group: int) -> Matrix:
-    """By PyTorch's kernels: CUDA's are of bfloat16 alone, and CPUs' fast in it alone."""
+    """Multiply with PyTorch's int4 kernels, which need bfloat16 on CUDA, and for speed on CPUs."""
     tiled = _tiled(integers) if integers.scale.dtype == torch.bfloat16 else None
     if not tiled:
         return Unpacked(integers)
@@ -190,7 +183,7 @@ def _in_nibbles(integers: Integers4, group: int) -> Matrix:
 
 
 def _tiled(integers: Integers4) -> tuple[Callable[..., Tensor], Tensor] | None:
-    """A kernel and the integers as it reads them; None where there is none for them."""
+    """Return an int4 kernel and the integers in its layout; None if no kernel fits."""
     aten, q = torch.ops.aten, integers.bytes()
     outputs, inputs = q.shape
     if q.device.type == "cpu" and outputs % 16 == 0:
@@ -203,5 +196,5 @@ def _tiled(integers: Integers4) -> tuple[Callable[..., Tensor], Tensor] | None:
 
 
 def has_kernel(device: torch.device) -> bool:
-    """Whether it is a CUDA device that PyTorch's kernel for 4 bits runs on."""
+    """Return whether PyTorch's int4 kernel for CUDA runs on the device."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)

@@ -1,29 +1,29 @@
-"""A checkpoint's tensors on the device: read, dequantized, fused, each taken once."""
+"""Loads a checkpoint's tensors to the device: reads, dequantizes and fuses them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from mmspec.checkpoint import Packing, Source
-from mmspec.config import ModelConfig
+from mmspec.checkpoints.config import ModelConfig
+from mmspec.checkpoints.loading_plan import Packing, TensorSource
+from mmspec.checkpoints.manifest import manifest
+from mmspec.checkpoints.quantization import Scheme
+from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.errors import CheckpointError
-from mmspec.manifest import manifest
-from mmspec.quantization import Scheme
-from mmspec.tensorfile import Stored
-from mmspec_torch.products import Product, product
+from mmspec_torch.cpu.products import Product, product
 from mmspec_torch.quantized import quantized
 
 _TYPES = {
     "F32": torch.float32,
     "F16": torch.float16,
     "BF16": torch.bfloat16,
-    "U32": torch.int32,  # bits alone matter, and signed shifts are the ones implemented
+    "U32": torch.int32,  # only the bits matter, and PyTorch shifts signed integers only
 }
 
 
 class Weights:
-    """Tensors by canonical name, read when taken, none of them twice."""
+    """The tensors of a checkpoint by canonical name; each is read when taken, and taken once."""
 
     def __init__(
         self,
@@ -31,52 +31,52 @@ class Weights:
         read: Callable[[str], Tensor],
         scheme: Scheme | None = None,
     ) -> None:
-        """Offer `names`; `read` is called once for each one taken.  scheme: of linear layers."""
+        """read: returns the tensor of a name.  scheme: quantizes linear layers; None does not."""
         self._left = set(names)
         self._read = read
         self.scheme = scheme
 
     def take(self, name: str) -> Tensor:
-        """Read a tensor.  Raises KeyError where it is not there or was taken before."""
+        """Read a tensor.  Raises KeyError if it does not exist or was taken before."""
         self._left.remove(name)
         return self._read(name)
 
     def stack(self, paths: Sequence[str], kind: str = "weight") -> Tensor:
-        """Read `PATH.kind` of all paths, stacked along the first axis."""
+        """Read the tensors `PATH.kind` of all paths, concatenated along the first axis."""
         return torch.cat([self.take(f"{path}.{kind}") for path in paths])
 
     def product(self, *paths: str) -> Product:
-        """Take the weights of linear layers of one input as one product, quantized if asked for."""
+        """Take linear layers with the same input as one product, quantized if there is a scheme."""
         weight = self.stack(paths)
         return quantized(weight, self.scheme, paths[0]) if self.scheme else product(weight)
 
     @property
     def left(self) -> list[str]:
-        """Names that nothing has taken."""
+        """The names of tensors not taken yet."""
         return sorted(self._left)
 
 
 def open_weights(
-    sources: Mapping[str, Source],
+    sources: Mapping[str, TensorSource],
     device: torch.device,
     dtype: torch.dtype,
     scheme: Scheme | None = None,
 ) -> Weights:
-    """Give access to the tensors of a checkpoint, of type `dtype` on `device`."""
+    """Return a checkpoint's tensors, converted to `dtype` and moved to `device` when taken."""
     return Weights(sources, lambda name: read_tensor(sources[name], dtype).to(device), scheme)
 
 
 def meta_weights(
     config: ModelConfig, dtype: torch.dtype = torch.float32, scheme: Scheme | None = None
 ) -> Weights:
-    """Stand-ins of a whole model that have shapes and no memory."""
+    """Return tensors on the meta device for a whole model: shapes without memory."""
     shapes = manifest(config)
     return Weights(
         shapes, lambda name: torch.empty(shapes[name], dtype=dtype, device="meta"), scheme
     )
 
 
-def read_tensor(source: Source, dtype: torch.dtype) -> Tensor:
+def read_tensor(source: TensorSource, dtype: torch.dtype) -> Tensor:
     """Read one tensor to the host, in PyTorch's layout.  Raises CheckpointError."""
     stored = _read_stored(source.stored)
     if source.packing is not None:
@@ -87,9 +87,9 @@ def read_tensor(source: Source, dtype: torch.dtype) -> Tensor:
 
 
 def dequantize(packed: Tensor, packing: Packing, dtype: torch.dtype) -> Tensor:
-    """Unpack MLX's affine format: packed int32 [out, in * bits / 32] to weights [out, in].
+    """Dequantize MLX's affine format: int32 [out, in * bits / 32] to weights [out, in].
 
-    Computes in `dtype`, as MLX does with scales of that type.
+    Computes in `dtype`, as MLX does with scales of that dtype.
     """
     scales = _read_stored(packing.scales).to(dtype).unsqueeze(-1)
     biases = _read_stored(packing.biases).to(dtype).unsqueeze(-1)
@@ -100,7 +100,7 @@ def dequantize(packed: Tensor, packing: Packing, dtype: torch.dtype) -> Tensor:
     return weights.flatten(1)
 
 
-def _read_stored(stored: Stored) -> Tensor:
+def _read_stored(stored: StoredTensor) -> Tensor:
     size = stored.end - stored.start
     try:
         with stored.file.open("rb") as file:

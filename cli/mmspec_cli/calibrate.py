@@ -1,16 +1,17 @@
-"""`mmspec calibrate`: what rounds cost on this machine, for `--gamma auto` to start from."""
+"""`mmspec calibrate`: measures round costs on this machine, for `--gamma auto`."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from mmspec.bench.calibrate import calibrate as measure
-from mmspec.calibration import Calibration, CalibrationFile, calibration_file
-from mmspec.engine import Engine, load
-from mmspec.quantization import computed
+from mmspec.chat.calibration import calibration_file
+from mmspec.chat.engine import Engine, load
+from mmspec.checkpoints.quantization import computed
+from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
+from mmspec_bench.measure.calibrate import calibrate as measure
 from mmspec_cli.options import JSON, LOADING, PLAIN
-from mmspec_cli.render import Screen
+from mmspec_cli.terminal.render import Screen
 
 
 @click.command()
@@ -18,10 +19,10 @@ from mmspec_cli.render import Screen
 @JSON
 @PLAIN
 def calibrate(as_json: bool, plain: bool, **where: Any) -> int:
-    """Measure what target forwards and drafted tokens cost here, and keep it.
+    """Measure the cost of target forwards and drafted tokens, and write it to a file.
 
-    `--gamma auto` starts from it with this machine, backend, type and pair. Exits with 1 where
-    nothing could be kept.
+    `--gamma auto` starts from that file on this machine, with this backend, dtype and pair. Exits
+    with 1 if it cannot be written.
     """
     screen = Screen(plain=plain)
     screen.progress("loading")
@@ -29,45 +30,47 @@ def calibrate(as_json: bool, plain: bool, **where: Any) -> int:
     for note in () if as_json else engine.notes:
         screen.note(note)
     screen.progress("measuring")
-    found, file = measure(engine), calibration_file(engine.backend, engine.target, engine.drafts)
-    kept = _kept(screen, file, found)
+    calibration, file = measure(engine), calibration_file(engine)
+    written = _write(screen, file, calibration)
     if as_json:
-        screen.json(_report(engine, found, file) | {"file": str(file.path) if kept else None})
+        path = str(file.path) if written else None
+        screen.json(_report(engine, calibration, file) | {"file": path})
     else:
-        _show(screen, engine, found)
-    if kept and not as_json:
-        screen.say(f"kept in {file.path}")
-    return 0 if kept else 1
+        _show(screen, engine, calibration)
+    if written and not as_json:
+        screen.say(f"written to {file.path}")
+    return 0 if written else 1
 
 
-def _kept(screen: Screen, file: CalibrationFile, found: Calibration) -> bool:
-    """Write the file, or a line on why that cannot be."""
-    if not found.is_plausible:
+def _write(screen: Screen, file: CalibrationFile, calibration: Calibration) -> bool:
+    """Write the file; if that fails, show why and return False."""
+    if not calibration.is_plausible:
         screen.note(
-            "not kept: rows took less than a single one, so the machine was busy: run again"
+            "not written: rows took less than a single one, so the machine was busy: run again"
         )
         return False
     try:
-        file.write(found)
+        file.write(calibration)
     except OSError as error:
-        screen.note(f"not kept: {error}")
+        screen.note(f"not written: {error}")
         return False
     return True
 
 
-def _report(engine: Engine, found: Calibration, file: CalibrationFile) -> dict[str, Any]:
+def _report(engine: Engine, calibration: Calibration, file: CalibrationFile) -> dict[str, Any]:
     names = {"model": engine.target.name, "draft": engine.drafts.name if engine.drafts else None}
-    return names | {"key": dict(file.key), "target": found.target, "draft": found.draft}
+    costs = {"target": calibration.target, "draft": calibration.draft}
+    return names | {"key": dict(file.key)} | costs
 
 
-def _show(screen: Screen, engine: Engine, found: Calibration) -> None:
-    model, step = engine.target.model, found.target[1]
-    screen.table(("target rows", "ms", "steps"), _rows(found.target, step))
-    if found.draft:
-        screen.table(("draft branches", "ms a token", "steps"), _rows(found.draft, step))
+def _show(screen: Screen, engine: Engine, calibration: Calibration) -> None:
+    model, step = engine.target.model, calibration.target[1]
+    screen.table(("target rows", "ms", "steps"), _rows(calibration.target, step))
+    if calibration.draft:
+        screen.table(("draft branches", "ms a token", "steps"), _rows(calibration.draft, step))
     kind = computed(model.dtype, model.quantize)
     screen.say(f"{engine.target.name} on {model.device}, {kind}; a step is one target row")
 
 
-def _rows(seconds: Mapping[int, float], step: float) -> list[tuple[str, str, str]]:
-    return [(str(n), f"{each * 1e3:.2f}", f"{each / step:.2f}") for n, each in seconds.items()]
+def _rows(costs: Mapping[int, float], step: float) -> list[tuple[str, str, str]]:
+    return [(str(n), f"{s * 1e3:.2f}", f"{s / step:.2f}") for n, s in costs.items()]

@@ -1,19 +1,17 @@
-"""`mmspec chat`: talk about images at a terminal, or answer the lines of a pipe."""
-
-from contextlib import nullcontext
+"""`mmspec chat`: a conversation about images at a terminal, or over the lines of a pipe."""
 
 import click
 
-from mmspec.cards import load_cards
-from mmspec.engine import PREFERRED, Engine
+from mmspec.chat.engine import PREFERRED, Engine
+from mmspec.checkpoints.cards import load_cards
 from mmspec.errors import MmspecError
-from mmspec.images import open_picture
+from mmspec.prompt.images import open_picture
 from mmspec_cli.chat_commands import COMMANDS, LEAVING, is_command, run_command
-from mmspec_cli.line_editing import is_interactive, line_editing
 from mmspec_cli.options import Setup, shared_options
-from mmspec_cli.questions import piped, questions, typed
-from mmspec_cli.render import Screen
-from mmspec_cli.talk import Talk
+from mmspec_cli.terminal.dialogue import Dialogue
+from mmspec_cli.terminal.input import Read, is_interactive, questions, read_pipe
+from mmspec_cli.terminal.interrupt import orderly_end
+from mmspec_cli.terminal.render import Screen
 
 HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 
@@ -22,9 +20,9 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @shared_options
 def chat(setup: Setup, images: tuple[str, ...]) -> None:
-    """Talk about images; those named here go with the first question.
+    """Talk about images; IMAGES are attached to the first question.
 
-    With input from a pipe each line is a question.
+    If stdin is a pipe, each line is a question.
     """
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
     pictures = [open_picture(image) for image in images]
@@ -32,18 +30,24 @@ def chat(setup: Setup, images: tuple[str, ...]) -> None:
     engine = setup.load()
     interactive = is_interactive()
     opened = engine.chat(setup.options)
-    talk = Talk(opened, screen, interactive=interactive, as_json=setup.as_json)
+    dialogue = Dialogue(opened, screen, interactive=interactive, as_json=setup.as_json)
     for note in introduction(engine):
         screen.note(note)
-    talk.stage(pictures)
+    dialogue.stage(pictures)
     if interactive:
         screen.note(HINT)
-    with line_editing(list(COMMANDS)) if interactive else nullcontext():
-        converse(talk)
+    with orderly_end():
+        converse(dialogue, _line_editor() if interactive else read_pipe)
+
+
+def _line_editor() -> Read:
+    from mmspec_cli.terminal.line_editor import LineEditor
+
+    return LineEditor(list(COMMANDS))
 
 
 def introduction(engine: Engine) -> list[str]:
-    """What the engine chose, and for the bundled model what it is and is not for."""
+    """The engine's notes and, for the bundled model, its abilities and limits."""
     card = load_cards().get(engine.target.name)
     if card is None or card.bundled is None:
         return engine.notes
@@ -51,24 +55,24 @@ def introduction(engine: Engine) -> list[str]:
     return [*engine.notes, f"{card.name}: {card.note} ({get})"]
 
 
-def converse(talk: Talk) -> None:
-    """Take lines until the end of the input or /quit; an error ends nothing but its line."""
-    for line in questions(typed if talk.interactive else piped, lambda: talk.prompt):
+def converse(dialogue: Dialogue, read: Read) -> None:
+    """Answer lines until the end of the input or /quit; an error ends only its line."""
+    for line in questions(read, lambda: dialogue.prompt):
         try:
-            take(talk, line.strip())
+            take(dialogue, line.strip())
         except MmspecError as error:
-            talk.screen.error(str(error))
+            dialogue.screen.error(str(error))
         except KeyboardInterrupt:
-            talk.screen.note("stopped")
-        if talk.leaving:
+            dialogue.screen.note("stopped")
+        if dialogue.leaving:
             return
 
 
-def take(talk: Talk, line: str) -> None:
-    """Run a command, or ask."""
+def take(dialogue: Dialogue, line: str) -> None:
+    """Run a command, or answer a question."""
     if line.lower() in LEAVING:
-        talk.leaving = True
+        dialogue.leaving = True
     elif is_command(line):
-        run_command(talk, line)
+        run_command(dialogue, line)
     elif line:
-        talk.ask(line)
+        dialogue.ask(line)

@@ -1,40 +1,41 @@
-"""What a line that starts with / does in a chat."""
+"""The commands of a chat: lines that start with /."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mmspec.drafting import PLAIN
+from mmspec.checkpoints.paths import expand_home
+from mmspec.drafters.views import PLAIN
 from mmspec.errors import MmspecError, UsageError, choice
-from mmspec.paths import typed_path
 from mmspec_cli.report import stats_report
 
 LEAVING = ("exit", "quit")
-"""What people type who want to leave, and no model was ever asked."""
+"""Lines that leave the chat, like /quit."""
 
 BACK = "; /undo brings the conversation back"
+"""End of a notice that the conversation was replaced."""
 
 if TYPE_CHECKING:
-    from mmspec_cli.talk import Talk
+    from mmspec_cli.terminal.dialogue import Dialogue
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A name, what it takes, what it is for, and what it does with that."""
+    """A command's argument, help and function, which gets the dialogue and the argument."""
 
     argument: str
     help: str
-    run: Callable[["Talk", str], None]
+    run: Callable[["Dialogue", str], None]
 
 
 def is_command(line: str) -> bool:
-    """Whether a line is meant for the chat itself; `/a/path.png` is not."""
+    """True if a line is a command; false for `/a/path.png`."""
     return re.match(r"/[A-Za-z?]*(\s|$)", line) is not None
 
 
-def run_command(talk: "Talk", line: str) -> None:
-    """Do what the line says; raises UsageError with the nearest name for an unknown one."""
+def run_command(dialogue: "Dialogue", line: str) -> None:
+    """Run the line's command; raises UsageError with the nearest name for an unknown one."""
     name, _, argument = line.partition(" ")
     command = COMMANDS.get(name.lower())
     if command is None:
@@ -44,39 +45,41 @@ def run_command(talk: "Talk", line: str) -> None:
         raise UsageError(f"{name} needs {command.argument}: {name} {command.argument}")
     if argument and not command.argument:
         raise UsageError(f"{name} takes nothing after it: leave {argument!r} out")
-    command.run(talk, argument)
+    command.run(dialogue, argument)
 
 
-def _image(talk: "Talk", path: str) -> None:
-    talk.stage_file(_path(path))
+def _image(dialogue: "Dialogue", path: str) -> None:
+    dialogue.stage_file(_path(path))
 
 
-def _images(talk: "Talk", _: str) -> None:
+def _images(dialogue: "Dialogue", _: str) -> None:
     rows = [
         (f"question {number}", picture)
-        for number, turn in enumerate(talk.chat.conversation.turns, 1)
+        for number, turn in enumerate(dialogue.chat.conversation.turns, 1)
         for picture in turn.question.pictures
     ]
-    rows += [("next question", picture) for picture in talk.staged]
+    rows += [("next question", picture) for picture in dialogue.staged]
     if not rows:
-        talk.tell("no images yet: /image PATH")
+        dialogue.notice("no images yet: /image PATH")
         return
     columns = ["with", "image", "size"]
     cells = [
         [where, picture.name, f"{picture.image.width}x{picture.image.height}"]
         for where, picture in rows
     ]
-    talk.show({"images": [dict(zip(columns, row, strict=True)) for row in cells]}, columns, cells)
+    dialogue.show(
+        {"images": [dict(zip(columns, row, strict=True)) for row in cells]}, columns, cells
+    )
 
 
-def _stats(talk: "Talk", _: str) -> None:
-    statistics = talk.chat.answer.statistics
+def _stats(dialogue: "Dialogue", _: str) -> None:
+    statistics = dialogue.chat.answer.statistics
     rows = [
-        ("drafting", talk.chat.answer.drafting.word),
-        ("weights", " ".join(f"{weight:.2f}" for weight in talk.chat.answer.weights)),
+        ("drafting", dialogue.chat.answer.drafting.spec),
+        ("weights", " ".join(f"{weight:.2f}" for weight in dialogue.chat.answer.weights)),
         ("rounds", str(statistics.rounds)),
         ("tokens", str(statistics.tokens)),
-        *_gamma(talk),
+        *_gamma(dialogue),
         ("tokens per round", f"{statistics.block_efficiency:.2f}"),
         ("drafted, accepted", f"{statistics.drafted}, {statistics.accepted}"),
         ("accepted", f"{statistics.acceptance_rate:.0%}"),
@@ -85,31 +88,32 @@ def _stats(talk: "Talk", _: str) -> None:
         *((f"{stage}, s", f"{spent:.3f}") for stage, spent in statistics.seconds.items()),
         ("peak memory, GB", f"{statistics.peak_memory_bytes / 1e9:.2f}"),
     ]
-    talk.show(stats_report(talk.chat), ["last answer", ""], rows)
+    dialogue.show(stats_report(dialogue.chat), ["last answer", ""], rows)
 
 
-def _gamma(talk: "Talk") -> list[tuple[str, str]]:
-    """The draft length where anything is drafted: of 'auto' its mean, or why it came to none."""
-    chat = talk.chat
+def _gamma(dialogue: "Dialogue") -> list[tuple[str, str]]:
+    """The draft length if anything is drafted: for 'auto' its mean, or why it is none."""
+    chat = dialogue.chat
     if chat.answer.drafting == PLAIN:
         return []
     if chat.options.gamma != "auto":
         return [("gamma", str(chat.options.gamma))]
     mean = f"auto, {chat.answer.statistics.draft_length:.1f} drafted a round"
-    return [("gamma", "; ".join(filter(None, [mean, chat.verdict()])))]
+    reason = (chat.verdict() or "").removeprefix("gamma auto: ")
+    return [("gamma", f"{mean}; {reason}" if reason else mean)]
 
 
-def _spec(talk: "Talk", argument: str) -> None:
-    if talk.chat.plain:
+def _spec(dialogue: "Dialogue", argument: str) -> None:
+    if dialogue.chat.plain:
         raise UsageError("there is no draft to speculate with: start with --draft NAME")
-    talk.chat.speculate = _switch("/spec", argument)
-    talk.tell("speculative decoding" if talk.chat.speculate else "plain decoding")
+    dialogue.chat.speculate = _switch("/spec", argument)
+    dialogue.notice("speculative decoding" if dialogue.chat.speculate else "plain decoding")
 
 
-def _accepted(talk: "Talk", argument: str) -> None:
-    talk.screen.accepted = _switch("/accepted", argument)
-    shown = "are marked" if talk.screen.accepted else "are no longer marked"
-    talk.tell(f"drafted tokens that were kept {shown}")
+def _accepted(dialogue: "Dialogue", argument: str) -> None:
+    dialogue.screen.accepted = _switch("/accepted", argument)
+    state = "are marked" if dialogue.screen.accepted else "are no longer marked"
+    dialogue.notice(f"drafted tokens that were kept {state}")
 
 
 def _switch(name: str, argument: str) -> bool:
@@ -118,61 +122,61 @@ def _switch(name: str, argument: str) -> bool:
     return argument == "on"
 
 
-def _reset(talk: "Talk", _: str) -> None:
-    from mmspec.conversation import Conversation
+def _reset(dialogue: "Dialogue", _: str) -> None:
+    from mmspec.prompt.conversation import Conversation
 
-    kept = talk.go_on(Conversation(talk.chat.conversation.system))
-    talk.tell("started again" + BACK * kept)
-
-
-def _undo(talk: "Talk", _: str) -> None:
-    talk.tell(talk.undo())
+    undoable = dialogue.resume(Conversation(dialogue.chat.conversation.system))
+    dialogue.notice("started again" + BACK * undoable)
 
 
-def _retry(talk: "Talk", _: str) -> None:
-    talk.retry()
+def _undo(dialogue: "Dialogue", _: str) -> None:
+    dialogue.notice(dialogue.undo())
 
 
-def _system(talk: "Talk", text: str) -> None:
-    talk.chat.conversation.system = text
-    talk.tell("system text set")
+def _retry(dialogue: "Dialogue", _: str) -> None:
+    dialogue.retry()
 
 
-def _save(talk: "Talk", name: str) -> None:
-    file = typed_path(_path(name))
+def _system(dialogue: "Dialogue", text: str) -> None:
+    dialogue.chat.conversation.system = text
+    dialogue.notice("system text set")
+
+
+def _save(dialogue: "Dialogue", name: str) -> None:
+    file = expand_home(_path(name))
     if file.exists() and file.suffix != ".json":
         raise UsageError(f"{name} exists: name a new file, or one that ends in .json")
     try:
-        file.write_text(talk.chat.conversation.to_json(), encoding="utf-8")
+        file.write_text(dialogue.chat.conversation.to_json(), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{name} cannot be written ({error.strerror})") from error
-    talk.tell(f"saved to {name}")
+    dialogue.notice(f"saved to {name}")
 
 
-def _load(talk: "Talk", name: str) -> None:
-    from mmspec.conversation import Conversation
+def _load(dialogue: "Dialogue", name: str) -> None:
+    from mmspec.prompt.conversation import Conversation
 
     try:
-        text = typed_path(_path(name)).read_text(encoding="utf-8")
+        text = expand_home(_path(name)).read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{name} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{name} cannot be read (not text in UTF-8)") from error
     try:
-        kept = talk.go_on(Conversation.from_json(text))
+        undoable = dialogue.resume(Conversation.from_json(text))
     except MmspecError as error:
         raise UsageError(f"{name} was not loaded: {error}") from error
-    talk.tell(f"went on from {name}" + BACK * kept)
+    dialogue.notice(f"went on from {name}" + BACK * undoable)
 
 
 def _path(typed: str) -> str:
-    """A path as typed: quoted, or with a backslash before its spaces."""
+    """The path in an argument that is quoted or escapes its spaces by backslashes."""
     if len(typed) > 1 and typed[0] == typed[-1] and typed[0] in "'\"":
         return typed[1:-1]
     return re.sub(r"\\(.)", r"\1", typed)
 
 
-def _help(talk: "Talk", _: str) -> None:
+def _help(dialogue: "Dialogue", _: str) -> None:
     rows = [(f"{name} {command.argument}", command.help) for name, command in COMMANDS.items()]
     rows += [
         ("a path in a question", "sends that image with it"),
@@ -180,11 +184,11 @@ def _help(talk: "Talk", _: str) -> None:
         ("Ctrl-C", "stops the answer"),
         (f"{' or '.join(LEAVING)}, alone", "leaves, as /quit and Ctrl-D do"),
     ]
-    talk.show({"help": {name.strip(): told for name, told in rows}}, ["", ""], rows)
+    dialogue.show({"help": {name.strip(): text for name, text in rows}}, ["", ""], rows)
 
 
-def _quit(talk: "Talk", _: str) -> None:
-    talk.leaving = True
+def _quit(dialogue: "Dialogue", _: str) -> None:
+    dialogue.leaving = True
 
 
 COMMANDS = {

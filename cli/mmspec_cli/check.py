@@ -1,14 +1,14 @@
-"""`mmspec check`: is speculative decoding lossless here?"""
+"""`mmspec check`: tests whether speculative decoding is lossless here."""
 
 import click
 
-from mmspec.bench.prompts import asked, default_prompts
-from mmspec.check import CheckReport, Comparison, require_comparable
-from mmspec.check import check as compare_all
-from mmspec.images import open_picture
-from mmspec.quantization import computed
+from mmspec.checkpoints.quantization import computed
+from mmspec.diagnostics.check import CheckReport, Comparison, Divergence, require_comparable
+from mmspec.diagnostics.check import check as compare_all
+from mmspec.diagnostics.prompts import typed_prompts
+from mmspec_bench.prompts import default_prompts
 from mmspec_cli.options import Setup, shared_options
-from mmspec_cli.render import Screen
+from mmspec_cli.terminal.render import Screen
 
 DEFAULT_PROMPTS = 6
 
@@ -20,22 +20,20 @@ DEFAULT_PROMPTS = 6
     "prompts",
     multiple=True,
     metavar="TEXT",
-    help="A question; may be given several times. Default: questions about drawn pictures.",
+    help="A question; may be given several times. Default: questions about synthetic pictures.",
 )
 @shared_options
 def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> int:
     """Decode plainly and speculatively and compare, token for token.
 
-    Exit status: 0 identical, 3 they part where two tokens tie but for rounding, 1 a bug.
+    Exit status: 0 identical, 3 if they differ only where rounding decides between two tokens, 1 a
+    bug.
     """
     screen = Screen(plain=setup.plain)
     require_comparable(setup.options)
-    if images and not prompts:
-        raise click.UsageError("images need a question: give --prompt TEXT")
-    if setup.draft == "none" and setup.options.drafting is None:
+    if setup.models["draft"] == "none" and setup.options.drafting is None:
         raise click.UsageError("check needs a draft to compare with plain decoding: give --draft")
-    pictures = [open_picture(image) for image in images]
-    chosen = [asked(prompt, pictures) for prompt in prompts]
+    chosen = typed_prompts(prompts, images)
     screen.progress("loading")
     engine = setup.load()
     for note in () if setup.as_json else engine.notes:
@@ -51,12 +49,12 @@ def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> in
 
 def _show(screen: Screen, report: CheckReport) -> None:
     columns = ("prompt", "tokens", "drafted", "drafting", "tokens per round", "outcome")
-    screen.table(columns, [_row(each) for each in report.comparisons])
-    for each in report.comparisons:
-        if each.divergence:
-            screen.say(_told(each))
-        elif not each.drafted:
-            screen.say(f"{each.prompt}: nothing was drafted, so nothing was checked")
+    screen.table(columns, [_row(comparison) for comparison in report.comparisons])
+    for comparison in report.comparisons:
+        if comparison.divergence:
+            screen.say(_difference(comparison, comparison.divergence))
+        elif not comparison.drafted:
+            screen.say(f"{comparison.prompt}: nothing was drafted, so nothing was checked")
     kind = computed(report.dtype, report.quantize)
     screen.say(
         f"{report.outcome} ({report.backend}, {report.device}, {kind}; "
@@ -64,18 +62,22 @@ def _show(screen: Screen, report: CheckReport) -> None:
     )
 
 
-def _row(each: Comparison) -> tuple[str, ...]:
-    efficiency = f"{each.block_efficiency:.2f}"
-    counts = str(each.tokens), str(each.drafted)
-    return each.prompt, *counts, each.drafting, efficiency, each.outcome
-
-
-def _told(each: Comparison) -> str:
-    """Where the answers part, and by how little."""
-    found = each.divergence
-    assert found is not None
+def _row(comparison: Comparison) -> tuple[str, ...]:
     return (
-        f"{each.prompt}: {each.outcome} at token {found.position}: plain {found.texts[0]!r} "
-        f"({found.first}), speculative {found.texts[1]!r} ({found.second}), "
-        f"top-2 logit gap {found.gap:.3g}"
+        comparison.prompt,
+        str(comparison.tokens),
+        str(comparison.drafted),
+        comparison.drafting,
+        f"{comparison.block_efficiency:.2f}",
+        comparison.outcome,
+    )
+
+
+def _difference(comparison: Comparison, divergence: Divergence) -> str:
+    """The position where the answers diverge, and the logit gap there."""
+    plain, speculative = divergence.texts
+    return (
+        f"{comparison.prompt}: {comparison.outcome} at token {divergence.position}: plain "
+        f"{plain!r} ({divergence.first}), speculative {speculative!r} ({divergence.second}), "
+        f"top-2 logit gap {divergence.gap:.3g}"
     )

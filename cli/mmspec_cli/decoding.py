@@ -1,104 +1,90 @@
-"""What the words of options stand for that say how to decode."""
+"""Parses the options that choose how to decode."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from mmspec.adaptive import Adaptation
-    from mmspec.options import Options
-    from mmspec.tree import Tree
+    from mmspec.chat.options import Gamma, Options
+    from mmspec.decoding.adaptive_weights import Adaptation
+    from mmspec.decoding.tree import Tree
 
 
-class Weights(click.ParamType[tuple[float, ...]]):
-    """Numbers separated by commas."""
-
-    name = "NUMBERS"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, ...]:
-        """Read `2,1,1`; fails naming what was given."""
-        if not isinstance(value, str):
-            return tuple(value)
-        try:
-            return tuple(float(number) for number in value.split(","))
-        except ValueError:
-            self.fail(f"{value!r}: give numbers separated by commas, such as 2,1,1", param, ctx)
+def parse_weights(value: Any) -> tuple[float, ...]:
+    """Parse `2,1,1`; raises BadParameter naming the invalid part."""
+    try:
+        return tuple(float(number) for number in value.split(",")) if value else ()
+    except ValueError as error:
+        reason = f"{value!r}: give numbers separated by commas, such as 2,1,1"
+        raise click.BadParameter(reason) from error
 
 
-class Gamma(click.ParamType["int | Literal['auto']"]):
-    """A number or `auto`."""
-
-    name = "N|auto"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> "int | Literal['auto']":
-        """Read `5` or `auto`; fails naming what was given."""
-        if value == "auto":
-            return "auto"
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r}: give a number such as 5, or auto", param, ctx)
+def parse_gamma(value: Any) -> "Gamma":
+    """Parse `5` or `auto`; raises BadParameter for anything else."""
+    try:
+        return "auto" if value == "auto" else int(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: give a number such as 5, or auto") from error
 
 
-def decoding_options(given: dict[str, Any]) -> "Options":
-    """Take the fields of `Options` out of `given`; raises UsageError for one out of range."""
-    from mmspec.options import Options
-    from mmspec.sampling import Sampling
+def decoding_options(values: dict[str, Any]) -> "Options":
+    """Remove the fields of `Options` from `values`; raises UsageError for one out of range."""
+    from mmspec.chat.options import Options
+    from mmspec.decoding.sampling import Sampling
 
-    sampling = Sampling(given.pop("temperature"), given.pop("top_k"), given.pop("top_p"))
-    adaptive, tree = _adaptation(given), _tree(given)
-    names = ("drafting", "weights", "pool", "overflow", "gamma", "proposal", "seed")
-    taken = {name: given.pop(name) for name in (*names, "max_new_tokens", "skip_vision")}
-    options = Options(sampling=sampling, adaptive=adaptive, tree=tree, **taken)
+    sampling = Sampling(values.pop("temperature"), values.pop("top_k"), values.pop("top_p"))
+    adaptive, tree = _adaptation(values), _tree(values)
+    names = ("drafting", "weights", "pool", "overflow", "gamma", "seed")
+    fields = {name: values.pop(name) for name in (*names, "max_new_tokens")}
+    options = Options(sampling=sampling, adaptive=adaptive, tree=tree, **fields)
     if options.drafting == "none":
         _refuse_moot(options)
     return options
 
 
 def _refuse_moot(options: "Options") -> None:
-    """Raise UsageError for an option that says how to draft where nothing is drafted."""
+    """Raise UsageError for a drafting option if nothing is drafted."""
     from mmspec.errors import UsageError
 
-    given = {
-        "skip-vision": options.skip_vision is not None,
-        "adaptive": options.adaptive is not None,
-        "tree": options.tree is not None,
-        "weights": bool(options.weights),
-        "pool": options.pool is not None,
+    moot = {
+        "adaptive": options.adaptive,
+        "tree": options.tree,
+        "weights": options.weights or None,
+        "pool": options.pool,
     }
-    for name, asked in given.items():
-        if asked:
+    for name, value in moot.items():
+        if value is not None:
             raise UsageError(f"--{name} needs a --drafting other than none, which drafts nothing")
 
 
-def _tree(given: dict[str, Any]) -> "Tree | None":
-    """Take the tree's options out of `given`; raises UsageError for one without its `--tree`."""
+def _tree(values: dict[str, Any]) -> "Tree | None":
+    """Remove the tree options from `values`; raises UsageError for one without its `--tree`."""
+    from mmspec.decoding.tree import parse_tree
     from mmspec.errors import UsageError
-    from mmspec.tree import parse_tree
 
-    word = given.pop("tree")
-    taken = {name: given.pop(f"tree_{name}") for name in ("width", "nodes")}
-    chosen = {name: value for name, value in taken.items() if value is not None}
-    if word == "none" and chosen:
-        raise UsageError(f"--tree-{next(iter(chosen))} needs --tree")
-    if word not in ("none", "dynamic") and "width" in chosen:
+    spec, settings = values.pop("tree"), _settings(values, "tree", ("width", "nodes"))
+    if spec == "none" and settings:
+        raise UsageError(f"--tree-{next(iter(settings))} needs --tree")
+    if spec not in ("none", "dynamic") and "width" in settings:
         raise UsageError("--tree-width is of a dynamic tree: give --tree dynamic")
-    return parse_tree(word, **chosen)
+    return parse_tree(spec, **settings)
 
 
-def _adaptation(given: dict[str, Any]) -> "Adaptation | None":
-    """Take the adaptive options out of `given`; raises UsageError for one without `--adaptive`."""
-    from mmspec.adaptive import Adaptation
+def _adaptation(values: dict[str, Any]) -> "Adaptation | None":
+    """Remove the adaptive options from `values`; raises UsageError for one without `--adaptive`."""
+    from mmspec.decoding.adaptive_weights import Adaptation
     from mmspec.errors import UsageError
 
-    taken = {name: given.pop(f"adaptive_{name}") for name in ("rule", "window", "carry")}
-    chosen = {name: value for name, value in taken.items() if value is not None}
-    if given.pop("adaptive"):
-        return Adaptation(**chosen)
-    if chosen:
-        raise UsageError(f"--adaptive-{next(iter(chosen))} needs --adaptive")
+    settings = _settings(values, "adaptive", ("rule", "window", "carry"))
+    if values.pop("adaptive"):
+        return Adaptation(**settings)
+    if settings:
+        raise UsageError(f"--adaptive-{next(iter(settings))} needs --adaptive")
     return None
+
+
+def _settings(values: dict[str, Any], prefix: str, names: Sequence[str]) -> dict[str, Any]:
+    """Remove the options `prefix_name` from `values`; returns those that are set."""
+    settings = {name: values.pop(f"{prefix}_{name}") for name in names}
+    return {name: value for name, value in settings.items() if value is not None}

@@ -1,4 +1,4 @@
-"""`mmspec doctor`: what is here, what is missing, how to get it; or a whole trial."""
+"""`mmspec doctor`: what is installed, what is missing and how to get it; or a full report."""
 
 import json
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from mmspec.doctor import Examination, examine
-from mmspec.trial import DRAFT, MODEL, passed, trial
+from mmspec.diagnostics.doctor import Examination, examine
+from mmspec_bench.full_report import DRAFT, MODEL, full_report, passed
 from mmspec_cli.options import JSON, PLAIN
-from mmspec_cli.render import Screen
+from mmspec_cli.terminal.render import Screen
 
 
 @click.command()
@@ -30,36 +30,39 @@ from mmspec_cli.render import Screen
 @JSON
 @PLAIN
 def doctor(full: bool, model: str, draft: str, out: Path, as_json: bool, plain: bool) -> int:
-    """Say what is installed, what is missing and the command that gets it.
+    """Show what is installed, what is missing and the command that installs it.
 
-    Exit status: 0, or 1 where something needed is missing or a stage of --full failed.
+    Exit status: 0, or 1 if something needed is missing or a stage of --full failed.
     """
     screen = Screen(plain=plain)
     return _full(screen, model, draft, out, as_json) if full else _brief(screen, as_json)
 
 
 def _brief(screen: Screen, as_json: bool) -> int:
-    found = examine()
+    state = examine()
     if as_json:
-        screen.json(found.as_dict() | {"exit_code": found.exit_code})
+        screen.json(state.as_dict() | {"exit_code": state.exit_code})
     else:
-        _show(screen, found)
-    return found.exit_code
+        _show(screen, state)
+    return state.exit_code
 
 
-def _show(screen: Screen, found: Examination) -> None:
-    versions = ((name, version or "not installed") for name, version in found.versions.items())
-    memory = "unknown" if found.memory_bytes is None else f"{found.memory_bytes / 2**30:.1f} GiB"
-    machine = [("python", found.python), ("system", found.platform)]
-    machine += [("cores", str(found.cores)), ("memory", memory)]
+def _show(screen: Screen, state: Examination) -> None:
+    versions = ((name, version or "not installed") for name, version in state.versions.items())
+    memory = "unknown" if state.memory_bytes is None else f"{state.memory_bytes / 2**30:.1f} GiB"
+    machine = [("python", state.python), ("system", state.platform)]
+    machine += [("cores", str(state.cores)), ("memory", memory)]
     screen.table(("", ""), [*machine, *versions])
-    for name, told in found.backends.items():
-        screen.table((f"backend {name}", ""), [(key, _shown(value)) for key, value in told.items()])
-    here = [(each["name"], each["kind"], _shown(each["found"] or "no")) for each in found.models]
-    screen.table(("model", "kind", "here"), here)
-    if found.missing:
-        rows = [(each.what, "yes" if each.needed else "no", each.fix) for each in found.missing]
-        screen.table(("missing", "needed", "get it with"), rows)
+    for name, description in state.backends.items():
+        rows = [(key, _shown(value)) for key, value in description.items()]
+        screen.table((f"backend {name}", ""), rows)
+    models = [
+        (model["name"], model["kind"], _shown(model["found"] or "no")) for model in state.models
+    ]
+    screen.table(("model", "kind", "here"), models)
+    if state.missing:
+        missing = [(part.what, "yes" if part.needed else "no", part.fix) for part in state.missing]
+        screen.table(("missing", "needed", "get it with"), missing)
     else:
         screen.say("nothing is missing")
 
@@ -71,20 +74,20 @@ def _shown(value: Any) -> str:
 
 
 def _full(screen: Screen, model: str, draft: str, out: Path, as_json: bool) -> int:
-    report = trial(model, draft, screen.progress)
+    report = full_report(model, draft, screen.progress)
     out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     if as_json:
         screen.json(report)
     else:
-        rows = [(name, _outcome(told)) for name, told in report["stages"].items()]
+        rows = [(name, _outcome(stage)) for name, stage in report["stages"].items()]
         screen.table(("stage", "outcome"), rows)
         screen.say(f"wrote {out}")
-    return 0 if all(passed(told) for told in report["stages"].values()) else 1
+    return 0 if all(passed(stage) for stage in report["stages"].values()) else 1
 
 
-def _outcome(told: dict[str, Any]) -> str:
-    if not told["ok"]:
-        return str(told["error"])
-    if "skipped" in told:
-        return f"skipped: {told['skipped']}"
-    return f"{'passed' if passed(told) else 'FAILED'} in {told['seconds']:.0f} s"
+def _outcome(stage: dict[str, Any]) -> str:
+    if not stage["ok"]:
+        return str(stage["error"])
+    if "skipped" in stage:
+        return f"skipped: {stage['skipped']}"
+    return f"{'passed' if passed(stage) else 'FAILED'} in {stage['seconds']:.0f} s"

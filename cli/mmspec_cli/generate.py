@@ -5,14 +5,13 @@ import sys
 import click
 
 from mmspec.errors import UsageError
-from mmspec.images import open_picture
-from mmspec_cli.footer import footer
-from mmspec_cli.interrupt import deferred_interrupt
+from mmspec.prompt.images import open_picture
 from mmspec_cli.main import INTERRUPTED
 from mmspec_cli.options import Setup, shared_options
-from mmspec_cli.render import Screen
 from mmspec_cli.report import answer_report
-from mmspec_cli.streaming import stream
+from mmspec_cli.terminal.answer import footer, stream
+from mmspec_cli.terminal.interrupt import deferred_interrupt
+from mmspec_cli.terminal.render import Screen
 
 
 @click.command()
@@ -22,7 +21,7 @@ from mmspec_cli.streaming import stream
 )
 @shared_options
 def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
-    """Answer one question, about images or not, on stdout."""
+    """Answer one question, with or without images, on stdout."""
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
     text = _read_prompt(prompt)
     pictures = [open_picture(image) for image in images]

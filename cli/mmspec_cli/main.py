@@ -1,4 +1,4 @@
-"""The `mmspec` command: a table of commands, each imported only when it is run."""
+"""The `mmspec` command: a table of commands, each imported only when it runs."""
 
 import io
 import os
@@ -9,7 +9,7 @@ from importlib import import_module
 import click
 
 from mmspec.errors import MmspecError, choice
-from mmspec_cli.escape import one_line
+from mmspec_cli.terminal.escape import one_line
 
 COMMANDS = {
     "chat": "Talk about images.",
@@ -22,16 +22,19 @@ COMMANDS = {
     "train": "Train heads and drafts for any target, or the bundled pair.",
     "doctor": "Say what is installed, what is missing and how to get it.",
 }
-"""Each is the click command of that name in the module of that name."""
+"""Commands with their help; a command's module and click object have its name."""
+
+ELSEWHERE = {"bench": "mmspec_bench.commands.group"}
+"""Modules of commands in other packages, by the command's name."""
 
 INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
-    """Knows the names and the help of its commands without importing any of them."""
+    """A command group that lists its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The names, in the order of the table."""
+        """The command names, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(
@@ -39,16 +42,17 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002 - click's signature
         cmd_name: str,
     ) -> click.Command | None:
-        """Import the command."""
+        """Import and return the command."""
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = getattr(import_module(f"mmspec_cli.{cmd_name}"), cmd_name)
-        return found
+        module = ELSEWHERE.get(cmd_name, f"mmspec_cli.{cmd_name}")
+        command: click.Command = getattr(import_module(module), cmd_name)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command named first; raises UsageError with the nearest name."""
+        """The command named by the first argument; raises UsageError with the nearest name."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             raise choice("command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)
@@ -75,7 +79,7 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; every error becomes one line on stderr.
 
-    Status 2 is an error of use; 130 an interrupt; `check` and `parity` have their own besides.
+    The status is 2 for a usage error and 130 for an interrupt; `check` and `parity` define others.
     """
     sys.stdin = sys.stdin or io.StringIO()  # closed: nothing to read
     if not sys.stdout:
@@ -118,5 +122,5 @@ def _where_help_is(error: click.UsageError) -> str:
 
 
 def _drop_output() -> None:
-    """Let the interpreter's last flush go nowhere: the reader has left, or the disk is full."""
+    """Discard buffered output: the reader has closed the pipe, or the disk is full."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

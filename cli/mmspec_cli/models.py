@@ -1,16 +1,16 @@
-"""`mmspec models`: the models that have a card, and what is on this machine."""
+"""`mmspec models`: the models with a card, and which of them are on this machine."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mmspec.cards import Card, card, load_cards, present
+from mmspec.checkpoints.cards import Card, card, load_cards, present
+from mmspec.checkpoints.hub import pull, resolve
 from mmspec.errors import choice
-from mmspec.hub import pull, resolve
-from mmspec.registry import BACKENDS, installed_backends, load_backend, registered
+from mmspec.plugins import BACKENDS, installed_backends, load_backend, registered
 from mmspec_cli.options import BACKEND, JSON, PLAIN
-from mmspec_cli.render import Screen
+from mmspec_cli.terminal.render import Screen
 
 
 @click.group()
@@ -23,20 +23,18 @@ def models() -> None:
 @JSON
 @PLAIN
 def list_models(backend: str, as_json: bool, plain: bool) -> None:
-    """List every model that has a card, and whether it is on this machine."""
+    """List every model with a card, and whether it is on this machine."""
     screen = Screen(plain=plain)
-    described = [describe(each, reader(backend)) for each in load_cards().values()]
+    cards = [describe(card, reader(backend)) for card in load_cards().values()]
     if as_json:
-        screen.json(described)
+        screen.json(cards)
         return
-    columns = ["name", "kind", "for", "here", "description"]
-    screen.table(columns, [_row(each) for each in described])
+    screen.table(["name", "kind", "for", "here", "description"], [_row(card) for card in cards])
 
 
-def _row(described: dict[str, Any]) -> list[str]:
-    here = "yes" if described["present"] else "no"
-    targets = ", ".join(described["for"])
-    return [described["name"], described["kind"], targets, here, described["description"]]
+def _row(card: dict[str, Any]) -> list[str]:
+    here = "yes" if card["present"] else "no"
+    return [card["name"], card["kind"], ", ".join(card["for"]), here, card["description"]]
 
 
 @models.command()
@@ -47,16 +45,16 @@ def _row(described: dict[str, Any]) -> list[str]:
 def show(name: str, backend: str, as_json: bool, plain: bool) -> None:
     """Show one model's card."""
     screen = Screen(plain=plain)
-    described = describe(card(name), reader(backend))
+    model = describe(card(name), reader(backend))
     if as_json:
-        screen.json(described)
+        screen.json(model)
     else:
-        screen.table(["", ""], [(key, _shown(value)) for key, value in described.items()])
+        screen.table(["", ""], [(key, _shown(value)) for key, value in model.items()])
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        value = [f"{key}: {each}" for key, each in value.items()]
+        value = [f"{key}: {item}" for key, item in value.items()]
     return (", ".join(value) if isinstance(value, list) else str(value)) or "-"
 
 
@@ -68,14 +66,15 @@ def _shown(value: Any) -> str:
 def pull_model(name: str, revision: str | None, backend: str, plain: bool) -> None:
     """Download a model to this machine, in the format of the backend that will run it.
 
-    A target's draft is another model: its card names it.
+    A target's draft is a separate model, named on its card.
     """
     screen = Screen(plain=plain)
     directory = pull(name, reader(backend), revision)
     screen.say(str(directory))
-    found = load_cards().get(name)
-    if found and found.pair and not present(load_cards()[found.pair], reader(backend)):
-        screen.note(f"its draft: mmspec models pull {found.pair}")
+    cards = load_cards()
+    draft = cards[name].pair if name in cards else None
+    if draft and not present(cards[draft], reader(backend)):
+        screen.note(f"its draft: mmspec models pull {draft}")
 
 
 @models.command()
@@ -88,7 +87,7 @@ def pull_model(name: str, revision: str | None, backend: str, plain: bool) -> No
 def quantize(
     source: str, destination: Path, bits: int, group_size: int, backend: str, plain: bool
 ) -> None:
-    """Write a quantized copy of a model given by name, repository or directory, in MLX's format."""
+    """Write a quantized copy of a model (name, repository or directory) in MLX's format."""
     screen = Screen(plain=plain)
     screen.progress(f"quantizing {source}")
     directory = resolve(source, backend)
@@ -97,19 +96,19 @@ def quantize(
 
 
 def reader(backend: str) -> str:
-    """The backend whose format is meant: for 'auto' the one that would run here.
+    """The backend whose format is meant; for 'auto' the one that would run here.
 
-    Raises UsageError for an unknown one; it need not be installed.
+    It need not be installed. Raises UsageError for an unknown one.
     """
-    known = registered(BACKENDS)
-    if backend not in ("auto", *known):
-        raise choice("backend", backend, ["auto", *sorted(known)])
+    backends = registered(BACKENDS)
+    if backend not in ("auto", *backends):
+        raise choice("backend", backend, ["auto", *sorted(backends)])
     return (installed_backends() or ["torch"])[0] if backend == "auto" else backend
 
 
 def describe(card: Card, backend: str) -> dict[str, Any]:
-    """A card as `models list --json` prints it."""
-    found = present(card, backend)
+    """The card's fields for `models list --json`."""
+    directory = present(card, backend)
     return {
         "name": card.name,
         "kind": card.kind,
@@ -121,5 +120,5 @@ def describe(card: Card, backend: str) -> dict[str, Any]:
         "repositories": dict(card.sources),
         "revision": card.revision,
         "bundled": card.bundled is not None,
-        "present": str(found) if found else None,
+        "present": str(directory) if directory else None,
     }

@@ -1,7 +1,7 @@
 """The options that commands share."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmspec_cli.decoding import Gamma, Weights, decoding_options
+from mmspec_cli.decoding import decoding_options, parse_gamma, parse_weights
 
 if TYPE_CHECKING:
-    from mmspec.engine import Engine
-    from mmspec.options import Options
+    from mmspec.chat.engine import Engine
+    from mmspec.chat.options import Options
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def together(*options: Decorator) -> Decorator:
-    """Give a command several options, to be listed in this order."""
+    """Decorator that adds several options to a command, listed in this order."""
 
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -62,62 +62,70 @@ QUANTIZE = click.option(
     default="none",
     show_default=True,
     metavar="none|int8|int4|int4-32|int4-128",
-    help="Hold every model's matrices in 8 or 4 bits, these in groups of 64 inputs or as many as "
-    "named. PyTorch alone; for MLX see `models quantize`.",
+    help="Keep every model's matrices in 8 bits, or in 4 bits by groups of 64 inputs or as many as "
+    "named. PyTorch only; for MLX see `models quantize`.",
 )
 LOADING = together(MODEL, DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE)
-"""For commands that pass them on to `mmspec.engine.load`, all by their names."""
-GAMMA = click.option(
-    "--gamma",
-    type=Gamma(),
-    default=5,
-    show_default=True,
-    help="Tokens drafted a round, 1 to 64. auto: what measured costs and acceptance favour, none "
-    "included.",
-)
+"""The options of loading; their names are keywords of `mmspec.chat.engine.load`."""
+
+
+def gamma_option(default: int | str) -> Decorator:
+    """`--gamma`: a number or `auto`."""
+    return click.option(
+        "--gamma",
+        type=parse_gamma,
+        metavar="N|auto",
+        default=default,
+        show_default=True,
+        help="Tokens drafted a round, 1 to 64. auto: the fastest by measured costs and acceptance, "
+        "0 included.",
+    )
+
+
 DRAFTING = (
     click.option(
         "--drafting",
         metavar="LETTERS|KIND|ngram|none",
         help="Views of the prompt to draft from: M images, T text only, C captions, P pooled "
         "images, or several, such as MTC; a head's own kind, such as msd; ngram looks the last "
-        "words up and needs no draft. Default: a head's kind, MT with images, T without, ngram "
-        "where --draft auto finds none.",
+        "words up and needs no draft. Default: a head's kind; M with one or two images, else T; "
+        "ngram if --draft auto finds none.",
     ),
     click.option(
         "--weights",
-        type=Weights(),
-        default=(),
+        type=parse_weights,
+        metavar="N,N,...",
+        default="",
         help="One per letter, such as 2,1,1. Default: equal.",
     ),
     click.option(
         "--adaptive",
         is_flag=True,
-        help="Before every round fit the weights to what the target has said so far.",
+        help="Before every round fit the weights to the target's answer so far.",
     ),
     click.option(
         "--adaptive-rule",
         metavar="lattice|kl|tv|accepted",
-        help="How. lattice: weights in steps of 0.1, most matches, then least cross-entropy "
-        "(default). Others: each view by its divergence, distance or matches.",
+        help="How weights are fitted. lattice (default): in steps of 0.1, by most matches, then "
+        "least cross-entropy. Others: each view by its divergence, distance or matches.",
     ),
     click.option(
         "--adaptive-window",
         type=int,
         metavar="N",
-        help="How many of the last tokens count. Default: 0, all of the answer.",
+        help="Tokens, the last ones, that weights are fitted to. Default: 0, all of the answer.",
     ),
     click.option(
         "--adaptive-carry",
         is_flag=True,
         default=None,
-        help="Start each answer from what earlier ones have shown.",
+        help="Start an answer with the weights fitted to earlier ones.",
     ),
     click.option(
         "--pool",
         type=int,
         metavar="N",
-        help="Positions of a pooled image, a square that the grid divides into. "
+        help="Positions of a pooled image: a square number that the grid divides into. "
         "Default: a quarter of the grid.",
     ),
     click.option(
@@ -125,9 +133,10 @@ DRAFTING = (
         default="pool",
         show_default=True,
         metavar="pool|drop|run",
-        help="For a view longer than the draft's positions.",
+        help="What to do with a view longer than the draft's positions: pool its images, drop "
+        "the view, or run it as it is.",
     ),
-    GAMMA,
+    gamma_option("auto"),
     click.option(
         "--tree",
         default="none",
@@ -140,31 +149,40 @@ DRAFTING = (
         "--tree-width",
         type=int,
         metavar="N",
-        help="Of a dynamic tree: nodes expanded a level, children of each. Default: 10.",
+        help="Nodes expanded on a level of a dynamic tree, and children of a node. Default: 10.",
     ),
     click.option("--tree-nodes", type=int, metavar="N", help="Drafted nodes at most. Default: 60."),
-    click.option(
-        "--skip-vision",
-        type=float,
-        metavar="THRESHOLD",
-        help="Draft nothing in the round after the target gave images at least this share of its "
-        "attention, 0 to 1, such as 0.35. Default: always draft.",
-    ),
-    click.option(
-        "--proposal",
-        default="auto",
-        metavar="auto|draw|argmax",
-        help="How drafted tokens are chosen. auto: drawn when the target samples.",
-    ),
 )
 SAMPLING = (
     click.option(
-        "--temperature", type=float, default=0.0, show_default=True, help="0 takes the likeliest."
+        "--temperature",
+        type=float,
+        default=0.0,
+        show_default=True,
+        help="0 takes the likeliest token.",
     ),
-    click.option("--top-p", type=float, default=1.0, show_default=True),
-    click.option("--top-k", type=int, default=0, show_default=True, help="0 keeps all."),
-    click.option("--seed", type=int, default=0, show_default=True),
-    click.option("--max-new-tokens", type=int, default=512, show_default=True),
+    click.option(
+        "--top-p",
+        type=float,
+        default=1.0,
+        show_default=True,
+        help="Probability of the likeliest tokens, which alone are sampled.",
+    ),
+    click.option(
+        "--top-k",
+        type=int,
+        default=0,
+        show_default=True,
+        help="Number of likeliest tokens, which alone are sampled; 0: all.",
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of sampling."),
+    click.option(
+        "--max-new-tokens",
+        type=int,
+        default=512,
+        show_default=True,
+        help="Tokens of an answer at most.",
+    ),
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 PLAIN = click.option(
@@ -177,53 +195,38 @@ ACCEPTED = click.option("--accepted", is_flag=True, help="Mark the drafted token
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the shared options say: what to load, how to decode, how to print."""
+    """The shared options: models, decoding and output."""
 
-    model: str
-    draft: str
-    captioner: str
-    backend: str
-    device: str
-    dtype: str
-    quantize: str
+    models: Mapping[str, str]
+    """Keywords of `mmspec.chat.engine.load`."""
     options: "Options"
     as_json: bool
     plain: bool
     accepted: bool
 
     def load(self) -> "Engine":
-        """Load target, draft and captioner; raises MmspecError, of options at once."""
-        from mmspec.engine import load
+        """Load target, draft and captioner; raises MmspecError, for invalid options at once."""
+        from mmspec.chat.engine import load
 
-        return load(
-            self.model,
-            self.draft,
-            backend=self.backend,
-            device=self.device,
-            dtype=self.dtype,
-            quantize=self.quantize,
-            captioner=self.captioner,
-            options=self.options,
-        )
+        return load(**self.models, options=self.options)
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give `command` every shared option, passed as its first argument, a `Setup`."""
+    """Decorator that adds all shared options, passed as the first argument, a `Setup`."""
 
     @wraps(command)
-    def with_setup(*, as_json: bool, plain: bool, accepted: bool, **given: Any) -> Any:
+    def with_setup(*, as_json: bool, plain: bool, accepted: bool, **values: Any) -> Any:
         names = ("model", "draft", "captioner", "backend", "device", "dtype", "quantize")
-        engine = {name: given.pop(name) for name in names}
-        options = decoding_options(given)
-        setup = Setup(**engine, options=options, as_json=as_json, plain=plain, accepted=accepted)
-        return command(setup, **given)
+        models = {name: values.pop(name) for name in names}
+        setup = Setup(models, decoding_options(values), as_json, plain, accepted)
+        return command(setup, **values)
 
-    every = together(LOADING, CAPTIONER, *DRAFTING, *SAMPLING, JSON, PLAIN, ACCEPTED)
-    return every(with_setup)
+    shared = together(LOADING, CAPTIONER, *DRAFTING, *SAMPLING, JSON, PLAIN, ACCEPTED)
+    return shared(with_setup)
 
 
 def _writable(_: click.Context, __: click.Parameter, out: Path | None) -> Path | None:
-    """Refuse a file that could not be written before anything is measured."""
+    """The file, which must be writable: checked before anything is measured."""
     if out and (out.is_dir() or not os.access(out.parent, os.W_OK)):
         raise click.BadParameter(f"{out} cannot be written: name a file in a folder that is there")
     return out

@@ -1,20 +1,21 @@
-"""`mmspec parity`: do the backends compute the same?"""
+"""`mmspec parity`: tests whether the backends compute the same results."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
-from mmspec.bench.prompts import Prompt, default_prompts, read_prompts
-from mmspec.engine import Engine, load
-from mmspec.hub import resolve
-from mmspec.options import Options
-from mmspec.parity import Agreement, ParityReport, PromptParity
-from mmspec.parity import parity as compare_all
-from mmspec.registry import load_backend
+from mmspec.chat.engine import Engine, load
+from mmspec.chat.options import Options
+from mmspec.checkpoints.config import read_config
+from mmspec.checkpoints.hub import resolve
+from mmspec.diagnostics.parity import Agreement, ParityReport, PromptParity
+from mmspec.diagnostics.parity import parity as compare_all
+from mmspec.diagnostics.prompts import read_prompts
+from mmspec.plugins import load_backend
+from mmspec_bench.prompts import prompts_for
 from mmspec_cli.options import DEVICE, JSON, PLAIN
-from mmspec_cli.render import Screen
+from mmspec_cli.terminal.render import Screen
 
 DEFAULT_PROMPTS = 4
 
@@ -44,23 +45,7 @@ DEFAULT_PROMPTS = 4
 @click.option("--max-new-tokens", type=int, default=48, show_default=True)
 @JSON
 @PLAIN
-def parity(as_json: bool, plain: bool, max_new_tokens: int, **given: Any) -> int:
-    """Compare pixels, vision features, projected features, prefill logits and tokens.
-
-    Both backends read the same files. Exit status: 0 within the limits stated, 1 not.
-    """
-    screen = Screen(plain=plain)
-    screen.progress("comparing")
-    report = _report(Options(max_new_tokens=max_new_tokens), **given)
-    if as_json:
-        screen.json(report.as_dict())
-    else:
-        _show(screen, report)
-    return report.exit_code
-
-
-def _report(
-    options: Options,
+def parity(
     *,
     model: str,
     draft: str,
@@ -69,27 +54,42 @@ def _report(
     reference: str | None,
     device: str,
     dtype: str,
-) -> ParityReport:
+    max_new_tokens: int,
+    as_json: bool,
+    plain: bool,
+) -> int:
+    """Compare pixels, vision features, projected features, prefill logits and tokens.
+
+    Both backends read the same files. Exit status: 0 if all differences are within the limits, else
+    1.
+    """
+    screen = Screen(plain=plain)
+    screen.progress("comparing")
     names = [name.strip() for name in backends.split(",")]
     for name in names:
         load_backend(name)
     # The last backend finds the files in its own format, which the others read too.
-    directory = resolve(_named(model), names[-1])
+    directory = resolve("mini" if model == "auto" else model, names[-1])
     pair = draft if draft == "none" else str(resolve(draft, names[-1]))
     original = resolve(reference, names[0]) if reference else None
-    asked = read_prompts(prompts) if prompts else None
+    typed = read_prompts(prompts) if prompts else None
 
-    def loaded(backend: str, where: Path) -> Engine:
+    def load_pair(backend: str, where: Path) -> Engine:
         return load(str(where), pair, backend=backend, device=device, dtype=dtype)
 
-    def chosen(engine: Engine) -> Sequence[Prompt]:
-        return asked or default_prompts(engine, DEFAULT_PROMPTS)
-
-    return compare_all(loaded, directory, names, chosen, options, reference=original)
-
-
-def _named(model: str) -> str:
-    return "mini" if model == "auto" else model
+    report = compare_all(
+        load_pair,
+        directory,
+        names,
+        typed or prompts_for(read_config(directory), DEFAULT_PROMPTS),
+        Options(gamma=5, max_new_tokens=max_new_tokens),
+        reference=original,
+    )
+    if as_json:
+        screen.json(report.as_dict())
+    else:
+        _show(screen, report)
+    return report.exit_code
 
 
 def _show(screen: Screen, report: ParityReport) -> None:
@@ -110,16 +110,17 @@ def _rows(report: ParityReport) -> Iterator[tuple[str, ...]]:
 
 
 def _compared(what: str, prompts: Sequence[PromptParity]) -> Iterator[tuple[str, ...]]:
-    for each in prompts:
-        for found in each.differences:
-            verdict = "" if found.allowed is None else "ok" if found.passed else "TOO FAR"
-            numbers = f"{found.largest:.2e}", f"{found.relative:.2e}"
-            yield what, each.prompt, found.stage, *numbers, verdict
-        for answer in each.answers:
-            yield what, each.prompt, f"{answer.kind} tokens", *_told(answer)
+    for prompt in prompts:
+        for difference in prompt.differences:
+            verdict = "ok" if difference.passed else "TOO FAR"
+            numbers = f"{difference.largest:.2e}", f"{difference.relative:.2e}"
+            limited = "" if difference.allowed is None else verdict
+            yield what, prompt.prompt, difference.stage, *numbers, limited
+        for answer in prompt.answers:
+            yield what, prompt.prompt, f"{answer.kind} tokens", *_verdict(answer)
 
 
-def _told(answer: Agreement) -> tuple[str, str, str]:
+def _verdict(answer: Agreement) -> tuple[str, str, str]:
     if answer.position is None:
         return f"{answer.compared} tokens", "", "identical"
     gap = "" if answer.gap is None else f"gap {answer.gap:.2e}"

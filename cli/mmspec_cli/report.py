@@ -1,16 +1,16 @@
-"""An answer as the JSON object of `generate --json`, and its costs alone."""
+"""The JSON objects of `generate --json` and `/stats`."""
 
 from dataclasses import asdict
 from typing import Any
 
-from mmspec.chat import Chat
+from mmspec.chat.chat import Chat
 
 
 def stats_report(chat: Chat) -> dict[str, Any]:
-    """What `/stats` prints: how the last answer was drafted and what it cost."""
+    """The drafting and costs of the last answer, as `/stats` prints them."""
     answer = chat.answer
     return {
-        "drafting": answer.drafting.word,
+        "drafting": answer.drafting.spec,
         "weights": [round(weight, 6) for weight in answer.weights],
         "gamma": chat.options.gamma,
         "stats": answer.statistics.as_dict(),
@@ -18,23 +18,22 @@ def stats_report(chat: Chat) -> dict[str, Any]:
 
 
 def answer_report(chat: Chat) -> dict[str, Any]:
-    """The last answer with what made it."""
-    engine, answer = chat.engine, chat.answer
+    """The last answer with its models and options."""
+    models, answer = chat.models, chat.answer
     adaptive, tree = chat.options.adaptive, chat.options.tree
     return {
         "text": answer.text,
         "token_ids": answer.token_ids,
         "prompt_tokens": answer.statistics.prompt_tokens,
         "finish_reason": answer.finish_reason,
-        "model": engine.target.name,
-        "draft": engine.drafts.name if engine.drafts else None,
-        "backend": engine.backend.name,
-        "device": engine.target.model.device,
-        "dtype": engine.target.model.dtype,
-        "quantize": engine.target.model.quantize,
+        "model": models.target.name,
+        "draft": models.drafts.name if models.drafts else None,
+        "backend": models.backend.name,
+        "device": models.target.model.device,
+        "dtype": models.target.model.dtype,
+        "quantize": models.target.model.quantize,
         **stats_report(chat),
         "adaptive": asdict(adaptive) if adaptive else None,
         "tree": asdict(tree) if tree else None,
-        "skip_vision": chat.options.skip_vision,
-        "notes": [*engine.notes, *answer.notes],
+        "notes": [*models.notes, *answer.notes],
     }

@@ -1,19 +1,28 @@
-"""`mmspec train`: small models on the drawn world; heads and drafts for any target."""
+"""`mmspec train`: trains small models on the synthetic world, and heads for any target."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from mmspec_cli import train_choices, train_options
-from mmspec_cli.interrupt import orderly_end
-
-STAGES = ("tokenizer", "tower", "projector", "target", "draft")
-# Minutes per stage on two CPU cores.
-MINUTES = {"tower": 15.0, "projector": 1.0, "target": 110.0, "draft": 8.0}
-BASELINES = ("pretrained", "finetuned", "llava", "language")
-BUNDLED = ("msd", "eagle", "flash", "medusa", "hydra")
+from mmspec_cli import train_options
+from mmspec_cli.terminal.interrupt import orderly_end
+from mmspec_cli.train_options import choose, options_of
+from mmspec_train.settings import (
+    BASELINES,
+    HEADS,
+    STAGE_MINUTES,
+    STAGES,
+    Budget,
+    DataSettings,
+    DraftSettings,
+    HeadMethodSettings,
+    HeadShape,
+    LlamaShape,
+    MethodSettings,
+    MiniSettings,
+    RunSettings,
+)
 
 
 @click.group()
@@ -24,7 +33,6 @@ def train(context: click.Context) -> None:
 
 
 @train.command()
-@train_options.out
 @click.option(
     "--stage",
     "stages",
@@ -35,64 +43,45 @@ def train(context: click.Context) -> None:
 )
 @click.option(
     "--steps",
-    type=(click.Choice(tuple(MINUTES)), click.IntRange(1)),
+    type=(click.Choice(tuple(STAGE_MINUTES)), click.IntRange(1)),
     metavar="STAGE STEPS",
     multiple=True,
     help="Steps of a stage, which repeat exactly, in place of minutes: --steps tower 500.",
 )
 @click.option(
     "--minutes",
-    type=(click.Choice(tuple(MINUTES)), train_options.POSITIVE),
+    type=(click.Choice(tuple(STAGE_MINUTES)), train_options.POSITIVE),
     metavar="STAGE MINUTES",
     multiple=True,
     help="Minutes of a stage; by default "
-    + ", ".join(f"{stage} {minutes:g}" for stage, minutes in MINUTES.items())
+    + ", ".join(f"{stage} {minutes:g}" for stage, minutes in STAGE_MINUTES.items())
     + ".",
 )
-@click.option(
-    "--recipe",
-    type=click.Choice(("mini", "test")),
-    default="mini",
-    show_default=True,
-    help="Sizes and rates: of the bundled pair, or of a tiny one.",
-)
-@train_options.device
-@train_options.threads
-@click.option(
-    "--compile/--no-compile",
-    "compiled",
-    default=True,
-    show_default=True,
-    help="Compile the layers, where there is a compiler.",
-)
-@train_options.seed
+@options_of(MiniSettings)
 def mini(
-    out: Path,
     stages: tuple[str, ...],
     steps: tuple[tuple[str, int], ...],
     minutes: tuple[tuple[str, float], ...],
-    recipe: str,
-    device: str,
-    threads: int,
-    compiled: bool,
-    seed: int,
+    **options: Any,
 ) -> None:
     """Train the bundled pair: tokenizer, tower, projector, target, draft.
 
-    Run again after an interruption, it continues. A budget in --steps gives the same weights
-    every time on one machine; one in --minutes ends on time instead.
+    An interrupted run continues when repeated. A budget in --steps gives the same weights every
+    time on one machine; one in --minutes ends on time instead.
     """
-    chosen = STAGES if "all" in stages else tuple(s for s in STAGES if s in stages)
-    _refuse_idle_budgets(chosen, [stage for stage, _ in (*steps, *minutes)])
+    chosen = STAGES if "all" in stages else stages
+    _refuse_unused_budgets(chosen, [stage for stage, _ in (*steps, *minutes)])
+    budgets = {stage: Budget(minutes=amount) for stage, amount in STAGE_MINUTES.items()}
+    budgets |= {stage: Budget(minutes=amount) for stage, amount in minutes}
+    budgets |= {stage: Budget(steps=count) for stage, count in steps}
 
-    from mmspec_torch.train import main
+    from mmspec_train.mini.stages import train_pair
 
-    options = main.Options(out, recipe, device, threads, compiled, seed)
-    main.train(options, chosen, MINUTES | dict(minutes), dict(steps))
+    train_pair(choose(MiniSettings, options), chosen, budgets)
 
 
-def _refuse_idle_budgets(chosen: Sequence[str], stages: Sequence[str]) -> None:
-    """Refuse budgets of stages that are not run, and a second one of any."""
+def _refuse_unused_budgets(chosen: Sequence[str], stages: Sequence[str]) -> None:
+    """Raise UsageError for the budget of a stage that is not run, and for two budgets of one."""
     for stage in stages:
         if stage not in chosen:
             raise click.UsageError(f"a budget for {stage}, which is not among --stage")
@@ -101,42 +90,33 @@ def _refuse_idle_budgets(chosen: Sequence[str], stages: Sequence[str]) -> None:
 
 
 @train.command()
-@click.option(
-    "--kind",
-    type=click.Choice((*train_choices.HEADS, "draft")),
-    required=True,
-    help="What to train.",
-)
+@click.option("--kind", type=click.Choice((*HEADS, "draft")), required=True, help="What to train.")
 @click.option("--student", help="With --kind draft, the draft to teach: directory, card or id.")
-@train_options.data("target")
-@train_options.budget
-@train_options.head
-@train_options.pool
-@train_options.rollout
-@train_options.method("kl")
-@train_options.place
-def distill(kind: str, student: str | None, **given: Any) -> None:
-    """Train a head for a target, on the target's own answers unless --answers says otherwise.
+@options_of(DataSettings, Budget, HeadShape, DraftSettings, HeadMethodSettings, RunSettings)
+def distill(kind: str, student: str | None, **options: Any) -> None:
+    """Train a head for a target, on the target's own answers unless --answers is set.
 
-    --kind draft teaches a small model that exists, --student, instead. The target answers first;
-    its answers and hidden states are kept in --answers-dir, to be shared by heads. Run again after
-    an interruption, it continues. The head is written to --out.
+    --kind draft instead trains an existing small model, --student. The target's answers and hidden
+    states are computed first and stored in --answers-dir, which several heads can share. An
+    interrupted run continues when repeated. The head is written to --out.
     """
     if (kind == "draft") != bool(student):
         raise click.UsageError("give --student with --kind draft, and with no other kind")
-    train_choices.refuse_idle(kind)
-    choices = train_choices.Choices(given)
+    train_options.refuse_without_effect(kind)
+    train_options.refuse_contradictions(options)
+    common = choose(Budget, options), choose(DataSettings, options), choose(RunSettings, options)
 
-    from mmspec_torch.train.distill import main
-    from mmspec_torch.train.drafts import main as drafts
+    from mmspec_train.drafts.train_drafts import distill_draft
+    from mmspec_train.heads.train_heads import distill_head
 
-    where = choices.lessons(), given["out"], choices.place()
     if student:
-        score = drafts.distill(student, choices.way(), *where)
+        method = choose(MethodSettings, options)
+        score = distill_draft(student, options["pool"], method, *common)
     else:
-        shape = main.Shape(given["slots"], given["queries"], given["vision"], given["ffn"])
-        score = main.distill(kind, shape, choices.method(kind), choices.budget(), *where)
-    click.echo(f"{where[1]}: {score.tokens_per_round:.3f} tokens per round of {given['gamma']}")
+        head_method = choose(HeadMethodSettings, options)
+        score = distill_head(kind, choose(HeadShape, options), head_method, *common)
+    tokens, gamma = score.tokens_per_round, options["gamma"]
+    click.echo(f"{options['out']}: {tokens:.3f} tokens per round of {gamma}")
 
 
 @train.command()
@@ -148,35 +128,39 @@ def distill(kind: str, student: str | None, **given: Any) -> None:
     help="A draft; may be given several times. By default all four.",
 )
 @click.option("--from", "source", help="A Llama to start from: directory, card or id.")
-@train_options.size("--layers", 4, "Layers of a Llama.")
-@train_options.size("--width", 1024, "Its width: an even multiple of --heads.", least=2)
-@train_options.size("--heads", 8, "Its attention heads.")
-@train_options.size("--ffn", 2816, "Width of its MLPs.")
-@train_options.size("--positions", 2048, "Positions it can take.", least=16)
-@train_options.data("dataset")
-@train_options.budget
-@train_options.pool
-@train_options.method("ce")
-@train_options.place
-def draft(names: tuple[str, ...], source: str | None, **given: Any) -> None:
+@options_of(
+    LlamaShape,
+    DataSettings,
+    Budget,
+    DraftSettings,
+    MethodSettings,
+    RunSettings,
+    answers="dataset",
+    loss="ce",
+)
+def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
     """Train small models that draft for a target, in directories of --out.
 
-    pretrained: a Llama on text alone. finetuned: that, on the instruction text without images.
-    llava: that Llama with the target's tower, projector first, then both. language: the Llama of
-    that LLaVA. The budget is for each; an interrupted run continues.
+    pretrained: a Llama on text alone. finetuned: that Llama on the instruction text without images.
+    llava: that Llama with the target's tower, first the projector, then both. language: the Llama
+    of that LLaVA. The budget applies to each; an interrupted run continues.
     """
-    train_choices.refuse_unshaped(names, source)
-    choices = train_choices.Choices(given)
+    train_options.refuse_unused_shape(names, source)
+    train_options.refuse_contradictions(options)
 
-    from mmspec_torch.train.drafts import main
-    from mmspec_torch.train.drafts.student import Shape
+    from mmspec_train.drafts.train_drafts import train_baselines
 
-    shape = Shape(*(given[name] for name in train_choices.SHAPE))
-    way, out = choices.way(), given["out"]
-    names = names or (BASELINES[1:] if source else BASELINES)
-    scores = main.make_baselines(names, choices.lessons(), shape, way, out, choices.place(), source)
-    for name, score in scores.items():
-        click.echo(f"{out / name}: {score.tokens_per_round:.3f} tokens per round")
+    scores = train_baselines(
+        names,
+        source,
+        choose(LlamaShape, options),
+        options["pool"],
+        choose(MethodSettings, options),
+        choose(Budget, options),
+        choose(DataSettings, options),
+        choose(RunSettings, options),
+    )
+    _echo_scores(options, scores)
 
 
 @train.command()
@@ -187,16 +171,17 @@ def draft(names: tuple[str, ...], source: str | None, **given: Any) -> None:
     help="A head of the recipe; may be given several times. By default the bundled five; more: "
     "msd-two-stage, msd-stage-1, msd-dataset, flash-whole.",
 )
-@train_options.data("target")
-@train_options.budget
-@train_options.place
-def heads(names: tuple[str, ...], **given: Any) -> None:
-    """Train the bundled heads one after another, on the same answers, each for --minutes."""
-    choices = train_choices.Choices(given)
+@options_of(DataSettings, Budget, RunSettings)
+def heads(names: tuple[str, ...], **options: Any) -> None:
+    """Train the bundled heads one after another on the same answers, each for --minutes."""
+    train_options.refuse_contradictions(options)
 
-    from mmspec_torch.train.distill import main
+    from mmspec_train.heads.train_heads import train_recipe
 
-    chosen, out, place = names or BUNDLED, given["out"], choices.place()
-    scores = main.train_all(chosen, choices.lessons(), choices.budget(), out, place)
+    settings = choose(DataSettings, options), choose(RunSettings, options)
+    _echo_scores(options, train_recipe(names, choose(Budget, options), *settings))
+
+
+def _echo_scores(options: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
     for name, score in scores.items():
-        click.echo(f"{out / name}: {score.tokens_per_round:.3f} tokens per round")
+        click.echo(f"{options['out'] / name}: {score.tokens_per_round:.3f} tokens per round")

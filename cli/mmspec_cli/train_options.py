@@ -1,23 +1,43 @@
-"""The options that the commands of `mmspec train` share."""
+"""The options of `mmspec train`, declared from its settings, and rules for combining them."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, fields
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import click
+from click.core import ParameterSource
+
+from mmspec_train.settings import (
+    HEADS,
+    HeadMethodSettings,
+    HeadShape,
+    LlamaShape,
+    MethodSettings,
+    Settings,
+)
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
-_DIRECTORY = click.Path(file_okay=False, path_type=Path)
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+Chosen = TypeVar("Chosen", bound=Settings)
+HEAD_METHOD = {f.name for f in fields(HeadMethodSettings)} - {
+    f.name for f in fields(MethodSettings)
+}
+KINDS_OF_SHAPE: dict[str, tuple[str, ...]] = {
+    "slots": ("medusa", "hydra", "flash"),
+    "queries": ("flash",),
+    "vision": ("medusa", "hydra"),
+    "ffn": ("eagle", "msd", "flash"),
+}
+"""Kinds of head that use an option of HeadShape, by the option's name."""
 
 
 class Number(click.FloatRange):
-    """A range that nan, which no comparison excludes, is not in."""
+    """A number range that also excludes nan."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The number; fails for what is none."""
+        """The number; fails for nan."""
         number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value} is not a number", param, ctx)
@@ -27,191 +47,90 @@ class Number(click.FloatRange):
 POSITIVE = Number(0, min_open=True)
 
 
-def _together(*options: Decorator) -> Decorator:
+def options_of(*settings: type[Settings], **defaults: Any) -> Decorator:
+    """Declare the fields of settings as options, each name once; `defaults` replace theirs."""
+    declared = {field.name: field for group in settings for field in fields(group)}
+    options = [
+        _option(field, defaults.get(name, field.default)) for name, field in declared.items()
+    ]
+
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         return reduce(lambda inner, option: option(inner), reversed(options), command)
 
     return decorate
 
 
-def size(name: str, default: int, told: str, least: int = 1) -> Decorator:
-    """A whole number with a default."""
-    return click.option(
-        name, type=click.IntRange(least), default=default, show_default=True, help=told
-    )
+def _option(field: Field[Any], default: Any) -> Decorator:
+    name, help_ = f"--{field.name.replace('_', '-')}", field.metadata["help"]
+    if default is MISSING:
+        return click.option(name, type=_type(field), required=True, help=help_)
+    if isinstance(default, bool):
+        switch = f"{name}/--no-{field.name}" if default else name
+        flag = None if default else True
+        return click.option(switch, is_flag=flag, default=default, show_default=default, help=help_)
+    is_shown = default is not None
+    return click.option(name, type=_type(field), default=default, show_default=is_shown, help=help_)
 
 
-out = click.option(
-    "--out",
-    type=_DIRECTORY,
-    required=True,
-    help="Where all is written; a run that was interrupted there goes on.",
-)
-seed = click.option(
-    "--seed", type=int, default=0, show_default=True, help="Of data and first weights."
-)
-device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
-threads = click.option(
-    "--threads", type=click.IntRange(0), default=0, help="CPU threads; 0 leaves PyTorch's choice."
-)
+def _type(field: Field[Any]) -> Any:
+    """click's type for a field; for `int | None`, that of int."""
+    limits = field.metadata
+    kind = next(iter(get_args(field.type)), field.type)
+    if "choices" in limits:
+        return click.Choice(limits["choices"])
+    if kind is Path:
+        is_file = "is_file" in limits
+        return click.Path(exists=is_file, file_okay=is_file, dir_okay=not is_file, path_type=Path)
+    if kind is int and limits.keys() & {"least", "most"}:
+        return click.IntRange(limits.get("least"), limits.get("most"))
+    if kind is float:
+        least = limits.get("above", limits.get("least"))
+        return Number(least, limits.get("most"), min_open="above" in limits)
+    return kind
 
 
-questions = _together(
-    click.option("--target", required=True, help="The model to speed up: directory, card or id."),
-    out,
-    click.option(
-        "--data",
-        type=_FILE,
-        help="JSON lines in LLaVA's instruction format, one in 20 of which is held out. "
-        "Without it the drawn world of the bundled target is taken.",
-    ),
-    click.option("--images", type=_DIRECTORY, help="Where --data's images are; beside it."),
-    size("--samples", 8000, "Conversations to learn from, or all of --data if it has fewer."),
-    click.option(
-        "--held-out",
-        type=click.IntRange(1),
-        help="Conversations apart, to judge by, or all that are held out of --data; a fifth of "
-        "--samples, up to 128, if absent.",
-    ),
-    size("--batch", 4096, "Positions of a batch, padding included."),
-    seed,
-)
-
-answering = _together(
-    click.option("--answers-dir", type=_DIRECTORY, help="Where answers are kept; OUT/answers."),
-    click.option("--answer-minutes", type=POSITIVE, help="Stop making answers after so long."),
-    size("--answer-tokens", 160, "Tokens of an answer of the target at most."),
-    size("--answer-rows", 32, "Conversations that the target answers at once."),
-    click.option(
-        "--temperature",
-        type=Number(0),
-        default=0.0,
-        show_default=True,
-        help="Of the target's answers to learn from; 0 takes its likeliest tokens.",
-    ),
-    click.option(
-        "--cache-gb",
-        type=Number(0, 10**6),
-        default=4.0,
-        show_default=True,
-        help="Hidden states kept on disk at most; what does not fit is computed anew.",
-    ),
-)
+def choose(settings: type[Chosen], options: dict[str, Any]) -> Chosen:
+    """Settings from a command's options; raises UsageError if one is invalid."""
+    return settings(**{field.name: options[field.name] for field in fields(settings)})
 
 
-def data(answers: str) -> Decorator:
-    """What is learned from, whose answers by default."""
-    return _together(
-        questions,
-        click.option(
-            "--answers",
-            type=click.Choice(("target", "dataset")),
-            default=answers,
-            show_default=True,
-            help="Whose answers are learned: generated by the target, or the data's.",
-        ),
-        answering,
-    )
+def refuse_contradictions(options: dict[str, Any]) -> None:
+    """Raise UsageError for options of the current command that contradict each other."""
+    if is_given("steps") and is_given("minutes"):
+        raise click.UsageError("give --steps or --minutes, not both: either ends the training")
+    if options["images"] and not options["data"]:
+        raise click.UsageError("--images is where the images of --data are: give --data too")
+    if options["answers"] == "dataset" and is_given("temperature"):
+        raise click.UsageError("--temperature has no effect on --answers dataset: nobody draws")
 
 
-budget = _together(
-    click.option("--minutes", type=POSITIVE, help="Minutes of training; 20 without --steps."),
-    click.option("--steps", type=click.IntRange(1), help="Steps instead, which repeat exactly."),
-)
-
-DECAY = "Weight of each guess relative to the one before it."
-head = _together(
-    size("--slots", 5, "Guesses of medusa, hydra and flash."),
-    click.option("--queries", type=click.IntRange(0), help="Latents per image of flash; 0: all."),
-    click.option(
-        "--vision",
-        type=click.Choice(("none", "mean", "attention")),
-        default="none",
-        help="How image embeddings reach medusa and hydra.",
-    ),
-    click.option("--ffn", type=click.IntRange(1), help="Width of the layer's MLP."),
-)
-
-pool = click.option(
-    "--pool",
-    type=click.IntRange(1),
-    help="Positions of an image pooled for a draft; all if absent.",
-)
+def refuse_without_effect(kind: str) -> None:
+    """Raise UsageError for an option of `train distill` that has no effect on a kind."""
+    heads = [name for name in HEAD_METHOD if kind == "draft" and is_given(name)]
+    shapes = [f.name for f in fields(HeadShape) if kind not in KINDS_OF_SHAPE[f.name]]
+    for name in [*heads, *filter(is_given, shapes)]:
+        kinds = ", ".join(KINDS_OF_SHAPE.get(name, HEADS))
+        option = f"--{name.replace('_', '-')}"
+        raise click.UsageError(f"{option} has no effect on --kind {kind}: {kinds}")
+    if kind != "draft" and is_given("pool"):
+        raise click.UsageError(f"--pool has no effect on --kind {kind}: draft")
 
 
-rollout = _together(
-    click.option(
-        "--token-weight", type=Number(0), default=1.0, show_default=True, help="Of --loss."
-    ),
-    click.option(
-        "--feature-weight",
-        type=Number(0),
-        default=0.0,
-        show_default=True,
-        help="Of the distance to the target's hidden states.",
-    ),
-    click.option("--decay", type=Number(0, 1), default=0.8, show_default=True, help=DECAY),
-    click.option(
-        "--rollout", type=click.IntRange(1), default=5, show_default=True, help="Depths trained."
-    ),
-    click.option(
-        "--noise", type=Number(0), default=0.0, show_default=True, help="On hidden states."
-    ),
-)
-"""What heads alone are trained by."""
+def refuse_unused_shape(names: Sequence[str], source: str | None) -> None:
+    """Raise UsageError for an option of `train draft` that has no effect on these drafts.
+
+    source: the value of --from, a Llama with its own shape.
+    """
+    for field in fields(LlamaShape) if source else ():
+        if is_given(field.name):
+            raise click.UsageError(
+                f"--{field.name} has no effect with --from: {source} has its own"
+            )
+    if is_given("pool") and names and not {"llava", "language"}.intersection(names):
+        raise click.UsageError("--pool has no effect on drafts that see no image: llava does")
 
 
-judging = _together(
-    size("--gamma", 5, "Tokens of a draft when what is trained is judged."),
-    click.option(
-        "--patience",
-        type=click.IntRange(0),
-        default=0,
-        show_default=True,
-        help="Looks without progress that end the training; 0: none do.",
-    ),
-    click.option(
-        "--every",
-        type=click.IntRange(1),
-        help="Steps between looks at held-out conversations; a minute if absent.",
-    ),
-)
-
-
-def method(loss: str) -> Decorator:
-    """How it is learned, with which loss by default."""
-    return _together(
-        click.option(
-            "--loss",
-            type=click.Choice(("kl", "reverse-kl", "tv", "ce")),
-            default=loss,
-            show_default=True,
-            help="How far what is trained is from the target; ce: from the answer's own tokens.",
-        ),
-        click.option(
-            "--rate", type=POSITIVE, default=2e-3, show_default=True, help="Highest learning rate."
-        ),
-        click.option(
-            "--on-policy",
-            type=Number(0, 1),
-            default=0.0,
-            show_default=True,
-            help="Share of batches that go on with drafted tokens.",
-        ),
-        click.option(
-            "--schedule",
-            type=click.Choice(("mixed", "msd", "text", "images")),
-            help="When images are shown; msd for msd, else mixed.",
-        ),
-        judging,
-    )
-
-
-place = _together(
-    device,
-    click.option("--dtype", default="auto", show_default=True, help="The target's."),
-    threads,
-    click.option("--workers", type=click.IntRange(0, 1), default=1, help="Data processes."),
-    click.option("--tensorboard", is_flag=True, help="Write TensorBoard's files too."),
-    click.option("--accelerate", is_flag=True, help="Under accelerate launch, on several GPUs."),
-)
+def is_given(name: str) -> bool:
+    """True if an option of the current command was set."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE

@@ -4,10 +4,10 @@ import io
 from pathlib import Path
 
 import pytest
-from commands import Result, Run
 from PIL import Image
 
 from mmspec_cli.main import main
+from support.commands import Result, Run
 
 
 @pytest.fixture

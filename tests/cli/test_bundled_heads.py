@@ -1,16 +1,19 @@
 """The heads that come with the package: they load, keep the answer and foretell it."""
 
-import json
-from pathlib import Path
-
 import pytest
-from commands import Run
 
-from mmspec.cards import load_cards, present
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.checkpoints.cards import load_cards, present
+from mmspec.decoding.tree import Tree
+from mmspec.diagnostics.single_turn import answer_once
+from support.bundled import SAMPLES, question
 
-SAMPLES = Path(__file__).parents[2] / "models" / "mmspec_models" / "samples"
 HEADS = ["mini-msd", "mini-eagle", "mini-medusa", "mini-hydra", "mini-flash"]
-QUESTIONS = [("shapes.png", "Describe this image in detail."), ("chart.png", "What does it show?")]
+QUESTIONS = [
+    question(SAMPLES / "shapes.png", "Describe this image in detail."),
+    question(SAMPLES / "chart.png", "What does it show?"),
+]
 CARDS = load_cards()
 
 pytestmark = pytest.mark.skipif(
@@ -19,30 +22,26 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def told(run: Run, question: tuple[str, str], *options: str) -> dict:
-    image, prompt = question
-    given = ("--prompt", prompt, "--model", "mini", "--json", *options)
-    result = run("generate", SAMPLES / image, *given)
-    assert (result.status, result.err) == (0, "")
-    return json.loads(result.out)
+def answers(engine, options):
+    return [answer_once(engine, each, options) for each in QUESTIONS]
 
 
-@pytest.fixture
-def plain(run: Run) -> list[dict]:
-    return [told(run, each, "--draft", "none", "--drafting", "none") for each in QUESTIONS]
+@pytest.fixture(scope="module")
+def plain():
+    engine = load("mini", "none", backend="torch")
+    return [each.token_ids for each in answers(engine, Options(drafting="none"))]
 
 
 @pytest.mark.parametrize("backend", ["torch", "mlx"])
 @pytest.mark.parametrize("name", HEADS)
-def test_every_head_keeps_the_answer_as_chain_and_as_tree(run: Run, plain, name, backend):
-    for tree in ("none", "dynamic"):
-        options = ("--draft", name, "--backend", backend, "--tree", tree)
-        answers = [told(run, each, *options) for each in QUESTIONS]
-        assert [each["token_ids"] for each in answers] == [each["token_ids"] for each in plain]
-        stats = [each["stats"] for each in answers]
-        tokens = sum(len(each["token_ids"]) for each in answers)
+def test_every_head_keeps_the_answer_as_chain_and_as_tree(plain, name, backend):
+    engine = load("mini", name, backend=backend)
+    for tree in (None, Tree()):
+        drafted = answers(engine, Options(gamma=4, tree=tree))
+        assert [each.token_ids for each in drafted] == plain
         # A head that foretells nothing keeps one token a round.
-        assert tokens / sum(each["rounds"] for each in stats) > 1.7
+        rounds = sum(len(each.rounds) for each in drafted)
+        assert sum(map(len, plain)) / rounds > 1.7
 
 
 def test_all_heads_together_stay_small():

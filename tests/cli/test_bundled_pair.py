@@ -1,15 +1,13 @@
 """The pair that comes with the package: whole, equal on both backends, and not blind."""
 
-import json
-from pathlib import Path
-
 import pytest
-from commands import Run
 
-from mmspec.cards import card, present
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.checkpoints.cards import card, present
+from mmspec.diagnostics.single_turn import answer_once
+from support.bundled import DRAWINGS, SAMPLES, question
 
-DRAWINGS = Path(__file__).parents[1] / "drawings"
-SAMPLES = Path(__file__).parents[2] / "models" / "mmspec_models" / "samples"
 SEEN = [
     ("disc.png", "What shape is the red object?", "circle"),
     ("disc.png", "What colour is the background?", "white"),
@@ -27,33 +25,34 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def told(run: Run, image: Path, question: str, *options: str) -> dict:
-    result = run("generate", image, "--prompt", question, "--model", "mini", "--json", *options)
-    assert (result.status, result.err) == (0, "")
-    return json.loads(result.out)
+@pytest.fixture(scope="module")
+def engines():
+    """The pair on each backend."""
+    return {name: load("mini", "mini-draft", backend=name) for name in ("torch", "mlx")}
 
 
-@pytest.mark.parametrize(("image", "question", "answer"), SEEN)
-def test_it_sees_drawings_that_its_world_did_not_make(run: Run, image, question, answer):
-    assert answer in told(run, DRAWINGS / image, question, "--backend", "torch")["text"]
+@pytest.mark.parametrize(("image", "text", "answer"), SEEN)
+def test_it_sees_drawings_that_its_world_did_not_make(engines, image, text, answer):
+    asked = question(DRAWINGS / image, text)
+    assert answer in answer_once(engines["torch"], asked, Options()).text
 
 
 @pytest.mark.parametrize("image", ["shapes.png", "chart.png", "word.png"])
-def test_both_backends_say_the_same_with_every_view_and_without(run: Run, image):
-    question = "What is in the picture?"
+def test_both_backends_say_the_same_with_every_view_and_without(engines, image):
+    asked = question(SAMPLES / image, "What is in the picture?")
     answers = [
-        told(run, SAMPLES / image, question, "--backend", backend, "--drafting", word)["token_ids"]
-        for backend, word in [("torch", "none"), ("torch", "MTCP"), ("mlx", "MTCP")]
+        answer_once(engines[name], asked, Options(drafting=drafting)).token_ids
+        for name, drafting in [("torch", "none"), ("torch", "MTCP"), ("mlx", "MTCP")]
     ]
     assert answers[0] == answers[1] == answers[2]
 
 
-def test_the_draft_is_kept_more_often_with_the_image_than_without(run: Run):
-    rates = {
-        word: sum(
-            told(run, DRAWINGS / image, question, "--drafting", word)["stats"]["block_efficiency"]
-            for image, question, _ in SEEN
+def test_the_draft_is_kept_more_often_with_the_image_than_without(engines):
+    rounds = {
+        drafting: sum(
+            len(answer_once(engines["torch"], question(DRAWINGS / image, text), options).rounds)
+            for image, text, _ in SEEN[::2]
         )
-        for word in ("M", "T")
+        for drafting, options in ((word, Options(drafting=word, gamma=4)) for word in ("M", "T"))
     }
-    assert rates["M"] > rates["T"]
+    assert rounds["M"] < rounds["T"]

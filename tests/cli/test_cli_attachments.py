@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mmspec.errors import ImageError
-from mmspec_cli.attachments import take_images
+from mmspec_cli.terminal.attachments import take_images
 
 
 @pytest.fixture(autouse=True)

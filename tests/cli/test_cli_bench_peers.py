@@ -1,4 +1,4 @@
-"""`mmspec bench peers` on real workers."""
+"""`mmspec bench peers` with real processes."""
 
 import json
 
@@ -13,7 +13,7 @@ def tiny(pair_paths, monkeypatch):
     return ["bench", "peers", "--model", target, "--draft", draft, *few.split()]
 
 
-def test_workers_are_compared_and_a_missing_one_says_so(run, tiny, tmp_path):
+def test_processes_are_compared_and_a_missing_one_says_so(run, tiny, tmp_path):
     out = tmp_path / "peers.json"
     result = run(*tiny, "--peers", "mlx,mlx-vlm", "--out", out, "--plain")
     assert result.status == 0

@@ -1,21 +1,29 @@
 """`mmspec bench report`: a run of the tiny pair, in a terminal and as files."""
 
 import json
+import shutil
 import sys
 
 import pytest
 
+from mmspec_cli.main import main
 
-@pytest.fixture
-def ran(run, pair_paths, tmp_path):
-    """The folder of a short run."""
+
+@pytest.fixture(scope="module")
+def short_run(pair_paths, tmp_path_factory):
+    """The folder of a short run, which no test writes to."""
     target, draft = map(str, pair_paths)
     models = ["--model", target, "--draft", draft, "--backend", "torch"]
     asked = ["--tasks", "chart,spot", "--limit", "1", "--methods", "M,MT,none", "--gamma", "2"]
-    out = tmp_path / "out"
-    result = run("bench", "run", *asked, "--max-new-tokens", "6", "--out", str(out), *models)
-    assert result.status == 0, result.err
+    out = tmp_path_factory.mktemp("report") / "out"
+    assert not main(["bench", "run", *asked, "--max-new-tokens", "6", "--out", str(out), *models])
     return out
+
+
+@pytest.fixture
+def ran(short_run, tmp_path):
+    """A copy of the short run."""
+    return shutil.copytree(short_run, tmp_path / "out")
 
 
 def test_a_report_is_shown_and_written(run, ran):
@@ -34,10 +42,10 @@ def test_a_report_is_shown_and_written(run, ran):
 
 def test_json_has_every_measure(run, ran):
     result = run("bench", "report", str(ran), "--json")
-    told = json.loads(result.out)
-    assert [each["method"] for each in told["methods"]] == ["M", "MT", "none"]
-    assert told["methods"][0]["identical"] == 1.0
-    assert str(ran / "report.md") in told["files"]
+    report = json.loads(result.out)
+    assert [each["method"] for each in report["methods"]] == ["M", "MT", "none"]
+    assert report["methods"][0]["identical"] == 1.0
+    assert str(ran / "report.md") in report["files"]
 
 
 def test_missing_matplotlib_is_one_line(run, ran, monkeypatch):

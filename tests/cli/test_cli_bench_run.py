@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mmspec.bench.suite.prediction import StepCosts
-from mmspec.bench.suite.rows import PROVENANCE, ROWS, read_rows
+from mmspec_bench.suite.prediction import StepCosts
+from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -35,7 +35,7 @@ def same(row):
     return replace(row, rounds=rounds, seconds={}, peak_memory_bytes=0)
 
 
-def told(out):
+def provenance_of(out):
     return json.loads((out / PROVENANCE).read_text())
 
 
@@ -51,7 +51,7 @@ def test_a_run_leaves_rows_and_what_made_them(run, models, tmp_path):
     summaries = json.loads(result.out)["methods"]
     assert [each["method"] for each in summaries] == ["M", "MTC", "none"]
     assert [each["identical"] for each in summaries] == [1.0, 1.0, None]
-    provenance = told(out)
+    provenance = provenance_of(out)
     assert (provenance["suite"], provenance["gamma"], provenance["shard"]) == ("offline", 2, "1/1")
     assert len(provenance["models"]["target"]["digest"]) == 64
     assert provenance["models"]["target"] != provenance["models"]["draft"]
@@ -76,7 +76,29 @@ def test_a_second_run_must_say_so_and_be_the_same(run, models, tmp_path):
         assert len(result.err.splitlines()) == 1
     assert run(*short(tmp_path, *few, "--resume"), *models).status == 0
     assert (tmp_path / ROWS).read_bytes() == before
-    assert len(told(tmp_path)["resumed"]) == 1
+    assert len(provenance_of(tmp_path)["resumed"]) == 1
+
+
+def test_sampled_answers_are_measured_and_their_settings_kept(run, models, tmp_path):
+    few = "--tasks", "chart", "--turns", "1", "--temperature", "1"
+    sampled = [*short(tmp_path, *few, "--sampling-seed", "3", methods="M,none"), *models]
+    assert run(*sampled).status == 0
+    provenance = provenance_of(tmp_path)
+    settings = [provenance[name] for name in ("temperature", "top_k", "top_p", "sampling_seed")]
+    assert settings == [1.0, 0, 1.0, 3]
+    rows = read_rows(tmp_path / ROWS)
+    assert all(row.identical for row in rows if row.method == "M")
+    greedy = tmp_path / "greedy"
+    assert run(*short(greedy, *few[:4], methods="M,none"), *models).status == 0
+    assert [r.token_ids for r in rows] != [r.token_ids for r in read_rows(greedy / ROWS)]
+    for changed, name in (
+        (["--temperature", "0.5"], "temperature 1.0"),
+        (["--top-k", "4"], "top_k 0"),
+        (["--sampling-seed", "4"], "sampling_seed 3"),
+    ):
+        result = run(*sampled, "--resume", *changed)
+        assert (result.status, name in result.err) == (2, True)
+    assert "--top-p 2.0" in run(*sampled, "--top-p", "2").err
 
 
 def test_another_model_is_another_run(run, models, tmp_path, llava_path):
@@ -90,12 +112,13 @@ def test_another_model_is_another_run(run, models, tmp_path, llava_path):
 def test_shards_make_the_rows_of_one_run(run, models, tmp_path):
     folders = [tmp_path / name for name in ("whole", "one", "two")]
     for out, part in zip(folders, ("1/1", "1/2", "2/2"), strict=True):
-        assert run(*short(out, "--turns", "1", "--shard", part), *models).status == 0
+        shard = short(out, "--turns", "1", "--shard", part, methods="M,none")
+        assert run(*shard, *models).status == 0
     whole, *parts = ([same(row) for row in read_rows(out / ROWS)] for out in folders)
     merged = [row for part in parts for row in part]
     order = {row.sample: place for place, row in enumerate(whole)}
     assert sorted(merged, key=lambda row: (order[row.sample], row.position)) == whole
-    assert all(len(part) == 6 for part in parts)
+    assert all(len(part) == 4 for part in parts)
 
 
 def test_a_killed_run_goes_on_where_it_was(run, models, tmp_path):
@@ -146,7 +169,7 @@ def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_
     assert result.status == 0
     assert "left out mmspec/2" in result.err
     assert [row.sample for row in read_rows(out / ROWS)] == ["mmspec/1", "mmspec/1"]
-    assert [each["sample"] for each in told(out)["skipped"]] == ["mmspec/2"]
+    assert [each["sample"] for each in provenance_of(out)["skipped"]] == ["mmspec/2"]
 
 
 @pytest.mark.parametrize(
@@ -169,15 +192,15 @@ def test_what_cannot_be_run_is_said_in_one_line(run, models, tmp_path, more, mes
 
 
 def test_a_difference_that_rounding_cannot_explain_is_a_failure(run, models, tmp_path, monkeypatch):
-    from mmspec.bench.suite import record
+    from mmspec_bench.suite import answer_row
 
-    original = record.compared
+    original = answer_row.compared
 
     def wrong(row, *rest):
         divergence = {"position": 0, "margin": 2.0, "outcome": "bug"}
         row = original(row, *rest)
         return replace(row, divergence=divergence) if row.method == "M" else row
 
-    monkeypatch.setattr("mmspec.bench.suite.runner.compared", wrong)
+    monkeypatch.setattr("mmspec_bench.suite.runner.compared", wrong)
     few = "--tasks", "chart", "--turns", "1"
     assert run(*short(tmp_path, *few, methods="M,none"), *models).status == 1

@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-import factory
-from mmspec import calibration
-from mmspec.engine import load
-from mmspec.options import Options
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.draft_length import calibration_file
+from support import factory
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(calibration, "PLAUSIBLE", 0.0)  # other tests keep this machine busy
+    monkeypatch.setattr(calibration_file, "PLAUSIBLE", 0.0)  # other tests keep this machine busy
     return tmp_path / "cache"
 
 
@@ -23,13 +23,13 @@ def models(pair_paths):
     return f"--model {target} --draft {draft} --backend torch".split()
 
 
-def test_costs_are_shown_kept_and_found_again(run, models, cache):
+def test_costs_are_shown_written_and_read_again(run, models, cache):
     result = run("calibrate", *models)
     assert (result.status, result.err) == (0, "")
     assert "target rows" in result.out
     assert "draft branches" in result.out
     [file] = (cache / "calibration").iterdir()
-    assert result.out.splitlines()[-1] == f"kept in {file}"
+    assert result.out.splitlines()[-1] == f"written to {file}"
     engine = load(models[1], models[3], backend="torch")
     assert len(engine.calibration.target) == 16
     assert list(engine.calibration.draft) == [1, 2, 3, 4]
@@ -57,20 +57,20 @@ def test_a_broken_file_is_one_line_and_no_obstacle(run, models, cache):
     assert not [note for note in told["notes"] if "calibration" in note]
 
 
-def test_where_nothing_can_be_kept_it_is_shown_all_the_same(run, models, cache):
+def test_where_nothing_can_be_written_it_is_shown_all_the_same(run, models, cache):
     cache.write_text("a file where a folder should be")
     result = run("calibrate", *models)
     assert result.status == 1
     assert "target rows" in result.out
-    assert any(line.startswith("not kept") for line in result.err.splitlines())
+    assert any(line.startswith("not written") for line in result.err.splitlines())
 
 
-def test_what_a_busy_machine_says_is_shown_and_not_kept(run, models, cache, monkeypatch):
-    monkeypatch.setattr(calibration, "PLAUSIBLE", 1000.0)
+def test_what_a_busy_machine_gives_is_shown_and_not_written(run, models, cache, monkeypatch):
+    monkeypatch.setattr(calibration_file, "PLAUSIBLE", 1000.0)
     result = run("calibrate", *models)
     assert result.status == 1
     assert "target rows" in result.out
-    assert "kept in" not in result.out
+    assert "written to" not in result.out
     assert "the machine was busy" in result.err
     assert not cache.exists()
 

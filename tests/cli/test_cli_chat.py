@@ -4,7 +4,8 @@ import json
 import re
 
 import pytest
-from commands import Run
+
+from support.commands import Run
 
 
 @pytest.fixture
@@ -19,8 +20,8 @@ def chat(run: Run, pair, monkeypatch, tmp_path):
 
 
 def answers(result) -> list[dict]:
-    told = [json.loads(line) for line in result.out.splitlines()]
-    return [each for each in told if "text" in each]
+    records = [json.loads(line) for line in result.out.splitlines()]
+    return [record for record in records if "text" in record]
 
 
 def test_each_line_is_a_question_and_the_end_leaves(chat):
@@ -32,16 +33,16 @@ def test_each_line_is_a_question_and_the_end_leaves(chat):
 
 def test_a_later_turn_reads_only_what_is_new(chat, red):
     first, second = answers(chat("what is it?", "and now?", images=[red], options=["--json"]))
-    held = first["prompt_tokens"] + len(first["token_ids"])
+    fed = first["prompt_tokens"] + len(first["token_ids"])
     assert first["stats"]["cached_tokens"] == 0
-    assert held - 2 <= second["stats"]["cached_tokens"] <= held
-    assert second["prompt_tokens"] > held
+    assert fed - 2 <= second["stats"]["cached_tokens"] <= fed
+    assert second["prompt_tokens"] > fed
 
 
 def test_images_named_at_the_start_go_with_the_first_question(chat, run, pair, red, blue):
-    said = answers(chat("which?", images=[red, blue], options=["--json"]))
+    replies = answers(chat("which?", images=[red, blue], options=["--json"]))
     alone = json.loads(run("generate", red, blue, "--prompt", "which?", *pair, "--json").out)
-    assert said[0]["token_ids"] == alone["token_ids"]
+    assert replies[0]["token_ids"] == alone["token_ids"]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_images_named_at_the_start_go_with_the_first_question(chat, run, pair, r
 def test_three_ways_to_show_an_image(chat, run, pair, red, lines):
     result = chat(*lines, options=["--json"])
     alone = json.loads(run("generate", red, "--prompt", "which?", *pair, "--json").out)
-    assert [each["token_ids"] for each in answers(result)] == [alone["token_ids"]]
+    assert [answer["token_ids"] for answer in answers(result)] == [alone["token_ids"]]
     assert "Added image" in result.err
     assert "red.png" in result.err
 
@@ -64,7 +65,7 @@ def test_a_bad_image_loses_neither_conversation_nor_staged_images(chat, red):
         options=["--json"],
     )
     clean = answers(chat("/image red.png", "which?", options=["--json"]))
-    assert [each["token_ids"] for each in answers(result)] == [clean[0]["token_ids"]]
+    assert [answer["token_ids"] for answer in answers(result)] == [clean[0]["token_ids"]]
     errors = [line for line in result.err.splitlines() if "Added" not in line]
     assert [line.split(":")[0] for line in errors] == ["bad.png", "none.png", "none.png", "bad.png"]
 
@@ -84,25 +85,25 @@ def test_too_much_for_the_context_is_said_before_and_loses_nothing(chat, red):
     clean = answers(chat("/image red.png", "which?", options=["--json"]))
     assert "positions" in result.err
     assert "--max-new-tokens, or start again with /reset" in result.err
-    assert [each["token_ids"] for each in answers(result)] == [clean[0]["token_ids"]]
+    assert [answer["token_ids"] for answer in answers(result)] == [clean[0]["token_ids"]]
 
 
 def test_undo_and_retry_equal_never_having_asked(chat):
-    said = answers(chat("one", "two", "/undo", "/retry", "three", options=["--json"]))
+    replies = answers(chat("one", "two", "/undo", "/retry", "three", options=["--json"]))
     clean = answers(chat("one", "three", options=["--json"]))
-    assert said[2]["token_ids"] == said[0]["token_ids"]
-    assert said[3]["token_ids"] == clean[1]["token_ids"]
+    assert replies[2]["token_ids"] == replies[0]["token_ids"]
+    assert replies[3]["token_ids"] == clean[1]["token_ids"]
 
 
 def test_retry_draws_anew_where_tokens_are_drawn(chat):
-    said = answers(chat("one", "/retry", options=["--json", "--temperature", "1"]))
-    assert said[0]["token_ids"] != said[1]["token_ids"]
+    replies = answers(chat("one", "/retry", options=["--json", "--temperature", "1"]))
+    assert replies[0]["token_ids"] != replies[1]["token_ids"]
 
 
 def test_reset_forgets_and_system_stays(chat):
-    said = answers(chat("/system Be brief.", "one", "/reset", "one", options=["--json"]))
+    replies = answers(chat("/system Be brief.", "one", "/reset", "one", options=["--json"]))
     plain = answers(chat("one", options=["--json"]))
-    assert said[0]["prompt_tokens"] == said[1]["prompt_tokens"] > plain[0]["prompt_tokens"]
+    assert replies[0]["prompt_tokens"] == replies[1]["prompt_tokens"] > plain[0]["prompt_tokens"]
 
 
 def test_plain_decoding_says_the_same(chat):
@@ -133,16 +134,16 @@ def test_a_conversation_that_another_replaced_can_be_brought_back(chat, line):
     result = chat(*replaced, options=["--json"])
     clean = answers(chat("one", "three", options=["--json"]))
     assert answers(result)[2]["token_ids"] == clean[1]["token_ids"]
-    notices = [json.loads(each).get("notice") for each in result.out.splitlines()]
+    notices = [json.loads(line).get("notice") for line in result.out.splitlines()]
     assert notices[1].endswith("; /undo brings the conversation back")
     assert notices[4] == "brought back the conversation before"
 
 
 def test_undo_after_a_load_into_an_empty_chat_takes_back_a_turn(chat):
     chat("one", "two", "/save talk.json")
-    said = answers(chat("/load talk.json", "/undo", "/retry", options=["--json"]))
+    replies = answers(chat("/load talk.json", "/undo", "/retry", options=["--json"]))
     clean = answers(chat("one", options=["--json"]))
-    assert said[0]["token_ids"] == clean[0]["token_ids"]
+    assert replies[0]["token_ids"] == clean[0]["token_ids"]
 
 
 @pytest.mark.parametrize("token", [-1, 10**6, 10**30])
@@ -193,15 +194,15 @@ def test_every_line_is_json_where_that_was_asked_for(chat, red):
         *("/reset", "/undo", "/retry", "/nonsense", "/quit"),
     ]
     result = chat(*commands, options=["--json"])
-    told = [json.loads(line) for line in result.out.splitlines()]
-    assert [{*each} & {"help", "notice", "stats", "images", "text"} for each in told] == [
+    records = [json.loads(line) for line in result.out.splitlines()]
+    assert [{*record} & {"help", "notice", "stats", "images", "text"} for record in records] == [
         *({"help"}, {"notice"}, {"text", "stats"}, {"stats"}, {"images"}),
         *([{"notice"}] * 8),
         {"text", "stats"},
     ]
-    assert told[3]["stats"] == told[2]["stats"]
-    assert told[4]["images"][0]["with"] == "next question"
-    assert "leave" in told[0]["help"]["/quit"]
+    assert records[3]["stats"] == records[2]["stats"]
+    assert records[4]["images"][0]["with"] == "next question"
+    assert "leave" in records[0]["help"]["/quit"]
 
 
 def test_quit_leaves_before_the_next_line(chat):
@@ -221,8 +222,8 @@ def test_accepted_tokens_can_be_marked_while_talking(chat):
 
 
 def test_a_block_is_one_question(chat):
-    said = answers(chat('"""one', 'two"""', options=["--json"]))
-    assert len(said) == 1
+    replies = answers(chat('"""one', 'two"""', options=["--json"]))
+    assert len(replies) == 1
 
 
 def test_a_bad_image_at_the_start_ends_with_one_line(chat):
@@ -232,20 +233,20 @@ def test_a_bad_image_at_the_start_ends_with_one_line(chat):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("/quit now", "/quit takes nothing after it: leave 'now' out"),
         ("/undo 5", "/undo takes nothing after it: leave '5' out"),
         ("/spec", "/spec needs on|off: /spec on|off"),
     ],
 )
-def test_a_command_with_words_that_it_does_not_take_does_nothing(chat, line, told):
+def test_a_command_with_words_that_it_does_not_take_does_nothing(chat, line, message):
     asked = chat("one", line, "two", options=["--json"])
     assert len(answers(asked)) == 2
-    assert told in asked.err
+    assert message in asked.err
 
 
 def test_a_conversation_that_is_not_loaded_is_named(chat, tmp_path):
     (tmp_path / "list.json").write_text("[1]")
-    told = chat("one", f"/load {tmp_path / 'list.json'}").err
-    assert f"{tmp_path / 'list.json'} was not loaded: " in told
+    errors = chat("one", f"/load {tmp_path / 'list.json'}").err
+    assert f"{tmp_path / 'list.json'} was not loaded: " in errors

@@ -3,12 +3,13 @@
 import json
 
 import pytest
-from commands import Run
+
+from support.commands import Run
 
 FIELDS = {
     *("text", "token_ids", "prompt_tokens", "finish_reason", "model", "draft", "backend"),
     *("device", "dtype", "quantize", "drafting", "weights", "adaptive", "tree", "gamma"),
-    *("skip_vision", "stats"),
+    "stats",
 }
 STATS = {
     *(
@@ -44,17 +45,19 @@ def test_json_has_every_field_of_the_contract(run: Run, pair, red):
     )
 
 
-def test_skipped_drafts_are_fewer_and_change_no_token(run: Run, pair, red):
-    asked = ("generate", red, "--prompt", "What?", *pair, "--drafting", "M", "--json")
-    drafted = json.loads(run(*asked).out)
-    skipped = json.loads(run(*asked, "--skip-vision", "0").out)
-    assert (drafted["skip_vision"], skipped["skip_vision"]) == (None, 0.0)
-    assert skipped["stats"]["drafted"] == 5 < drafted["stats"]["drafted"]
-    assert skipped["token_ids"] == drafted["token_ids"]
-
-
 def test_adaptive_weights_are_reported_and_change_no_token(run: Run, pair, red):
-    asked = ("generate", red, "--prompt", "What?", *pair, "--drafting", "MTP", "--json")
+    asked = (
+        "generate",
+        red,
+        "--prompt",
+        "What?",
+        *pair,
+        "--drafting",
+        "MTP",
+        "--gamma",
+        "5",
+        "--json",
+    )
     static = json.loads(run(*asked).out)
     adaptive = ("--adaptive", "--adaptive-rule", "tv", "--adaptive-window", "8")
     report = json.loads(run(*asked, *adaptive).out)
@@ -101,7 +104,9 @@ def test_marking_accepted_tokens_changes_nothing_else(run: Run, pair, red):
 
 def test_the_same_seed_draws_the_same_text(run: Run, pair):
     def drawn(seed: int) -> str:
-        return run("generate", "--prompt", "x", *pair, "--temperature", "1", "--seed", seed).out
+        return run(
+            "generate", "--prompt", "x", *pair, "--gamma", "5", "--temperature", "1", "--seed", seed
+        ).out
 
     assert drawn(1) == drawn(1) != drawn(2)
 
@@ -154,8 +159,6 @@ def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
         (["--tree", "dynamic", "--tree-nodes", "0"], ["--tree-nodes 0"]),
         (["--tree", "dynamic", "--adaptive"], ["--tree dynamic", "--adaptive"]),
         (["--tree", "dynamic", "--draft", "none"], ["--tree dynamic needs a draft"]),
-        (["--skip-vision", "1.5"], ["--skip-vision 1.5", "from 0 to 1"]),
-        (["--skip-vision", "0.3", "--drafting", "none"], ["--skip-vision needs a --drafting"]),
         (["--max-new-tokens", "99999"], ["99999", "--max-new-tokens"]),
         (["--draft", "none", "--drafting", "M"], ["--drafting M needs a draft", "--draft"]),
         (["--device", "abacus"], ["abacus"]),
@@ -164,7 +167,9 @@ def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
 )
 def test_choices_that_cannot_be_had_are_named(run: Run, pair, red, extra, words, monkeypatch):
     if not {"--max-new-tokens", "--device", "--dtype"} & {*extra}:
-        monkeypatch.setattr("mmspec.engine.load_model", None)  # it is told before anything is read
+        monkeypatch.setattr(
+            "mmspec.chat.engine.load_model", None
+        )  # it is told before anything is read
     status, out, err = run("generate", red, "--prompt", "x", *pair, *extra)
     assert (status, out, err.count("\n")) == (2, "", 1)
     for word in words:
@@ -187,7 +192,7 @@ def test_a_text_only_draft_cannot_draft_from_images(run: Run, pair, llama_path):
     ],
 )
 def test_what_a_head_cannot_do_is_told_before_anything_is_read(run: Run, monkeypatch, extra, words):
-    monkeypatch.setattr("mmspec.engine.load_model", None)
+    monkeypatch.setattr("mmspec.chat.engine.load_model", None)
     status, out, err = run("generate", "--prompt", "x", "--draft", "mini-msd", *extra)
     assert (status, out, err.count("\n")) == (2, "", 1)
     for word in words:

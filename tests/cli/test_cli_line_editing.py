@@ -1,15 +1,18 @@
+import stat
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 
 from mmspec_cli.chat_commands import COMMANDS
-from mmspec_cli.line_editing import completions, history_file, line_editing
+from mmspec_cli.terminal.line_editor import ChatCompleter, PrivateHistory, history_file
 
 
 def completed(line: str) -> list[str]:
     """The whole lines that Tab offers at the end of `line`."""
-    begin = max(line.rfind(" "), line.rfind("\t")) + 1
-    return [line[:begin] + found for found in completions(line, begin, list(COMMANDS))]
+    offered = ChatCompleter(list(COMMANDS)).get_completions(Document(line), CompleteEvent())
+    return [line[: len(line) + found.start_position] + found.text for found in offered]
 
 
 @pytest.fixture(autouse=True)
@@ -46,16 +49,18 @@ def test_a_path_can_start_a_line(here):
     assert completed(f"{here}/re") == [f"{here}/red.png"]
 
 
-def test_history_is_kept_under_the_state_directory(monkeypatch, here):
-    readline = pytest.importorskip("readline")
+def test_history_is_kept_under_the_state_directory_for_its_owner_alone(monkeypatch, here):
     monkeypatch.setenv("XDG_STATE_HOME", str(here / "state"))
-    with line_editing([]):
-        readline.add_history("a question")
-    assert "a question" in history_file().read_text()
     assert history_file() == here / "state" / "mmspec" / "history"
+    PrivateHistory(history_file()).store_string("a question\nof two lines")
+    assert list(PrivateHistory(history_file()).load_history_strings()) == [
+        "a question\nof two lines"
+    ]
+    assert stat.S_IMODE(history_file().stat().st_mode) == 0o600
 
 
-def test_a_history_that_cannot_be_written_is_left_alone(monkeypatch, here):
-    monkeypatch.setenv("XDG_STATE_HOME", str(here / "red.png"))
-    with line_editing([]):
-        pass
+def test_a_history_that_cannot_be_used_is_ignored(here):
+    for file in (here / "red.png" / "history", here / "folder"):
+        history = PrivateHistory(file)
+        history.store_string("a question")
+        assert list(history.load_history_strings()) == []

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from mmspec import check as core_check
-from mmspec import registry
+from mmspec import plugins
+from mmspec.diagnostics import check as core_check
 
 
 def test_check_says_identical(run, pair, red):
@@ -47,16 +47,21 @@ def test_check_shows_where_answers_part(run, pair, monkeypatch, shortfall, statu
     assert "\x1b" not in result.out
 
 
+def test_check_compares_sampled_answers(run, pair):
+    sampled = ("--temperature", "0.8", "--top-p", "0.9", "--seed", "3", "--max-new-tokens", "12")
+    result = run("check", "--prompt", "Hello?", *pair, *sampled)
+    assert (result.status, result.out.splitlines()[-1].split()[0]) == (0, "identical")
+
+
 @pytest.mark.parametrize(
     ("extra", "told"),
     [
-        (["--temperature", "1"], "leave --temperature at 0"),
         (["--drafting", "none"], "--draft"),
         (["--draft", "none"], "--draft"),
     ],
 )
 def test_check_refuses_what_it_cannot_compare(run, pair, extra, told, monkeypatch):
-    monkeypatch.setattr("mmspec.engine.load_model", None)  # before anything is read
+    monkeypatch.setattr("mmspec.chat.engine.load_model", None)  # before anything is read
     result = run("check", "--prompt", "Hello?", *pair, *extra)
     assert result.status == 2
     assert told in result.err
@@ -64,7 +69,7 @@ def test_check_refuses_what_it_cannot_compare(run, pair, extra, told, monkeypatc
 
 
 def test_check_needs_a_question_for_images(run, pair, red, monkeypatch):
-    monkeypatch.setattr("mmspec.engine.load_model", None)  # told before anything is read
+    monkeypatch.setattr("mmspec.chat.engine.load_model", None)  # told before anything is read
     result = run("check", red, *pair)
     assert result.status == 2
     assert "--prompt" in result.err
@@ -83,7 +88,7 @@ def test_parity_passes_and_states_its_limits(run, llava_path, tmp_path, red):
 
 
 def test_parity_names_a_backend_that_is_not_installed(run, llava_path, monkeypatch):
-    monkeypatch.setitem(registry.FRAMEWORKS, "mlx", "no_such_framework")
+    monkeypatch.setitem(plugins.FRAMEWORKS, "mlx", "no_such_framework")
     result = run("parity", "--model", llava_path)
     assert result.status == 2
     assert 'pip install "mmspec[mlx]"' in result.err
@@ -98,7 +103,7 @@ def test_speed_prints_a_table_and_writes_json(run, pair, tmp_path):
     assert "M gamma 2" in result.out
     assert "4 branches / 1" in result.out
     told = json.loads(out.read_text())
-    assert [arm["identical"] for arm in told["arms"]] == [True, True]
+    assert [method["identical"] for method in told["methods"]] == [True, True]
     assert told["provenance"]["command"]
 
 
@@ -116,7 +121,7 @@ def test_speed_measures_lookup_without_a_draft_and_chosen_lengths(run, pair):
         (["--gammas", "0"], "--gammas '0'"),
         (["--tasks", "chrat"], "chrat"),
         (["--repeats", "0"], "--repeats"),
-        (["--against", "vllm"], "unknown baseline 'vllm'"),
+        (["--against", "vllm"], "unknown program 'vllm'"),
     ],
 )
 def test_speed_refuses_in_one_line(run, pair, extra, told):

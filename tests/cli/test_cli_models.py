@@ -1,7 +1,8 @@
 import json
 
 import pytest
-from commands import Run
+
+from support.commands import Run
 
 
 def test_the_list_is_json_cards(run: Run):

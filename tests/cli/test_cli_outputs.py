@@ -54,4 +54,4 @@ def test_a_closed_stdout_is_one_line(pair):
 def test_a_prompt_that_is_no_text_is_one_line(run, pair):
     result = run("generate", "--prompt", "caf\udce9", *pair)
     assert result.status == 2
-    assert result.err.splitlines()[-1] == "mmspec: '\\udce9' in the text is no UTF-8"
+    assert result.err.splitlines()[-1] == "mmspec: '\\udce9' in the text is not UTF-8"

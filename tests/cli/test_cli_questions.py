@@ -1,6 +1,6 @@
 from collections.abc import Iterable
 
-from mmspec_cli.questions import questions
+from mmspec_cli.terminal.input import questions
 
 
 def entered(lines: Iterable[str | type[BaseException]]) -> list[str]:

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from mmspec.chat import Piece
-from mmspec.statistics import Round, Statistics
-from mmspec_cli.footer import footer
-from mmspec_cli.render import Screen
+from mmspec.chat.chat import Piece
+from mmspec.decoding.statistics import Round, Statistics
+from mmspec_cli.terminal.answer import footer
+from mmspec_cli.terminal.render import Screen
 
 NASTY = "[bold]x[/bold] [/INST] list[int] \x1b[31mred\x1b[0m :smile:"
 

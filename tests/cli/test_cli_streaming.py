@@ -2,8 +2,8 @@
 
 import pytest
 
-from mmspec.chat import Piece
-from mmspec_cli.streaming import unspaced
+from mmspec.chat.chat import Piece
+from mmspec_cli.terminal.answer import unspaced
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import factory
+from support import factory
 
 fcntl, pty, termios = map(pytest.importorskip, ("fcntl", "pty", "termios"))
 
@@ -21,6 +21,10 @@ PATIENCE = 120
 
 TEXT = r"tokens\x1b\[0m\r\x1b\[2K[^\x1b]{30}"
 """The first of an answer: what follows the last line of progress."""
+
+
+PROMPT = r"\x1b\[\?2004h[\s\S]*?>"
+"""A prompt: bracketed paste is switched on where one begins."""
 
 
 class Terminal:
@@ -60,19 +64,6 @@ class Terminal:
         self.read_to += found.end()
         return came
 
-    def interrupt(self) -> None:
-        """Press Ctrl-C at the prompt, until there is a new one.
-
-        Python's readline does not see a signal that comes just before it waits for a key.
-        """
-        for _ in range(PATIENCE):
-            self.type("\x03")
-            ready, _, _ = select.select([self.fd], [], [], 1.0)
-            if ready:
-                self.wait(r"\n[^\n]*> ")
-                return
-        pytest.fail("no new prompt after Ctrl-C")
-
     def _read(self) -> str:
         try:
             return os.read(self.fd, 65536).decode(errors="replace")
@@ -101,7 +92,7 @@ def endless(long_pair, red) -> list[str]:
     """The command of a chat whose answers go on for long."""
     target, draft = map(str, long_pair)
     options = ["--model", target, "--draft", draft, "--backend", "torch"]
-    script = str(Path(__file__).with_name("endless.py"))
+    script = str(Path(__file__).parents[1] / "support/endless.py")
     return [sys.executable, script, "chat", "red.png", *options, "--max-new-tokens", "50000"]
 
 
@@ -113,37 +104,39 @@ def terminal(endless, tmp_path):
 
 
 def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
-    terminal.wait(r"\[1 image\] > ")
+    terminal.wait(r"\[1 image\] >")
     terminal.type("what is it?\r")
     assert "reading" in terminal.wait(TEXT)
     terminal.type("\x03")
     terminal.wait(r"stopped; /retry[\s\S]*peak\s+[\d.]+\s+[GM]B")
-    terminal.wait("> ")
+    terminal.wait(PROMPT)
 
     terminal.type("half a line")
     terminal.wait("half a line")
-    terminal.interrupt()
+    terminal.type("\x03")
+    terminal.wait(PROMPT)
     terminal.type("/imag\t red.png\r")
     terminal.wait("Added image red.png")
-    terminal.wait(r"\[1 image\] > ")
+    terminal.wait(r"\[1 image\] >")
     terminal.type("/nonsense\r")
     terminal.wait("unknown command '/nonsense'")
 
-    terminal.type("and now?\r")
+    terminal.type("\x1b[200~and\nnow?\x1b[201~\r")
     terminal.wait(TEXT)
     terminal.type("\x03")
     counts = r"(\d+)\s+cached\s+\+\s+(\d+)\s+new"
     cached, new = map(int, re.search(counts, terminal.wait(counts)).groups())
     assert cached > new > 0
-    terminal.wait("> ")
+    terminal.wait(PROMPT)
     terminal.type("\x04")
     assert terminal.status() == 0
     history = (tmp_path / "state" / "mmspec" / "history").read_text()
-    assert "what is it?" in history
+    assert "+what is it?\n" in history
+    assert "+and\n+now?\n" in history  # pasted lines are one question
 
 
 def test_what_a_terminal_gets_holds_no_raw_control_character(terminal):
-    terminal.wait(r"\[1 image\] > ")
+    terminal.wait(r"\[1 image\] >")
     terminal.type("what is it?\r")
     came = terminal.wait(TEXT)
     terminal.type("\x03")
@@ -155,7 +148,7 @@ def test_what_a_terminal_gets_holds_no_raw_control_character(terminal):
 
 
 def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair):
-    script, model = Path(__file__).with_name("endless.py"), str(long_pair[0])
+    script, model = Path(__file__).parents[1] / "support/endless.py", str(long_pair[0])
     arguments = ["chat", "--model", model, "--draft", "none", "--max-new-tokens", "50000"]
     child = subprocess.Popen(
         [sys.executable, str(script), *arguments],
@@ -181,14 +174,14 @@ def test_ctrl_c_while_loading_leaves_without_a_traceback(terminal):
 
 
 def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal):
-    terminal.wait(r"\[1 image\] > ")
-    assert not terminal.echoes()  # readline's own: it shows the keys itself
+    terminal.wait(r"\[1 image\] >")
+    assert not terminal.echoes()  # the prompt shows the keys itself
     terminal.type("what is it?\r")
     terminal.wait(TEXT)
     terminal.type("zebra zebra")
     assert "zebra" not in terminal.wait(r"[\s\S]{2000}")
     terminal.type("\x03")
-    came = terminal.wait(r"stopped; /retry[\s\S]*\n[^\n]*> zebra zebra")
+    came = terminal.wait(r"stopped; /retry[\s\S]*" + PROMPT + r"[\s\S]*zebra zebra")
     assert came.count("zebra") == 2
 
     terminal.type("\x15and now?\r")
@@ -201,19 +194,27 @@ def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal):
 
 
 def test_a_second_ctrl_c_loses_no_line_about_the_answer(terminal):
-    terminal.wait(r"\[1 image\] > ")
+    terminal.wait(r"\[1 image\] >")
     terminal.type("what is it?\r")
     terminal.wait(TEXT)
     terminal.type("\x03\x03\x03\x03")
-    terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*\n[^\n]*> ")
+    terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*" + PROMPT)
     terminal.type("/quit\r")
     assert terminal.status() == 0
+
+
+def test_a_chat_that_is_ended_at_its_prompt_gives_the_terminal_back(terminal):
+    terminal.wait(r"\[1 image\] >")
+    assert not terminal.echoes()
+    os.kill(terminal.pid, signal.SIGTERM)
+    assert terminal.status() == 143
+    assert terminal.echoes()
 
 
 def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(endless, tmp_path):
     job = 'set -m; "$@"; stty -a; echo "here"; fg; stty -a; echo left'
     terminal = Terminal(["sh", "-c", job, "sh", *endless], tmp_path)
-    terminal.wait(r"\[1 image\] > ")
+    terminal.wait(r"\[1 image\] >")
     terminal.type("what is it?\r")
     terminal.wait(TEXT)
     assert not terminal.echoes()
@@ -224,7 +225,7 @@ def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(endless, tmp_path
     terminal.wait(r"[\s\S]{2000}")
     assert not terminal.echoes()
     terminal.type("\x03")
-    terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*> ")
+    terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*" + PROMPT)
     terminal.type("\x04")
     assert re.search(r"[^-]echo ", terminal.wait("left\r\n"))
     os.close(terminal.fd)
@@ -232,7 +233,7 @@ def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(endless, tmp_path
 
 def test_an_answer_is_broken_between_words(terminal):
     terminal.resize(40)
-    terminal.wait(r"\[1 image\] > ")
+    terminal.wait(r"\[1 image\] >")
     terminal.type("what is it?\r")
     terminal.wait(TEXT)
     came = terminal.wait(r"[\s\S]{2000}\n")

@@ -11,10 +11,10 @@ import time
 import click
 import numpy as np
 import pytest
-from commands import Run
 from PIL import Image
 
 from mmspec_cli.train import train
+from support.commands import Run
 
 KINDS = ("eagle", "msd", "medusa", "hydra", "flash")
 SIZES = "--layers 1 --width 32 --heads 2 --ffn 48 --positions 1024 --only llava"
@@ -207,7 +207,9 @@ def test_a_fifth_is_judged_by_and_answers_for_other_options_are_refused_by_name(
     assert not (tmp_path / "b").exists()
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_run_that_is_ended_goes_on_where_it_was(lessons, answers, pair_paths, tmp_path, how):
     """The whole group gets the signal, as from a terminal or a scheduler; nobody else speaks."""
     options = [*lessons, "--target", pair_paths[0], *answers, "--out", tmp_path / "out"]
@@ -223,13 +225,11 @@ def test_a_run_that_is_ended_goes_on_where_it_was(lessons, answers, pair_paths, 
         start_new_session=True,
     )
     rows = tmp_path / "out" / "log.csv"
-    deadline = time.monotonic() + 120
     while not (rows.exists() and rows.read_text().count("\n") > 3):
         assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline
         time.sleep(0.05)
     os.killpg(child.pid, how)
-    said, err = child.communicate(timeout=30)
+    said, err = child.communicate()
     stopped = said.splitlines()[-1]
     step = re.fullmatch(r"out: stopped after step (\d+); the same .* after step (\d+)", stopped)
     assert int(step[1]) == int(step[2]) > 2

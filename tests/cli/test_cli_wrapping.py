@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from mmspec_cli.wrapping import Step, Wrap
+from mmspec_cli.terminal.wrapping import Step, Wrap
 
 
 class Page:

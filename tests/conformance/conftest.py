@@ -8,10 +8,10 @@ import os
 
 import pytest
 
-from factory_fit import fit_head
-from factory_heads import tiny_head
-from mmspec.engine import Engine, load
-from mmspec.registry import BACKENDS, installed_backends, registered
+from mmspec.chat.engine import Engine, load
+from mmspec.plugins import BACKENDS, installed_backends, registered
+from support.factory_fit import fit_head
+from support.factory_heads import tiny_head
 
 pytest.register_assert_rewrite("conformance_cases")
 
@@ -43,13 +43,6 @@ def backends() -> list[str]:
     return names
 
 
-def forgetful(target: str, draft: str, backend: str) -> Engine:
-    """A pair that leaves no costs: what it calls then depends on no clock."""
-    engine = load(target, draft, backend=backend)
-    engine.calibration_file = None
-    return engine
-
-
 @pytest.fixture(scope="session")
 def engines(pair_paths) -> dict[str, Engine]:
     """Engines of the tiny pair by backend, loaded once."""
@@ -57,7 +50,7 @@ def engines(pair_paths) -> dict[str, Engine]:
     class Loaded(dict):
         def __missing__(self, name):
             target, draft = map(str, pair_paths)
-            return self.setdefault(name, forgetful(target, draft, usable(name)))
+            return self.setdefault(name, load(target, draft, backend=usable(name)))
 
     return Loaded()
 
@@ -71,13 +64,13 @@ def engine(backend, engines) -> Engine:
 @pytest.fixture(scope="session")
 def twin(backend, pair_paths) -> Engine:
     """The target as its own draft."""
-    return forgetful(str(pair_paths[0]), str(pair_paths[0]), backend)
+    return load(str(pair_paths[0]), str(pair_paths[0]), backend=backend)
 
 
 @pytest.fixture(scope="session")
 def head_paths(checkpoints, pair_paths):
     """A head of every variant, fitted to the target of the tiny pair."""
-    from conformance_cases import HEADS  # once its assertions are rewritten
+    from support.conformance_cases import HEADS  # once its assertions are rewritten
 
     paths = {}
     for name, (kind, given) in HEADS.items():
@@ -93,7 +86,7 @@ def headed(pair_paths, head_paths):
     class Loaded(dict):
         def __missing__(self, key):
             backend, variant = key
-            engine = forgetful(str(pair_paths[0]), str(head_paths[variant]), backend)
+            engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend)
             return self.setdefault(key, engine)
 
     return Loaded()

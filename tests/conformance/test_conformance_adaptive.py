@@ -4,15 +4,24 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from adaptive_oracle import check as check_weights
-from adaptive_oracle import softmax
-from conformance_cases import PICTURES, Case, cold, outcome, plainly, questions, replies, small
 
-from mmspec.adaptive import RULES, Adaptation
-from mmspec.conversation import render
-from mmspec.drafting import parse_drafting
-from mmspec.options import Options
-from mmspec.sampling import GREEDY, Sampling
+from mmspec.chat.options import Options
+from mmspec.decoding.adaptive_weights import RULES, Adaptation
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.drafters.views import parse_drafting
+from mmspec.prompt.conversation import render
+from support.adaptive_oracle import check as check_weights
+from support.adaptive_oracle import softmax
+from support.conformance_cases import (
+    PICTURES,
+    Case,
+    check_replies,
+    cold,
+    outcome,
+    questions,
+    small,
+)
 
 QUESTION = ("What is in the pictures?", PICTURES[:2])
 WARM = Sampling(0.8)
@@ -31,11 +40,10 @@ def rounds(engine, options):
     next(asking)
     chunks = render(chat.conversation, engine.target.template, engine.target.tokenizer)
     asking.close()
-    for _ in chat._session.prefill(chunks):
+    for _ in chat._session.prefill(chunks, chat._drafter):
         pass
-    seed = None if options.sampling.greedy else options.seed
     decoding = chat._session.decode(
-        gamma=options.gamma, max_tokens=options.max_new_tokens, stop=(), seed=seed
+        options.fixed_length, max_tokens=options.max_new_tokens, stop=(), seed=options.seed
     )
     return list(decoding), chunks
 
@@ -53,7 +61,7 @@ def told(sequence, tokens):
     rows = []
     for token in tokens:
         rows.append(softmax(sequence.logits()))
-        sequence.verify(None, ())
+        sequence.verify(None, NO_NOISE)
         sequence.commit([], token)
     return np.array(rows)
 
@@ -102,8 +110,7 @@ def test_adaptive_equals_plain(engine, rule, carry):
         max_new_tokens=14,
         adaptive=Adaptation(rule, window=5, carry=carry),
     )
-    asked = list(questions(Case("MTCP", 3, 2, 2), 11))
-    assert replies(engine.chat(options), asked) == replies(engine.chat(plainly(options)), asked)
+    check_replies(engine, options, questions(Case("MTCP", 3, 2, 2), 11))
 
 
 def test_an_interrupted_answer_asked_again_is_a_cold_one(engine):

@@ -1,11 +1,15 @@
 """Whatever a conversation has been through, its next answer is a cold run's."""
 
-from dataclasses import replace
+from functools import partial
 from itertools import count
+from pkgutil import resolve_name
 
 import pytest
-from conformance_cases import (
+
+from mmspec.decoding.sampling import GREEDY, Sampling
+from support.conformance_cases import (
     PICTURES,
+    TREES,
     check_like_cold,
     cold,
     copied,
@@ -14,18 +18,23 @@ from conformance_cases import (
     plainly,
     small,
 )
-
-from mmspec.sampling import GREEDY, Sampling
+from support.faults import Fault
 
 FIRST = ("What is in the picture?", (PICTURES[0],))
 SECOND = ("How many shapes are there?", (PICTURES[1],))
 THIRD = ("Which bar is the tallest?", ())
-FORWARDS = {"torch": "mmspec_torch.llama.Llama._attend", "mlx": "mmspec_mlx.llama.Llama._attend"}
+FORWARDS = {
+    "torch": "mmspec_torch.network.llama.Attention.__call__",
+    "mlx": "mmspec_mlx.network.llama.Attention.__call__",
+}
 """What each backend runs once per layer of every forward."""
-
-
-class Fault(BaseException):
-    """Raised where an interrupt would be."""
+GATHERS = {
+    "torch": "mmspec_torch.network.cache.Cache.gather",
+    "mlx": "mmspec_mlx.network.cache.Cache.gather",
+}
+"""Where each backend moves the columns of a path together."""
+STATIC, DYNAMIC = TREES["static"], TREES["dynamic"]
+each_shape = pytest.mark.parametrize("tree", [None, STATIC, DYNAMIC], ids=str)
 
 
 def begun(engine, drafting="MT", **named):
@@ -38,20 +47,22 @@ def begun(engine, drafting="MT", **named):
 # Exact ends
 
 
-@pytest.mark.parametrize("budget", range(1, 13))
-def test_budgets_are_exact_and_nothing_is_left_behind(engine, budget):
+@each_shape
+@pytest.mark.parametrize("budget", [1, 2, 3, 4, 5, 8, 12])
+def test_budgets_are_exact_and_nothing_is_left_behind(engine, budget, tree):
     whole = cold(engine.chat(small(engine, max_new_tokens=13)), FIRST).answer.token_ids
-    chat = begun(engine, gamma=4, max_new_tokens=budget)
+    chat = begun(engine, gamma=4, max_new_tokens=budget, tree=tree)
     assert chat.answer.token_ids == whole[:budget]
     assert chat.answer.finish_reason == "length"
     check_like_cold(chat, THIRD)
 
 
-@pytest.mark.parametrize("at", range(8))
-def test_nothing_follows_a_stop_token_and_nothing_is_left_behind(engine, at, monkeypatch):
+@each_shape
+@pytest.mark.parametrize("at", [0, 1, 3, 6])
+def test_nothing_follows_a_stop_token_and_nothing_is_left_behind(engine, at, tree, monkeypatch):
     whole = begun(engine, max_new_tokens=12).answer.token_ids
     monkeypatch.setattr(engine.target.tokenizer, "eos_ids", frozenset({whole[at]}))
-    chat = begun(engine, gamma=4, max_new_tokens=12)
+    chat = begun(engine, gamma=4, max_new_tokens=12, tree=tree)
     assert chat.answer.token_ids == whole[: whole.index(whole[at]) + 1]
     assert chat.answer.finish_reason == "stop"
     assert whole[at] not in chat.conversation.turns[0].answer
@@ -61,10 +72,13 @@ def test_nothing_follows_a_stop_token_and_nothing_is_left_behind(engine, at, mon
 # Interrupts and faults
 
 
-@pytest.mark.parametrize("drafting", ["MTP", "ngram", "none"])
-def test_an_answer_dropped_after_any_event_leaves_nothing(engine, drafting):
+@pytest.mark.parametrize(
+    ("drafting", "tree"),
+    [("MTP", None), ("MTP", STATIC), ("MTP", DYNAMIC), ("ngram", None), ("none", None)],
+)
+def test_an_answer_dropped_after_any_event_leaves_nothing(engine, drafting, tree):
     for events in count():
-        chat = begun(engine, drafting)
+        chat = begun(engine, drafting, tree=tree)
         answering = chat.ask(*SECOND)
         taken = sum(1 for _ in zip(range(events), answering, strict=False))
         answering.close()
@@ -97,21 +111,20 @@ class Breaking:
         return call
 
 
-def check_broken_at_every_call(engine, breaking, step):
-    """Break the second question at each call in turn; the third must not show it."""
-    chat = begun(engine, "MTP", gamma=2, max_new_tokens=5)
+def check_broken_at_every_call(begin, breaking, step):
+    """Break the second question of `begin()` at each call in turn; the third must not show it."""
+    chat = begin()
     before = breaking.calls
     chat.reply(*SECOND)
     total = breaking.calls - before
-    assert total > 3
+    assert total
     for call in range(1, total + 1, step):
-        chat = begun(engine, "MTP", gamma=2, max_new_tokens=5)
+        chat = begin()
         breaking.left = call
         with pytest.raises(Fault):
             chat.reply(*SECOND)
         breaking.left = -1
         check_like_cold(chat, THIRD)
-        yield call
 
 
 METHODS = {
@@ -129,17 +142,31 @@ def test_a_fault_at_any_call_leaves_nothing(engine, side, after, monkeypatch):
     for name in METHODS[side]:
         original = getattr(type(sequence), name)
         monkeypatch.setattr(type(sequence), name, breaking.around(original))
-    assert list(check_broken_at_every_call(engine, breaking, 1))
+    begin = partial(begun, engine, "MTP", gamma=2, max_new_tokens=5)
+    check_broken_at_every_call(begin, breaking, 1)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_fault_inside_any_forward_leaves_nothing(engine, backend, after, monkeypatch):
-    breaking = Breaking(after)
-    path = FORWARDS[backend]
-    module, owner, name = path.rsplit(".", 2)
-    original = getattr(getattr(__import__(module, fromlist=[owner]), owner), name)
-    monkeypatch.setattr(path, breaking.around(original))
-    assert list(check_broken_at_every_call(engine, breaking, 3))
+@pytest.mark.parametrize(
+    ("places", "tree", "step", "temperature"),
+    [
+        (FORWARDS, None, 3, 0),
+        (FORWARDS, None, 5, 1),
+        (FORWARDS, STATIC, 5, 0),
+        (FORWARDS, DYNAMIC, 5, 1),
+        (GATHERS, STATIC, 1, 0),
+        (GATHERS, DYNAMIC, 1, 0),
+    ],
+    ids=["chain", "sampled", "static", "dynamic-sampled", "static-gather", "dynamic-gather"],
+)
+def test_a_fault_inside_a_forward_leaves_nothing(
+    engine, backend, places, tree, step, temperature, after, monkeypatch
+):
+    breaking, path = Breaking(after), places[backend]
+    monkeypatch.setattr(path, breaking.around(resolve_name(path)))
+    sampled = {"sampling": Sampling(temperature), "seed": 5}
+    begin = partial(begun, engine, "MTP", gamma=3, max_new_tokens=8, tree=tree, **sampled)
+    check_broken_at_every_call(begin, breaking, step)
 
 
 # Images and turns
@@ -186,24 +213,18 @@ def test_a_new_turn_prefills_only_what_is_new(engine):
     assert statistics.prompt_tokens > held
 
 
-@pytest.mark.parametrize("named", [{}, {"skip_vision": 0.2}])
-def test_timing_a_plain_forward_leaves_nothing(engine, named):
-    chat = begun(engine, "M", **named)
-    assert chat._session.plain_seconds() > 0
-    check_like_cold(chat, SECOND)
-
-
 # A draft that cannot be wrong
 
 
-@pytest.mark.parametrize("temperature", [0, 1])
-def test_a_twin_is_always_accepted(twin, temperature):
+@pytest.mark.parametrize(("temperature", "tree"), [(0, None), (1, None), (0, STATIC)])
+def test_a_twin_is_always_accepted(twin, temperature, tree):
     """A stale draft cache costs acceptance alone, so nothing else shows it."""
-    chat = twin.chat(replace(small(twin, "M"), sampling=Sampling(temperature), seed=4))
+    options = small(twin, "M", sampling=Sampling(temperature), seed=4, tree=tree)
+    chat = twin.chat(options)
 
     def all_accepted():
         statistics = chat.answer.statistics
-        return 0 < statistics.accepted == statistics.drafted
+        return 0 < statistics.accepted == statistics.depth
 
     for question in (FIRST, SECOND, THIRD):
         chat.reply(*question)
@@ -228,7 +249,7 @@ def cold_ids(chat):
     question = chat.conversation.turns[-1].question
     chat.conversation.undo()
     plain = chat.options if not chat.options.sampling.greedy else plainly(chat.options)
-    fresh = chat.engine.chat(plain, copied(chat))
+    fresh = chat.models.chat(plain, copied(chat))
     for _ in fresh.send(question):
         pass
     return fresh.answer.token_ids

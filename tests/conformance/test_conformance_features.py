@@ -5,12 +5,12 @@ import shutil
 
 import numpy as np
 import pytest
-from conformance_cases import PICTURES
 
-import factory
-from mmspec.engine import load
+from mmspec.chat.engine import load
 from mmspec.errors import UsageError
-from mmspec.images import pixels
+from mmspec.prompt.images import pixels
+from support import factory
+from support.conformance_cases import PICTURES
 
 
 @pytest.fixture(scope="session")

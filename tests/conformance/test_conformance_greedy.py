@@ -3,31 +3,27 @@
 from itertools import combinations, product
 
 import pytest
-from conformance_cases import (
+
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from support import factory
+from support.conformance_cases import (
     DRAFTINGS,
     GAMMAS,
     IMAGES,
     Case,
+    check_replies,
     covering_cases,
-    plainly,
     product_cases,
     questions,
-    replies,
 )
-
-import factory
-from mmspec.engine import load
-from mmspec.options import Options
 
 BUDGET = 14
 
 
 def check(engine, case, seed, **named):
     options = Options(drafting=case.drafting, gamma=case.gamma, max_new_tokens=BUDGET, **named)
-    asked = list(questions(case, seed))
-    chat = engine.chat(options)
-    assert replies(chat, asked) == replies(engine.chat(plainly(options)), asked), case
-    return chat.answer
+    return check_replies(engine, options, questions(case, seed)).answer
 
 
 def test_the_covering_set_holds_every_pair_of_values():
@@ -53,7 +49,7 @@ def test_the_product_holds_everything():
 @pytest.mark.parametrize("drafting", DRAFTINGS)
 def test_speculative_equals_plain(engine, drafting):
     cases = [case for case in covering_cases() if case.drafting == drafting]
-    answers = [check(engine, case, seed) for seed, case in enumerate(cases)]
+    answers = [check(engine, case, case.gamma % 4) for case in cases]
     drafted = sum(answer.statistics.drafted for answer in answers)
     accepted = sum(answer.statistics.accepted for answer in answers)
     assert 0 < accepted < drafted
@@ -84,8 +80,8 @@ def test_a_draft_that_runs_out_of_positions_changes_nothing(
     """Branches too long to start, and (with a low bar for starting) those that end on the way."""
     engine = load(*map(str, short_paths), backend=backend)
     answer = check(engine, Case("MTCP", 3, 5, 1), 0, overflow=overflow)
-    assert answer.drafting.word == KEPT[overflow]
-    monkeypatch.setattr("mmspec.sides.TYPICAL_ANSWER", 0)
+    assert answer.drafting.spec == KEPT[overflow]
+    monkeypatch.setattr("mmspec.chat.draft_selection.TYPICAL_ANSWER", 0)
     for images in (1, 2, 5):
         check(engine, Case("MTC", 3, images, 2), images, overflow=overflow)
 

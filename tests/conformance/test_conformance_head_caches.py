@@ -1,13 +1,15 @@
-"""A head and the trail that it reads continue like cold ones, whatever the columns went through."""
+"""A head, and the hidden states it reads, continue like cold ones after whatever happened."""
 
 import numpy as np
 import pytest
-from conformance_cases import HEADS, PICTURES
 
-import factory
-from mmspec.sampling import GREEDY
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
+from mmspec.decoding.tree import Tree
 from mmspec.seam import Segment
-from mmspec.tree import Tree
+from support import factory
+from support.conformance_cases import HEADS, PICTURES
+from support.segments import segment_of
 
 IMAGE = [factory.IMAGE_TOKEN_ID] * 16
 PROMPT = [1, 20, *IMAGE, 21, 22, 23, 24, 25, 26]
@@ -23,7 +25,7 @@ def opened(engine, tokens, tree=None):
     """A target that holds `tokens`, with a picture in them, and the head beside it."""
     target = engine.target.model.open_target(GREEDY)
     drafter = engine.head.head.open_drafter(target, GREEDY, tree)
-    extended(target, drafter, Segment(tokens, [engine.target.features(PICTURES[0])]))
+    extended(target, drafter, segment_of(tokens, [engine.target.features(PICTURES[0])]))
     return target, drafter
 
 
@@ -34,18 +36,18 @@ def extended(target, drafter, segment):
 
 def test_a_path_that_moves_takes_its_hidden_states_along(engine):
     target, drafter = opened(engine, PROMPT, Tree((3, 2)))
-    verdict = target.verify(drafter.draft(2, [1.0], ()), ())
+    verdict = target.verify(drafter.draft(2, [1.0], NO_NOISE), NO_NOISE)
     path = [2, verdict.parents.index(2)]
     tokens = verdict.along(path)
     target.commit(path, 60)
     drafter.commit(path, [*tokens, 60])
     cold, again = opened(engine, [*PROMPT, *tokens, 60], Tree((3, 2)))
     end = target.length - 1
-    for read in ("states", "inputs"):
+    for read in ("states", "embeddings"):
         told, expected = (np.array(getattr(each, read)(0, end).tolist()) for each in (target, cold))
         np.testing.assert_allclose(told, expected, atol=2e-5)
-    drafts = [d.draft(2, [1.0], ()) for d in (drafter, again)]
-    assert target.verify(drafts[0], ()).drafted == cold.verify(drafts[1], ()).drafted
+    drafts = [d.draft(2, [1.0], NO_NOISE) for d in (drafter, again)]
+    assert target.verify(drafts[0], NO_NOISE).drafted == cold.verify(drafts[1], NO_NOISE).drafted
 
 
 @pytest.mark.parametrize("keep", [len(PROMPT) - 1, 20, 2])
@@ -54,11 +56,11 @@ def test_a_head_rewound_anywhere_drafts_like_a_cold_one(engine, keep):
     target, drafter = opened(engine, PROMPT)
     target.rewind(keep)
     drafter.rewind(keep)
-    later = Segment([40 + 7 * place for place in range(len(PROMPT) - keep)])
-    extended(target, drafter, later)
+    later = [40 + 7 * place for place in range(len(PROMPT) - keep)]
+    extended(target, drafter, Segment([later]))
     cold = engine.target.model.open_target(GREEDY)
     again = engine.head.head.open_drafter(cold, GREEDY, None)
     images = [engine.target.features(PICTURES[0])] if keep > 2 else []
-    extended(cold, again, Segment([*PROMPT[:keep], *later.tokens], images))
-    drafts = [each.draft(6, [1.0], ()) for each in (drafter, again)]
-    assert target.verify(drafts[0], ()).drafted == cold.verify(drafts[1], ()).drafted
+    extended(cold, again, segment_of([*PROMPT[:keep], *later], images))
+    drafts = [each.draft(6, [1.0], NO_NOISE) for each in (drafter, again)]
+    assert target.verify(drafts[0], NO_NOISE).drafted == cold.verify(drafts[1], NO_NOISE).drafted

@@ -1,31 +1,33 @@
 """Heads through conversations: never a wrong token, never a stale state, equal on all backends."""
 
-from collections import Counter
-from dataclasses import replace
-from importlib import import_module
-from itertools import pairwise
+from pkgutil import resolve_name
 
 import pytest
-from conformance_cases import (
+from test_conformance_chat import Breaking, check_broken_at_every_call
+from test_conformance_sequences import count_reads
+
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.tree import Tree
+from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.errors import CheckpointError, UsageError
+from support.conformance_cases import (
     HEADS,
     PICTURES,
     Case,
     check_like_cold,
+    check_replies,
     copied,
-    plainly,
     questions,
     replies,
 )
-
-from factory_heads import published, tiny_head
-from mmspec.adaptive import Adaptation
-from mmspec.engine import load
-from mmspec.errors import CheckpointError, UsageError
-from mmspec.options import Options
-from mmspec.sampling import Sampling
-from mmspec.tree import Tree
+from support.factory_heads import published, tiny_head
 
 TREES = {"chain": None, "dynamic": Tree((), 3, 8), "static": Tree((3, 2, 1), nodes=9)}
+WARM, CUT = Sampling(1.0), Sampling(0.8, top_k=20, top_p=0.9)
 FIRST = ("What is in the picture?", (PICTURES[0],))
 SECOND = ("How many shapes are there?", (PICTURES[1], PICTURES[2]))
 THIRD = ("Which bar is the tallest?", ())
@@ -45,41 +47,22 @@ def test_a_head_is_recognised_and_drafts_by_default(engine):
     chat = engine.chat(short())
     chat.reply(*FIRST)
     assert engine.draft is None
-    assert chat.answer.drafting.word == engine.head.kind == engine.head.head.config.kind
+    assert chat.answer.drafting.spec == engine.head.kind == engine.head.head.config.kind
     assert chat.answer.statistics.drafted
 
 
-def test_speculative_equals_plain(engine):
+@pytest.mark.parametrize("sampling", [GREEDY, WARM, CUT], ids=["greedy", "T1", "cut"])
+def test_speculative_equals_plain(engine, sampling):
     """No image, one, two and five; a second turn; what is accepted is counted over all."""
     accepted = 0
     cases = [(0, 2, "chain"), (1, 1, "dynamic"), (2, 2, "chain"), (5, 2, "static"), (5, 1, "chain")]
     for seed, (images, turns, tree) in enumerate(cases):
-        options = short(gamma=1 + seed, max_new_tokens=12, tree=TREES[tree])
-        asked = list(questions(Case("", 0, images, turns), seed))
-        chat = engine.chat(options)
-        assert replies(chat, asked) == replies(
-            engine.chat(plainly(replace(options, tree=None))), asked
-        )
+        named = {"tree": TREES[tree], "sampling": sampling, "seed": seed}
+        options = short(gamma=1 + seed, max_new_tokens=12, **named)
+        chat = check_replies(engine, options, questions(Case("", 0, images, turns), seed))
         accepted += chat.answer.statistics.accepted
     # A random Medusa guesses worse than a line through the states does.
-    assert accepted or engine.head.kind == "medusa"
-
-
-@pytest.mark.parametrize("tree", ["chain", "dynamic"])
-def test_rounds_after_a_look_are_plain_and_the_answer_is_the_same(engine, tree):
-    """A threshold that the median round reaches: some are skipped, and drafts go on after them."""
-    options = short(max_new_tokens=24, tree=TREES[tree])
-    watched = engine.chat(replace(options, skip_vision=1.0))
-    watched.reply(*FIRST)
-    looks = sorted(each.seen for each in watched.answer.rounds)
-    chat = engine.chat(replace(options, skip_vision=looks[len(looks) // 2]))
-    plain = engine.chat(plainly(replace(options, tree=None)))
-    assert replies(chat, [SECOND, FIRST]) == replies(plain, [SECOND, FIRST])
-    rounds = chat.answer.rounds
-    for before, each in pairwise(rounds[:-1]):
-        assert (each.drafted == 0) == (before.seen >= chat.options.skip_vision)
-    assert 0 in [each.drafted for each in rounds]
-    assert any(each.drafted for each in rounds[1:])
+    assert accepted or engine.head.kind == "medusa" or not sampling.greedy
 
 
 def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
@@ -105,7 +88,7 @@ def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
 
 def again(chat):
     """A cold chat that has heard and said the same."""
-    fresh = chat.engine.chat(chat.options, copied(chat))
+    fresh = chat.models.chat(chat.options, copied(chat))
     fresh.conversation.reopen()
     question = chat.conversation.turns[-1].question
     fresh.conversation.undo()
@@ -117,77 +100,40 @@ def again(chat):
 
 def proposals(chat):
     """What the head drafts where a chat stands, read by verifying."""
-    target, drafter = chat._session.target, chat._side.drafter
+    target, drafter = chat._session.target, chat._drafter.drafter
     assert target.length == drafter.length
-    return target.verify(drafter.draft(4, [1.0], ()), ()).drafted
+    return target.verify(drafter.draft(4, [1.0], NO_NOISE), NO_NOISE).drafted
 
 
-class Fault(BaseException):
-    """Raised where an interrupt would be."""
+FAULTS = {
+    "drafter": (
+        "mmspec.drafters.heads.drafter.HeadDrafter",
+        ("extend", "rewind", "draft", "commit"),
+    ),
+    "layer": ("mmspec_{}.network.llama.Attention", ("__call__",)),
+}
 
 
 @pytest.mark.parametrize(("place", "after"), [("drafter", True), ("layer", False)])
 def test_a_fault_anywhere_leaves_nothing(backend, headed, place, after, monkeypatch):
-    engine = headed[backend, "flash"]
-    options, count = short(max_new_tokens=5, tree=TREES["static"]), Counter()
     path, names = FAULTS[place]
-    owner = getattr(import_module(path[0].format(backend)), path[1])
+    owner, breaking = resolve_name(path.format(backend)), Breaking(after)
     for name in names:
-        original = getattr(owner, name)
+        monkeypatch.setattr(owner, name, breaking.around(getattr(owner, name)))
 
-        def breaking(*given, _original=original, **named):
-            count["calls"] += 1
-            if count["calls"] == count["break"] and not after:
-                raise Fault
-            result = _original(*given, **named)
-            if count["calls"] == count["break"]:
-                raise Fault
-            return result
-
-        monkeypatch.setattr(owner, name, breaking)
-    chat = engine.chat(options)
-    chat.reply(*FIRST)
-    count["calls"] = 0
-    chat.reply(*SECOND)
-    total = count["calls"]
-    assert total > 3
-    for call in range(1, total + 1, 3):
-        chat = engine.chat(options)
+    def begin():
+        chat = headed[backend, "flash"].chat(short(max_new_tokens=5, tree=TREES["static"]))
         chat.reply(*FIRST)
-        count["calls"], count["break"] = 0, call
-        with pytest.raises(Fault):
-            chat.reply(*SECOND)
-        count["break"] = -1
-        check_like_cold(chat, THIRD)
+        return chat
 
-
-FAULTS = {
-    "drafter": (("mmspec.heads.drafter", "HeadDrafter"), ("extend", "rewind", "draft", "commit")),
-    "layer": (("mmspec_{}.llama", "Decoder"), ("_attend",)),
-}
-
-
-READS = {
-    "torch": ("torch", "Tensor", ["tolist", "item", "cpu", "numpy", "__bool__", "__int__"]),
-    "mlx": ("mmspec_mlx", "host", ["integers", "floats", "float32", "raw"]),
-}
+    check_broken_at_every_call(begin, breaking, 3)
 
 
 def test_a_round_reads_from_the_device_once(engine, backend, monkeypatch):
     chat = engine.chat(short(tree=TREES["dynamic"] if engine.head.kind == "msd" else None))
     chat.reply(*FIRST)
-    reads = Counter()
-    module, owner, names = READS[backend]
-    place = getattr(import_module(module), owner)
-    for name in names:
-        original = getattr(place, name)
-
-        def spy(*given, _original=original, **named):
-            reads["all"] += 1
-            return _original(*given, **named)
-
-        monkeypatch.setattr(place, name, spy)
-    rounds = chat._session.decode(gamma=3, max_tokens=10, stop=(), seed=None)
+    reads = count_reads(backend, monkeypatch)
+    rounds = chat._session.decode(FixedDraftLength(3), max_tokens=10, stop=(), seed=0)
     counted = [reads["all"] for _ in rounds]
     assert counted == list(range(1, len(counted) + 1))
 
@@ -208,8 +154,7 @@ def test_mlx_takes_quantized_targets(mlx_path, checkpoints, backend):
     """The head reads what a 4-bit target says, and stays exact."""
     head = tiny_head(checkpoints / f"head of four bits {backend}", "msd", seed=2)
     engine = load(str(mlx_path), str(head), backend=backend)
-    chat, plain = engine.chat(short()), engine.chat(plainly(short()))
-    assert replies(chat, [FIRST, THIRD]) == replies(plain, [FIRST, THIRD])
+    check_replies(engine, short(), [FIRST, THIRD])
 
 
 # What cannot be had
@@ -252,7 +197,6 @@ def test_a_head_past_its_positions_drafts_no_more(backend, pair_paths, checkpoin
     head = checkpoints / f"short head {backend}"
     tiny_head(head, "msd", max_position_embeddings=40)
     engine = load(str(pair_paths[0]), str(head), backend=backend)
-    chat = engine.chat(short(max_new_tokens=8))
-    assert replies(chat, [THIRD]) == replies(engine.chat(plainly(short(max_new_tokens=8))), [THIRD])
+    chat = check_replies(engine, short(max_new_tokens=8), [THIRD])
     chat.reply(*SECOND)
     assert chat.answer.statistics.drafted == 0

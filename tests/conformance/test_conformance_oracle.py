@@ -2,16 +2,16 @@
 
 import pytest
 import torch
-from conformance_cases import picture
 from transformers import AutoProcessor, LlavaForConditionalGeneration
 
-import factory
-from mmspec.conversation import render
-from mmspec.engine import load
-from mmspec.images import Picture, pixels
-from mmspec.options import Options
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.prompt.conversation import render
+from mmspec.prompt.images import Picture, pixels
+from support import factory
+from support.conformance_cases import picture
 
-LAYOUTS = {
+DATASETS = {
     "hub": {},
     "transformers": {"layout": "transformers", "sharded": True},
     "grouped": {"key_value_heads": 2},
@@ -29,11 +29,11 @@ BUDGET = 20
 TEXTS = ("What is in the two pictures?", "And which one is larger?")
 
 
-@pytest.fixture(scope="session", params=LAYOUTS)
+@pytest.fixture(scope="session", params=DATASETS)
 def checkpoint(request, checkpoints):
     """One checkpoint per layout, and transformers' model of it."""
     folder = checkpoints / f"layout {request.param}"
-    path = factory.tiny_llava(folder, seed=3, **LAYOUTS[request.param])
+    path = factory.tiny_llava(folder, seed=3, **DATASETS[request.param])
     return path, LlavaForConditionalGeneration.from_pretrained(path, dtype=torch.float32).eval()
 
 
@@ -54,7 +54,7 @@ def generated(model, ids, pictures, preprocessing):
 
 def flat(chat, positions):
     """The ids and pictures of a whole conversation."""
-    engine = chat.engine
+    engine = chat.models
     chunks = render(chat.conversation, engine.target.template, engine.target.tokenizer)
     ids, pictures = [], []
     for part in (part for chunk in chunks for part in chunk.parts):

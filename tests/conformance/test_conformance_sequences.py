@@ -5,12 +5,15 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from conformance_cases import PICTURES, TREES, small
 
-from mmspec.adaptive import Adaptation
-from mmspec.conversation import Chunk
-from mmspec.drafting import Branch
-from mmspec.sampling import GREEDY
+from mmspec.decoding.acceptance import accept
+from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.drafters.views import Branch
+from mmspec.prompt.conversation import Chunk
+from support.conformance_cases import PICTURES, TREES, small
 
 BRANCHES = [Branch("M", 16), Branch("T"), Branch("C"), Branch("P", 4)]
 CHUNKS = [
@@ -53,13 +56,12 @@ def feed_drafter(drafter, views, chunks, branches=BRANCHES):
 
 def rounds(target, drafter, count):
     """Verify and commit `count` rounds of two drafted tokens, however many are kept."""
+    rows = len(drafter.row_lengths)
     for _ in range(count):
-        draft = drafter.draft(2, [1 / len(drafter.row_lengths)] * len(drafter.row_lengths), ())
-        verdict = target.verify(draft, ())
-        kept = [0] if verdict.accept[0] else []
-        tokens = [verdict.drafted[0]] * len(kept) + [verdict.fallback[len(kept)]]
-        target.commit(kept, tokens[-1])
-        drafter.commit(kept, tokens)
+        verdict = target.verify(drafter.draft(2, [1 / rows] * rows, NO_NOISE), NO_NOISE)
+        path, tokens = accept(verdict)
+        target.commit(path, tokens[-1])
+        drafter.commit(path, tokens)
 
 
 def proposals(engine, drafter, k=6):
@@ -68,7 +70,8 @@ def proposals(engine, drafter, k=6):
     rows = len(drafter.row_lengths)
     alone = [[float(row == other) for other in range(rows)] for row in range(rows)]
     mixtures = [*alone, [1 / rows] * rows]
-    return [target.verify(drafter.draft(k, weights, ()), ()).drafted for weights in mixtures]
+    drafts = (drafter.draft(k, weights, NO_NOISE) for weights in mixtures)
+    return [target.verify(draft, NO_NOISE).drafted for draft in drafts]
 
 
 @pytest.mark.parametrize("keep", range(6))
@@ -85,7 +88,7 @@ def test_a_target_rewound_anywhere_continues_like_a_cold_one(engine, views, keep
     fresh = target_of(engine, views, [*CHUNKS[:keep], *rest])
     np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
     for sequence in (target, fresh):
-        sequence.commit([], sequence.verify(None, ()).fallback[0])
+        sequence.commit([], sequence.verify(None, NO_NOISE).best[0])
     np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
     target.rewind(0)
     feed_target(target, views, CHUNKS)
@@ -125,8 +128,8 @@ def test_rows_of_a_batch_draft_what_each_drafts_alone(engine, views):
     drafter = drafter_of(engine, views, CHUNKS)
     said = []
     for _ in range(3):
-        drafter.draft(2, [0.25] * 4, ())
-        token = target.verify(None, ()).fallback[0]
+        drafter.draft(2, [0.25] * 4, NO_NOISE)
+        token = target.verify(None, NO_NOISE).best[0]
         target.commit([], token)
         drafter.commit([], [token])
         said.append(token)
@@ -147,28 +150,13 @@ READS = {
         "Tensor",
         ["tolist", "item", "cpu", "numpy", "nonzero", "__bool__", "__int__", "__index__"],
     ),
-    "mlx": ("mmspec_mlx", "host", ["integers", "floats", "float32", "raw"]),
+    "mlx": ("mmspec_mlx", "device_io", ["integers", "floats", "float32", "raw"]),
 }
 """Where each backend's numbers come to the host."""
 
 
-HOW = {
-    "static": {},
-    "adaptive": {"adaptive": Adaptation(window=4)},
-    "watched": {"skip_vision": 0.5},
-    "tree": {"tree": TREES["static"]},
-    "dynamic": {"tree": TREES["dynamic"]},
-    "watched tree": {"tree": TREES["dynamic"], "skip_vision": 0.5},
-}
-
-
-@pytest.mark.parametrize(
-    ("drafting", "how"),
-    [(word, how) for word in ("M", "MTCP") for how in HOW if (word, how) != ("M", "adaptive")],
-)
-def test_a_round_reads_from_the_device_once(engine, backend, drafting, how, monkeypatch):
-    chat = engine.chat(small(engine, drafting, **HOW[how]))
-    chat.reply("What is in the picture?", PICTURES[:1])
+def count_reads(backend, monkeypatch):
+    """Counts under "all" whenever a number comes to the host, from now on."""
     reads = Counter()
     module, owner, names = READS[backend]
     place = getattr(import_module(module), owner)
@@ -180,7 +168,27 @@ def test_a_round_reads_from_the_device_once(engine, backend, drafting, how, monk
             return _original(*given, **named)
 
         monkeypatch.setattr(place, name, spy)
-    rounds = chat._session.decode(gamma=3, max_tokens=20, stop=(), seed=None)
+    return reads
+
+
+HOW = {
+    "static": {},
+    "drawn": {"sampling": Sampling(0.8)},
+    "adaptive": {"adaptive": Adaptation(window=4)},
+    "tree": {"tree": TREES["static"]},
+    "dynamic": {"tree": TREES["dynamic"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("drafting", "how"),
+    [(word, how) for word in ("M", "MTCP") for how in HOW if (word, how) != ("M", "adaptive")],
+)
+def test_a_round_reads_from_the_device_once(engine, backend, drafting, how, monkeypatch):
+    chat = engine.chat(small(engine, drafting, **HOW[how]))
+    chat.reply("What is in the picture?", PICTURES[:1])
+    reads = count_reads(backend, monkeypatch)
+    rounds = chat._session.decode(FixedDraftLength(3), max_tokens=20, stop=(), seed=0)
     counted = [(reads["all"], each.drafted) for each in rounds]
     assert [count for count, _ in counted] == list(range(1, len(counted) + 1))
     assert sum(drafted for _, drafted in counted) > 10
@@ -191,7 +199,7 @@ def test_an_answer_that_says_the_image_token_is_fed_again_as_text(engine, views)
     image = engine.target.model.config.image_token_id
     said = target_of(engine, views, CHUNKS[:1])
     for token in (40, image, 41):
-        said.verify(None, ())
+        said.verify(None, NO_NOISE)
         said.commit([], token)
     answer = Chunk("answer", ((40, image, 41),))
     again = target_of(engine, views, [CHUNKS[0], answer])

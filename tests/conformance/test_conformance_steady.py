@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-import factory
-from mmspec.engine import load
-from mmspec.images import picture_from
-from mmspec.options import Options
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.prompt.images import picture_from
+from support import factory
 
 TURNS, SETTLED = 200, 60
 """The first turns fill the caches that are bounded, of 32 images' features for one."""

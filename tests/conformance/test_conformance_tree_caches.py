@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-from adaptive_oracle import softmax
-from conformance_cases import TREES
-from scripted_tree import ARRAYS, PathFrontier, paths
 from test_conformance_sequences import (
     BRANCHES,
     CHUNKS,
@@ -15,9 +12,14 @@ from test_conformance_sequences import (
     views,  # noqa: F401 - a fixture
 )
 
-from mmspec.growth import grow
-from mmspec.sampling import GREEDY
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
+from mmspec.decoding.tree_drafting import draft_tree
 from mmspec.seam import Segment
+from support.adaptive_oracle import softmax
+from support.conformance_cases import TREES
+from support.scripted_sampling import keys, sampler
+from support.scripted_tree import PathExpander, arrays, paths
 
 DEPTH = 3
 MIXED = [0.4, 0.3, 0.2, 0.1]
@@ -37,7 +39,7 @@ def plain_rows(engine, views, chunks, weights, said=()):  # noqa: F811
         for chunk in chunks:
             opened.extend(views.segment(chunk, branch))
         if said:
-            opened.extend(Segment(list(said)))
+            opened.extend(Segment([list(said)]))
         sequences.append((opened, opened.length))
 
     def row(path):
@@ -45,9 +47,9 @@ def plain_rows(engine, views, chunks, weights, said=()):  # noqa: F811
         for opened, length in sequences:
             opened.rewind(length)
             if path:
-                opened.extend(Segment(path))
+                opened.extend(Segment([path]))
             rows.append(softmax(opened.logits()))
-        return np.average(rows, axis=0, weights=weights)
+        return np.log(np.average(rows, axis=0, weights=weights))
 
     return row
 
@@ -55,13 +57,14 @@ def plain_rows(engine, views, chunks, weights, said=()):  # noqa: F811
 def grown(engine, drafter, weights=MIXED):
     """Tokens and parents of what a drafter grows, read by verifying."""
     target = target_of(engine, engine.target.views(lambda _: []), CHUNKS[4:])
-    verdict = target.verify(drafter.draft(DEPTH, weights, ()), ())
+    verdict = target.verify(drafter.draft(DEPTH, weights, NO_NOISE), NO_NOISE)
     return verdict.drafted, verdict.parents
 
 
 def expected(engine, views, tree, chunks, weights=MIXED, said=()):  # noqa: F811
     rows = plain_rows(engine, views, chunks, weights, said)
-    ids, parents, _ = grow(ARRAYS, PathFrontier(rows), tree, DEPTH)
+    noisy = keys(NO_NOISE, DEPTH)
+    ids, parents, _ = draft_tree(arrays(sampler(GREEDY)), PathExpander(rows), tree, DEPTH, noisy)
     return ids.tolist(), parents.tolist()
 
 
@@ -81,7 +84,7 @@ def test_branches_grow_the_tree_that_plain_sequences_would(engine, views, tree):
     assert grown(engine, drafter) == expected(engine, views, tree, CHUNKS)
     target = target_of(engine, views, CHUNKS)
     for node in (-1, 0, len(expected(engine, views, tree, CHUNKS)[0]) - 1):
-        verdict = target.verify(drafter.draft(DEPTH, MIXED, ()), ())
+        verdict = target.verify(drafter.draft(DEPTH, MIXED, NO_NOISE), NO_NOISE)
         path = root_path(verdict.parents, node) if node >= 0 else []
         tokens = [*verdict.along(path), 60 + len(said)]
         target.commit(path, tokens[-1])
@@ -118,7 +121,7 @@ def test_chains_and_trees_may_follow_each_other(engine, views):  # noqa: F811
 def verified(engine, views, tree):  # noqa: F811
     target = target_of(engine, views, CHUNKS)
     drafter = drafter_of(engine, views, tree, CHUNKS)
-    return target, target.verify(drafter.draft(DEPTH, MIXED, ()), ())
+    return target, target.verify(drafter.draft(DEPTH, MIXED, NO_NOISE), NO_NOISE)
 
 
 @each_tree
@@ -129,14 +132,9 @@ def test_every_node_is_judged_as_if_its_path_had_been_said(engine, views, tree):
     for path in ([], *paths(verdict.drafted, verdict.parents)):
         cold.rewind(length)
         if path:
-            cold.extend(Segment(path))
+            cold.extend(Segment([path]))
         best.append(int(cold.logits().argmax()))
-    assert verdict.fallback == best
-    agreed = [
-        float(token == best[parent + 1])
-        for token, parent in zip(verdict.drafted, verdict.parents, strict=True)
-    ]
-    assert verdict.accept == agreed
+    assert verdict.best == best
 
 
 @each_tree
@@ -146,13 +144,15 @@ def test_any_path_can_be_kept(engine, views, tree):  # noqa: F811
     start, before = target.length, target.logits()
     drafter = drafter_of(engine, views, tree, CHUNKS)
     for node in range(0, len(verdict.drafted), 1 + len(verdict.drafted) // 6):
-        target.verify(drafter.draft(DEPTH, MIXED, ()), ())
+        target.verify(drafter.draft(DEPTH, MIXED, NO_NOISE), NO_NOISE)
         path = root_path(verdict.parents, node)
         target.commit(path, 77)
         cold = target_of(engine, views, CHUNKS)
-        cold.extend(Segment([*verdict.along(path), 77]))
+        cold.extend(Segment([[*verdict.along(path), 77]]))
         np.testing.assert_allclose(target.logits(), cold.logits(), atol=5e-5)
-        again = [each.verify(drafter.draft(2, MIXED, ()), ()) for each in (target, cold)]
+        again = [
+            each.verify(drafter.draft(2, MIXED, NO_NOISE), NO_NOISE) for each in (target, cold)
+        ]
         assert again[0] == again[1]
         for each in (target, cold):
             feed_target(each, views, [OTHER])
@@ -166,9 +166,11 @@ def test_a_path_within_a_prompt_is_kept_after_a_rewind(engine, views):  # noqa: 
     target, _ = verified(engine, views, TREES["static"])
     target.rewind(target.length - 1)
     cold = target_of(engine, views, CHUNKS[:-1])
-    cold.extend(Segment([70, 71]))
+    cold.extend(Segment([[70, 71]]))
     drafter = drafter_of(engine, views, TREES["static"], CHUNKS)
-    one, other = (each.verify(drafter.draft(3, MIXED, ()), ()) for each in (target, cold))
+    one, other = (
+        each.verify(drafter.draft(3, MIXED, NO_NOISE), NO_NOISE) for each in (target, cold)
+    )
     assert one == other
     path = root_path(one.parents, len(one.drafted) - 1)
     for each in (target, cold):
@@ -184,9 +186,10 @@ def test_what_is_no_path_is_refused_and_changes_nothing(engine, views):  # noqa:
             target.commit(path, 77)
         assert target.length == length
         verdict = target.verify(
-            drafter_of(engine, views, TREES["static"], CHUNKS).draft(DEPTH, MIXED, ()), ()
+            drafter_of(engine, views, TREES["static"], CHUNKS).draft(DEPTH, MIXED, NO_NOISE),
+            NO_NOISE,
         )
     drafter = drafter_of(engine, views, TREES["static"], CHUNKS)
-    drafter.draft(2, MIXED, ())
+    drafter.draft(2, MIXED, NO_NOISE)
     with pytest.raises(ValueError, match="deep"):
         drafter.commit([0, 1, 2], [1, 2, 3, 4])

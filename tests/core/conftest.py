@@ -1,9 +1,16 @@
-"""An engine of scripted models, whose one file is a tokenizer's."""
+"""An engine of scripted models, one of the tiny pair, and tokenizers of every kind."""
+
+from functools import partial
 
 import pytest
-from scripted_engine import scripted_engine
 
-import factory_layouts
+from mmspec.chat.engine import load
+from mmspec.prompt.tokenizer import Tokenizer
+from mmspec_bench.measure import speed
+from mmspec_bench.measure.adaptive_cost import refit_cost
+from mmspec_bench.measure.costs import costs
+from support import factory_layouts, tiny_tokenizers
+from support.scripted_engine import scripted_engine
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +25,40 @@ def directory(tmp_path_factory):
 def engine(directory):
     """Of a target and a draft that see images."""
     return scripted_engine(directory)
+
+
+@pytest.fixture(scope="session")
+def pair_engine(pair_paths):
+    """The tiny pair on PyTorch."""
+    return load(*map(str, pair_paths), backend="torch")
+
+
+@pytest.fixture
+def few_timings(monkeypatch):
+    """Costs beside a speed report are of two passes and of a short answer."""
+    monkeypatch.setattr(speed, "costs", partial(costs, repeats=2))
+    monkeypatch.setattr(speed, "refit_cost", partial(refit_cost, tokens=24))
+
+
+@pytest.fixture(scope="session")
+def tokenizer_directories(tmp_path_factory):
+    """A folder with a tokenizer of every kind."""
+    return {
+        kind: build(tmp_path_factory.mktemp(kind))
+        for kind, build in tiny_tokenizers.BUILDERS.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def tokenizers(tokenizer_directories):
+    """These tokenizers as read here."""
+    return {kind: Tokenizer.read(folder) for kind, folder in tokenizer_directories.items()}
+
+
+@pytest.fixture(scope="session")
+def references(tokenizer_directories):
+    """These tokenizers as transformers reads them."""
+    from transformers import AutoTokenizer
+
+    folders = tokenizer_directories.items()
+    return {kind: AutoTokenizer.from_pretrained(folder) for kind, folder in folders}

@@ -1,35 +1,23 @@
 """Adaptive weights against a dense history, and what answers they start and end with."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
-from adaptive_oracle import check, softmax
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scripted_tree import top
+from test_loop import rounds_of, tokens
 
-from mmspec import maths
-from mmspec.adaptive import RULES, Adaptation, Evidence, Tally, lattice
+from mmspec.chat.options import Options
+from mmspec.decoding import formulas
+from mmspec.decoding.adaptive_weights import RULES, Adaptation, Evidence, Tally, lattice
+from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.errors import UsageError
-from mmspec.loop import decode
-from mmspec.options import Options
-from mmspec.sampling import GREEDY, Sampling
 from mmspec.seam import Segment
-from scripted import ScriptedDrafter, ScriptedTarget, logits
+from support.adaptive_oracle import check, softmax
+from support.scripted import ScriptedDrafter, ScriptedTarget, logits
+from support.scripted_sampling import top
 
 VIEWS = [[3, 1, 4, 1, 5], [9, 2, 5], [6, 5]]
 VOCABULARY = 11
-
-
-class Given:
-    """The same weights before every round."""
-
-    def __init__(self, *weights):
-        self.values = list(weights)
-
-    def weights(self, row_lengths, gamma):
-        return self.values
 
 
 def tally(branches, rule="lattice", window=0):
@@ -51,7 +39,7 @@ def random_round(draws, branches, vocabulary):
 
 
 def evidence(p, q):
-    return Evidence(None, q, np.log(p))
+    return Evidence(q, np.log(p))
 
 
 # Against the dense history
@@ -98,7 +86,7 @@ def test_large_vocabularies_agree_where_no_mixture_is_flat():
     p = softmax(wanted[:, 0]).astype(np.float32)
     q = softmax(wanted + draws.normal(size=(8, 3, 500))).astype(np.float32)
     points = np.array(lattice(3), dtype=np.float32)
-    agreed, far = maths.score(np, p, q, points, maths.divergence, top).swapaxes(0, 1)
+    agreed, far = formulas.score(np, p, q, points, formulas.divergence, top).swapaxes(0, 1)
     mixed = points @ q
     assert (agreed == (mixed.argmax(-1) == p.argmax(-1)[:, None])).all()
     whole = (p[:, None] * (np.log(p)[:, None] - np.log(mixed))).sum(-1)
@@ -109,7 +97,7 @@ def test_large_vocabularies_agree_where_no_mixture_is_flat():
 def test_what_is_left_out_counts_as_one_token():
     draws = np.random.default_rng(1)
     rows = probabilities(draws, 4, 3, 300)
-    kept = maths.condense(np, rows, top)
+    kept = formulas.condense(np, rows, top)
     assert kept.shape == (4, 3, 33)
     np.testing.assert_allclose(kept.sum(-1), 1, atol=1e-6)
     np.testing.assert_array_equal(kept[:, 0, 0], rows[:, 0].max(-1))
@@ -117,7 +105,7 @@ def test_what_is_left_out_counts_as_one_token():
 
 def test_probabilities_of_zero_are_no_infinities():
     p, q = np.eye(3, dtype=np.float32)[:2], np.eye(3, dtype=np.float32)[None, 1:]
-    scores = maths.score(np, p[:1], q, np.eye(2, dtype=np.float32), maths.divergence, top)
+    scores = formulas.score(np, p[:1], q, np.eye(2, dtype=np.float32), formulas.divergence, top)
     assert np.isfinite(scores).all()
 
 
@@ -161,7 +149,7 @@ def test_a_first_token_that_was_rejected_counts_already():
 
 
 def test_a_draft_that_nobody_verified_tells_nothing():
-    kept = tally(2).noted(Evidence(None, told(0, 3)[1]), 1)
+    kept = tally(2).noted(None, 1)
     assert kept.settled().tokens == 0
 
 
@@ -187,19 +175,14 @@ def test_a_window_forgets_what_left_it():
 # In the loop
 
 
-def opened(adaptation, sampling=GREEDY, rows=3, draft_sampling=GREEDY, vocabulary=VOCABULARY):
+def opened(adaptation, sampling=GREEDY, rows=3, vocabulary=VOCABULARY):
     target = ScriptedTarget(vocabulary=vocabulary, sampling=sampling)
     drafter = ScriptedDrafter(
-        rows=rows, vocabulary=vocabulary, sampling=draft_sampling, adaptation=adaptation
+        rows=rows, vocabulary=vocabulary, sampling=sampling, adaptation=adaptation
     )
-    target.extend(Segment(VIEWS[0]))
-    drafter.extend([Segment([*view, 7]) for view in VIEWS[:rows]])
+    target.extend(Segment([VIEWS[0]]))
+    drafter.extend([Segment([[*view, 7]]) for view in VIEWS[:rows]])
     return target, drafter
-
-
-def rounds(target, drafter, count, gamma=3, seed=None):
-    weighting = Given(*[1 / drafter.rows] * drafter.rows)
-    return list(decode(target, drafter, weighting, gamma=gamma, max_tokens=count, seed=seed))
 
 
 @pytest.mark.parametrize("window", [0, 2])
@@ -207,7 +190,7 @@ def rounds(target, drafter, count, gamma=3, seed=None):
 def test_every_round_is_mixed_as_the_rounds_before_it_say(rule, window):
     target, drafter = opened(Adaptation(rule, window))
     past, views, history = list(target.sequence), list(map(list, drafter.sequences)), []
-    done = rounds(target, drafter, 40)
+    done = rounds_of(target, drafter, gamma=3, max_tokens=40)
     assert len({each.weights for each in done}) > 2
     for each in done:
         if not each.drafted:
@@ -223,40 +206,25 @@ def test_every_round_is_mixed_as_the_rounds_before_it_say(rule, window):
         views = [view + each.tokens for view in views]
 
 
-@pytest.mark.parametrize("window", [0, 3])
 @pytest.mark.parametrize("rule", RULES)
-def test_greedy_answers_are_the_targets_own(rule, window):
-    said, (target, drafter) = [], opened(Adaptation(rule, window))
-    for _ in range(40):
-        said.append(int(logits(0, [*VIEWS[0], *said], VOCABULARY).argmax()))
-    assert [token for each in rounds(target, drafter, 40) for token in each.tokens] == said
-
-
-@pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "argmax"])
-def test_sampling_is_exactly_the_targets_whatever_has_been_observed(drawn):
-    """One drafter that never forgets answers over and over; pairs of tokens are counted."""
-    warm, count, vocabulary = Sampling(1.0), 1500, 3
-    target, drafter = opened(
-        Adaptation("kl", 8), warm, 2, warm if drawn else GREEDY, vocabulary=vocabulary
-    )
-    starts, seen = (target.length, drafter.length), Counter()
-    for seed in range(count):
-        target.rewind(starts[0])
-        drafter.rewind(starts[1])
-        done = rounds(target, drafter, 3, gamma=2, seed=seed)
-        seen[tuple([token for each in done for token in each.tokens][:2])] += 1
-    first = softmax(logits(0, VIEWS[0], vocabulary))
-    chi_square = 0.0
-    for one in range(vocabulary):
-        second = softmax(logits(0, [*VIEWS[0], one], vocabulary))
-        expected = count * first[one] * second
-        chi_square += sum((seen[one, two] - n) ** 2 / n for two, n in enumerate(expected))
-    assert chi_square < 26.1  # 99.9 % at 8 degrees of freedom
+def test_sampled_answers_are_the_targets_own_whatever_has_been_observed(rule):
+    """One drafter that never forgets answers over and over."""
+    target, drafter = opened(Adaptation(rule, 8), Sampling(1.0))
+    starts = target.length, drafter.length
+    for seed in range(20):
+        answers = []
+        for chosen in (drafter, None):
+            target.rewind(starts[0])
+            drafter.rewind(starts[1])
+            answers.append(tokens(target, chosen, gamma=2, max_tokens=9, seed=seed))
+        assert answers[0] == answers[1]
 
 
 def test_a_branch_alone_has_nothing_to_adapt():
     target, drafter = opened(Adaptation(), rows=1)
-    assert {each.weights for each in rounds(target, drafter, 20) if each.drafted} == {(1.0,)}
+    assert {
+        each.weights for each in rounds_of(target, drafter, gamma=3, max_tokens=20) if each.drafted
+    } == {(1.0,)}
 
 
 def test_options_out_of_range_are_refused():

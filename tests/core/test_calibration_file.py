@@ -1,19 +1,14 @@
-"""The file that costs are kept in: written whole, read strictly, refused in one line."""
+"""The calibration file: written whole, read strictly, refused in one line."""
 
 import json
 from dataclasses import replace
 
 import pytest
-from scripted_clock import FLAT, STEEP
 
-from mmspec.calibration import (
-    Calibration,
-    CalibrationFile,
-    cache_directory,
-    calibration_file,
-    shape_digest,
-)
-from mmspec.engine import load
+from mmspec.chat.calibration import cache_directory, calibration_file, shape_digest
+from mmspec.chat.engine import load
+from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
+from support.scripted_clock import FLAT, STEEP
 
 
 @pytest.fixture
@@ -22,17 +17,16 @@ def file(tmp_path):
 
 
 def test_what_is_written_is_read_again(file):
-    told = replace(FLAT.calibration(), rounds={"MT": {0: 1.0, 3: 1.5}})
     assert file.read() == (Calibration(), "")
-    file.write(told)
-    assert file.read() == (told, "")
+    file.write(FLAT.calibration())
+    assert file.read() == (FLAT.calibration(), "")
     assert [each.name for each in file.path.parent.iterdir()] == [file.path.name]
 
 
 def test_costs_of_another_key_are_not_used(file):
     file.write(FLAT.calibration())
-    found, note = replace(file, key=file.key | {"torch": "2.14"}).read()
-    assert found == Calibration()
+    calibration, note = replace(file, key=file.key | {"torch": "2.14"}).read()
+    assert calibration == Calibration()
     assert "another machine, backend or model" in note
 
 
@@ -40,17 +34,16 @@ BROKEN = {
     "empty": "",
     "cut": '{"format": 1, "key"',
     "list": "[]",
-    "older": {"format": 0},
+    "other": {"key": {"format": 1}},
     "text": {"target": {"1": "fast"}},
     "negative": {"target": {"1": -1.0}},
     "nan": {"target": {"1": float("nan")}},
     "infinite": {"draft": {"1": float("inf")}},
-    "absurd": {"rounds": {"MT": {"0": 0.003, "8": 1e308}}},
     "huge": {"target": {"1": 10**400}},
     "rows": {"target": {"0": 1.0}},
-    "many": {"rounds": {"MT": {"0": 1.0, "99": 1.0}}},
-    "words": {"rounds": {"MT": {"one": 1.0}}},
-    "flat": {"rounds": {"MT": 1.0}},
+    "many": {"draft": {"1": 1.0, "99": 1.0}},
+    "words": {"draft": {"one": 1.0}},
+    "flat": {"target": 1.0},
     "deep": '{"a":' * 100_000,
     "bytes": b"\xff\xfe\x00",
 }
@@ -63,8 +56,8 @@ def test_a_broken_or_older_file_is_ignored_with_one_line(file, name):
     if isinstance(content, dict):
         content = json.dumps(json.loads(file.path.read_text()) | content)
     file.path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    found, note = file.read()
-    assert found == Calibration()
+    calibration, note = file.read()
+    assert calibration == Calibration()
     assert note.startswith("calibration not used")
     assert str(file.path) in note
     assert len(note.splitlines()) == 1
@@ -77,7 +70,7 @@ def test_a_write_that_fails_leaves_what_was_there(file, monkeypatch):
         raise OSError("no space left")
 
     with monkeypatch.context() as patched:
-        patched.setattr("mmspec.calibration.Path.replace", fail)
+        patched.setattr("mmspec.draft_length.calibration_file.Path.replace", fail)
         with pytest.raises(OSError, match="no space"):
             file.write(STEEP.calibration())
     assert file.read() == (FLAT.calibration(), "")
@@ -95,14 +88,12 @@ def test_the_cache_is_where_the_user_says(monkeypatch, tmp_path):
 def test_every_part_of_the_key_names_another_file(llama_path, pair_paths, monkeypatch):
     def path(target, draft=None, dtype="float32"):
         loaded = load(str(target), str(draft or "none"), backend="torch", dtype=dtype)
-        file = calibration_file(loaded.backend, loaded.target, loaded.drafts)
-        assert loaded.calibration_file == file
-        return file.path
+        return calibration_file(loaded).path
 
     target, draft = pair_paths
     paths = [path(target), path(llama_path), path(target, draft), path(target, dtype="bfloat16")]
     assert path(target) == paths[0]
-    monkeypatch.setattr("mmspec.calibration.version", lambda _: "99.0")
+    monkeypatch.setattr("mmspec.chat.calibration.version", lambda _: "99.0")
     assert len({*paths, path(target)}) == 5
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mmspec.cards import card, load_cards
+from mmspec.checkpoints.cards import card, load_cards
 from mmspec.errors import UsageError
 
 CARDS = load_cards()
@@ -65,7 +65,8 @@ def test_unknown_names_get_the_nearest() -> None:
 def test_reading_cards_imports_nothing_heavy() -> None:
     heavy = "{'numpy', 'torch', 'mlx', 'transformers', 'huggingface_hub', 'tokenizers'}"
     code = (
-        "import sys, mmspec.hub, mmspec.checkpoint; from mmspec.cards import load_cards; "
+        "import sys, mmspec.checkpoints.hub as hub, mmspec.checkpoints.loading_plan; "
+        "from mmspec.checkpoints.cards import load_cards; "
         f"assert load_cards(); assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
     )
     root = Path(__file__).parents[2]

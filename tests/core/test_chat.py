@@ -3,15 +3,16 @@
 from dataclasses import replace
 
 import pytest
-from chat_turns import OPTIONS, A, B, asked, check
-from scripted_engine import BLIND, picture, scripted_engine
 
-from mmspec.chat import Piece
-from mmspec.conversation import Conversation
+from mmspec.chat.chat import Piece
+from mmspec.chat.options import Options
+from mmspec.chat.session import Prefilled
+from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.sampling import Sampling
 from mmspec.errors import ContextError, UsageError
-from mmspec.options import Options
-from mmspec.sampling import Sampling
-from mmspec.session import Prefilled
+from mmspec.prompt.conversation import Conversation
+from support.chat_turns import OPTIONS, A, B, asked, check
+from support.scripted_engine import BLIND, picture, scripted_engine
 
 
 def fed(chat):
@@ -105,21 +106,28 @@ def test_events_are_progress_then_text(engine):
 def test_the_default_drafting_follows_the_images(engine):
     chat = engine.chat(OPTIONS)
     asked(chat, "Hello?")
-    assert chat.answer.drafting.word == "T"
+    assert chat.answer.drafting.spec == "T"
     asked(chat, "What is this?", A)
-    assert chat.answer.drafting.word == "MT"
+    assert chat.answer.drafting.spec == "M"
+    adapting = engine.chat(replace(OPTIONS, adaptive=Adaptation()))
+    asked(adapting, "What is this?", A)
+    assert adapting.answer.drafting.spec == "MT"
+    asked(chat, "And this?", B)
+    assert chat.answer.drafting.spec == "M"
+    asked(chat, "And these three?", B)
+    assert chat.answer.drafting.spec == "T"
     chat.speculate = False
     asked(chat, "Why?")
-    assert chat.answer.drafting.word == "none"
+    assert chat.answer.drafting.spec == "none"
     assert chat.answer.statistics.drafted == 0
 
 
 def test_a_blind_draft_drafts_from_text(directory):
     chat = scripted_engine(directory, draft=BLIND).chat(OPTIONS)
     check(chat, "What is this?", A)
-    assert chat.answer.drafting.word == "T"
+    assert chat.answer.drafting.spec == "T"
     with pytest.raises(UsageError, match="text-only"):
-        chat.engine.chat(replace(OPTIONS, drafting="M"))
+        chat.models.chat(replace(OPTIONS, drafting="M"))
 
 
 def test_drafting_without_a_draft_is_refused_and_none_is_not(directory):
@@ -128,7 +136,7 @@ def test_drafting_without_a_draft_is_refused_and_none_is_not(directory):
         engine.chat(replace(OPTIONS, drafting="MT"))
     chat = engine.chat(OPTIONS)
     check(chat, "What is this?", A)
-    assert chat.answer.drafting.word == "none"
+    assert chat.answer.drafting.spec == "none"
 
 
 def test_a_blind_target_is_shown_no_image(directory):
@@ -184,7 +192,7 @@ def test_what_breaks_before_an_answer_begins_leaves_the_conversation(engine, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("mmspec.chat.render", broken)
+        patch.setattr("mmspec.chat.chat.render", broken)
         with pytest.raises(KeyboardInterrupt):
             chat.reply("Why?")
         with pytest.raises(KeyboardInterrupt):

@@ -3,16 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from chat_turns import OPTIONS, A, B, asked, check
-from scripted_engine import scripted_engine
 
-from mmspec.bench.prompts import asked as prompt_of
-from mmspec.check import check as compare
-from mmspec.drafting import NGRAM, PLAIN
+from mmspec.chat.options import Options
+from mmspec.decoding.sampling import Sampling
+from mmspec.diagnostics.check import check as compare
+from mmspec.diagnostics.prompts import user_prompt
+from mmspec.drafters.views import NGRAM, PLAIN
 from mmspec.errors import UsageError
-from mmspec.lengths import TIMED
-from mmspec.options import Options
-from mmspec.sampling import Sampling
+from support.chat_turns import OPTIONS, A, B, asked, check
+from support.scripted_engine import scripted_engine
 
 AGAIN = "the red square and the red square and the red square and"
 
@@ -33,13 +32,13 @@ def test_turns_drafted_by_lookup_are_answered_like_cold_runs(alone):
         pass
     check(chat, "Why?")
     assert chat.answer.drafting == NGRAM
-    assert chat.answer.statistics.prompt_tokens < chat._side.drafter.length + 100
+    assert chat.answer.statistics.prompt_tokens < chat._drafter.drafter.length + 100
 
 
 def test_what_is_looked_up_holds_a_newline_for_every_image(alone):
     chat = alone.chat(replace(OPTIONS, drafting="ngram"))
     asked(chat, "What is this?", A, B)
-    held = chat._side.drafter._tokens
+    held = chat._drafter.drafter._tokens
     assert alone.target.model.config.image_token_id not in held
     assert held.count(alone.target.tokenizer.newline_id) >= 2
 
@@ -47,7 +46,7 @@ def test_what_is_looked_up_holds_a_newline_for_every_image(alone):
 def test_a_draft_can_stay_aside(engine):
     chat = engine.chat(replace(OPTIONS, drafting="ngram"))
     check(chat, AGAIN, A)
-    assert chat.answer.drafting.word == "ngram"
+    assert chat.answer.drafting.spec == "ngram"
     assert engine.draft.model.drafters == []
     chat.options = replace(OPTIONS, drafting="MT")
     check(chat, AGAIN)
@@ -57,15 +56,15 @@ def test_a_draft_can_stay_aside(engine):
 
 def test_lookup_stands_in_for_a_draft_that_was_looked_for_in_vain(alone):
     assert alone.chat(OPTIONS).plain
-    alone.draftless = "ngram"
-    chat = alone.chat(OPTIONS)
+    looking = replace(alone, draftless="ngram")
+    chat = looking.chat(OPTIONS)
     assert not chat.plain
     check(chat, AGAIN, A)
     assert chat.answer.drafting == NGRAM
     chat.speculate = False
     check(chat, AGAIN)
     assert chat.answer.drafting == PLAIN
-    chat = alone.chat(replace(OPTIONS, drafting="none"))
+    chat = looking.chat(replace(OPTIONS, drafting="none"))
     check(chat, AGAIN, A)
     assert (chat.answer.drafting, chat.plain) == (PLAIN, True)
 
@@ -76,7 +75,9 @@ def test_lookup_has_nothing_to_weigh():
 
 
 def test_check_compares_lookup_without_a_draft(alone):
-    report = compare(alone, [prompt_of(AGAIN)], Options(drafting="ngram", max_new_tokens=400))
+    report = compare(
+        alone, [user_prompt(AGAIN)], Options(drafting="ngram", gamma=5, max_new_tokens=400)
+    )
     assert (report.outcome, report.draft, report.comparisons[0].drafting) == (
         "identical",
         "ngram",
@@ -84,16 +85,15 @@ def test_check_compares_lookup_without_a_draft(alone):
     )
     assert report.comparisons[0].drafted > 0
     with pytest.raises(UsageError, match="--draft"):
-        compare(alone, [prompt_of(AGAIN)], Options())
+        compare(alone, [user_prompt(AGAIN)], Options())
 
 
 class Script:
-    """Stands in for `AutoLength`: two tokens, then what `verdict` says."""
+    """Stands in for an adaptive draft length: two tokens, then the verdict `line`."""
 
     def __init__(self):
-        self.word = None
+        self.line = None
         self.rounds = []
-        self.measured = {}
 
     def choose(self, limit):
         return min(2, limit)
@@ -102,40 +102,34 @@ class Script:
         self.rounds.append(round_)
 
     def verdict(self):
-        return self.word
+        return self.line
 
 
 AUTO = replace(OPTIONS, gamma="auto", drafting="T")
 
 
 def test_the_rounds_of_all_chats_teach_the_draft_length(engine):
-    chats = [engine.chat(AUTO) for _ in range(2)]
-    for chat in chats:
-        check(chat, "What is this?", A)
-    lengths = engine.lengths(chats[0].answer.drafting)
-    assert lengths._clock == sum(chat.answer.statistics.rounds for chat in chats)
-    assert engine.lengths(PLAIN) is not lengths
+    first, second = (engine.chat(replace(AUTO, max_new_tokens=3)) for _ in range(2))
+    check(first, "What is this?", A)
+    assert first.answer.statistics.rounds == 3  # two plain ones come first
+    check(second, "What is this?", A)
+    assert second.answer.statistics.drafted > 0
+    lengths = {engine.adaptive_length(drafting) for drafting in (PLAIN, NGRAM)}
+    assert engine.adaptive_length(second.answer.drafting) not in lengths
 
 
-def test_falling_back_is_said_once_until_it_drafts_again(engine):
-    chat, script = engine.chat(AUTO), Script()
-    asked(chat, "What is this?", A)
-    engine._lengths[chat.answer.drafting, None] = script
-    notes = []
-    for script.word in (None, "it loses", "it loses by more", None, "it loses again"):
+def test_falling_back_is_noted_once_until_it_drafts_again(engine, monkeypatch):
+    script = Script()
+    monkeypatch.setattr(type(engine), "adaptive_length", lambda *_: script)
+    chat, notes = engine.chat(AUTO), []
+    for script.line in (None, "it loses", "it loses by more", None, "it loses again"):
         asked(chat, "Why?")
         notes.append(chat.answer.notes)
-        assert chat.verdict() == script.word
+        assert chat.verdict() == script.line
     assert notes == [[], ["it loses"], [], [], ["it loses again"]]
     assert sum(each.drafted for each in script.rounds) > 0
     assert chat.answer.statistics.draft_length > 1
-
-
-def test_a_seed_is_not_said_to_fix_the_text_where_it_does_not(engine):
-    chat = engine.chat(replace(AUTO, sampling=Sampling(1.0)))
-    asked(chat, "What is this?", A)
-    assert TIMED in chat.answer.notes
-    chat.options = replace(chat.options, gamma=3)
+    chat.options = replace(AUTO, gamma=3)
     asked(chat, "Why?")
     assert (chat.answer.notes, chat.verdict()) == ([], None)
 
@@ -144,3 +138,15 @@ def test_a_seed_is_not_said_to_fix_the_text_where_it_does_not(engine):
 def test_a_draft_length_is_a_number_or_auto(gamma):
     with pytest.raises(UsageError, match=f"--gamma {gamma}: give a number"):
         Options(gamma=gamma)
+
+
+def test_a_seed_fixes_the_text_whatever_drafts(engine):
+    warm = replace(AUTO, sampling=Sampling(1.0), seed=5)
+    texts = set()
+    for options in (warm, replace(warm, gamma=3), replace(warm, drafting="none")):
+        chat = engine.chat(options)
+        asked(chat, "What is this?", A)
+        asked(chat, "Why?")
+        texts.add(chat.answer.text)
+        assert chat.answer.notes == []
+    assert len(texts) == 1

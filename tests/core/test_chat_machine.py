@@ -8,22 +8,19 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from scripted_engine import SEES, picture, scripted_engine, with_positions
 
-import factory_layouts
-from mmspec.conversation import Conversation
+from mmspec.chat.options import Options
+from mmspec.decoding.sampling import Sampling
 from mmspec.errors import ContextError
-from mmspec.options import Options
-from mmspec.sampling import Sampling
+from mmspec.prompt.conversation import Conversation
+from support import factory_layouts
+from support.faults import Fault
+from support.scripted_engine import SEES, picture, scripted_engine, with_positions
 
 PICTURES = [picture(seed) for seed in range(4)]
 WORDS = [None, "none", "M", "T", "CP", "MTCP", "ngram"]
 texts = some.sampled_from(["What is this?", "Why?", "And these two?"])
 images = some.lists(some.sampled_from(PICTURES), max_size=3)
-
-
-class Fault(BaseException):
-    """Raised where an interrupt would be."""
 
 
 class Chats(RuleBasedStateMachine):
@@ -66,7 +63,7 @@ class Chats(RuleBasedStateMachine):
         if options.sampling.greedy:
             options = replace(options, drafting="none")
         past = Conversation(None, list(self.chat.conversation.turns))
-        fresh = self.chat.engine.chat(options, past)
+        fresh = self.chat.models.chat(options, past)
         fresh.speculate = self.chat.speculate
         return fresh
 

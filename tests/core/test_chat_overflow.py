@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from chat_turns import OPTIONS, A, check
-from scripted_engine import SEES, picture, scripted_engine, with_positions
+
+from support.chat_turns import OPTIONS, A, check
+from support.scripted_engine import SEES, picture, scripted_engine, with_positions
 
 
 @pytest.mark.parametrize(
@@ -17,36 +18,38 @@ from scripted_engine import SEES, picture, scripted_engine, with_positions
 )
 def test_a_branch_too_long_for_the_draft(directory, overflow, word, change):
     engine = scripted_engine(directory, draft=with_positions(SEES, 120))
-    chat = engine.chat(replace(OPTIONS, overflow=overflow))
+    chat = engine.chat(replace(OPTIONS, drafting="MT", overflow=overflow))
     check(chat, "x" * 18, *(picture(seed) for seed in range(5)))
     length = chat.answer.statistics.prompt_tokens
     note = f"drafting M: {length} prompt positions, the draft has room for 112: {change}"
-    assert chat.answer.drafting.word == word
+    assert chat.answer.drafting.spec == word
     assert chat.answer.notes == ([note] if change else [])
     assert (max(engine.draft.model.drafters[-1].row_lengths) > 120) == (overflow == "run")
 
 
 def test_a_branch_grows_too_long_from_turn_to_turn(directory):
-    chat = scripted_engine(directory, draft=with_positions(SEES, 100)).chat(OPTIONS)
+    engine = scripted_engine(directory, draft=with_positions(SEES, 100))
+    chat = engine.chat(replace(OPTIONS, drafting="MT"))
     words = []
     for seed in range(4):
         check(chat, "What is this?", picture(seed))
-        words.append(chat.answer.drafting.word)
+        words.append(chat.answer.drafting.spec)
     assert words[0] == "MT"
     assert words[-1] in ("T", "none")
     assert words == sorted(words, key=["MT", "PT", "T", "none"].index)
 
 
 def test_a_draft_without_room_leaves_plain_decoding(directory):
-    chat = scripted_engine(directory, draft=with_positions(SEES, 10)).chat(OPTIONS)
+    engine = scripted_engine(directory, draft=with_positions(SEES, 10))
+    chat = engine.chat(replace(OPTIONS, drafting="MT"))
     check(chat, "What is this?", A)
-    assert chat.answer.drafting.word == "none"
+    assert chat.answer.drafting.spec == "none"
     assert len(chat.answer.notes) == 2
 
 
 @pytest.mark.parametrize("overflow", ["pool", "drop", "run"])
 def test_positions_that_end_within_an_answer(directory, overflow, monkeypatch):
-    monkeypatch.setattr("mmspec.sides.TYPICAL_ANSWER", 0)
+    monkeypatch.setattr("mmspec.chat.draft_selection.TYPICAL_ANSWER", 0)
     engine = scripted_engine(directory, draft=with_positions(SEES, 60))
     chat = engine.chat(replace(OPTIONS, overflow=overflow, max_new_tokens=80))
     check(chat, "What is this?", A)

@@ -6,29 +6,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mmspec.bench.prompts import asked, drawn
-from mmspec.check import EXIT_CODES, NEAR_TIES, check, common_prefix, compare, diverged
-from mmspec.engine import load
+from mmspec.chat.options import Options
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampling
+from mmspec.diagnostics.check import (
+    EXIT_CODES,
+    NEAR_TIES,
+    Place,
+    check,
+    common_prefix,
+    compare,
+    diverged,
+    place_after,
+)
+from mmspec.diagnostics.prompts import user_prompt
 from mmspec.errors import UsageError
-from mmspec.options import Options
-from mmspec.sampling import Sampling
+from mmspec_bench.prompts import world_prompts
+from support.stand_ins import Letters
 
 OPTIONS = Options(drafting="MT", gamma=3, max_new_tokens=24)
 
 
-@pytest.fixture(scope="module")
-def engine(pair_paths):
-    target, draft = pair_paths
-    return load(str(target), str(draft), backend="torch")
-
-
-class Letters:
-    def decode(self, ids, skip_special=True):
-        return "".join(chr(97 + id) for id in ids)
-
-
-def test_speculative_answers_are_found_identical(engine):
-    report = check(engine, drawn(2, size=32), OPTIONS)
+def test_speculative_answers_are_found_identical(pair_engine):
+    report = check(pair_engine, world_prompts(2, size=32), OPTIONS)
     assert (report.outcome, report.exit_code) == ("identical", 0)
     assert [each.tokens for each in report.comparisons] == [24, 24]
     assert all(each.drafting == "MT" for each in report.comparisons)
@@ -44,18 +44,18 @@ class Meddler:
     def __getattr__(self, name):
         return getattr(self.inner, name)
 
-    def verify(self, draft, draws):
-        verdict = self.inner.verify(draft, draws)
+    def verify(self, draft, noise):
+        verdict = self.inner.verify(draft, noise)
         if draft is None or self.inner.length < 40:
             return verdict
-        return replace(verdict, accept=[0.0] * draft.size, fallback=[self.wrong] * (draft.size + 1))
+        return replace(verdict, best=[self.wrong] * (draft.size + 1))
 
 
-def test_a_wrong_token_is_a_bug_with_its_place_and_gap(engine, monkeypatch):
-    model = engine.target.model
+def test_a_wrong_token_is_a_bug_with_its_place_and_gap(pair_engine, monkeypatch):
+    model = pair_engine.target.model
     original = type(model).open_target
     monkeypatch.setattr(type(model), "open_target", lambda *a: Meddler(original(*a), wrong=77))
-    report = check(engine, [asked("What is in the picture?")], OPTIONS)
+    report = check(pair_engine, [user_prompt("What is in the picture?")], OPTIONS)
     (comparison,) = report.comparisons
     assert (report.outcome, report.exit_code) == ("bug", 1)
     assert comparison.divergence.second == 77
@@ -64,7 +64,7 @@ def test_a_wrong_token_is_a_bug_with_its_place_and_gap(engine, monkeypatch):
 
 def test_the_divergence_names_both_tokens_and_the_gap():
     logits = np.array([0.5, 3.0, 2.0, 2.9], dtype=np.float32)
-    found = diverged([0, 1, 2], [0, 3, 2], logits, Letters())
+    found = diverged([0, 1, 2], [0, 3, 2], Place(logits), Letters())
     assert (found.position, found.texts) == (1, ("b", "d"))
     assert found.gap == pytest.approx(0.1)
     assert found.shortfall == pytest.approx(0.1)
@@ -75,13 +75,13 @@ def test_the_divergence_names_both_tokens_and_the_gap():
 )
 def test_a_tie_excuses_only_the_tied_tokens(second, expected):
     logits = np.array([1.0, 1.0 - 5e-5, 0.2], dtype=np.float32)
-    found = diverged([0], [second], logits, Letters())
+    found = diverged([0], [second], Place(logits), Letters())
     assert found.gap <= NEAR_TIES["float32"]
     assert found.outcome(NEAR_TIES["float32"]) == expected
 
 
 def test_an_answer_that_ends_early_is_a_bug():
-    found = diverged([0, 1], [0], np.array([1.0, 1.0], dtype=np.float32), Letters())
+    found = diverged([0, 1], [0], Place(np.array([1.0, 1.0], dtype=np.float32)), Letters())
     assert (found.second, found.texts[1]) == (-1, "")
     assert found.outcome(NEAR_TIES["float32"]) == "bug"
 
@@ -96,24 +96,78 @@ def test_exit_codes_are_the_contract():
     assert EXIT_CODES == {"identical": 0, "near-tie": 3, "bug": 1}
 
 
-def test_sampling_is_refused(engine):
-    with pytest.raises(UsageError, match="--temperature"):
-        check(engine, [asked("x")], replace(OPTIONS, sampling=Sampling(temperature=1.0)))
+@pytest.mark.parametrize("sampling", [Sampling(0.8), Sampling(1.0, 20, 0.9)], ids=["T", "cut"])
+def test_sampled_answers_are_compared_token_for_token(pair_engine, sampling):
+    options = replace(OPTIONS, sampling=sampling, seed=3)
+    report = check(pair_engine, world_prompts(2, size=32), options)
+    assert report.outcome == "identical"
+    assert all(each.drafted for each in report.comparisons)
 
 
-def test_plain_decoding_alone_is_refused(engine):
+def test_a_place_has_the_noise_of_the_answer(pair_engine):
+    """What check holds a divergence to is what the loop has chosen by."""
+    options = replace(OPTIONS, sampling=Sampling(1.0), seed=3, drafting="none")
+    prompt = user_prompt("What is in the picture?")
+    chat = pair_engine.chat(options)
+    for _ in chat.send(prompt.message):
+        pass
+    tokens = chat.answer.token_ids
+    for at in range(6):
+        place = place_after(pair_engine, prompt.message, tokens[:at], options)
+        assert int(place.scores()[0].argmax()) == tokens[at]
+
+
+HOT = Sampling(1.0)
+
+
+@pytest.mark.parametrize(("slack", "expected"), [(5e-5, "near-tie"), (5e-3, "bug")])
+def test_a_sampled_near_tie_is_one_of_logits_with_their_noise(slack, expected):
+    """The second token is moved to within `slack` of the first, far away as its own logit is."""
+    noise = Noise(2, 9)
+    logits = np.array([3.0, 0.0, 0.0, -1.0], dtype=np.float32)
+    scores, _ = Place(logits, HOT, noise).scores()
+    logits[1] += scores.max() - scores[1] - slack
+    place = Place(logits, HOT, noise)
+    first = int(place.scores()[0].argmax())
+    found = diverged([first], [1], place, Letters())
+    assert found.gap == found.shortfall == pytest.approx(slack, rel=0.1)
+    assert found.outcome(NEAR_TIES["float32"]) == expected
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.75)], ids=["top-k", "top-p"]
+)
+@pytest.mark.parametrize(
+    ("third", "expected"), [(-2e-5, "near-tie"), (-1.0, "bug")], ids=["at the edge", "beyond"]
+)
+def test_what_rounding_may_cut_off_is_a_near_tie_however_the_noise_falls(sampling, third, expected):
+    """The third token is kept or not by a rounding, and its noise makes it the winner."""
+    second = np.log(0.25 / 0.5) if sampling.top_p < 1 else np.log(0.5)
+    logits = np.array([0.0, second, second + third], dtype=np.float32)
+    winner = lambda n: int(Place(logits, HOT, Noise(1, n)).scores()[0].argmax())  # noqa: E731
+    noise = Noise(1, next(n for n in range(1000) if winner(n) == 2))
+    place = Place(logits, sampling, noise)
+    kept = int(np.where([True, True, False], place.scores()[0], -np.inf).argmax())
+    found = diverged([kept], [2], place, Letters())
+    assert found.outcome(NEAR_TIES["float32"]) == expected
+    assert (found.shortfall is None) == (expected == "bug")
+
+
+def test_plain_decoding_alone_is_refused(pair_engine):
     with pytest.raises(UsageError, match="--drafting"):
-        check(engine, [asked("x")], replace(OPTIONS, drafting="none"))
+        check(pair_engine, [user_prompt("x")], replace(OPTIONS, drafting="none"))
 
 
 @pytest.mark.parametrize("options", [{"max_new_tokens": 1}, {"drafting": "ngram"}])
-def test_answers_without_a_draft_check_nothing(engine, options):
+def test_answers_without_a_draft_check_nothing(pair_engine, options):
     with pytest.raises(UsageError, match="nothing was drafted"):
-        check(engine, [asked("x")], replace(OPTIONS, **{"max_new_tokens": 2, **options}))
+        check(pair_engine, [user_prompt("x")], replace(OPTIONS, **{"max_new_tokens": 2, **options}))
 
 
-def test_an_answer_without_a_draft_is_told_among_others(engine):
+def test_an_answer_without_a_draft_is_told_among_others(pair_engine):
     short, long = replace(OPTIONS, max_new_tokens=1), OPTIONS
     threshold = NEAR_TIES["float32"]
-    drafted = [compare(engine, asked("x"), each, threshold).drafted for each in (short, long)]
+    drafted = [
+        compare(pair_engine, user_prompt("x"), each, threshold).drafted for each in (short, long)
+    ]
     assert drafted[0] == 0 < drafted[1]

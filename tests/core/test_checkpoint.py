@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-import factory
-from mmspec.checkpoint import Source, plan, read_tensors
-from mmspec.config import read_config
+from mmspec.checkpoints.config import read_config
+from mmspec.checkpoints.loading_plan import TensorSource, plan, read_tensors
+from mmspec.checkpoints.manifest import LM_HEAD, PATCHES, canonical, hub_name, manifest, optional
 from mmspec.errors import CheckpointError
-from mmspec.manifest import LM_HEAD, PATCHES, canonical, hub_name, manifest, optional
+from support import factory
 
 DTYPES = {"F32": np.float32, "U32": np.uint32}
 
 
-def planned(path: Path) -> dict[str, Source]:
+def planned(path: Path) -> dict[str, TensorSource]:
     return plan(path, read_config(path))
 
 
-def values(source: Source) -> np.ndarray:
+def values(source: TensorSource) -> np.ndarray:
     """Read the bytes that the plan points at."""
     stored = source.stored
     with stored.file.open("rb") as stream:

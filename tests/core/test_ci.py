@@ -36,7 +36,7 @@ def test_the_gpu_script_measures_in_one_call(tmp_path):
     assert told == {
         f"{name}.{kind}" for name in ("tiny", "tiny-int8") for kind in ("json", "md", "png")
     }
-    assert "| plain step |" in (tmp_path / "out" / "tiny.md").read_text()
+    assert "plain step" in (tmp_path / "out" / "tiny.md").read_text()
 
 
 def test_the_gpu_script_says_that_there_is_no_gpu(tmp_path):

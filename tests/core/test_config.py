@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from transformers import AutoConfig
 
-import factory
-from mmspec.config import ModelConfig, Quantization, model_type, read_config
+from mmspec.checkpoints.config import ModelConfig, Quantization, model_type, read_config
 from mmspec.errors import CheckpointError
+from support import factory
 
 LLAVA = {"model_type": "llava"}
 HUB_7B = {

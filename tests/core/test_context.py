@@ -2,21 +2,11 @@
 
 import pytest
 
-from mmspec.bench.context import context
-from mmspec.bench.report.plots.context import context_plot
-from mmspec.bench.report.plots.style import Look, save
-from mmspec.engine import load
 from mmspec.errors import UsageError
-
-
-@pytest.fixture(scope="module")
-def engine(pair_paths):
-    target, draft = pair_paths
-    return load(str(target), str(draft), backend="torch")
-
-
-def quiet(_):
-    """Shows nothing."""
+from mmspec_bench.measure.context import context
+from mmspec_bench.report.plots.context import context_plot
+from mmspec_bench.report.plots.style import save
+from support.stand_ins import quiet
 
 
 def room(model):
@@ -24,24 +14,24 @@ def room(model):
 
 
 def test_each_length_is_measured_once_per_pass_and_drafts_end_with_their_positions(
-    engine, tmp_path
+    pair_engine, tmp_path
 ):
-    most = room(engine.target.model) - 3
+    most = room(pair_engine.target.model) - 3
     lengths = [most, 8, 40]
     said = []
-    report = context(engine, lengths, 2, passes=2, repeats=2, progress=said.append)
+    report = context(pair_engine, lengths, 2, passes=2, repeats=2, progress=said.append)
     assert [each.tokens for each in report.costs] == [8, 40, most]
     assert len(said) == 9
     assert all(min(each.prefill, each.step, each.block) > 0 for each in report.costs)
     drafted = [each.draft is not None for each in report.costs]
-    assert drafted == [each.tokens + 2 <= room(engine.draft.model) for each in report.costs]
+    assert drafted == [each.tokens + 2 <= room(pair_engine.draft.model) for each in report.costs]
     assert drafted[0]
     assert report.as_dict()["costs"][1]["tokens"] == 40
     pytest.importorskip("matplotlib")
-    assert save(context_plot(report), Look.of(()), tmp_path).stat().st_size > 5000
+    assert save(context_plot(report), tmp_path).stat().st_size > 5000
 
 
-def test_a_length_past_the_positions_is_refused(engine):
-    most = room(engine.target.model) - 3
+def test_a_length_past_the_positions_is_refused(pair_engine):
+    most = room(pair_engine.target.model) - 3
     with pytest.raises(UsageError, match=f"has room for {most}"):
-        context(engine, [most + 1], 2, progress=quiet)
+        context(pair_engine, [most + 1], 2, progress=quiet)

@@ -1,15 +1,14 @@
 import pytest
-from core import tiny_tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from transformers import AutoTokenizer
 
-from mmspec.conversation import Chunk, Conversation, Message, Turn, render
 from mmspec.errors import CheckpointError, ImageError, UsageError
-from mmspec.images import Picture, open_picture, picture_from
-from mmspec.template import ChatTemplate
-from mmspec.tokenizer import Tokenizer
+from mmspec.prompt.chat_template import ChatTemplate
+from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, render
+from mmspec.prompt.images import Picture, open_picture, picture_from
+from mmspec.prompt.tokenizer import Tokenizer
+from support import tiny_tokenizers
 
 KINDS = list(tiny_tokenizers.BUILDERS)
 PICTURES = [picture_from(Image.new("RGB", (4, 4), (shade, 0, 0))) for shade in range(3)]
@@ -27,24 +26,6 @@ TEMPLATES = {
     "chatml": ChatTemplate(CHATML),
     "with-bos": ChatTemplate(WITH_BOS, tokens={"bos_token": "<s>"}),
 }
-
-
-@pytest.fixture(scope="module")
-def directories(tmp_path_factory):
-    return {
-        kind: build(tmp_path_factory.mktemp(kind))
-        for kind, build in tiny_tokenizers.BUILDERS.items()
-    }
-
-
-@pytest.fixture(scope="module")
-def ours(directories):
-    return {kind: Tokenizer.read(directory) for kind, directory in directories.items()}
-
-
-@pytest.fixture(scope="module")
-def theirs(directories):
-    return {kind: AutoTokenizer.from_pretrained(each) for kind, each in directories.items()}
 
 
 def conversation(*turns: Turn, system: str | None = None) -> Conversation:
@@ -71,17 +52,17 @@ def flat(chunks: list[Chunk], image: int) -> list[int]:
 @pytest.mark.parametrize("name", TEMPLATES)
 @pytest.mark.parametrize("images", [0, 1, 2])
 @pytest.mark.parametrize("system", [None, "A chat between a user and an assistant."])
-def test_one_turn_equals_transformers(ours, theirs, kind, name, images, system):
+def test_one_turn_equals_transformers(tokenizers, references, kind, name, images, system):
     question = "what is in the picture?\nhow many"
     found = render(
         conversation(asked(*PICTURES[:images], question), system=system),
         TEMPLATES[name],
-        ours[kind],
+        tokenizers[kind],
     )
     said = [{"role": "user", "content": [{"type": "image"}] * images + [text(question)]}]
     if system:
         said.insert(0, {"role": "system", "content": [text(system)]})
-    assert flat(found, ours[kind].image_token_id) == reference(theirs[kind], name, said)
+    assert flat(found, tokenizers[kind].image_token_id) == reference(references[kind], name, said)
 
 
 # The hub's Llama puts a space before text after a special token, which no answer begins with.
@@ -92,9 +73,9 @@ TALK = [("what is this?", "a red circle."), ("how many?", "three"), ("why", None
 
 
 @pytest.mark.parametrize(("kind", "name"), SPOKEN)
-def test_several_turns_equal_transformers(ours, theirs, kind, name):
+def test_several_turns_equal_transformers(tokenizers, references, kind, name):
     """Where an answer's text is tokenized as it was generated, the whole is as if rendered."""
-    tokenizer = ours[kind]
+    tokenizer = tokenizers[kind]
     turns, said = [], []
     for picture, (question, answer) in zip(PICTURES, TALK, strict=True):
         said.append({"role": "user", "content": [{"type": "image"}, text(question)]})
@@ -107,7 +88,7 @@ def test_several_turns_equal_transformers(ours, theirs, kind, name):
         turns.append(asked(picture, question, answer=generated))
     found = render(conversation(*turns), TEMPLATES[name], tokenizer)
     assert [chunk.kind for chunk in found] == ["prompt", "answer"] * 2 + ["prompt"]
-    assert flat(found, tokenizer.image_token_id) == reference(theirs[kind], name, said)
+    assert flat(found, tokenizer.image_token_id) == reference(references[kind], name, said)
 
 
 def text(words: str) -> dict[str, str]:
@@ -127,8 +108,8 @@ def reference(tokenizer, name: str, said) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_images_stay_on_their_own_turn(ours, kind):
-    tokenizer = ours[kind]
+def test_images_stay_on_their_own_turn(tokenizers, kind):
+    tokenizer = tokenizers[kind]
     chunks = render(
         conversation(asked(RED, "what", answer=(9,)), asked("how", answer=()), asked(DARK, "why")),
         ChatTemplate(),
@@ -153,8 +134,8 @@ def shown(chunks: list[Chunk], tokenizer: Tokenizer) -> str:
 @pytest.mark.parametrize(
     "typed", ["<image>", "a</s>b", "<s> <image>\n</s>", "\ue000 0\ue003\ue002", "{{ messages }}"]
 )
-def test_what_a_user_types_is_text(ours, kind, name, typed):
-    tokenizer = ours[kind]
+def test_what_a_user_types_is_text(tokenizers, kind, name, typed):
+    tokenizer = tokenizers[kind]
     for parts, system in [((RED, typed), None), ((RED, "x"), typed), (("x", RED, typed), typed)]:
         chunks = render(conversation(asked(*parts), system=system), TEMPLATES[name], tokenizer)
         assert [part for part in chunks[0].parts if isinstance(part, Picture)] == [RED]
@@ -172,17 +153,17 @@ def test_what_a_user_types_is_text(ours, kind, name, typed):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_images_amid_the_text_stay_there(ours, theirs, kind):
-    tokenizer = ours[kind]
+def test_images_amid_the_text_stay_there(tokenizers, references, kind):
+    tokenizer = tokenizers[kind]
     parts = ("first ", RED, "\nthen ", DARK, " end")
     found = render(conversation(asked(*parts)), ChatTemplate(), tokenizer)
     assert [part for part in found[0].parts if isinstance(part, Picture)] == [RED, DARK]
     joined = "USER: first <image>\nthen <image> end ASSISTANT:"
-    assert flat(found, tokenizer.image_token_id) == theirs[kind](joined).input_ids
+    assert flat(found, tokenizer.image_token_id) == references[kind](joined).input_ids
 
 
-def test_a_template_that_loses_images_or_answers_is_named(ours):
-    tokenizer = ours["llama"]
+def test_a_template_that_loses_images_or_answers_is_named(tokenizers):
+    tokenizer = tokenizers["llama"]
     silent = ChatTemplate("{{ messages[-1].content[-1].text }}", "silent.jinja")
     with pytest.raises(CheckpointError, match=r"silent\.jinja shows 0 of 1 images"):
         render(conversation(asked(RED, "x")), silent, tokenizer)
@@ -194,7 +175,7 @@ def test_a_tokenizer_without_the_marker_still_places_images(tmp_path):
     from tokenizers import Tokenizer as Backend
     from tokenizers import models
 
-    from mmspec.tokenizer_files import Names
+    from mmspec.prompt.tokenizer_files import Names
 
     vocabulary = {letter: id for id, letter in enumerate("USER: <image>ASTN\nxy")}
     backend = Backend(models.BPE(vocab=vocabulary, merges=[]))
@@ -215,8 +196,8 @@ TALKS = st.lists(
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25, deadline=None)
 @given(talk=TALKS, system=st.none() | WORDS, name=st.sampled_from(sorted(TEMPLATES)))
-def test_earlier_chunks_never_change(ours, kind, talk, system, name):
-    tokenizer, template = ours[kind], TEMPLATES[name]
+def test_earlier_chunks_never_change(tokenizers, kind, talk, system, name):
+    tokenizer, template = tokenizers[kind], TEMPLATES[name]
     growing = Conversation(system)
     before: list[Chunk] = []
     for parts, answer in talk:

@@ -1,4 +1,4 @@
-"""`doctor`: what is missing is named with the command that gets it; a trial records failures."""
+"""`doctor`: what is missing comes with the command that gets it; failures are recorded."""
 
 import json
 import subprocess
@@ -7,12 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from mmspec import doctor, trial
-from mmspec.bench.provenance import commit, provenance, versions
-from mmspec.doctor import examine
+from mmspec.checkpoints.weight_memory import weight_bytes
+from mmspec.diagnostics import doctor
+from mmspec.diagnostics.doctor import examine
+from mmspec.diagnostics.provenance import commit, provenance, versions
 from mmspec.errors import BackendError, HubError
-from mmspec.footprint import weight_bytes
-from mmspec.registry import load_backend
+from mmspec.plugins import load_backend
+from mmspec_bench import full_report
+from support.stand_ins import quiet
 
 
 def test_everything_installed_is_described():
@@ -76,7 +78,9 @@ def test_a_broken_framework_is_a_finding(monkeypatch):
 
 def test_it_works_where_neither_framework_can_be_imported():
     blocked = "import sys; sys.modules['torch'] = sys.modules['mlx'] = None\n"
-    code = blocked + "from mmspec.doctor import examine; print(sorted(examine().backends))"
+    code = (
+        blocked + "from mmspec.diagnostics.doctor import examine; print(sorted(examine().backends))"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (run.returncode, run.stdout.strip()) == (0, "[]"), run.stderr
 
@@ -96,24 +100,20 @@ def test_the_commit_is_that_of_the_source_tree():
 
 
 @pytest.fixture
-def brief(monkeypatch):
-    """A trial of one prompt."""
-    monkeypatch.setattr(trial, "PROMPTS", 1)
-    monkeypatch.setattr(trial, "TOKENS", 6)
-    monkeypatch.setattr(trial, "REPEATS", 1)
-    monkeypatch.setattr(trial, "GAMMAS", (2,))
+def brief(monkeypatch, few_timings):
+    """A report of one prompt."""
+    monkeypatch.setattr(full_report, "PROMPTS", 1)
+    monkeypatch.setattr(full_report, "TOKENS", 6)
+    monkeypatch.setattr(full_report, "REPEATS", 1)
+    monkeypatch.setattr(full_report, "GAMMAS", (2,))
 
 
-def quiet(_):
-    """Shows nothing."""
-
-
-def test_a_trial_measures_every_backend(brief, pair_paths):
+def test_the_full_report_measures_every_backend(brief, pair_paths):
     target, draft = map(str, pair_paths)
-    report = trial.trial(target, draft, quiet)
+    report = full_report.full_report(target, draft, quiet)
     stages = report["stages"]
     assert set(stages) == {"check torch", "speed torch", "check mlx", "speed mlx", "parity"}
-    assert all(trial.passed(told) for told in stages.values()), stages
+    assert all(full_report.passed(stage) for stage in stages.values()), stages
     assert stages["check mlx"]["result"]["outcome"] == "identical"
     assert json.loads(json.dumps(report))["examination"]["versions"]
 
@@ -122,19 +122,21 @@ def test_a_stage_that_fails_is_recorded_and_the_rest_goes_on(brief, pair_paths, 
     def out_of_memory(*_, **__):
         raise RuntimeError("out of\nmemory")
 
-    monkeypatch.setattr(trial, "speed", out_of_memory)
-    stages = trial.trial(*map(str, pair_paths), quiet)["stages"]
+    monkeypatch.setattr(full_report, "speed", out_of_memory)
+    stages = full_report.full_report(*map(str, pair_paths), quiet)["stages"]
     assert stages["speed torch"]["error"] == "RuntimeError: out of memory"
-    assert not trial.passed(stages["speed torch"])
-    assert trial.passed(stages["parity"])
+    assert not full_report.passed(stages["speed torch"])
+    assert full_report.passed(stages["parity"])
 
 
 def test_what_does_not_fit_is_skipped_with_the_numbers(brief, pair_paths, monkeypatch):
     needed = weight_bytes(pair_paths[0], "float32", packed=False)
-    monkeypatch.setattr(trial, "memory_bytes", lambda: int(needed / trial.SHARE) - 1)
-    monkeypatch.setattr(trial, "load", None)  # nothing is read that would not fit
-    stages = trial.trial(*map(str, pair_paths), quiet)["stages"]
-    assert all(trial.passed(told) for told in stages.values())
+    monkeypatch.setattr(
+        full_report, "memory_bytes", lambda: int(needed / full_report.MEMORY_SHARE) - 1
+    )
+    monkeypatch.setattr(full_report, "load", None)  # nothing is read that would not fit
+    stages = full_report.full_report(*map(str, pair_paths), quiet)["stages"]
+    assert all(full_report.passed(stage) for stage in stages.values())
     for told in stages.values():
         assert f"take {needed / 1e9:.1f} GB in float32 on" in told["skipped"]
 
@@ -143,29 +145,31 @@ def test_parity_is_skipped_alone_where_only_unpacked_weights_do_not_fit(
     brief, mlx_path, monkeypatch
 ):
     needed = weight_bytes(mlx_path, "float32", packed=False)
-    monkeypatch.setattr(trial, "memory_bytes", lambda: int(needed / trial.SHARE) - 1)
-    monkeypatch.setattr(trial, "installed_backends", lambda: ["mlx", "torch"])
-    stages = trial.trial(str(mlx_path), str(mlx_path), quiet)["stages"]
+    monkeypatch.setattr(
+        full_report, "memory_bytes", lambda: int(needed / full_report.MEMORY_SHARE) - 1
+    )
+    monkeypatch.setattr(full_report, "installed_backends", lambda: ["mlx", "torch"])
+    stages = full_report.full_report(str(mlx_path), str(mlx_path), quiet)["stages"]
     assert [name for name, told in stages.items() if "skipped" in told] == [
         *("check torch", "speed torch", "parity")
     ]
-    assert all(trial.passed(told) for told in stages.values()), stages
+    assert all(full_report.passed(stage) for stage in stages.values()), stages
 
 
 def test_enough_memory_skips_nothing(pair_paths, monkeypatch):
     needed = weight_bytes(pair_paths[0], "float32", packed=False)
-    for memory in (int(needed / trial.SHARE) + 2, None):
-        monkeypatch.setattr(trial, "memory_bytes", lambda memory=memory: memory)
-        trial.require_room("torch", pair_paths[0], "auto")
+    for memory in (int(needed / full_report.MEMORY_SHARE) + 2, None):
+        monkeypatch.setattr(full_report, "memory_bytes", lambda memory=memory: memory)
+        full_report.require_room("torch", pair_paths[0], "auto")
 
 
 def test_without_network_it_says_what_to_do():
     with pytest.raises(HubError, match="HF_HUB_OFFLINE") as caught:
-        trial.trial("llava-1.5-7b", "lvlm68m", quiet)
+        full_report.full_report("llava-1.5-7b", "lvlm68m", quiet)
     assert "\n" not in str(caught.value)
 
 
 def test_without_a_backend_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(trial, "installed_backends", list)
+    monkeypatch.setattr(full_report, "installed_backends", list)
     with pytest.raises(BackendError, match="pip install"):
-        trial.trial("mini", "mini-draft", quiet)
+        full_report.full_report("mini", "mini-draft", quiet)

@@ -3,10 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from scripted_engine import BLIND, SEES, picture
 
-from mmspec.conversation import Chunk
-from mmspec.drafting import (
+from mmspec.drafters.views import (
     PLAIN,
     Branch,
     Drafting,
@@ -17,7 +15,9 @@ from mmspec.drafting import (
     pool_sizes,
 )
 from mmspec.errors import UsageError
-from scripted import ScriptedFeatures
+from mmspec.prompt.conversation import Chunk
+from support.scripted import ScriptedFeatures
+from support.scripted_engine import BLIND, SEES, picture
 
 M, T, C, P = Branch("M", 16), Branch("T"), Branch("C"), Branch("P", 4)
 ONE, TWO = picture(1), picture(2)
@@ -28,7 +28,7 @@ CAPTIONS = {ONE: [30, 31, 32], TWO: [40]}
 @pytest.fixture
 def views():
     kept = {each: ScriptedFeatures(each.name, 16) for each in (ONE, TWO)}
-    return Views(3, 13, kept.__getitem__, CAPTIONS.__getitem__)
+    return Views(13, kept.__getitem__, CAPTIONS.__getitem__)
 
 
 # Words and weights
@@ -40,8 +40,8 @@ def test_words_become_branches():
     assert parse_drafting("P", SEES, pool=1).branches == (Branch("P", 1),)
     assert parse_drafting("none", SEES) == PLAIN
     assert parse_drafting("TC", BLIND).branches == (T, C)
-    assert parse_drafting("MTC", SEES).word == "MTC"
-    assert PLAIN.word == "none"
+    assert parse_drafting("MTC", SEES).spec == "MTC"
+    assert PLAIN.spec == "none"
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_weights_are_equal_by_default():
 )
 def test_each_view_shows_an_image_its_way(views, branch, tokens, digests):
     segment = views.segment(CHUNK, branch)
-    assert list(segment.tokens) == tokens
-    assert [each.digest for each in segment.features] == digests
+    assert segment.token_ids(3) == tokens
+    assert [each.digest for _, each in segment.images(0)] == digests
     assert views.length([CHUNK, CHUNK], branch) == 2 * len(tokens)
 
 
@@ -114,9 +114,11 @@ def test_each_view_shows_an_image_its_way(views, branch, tokens, digests):
 def test_pieces_join_to_the_segment_and_keep_images_whole(views, size):
     pieces = list(views.pieces(CHUNK, M, size))
     whole = views.segment(CHUNK, M)
-    assert [token for piece in pieces for token in piece.tokens] == list(whole.tokens)
-    assert [each for piece in pieces for each in piece.features] == list(whole.features)
-    assert all(len(piece.tokens) <= (16 if piece.features else size) for piece in pieces)
+    assert [token for piece in pieces for token in piece.token_ids(3)] == whole.token_ids(3)
+    assert [each for piece in pieces for _, each in piece.images(0)] == [
+        each for _, each in whole.images(0)
+    ]
+    assert all(len(piece) <= (16 if list(piece.images(0)) else size) for piece in pieces)
 
 
 # Overflow

@@ -2,18 +2,19 @@
 
 import re
 import sys
+from dataclasses import replace
 from importlib import invalidate_caches
 from pathlib import Path
 
 import pytest
-from scripted_engine import picture, scripted_engine
 
-import factory_layouts
-from mmspec.bench.suite.methods import method_options, read_method
+from mmspec.chat.loaded_model import LoadedHead
+from mmspec.chat.options import Options
 from mmspec.errors import UsageError
-from mmspec.loaded import LoadedHead
-from mmspec.options import Options
-from mmspec.registry import is_kind, load_head
+from mmspec.plugins import is_kind, load_head
+from mmspec_bench.suite.methods import method_options, read_method
+from support import factory_layouts
+from support.scripted_engine import picture, scripted_engine
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
@@ -52,8 +53,7 @@ def headed(installed, engine, tmp_path):
     directory.mkdir()
     factory_layouts.write_json(directory / "config.json", {"model_type": "repeat"})
     head = load_head(engine.backend, directory, engine.target.model)
-    engine.head = LoadedHead("mine", directory, head)
-    return engine
+    return replace(engine, head=LoadedHead("mine", directory, head))
 
 
 def test_a_drafter_from_another_package_drafts_and_changes_nothing(headed):
@@ -64,7 +64,7 @@ def test_a_drafter_from_another_package_drafts_and_changes_nothing(headed):
     chat.conversation.undo()
     plain.conversation.undo()
     assert chat.reply("Why?").token_ids == plain.reply("Why?").token_ids
-    assert chat.answer.drafting.word == "repeat"
+    assert chat.answer.drafting.spec == "repeat"
     assert chat.answer.statistics.drafted > 0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import factory
+from support import factory
 
 PROMPT = "USER: what is there? ASSISTANT:"
 

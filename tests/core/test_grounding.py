@@ -5,20 +5,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from mmspec.bench import grounding as bench
-from mmspec.bench.grounding import GroundingReport, Score, grounding, held_out, markdown, needed
-from mmspec.bench.world import CATEGORIES, sample
-from mmspec.engine import load
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
 from mmspec.errors import UsageError
-from mmspec.options import Options
+from mmspec_bench.measure import grounding as bench
+from mmspec_bench.measure.grounding import (
+    GroundingReport,
+    Score,
+    grounding,
+    held_out,
+    markdown,
+    needed_samples,
+)
+from mmspec_world import CATEGORIES, sample
+from support.stand_ins import quiet
 
 
 def make(task, seed):
     return sample(task, seed, split="held-out", size=32)
-
-
-def quiet(_):
-    """Shows nothing."""
 
 
 class KnowingEngine:
@@ -63,14 +67,14 @@ def score(once, blank):
 
 def test_the_truth_is_all_right(once):
     result, engine = score(once, blank=False)
-    assert result.overall == 1
+    assert result.total.share == 1
     assert result.conversations == 4
     assert len(engine.seen) == sum(len(made.images) for made in once.values())
 
 
 def test_a_blank_picture_keeps_its_size(once):
     result, engine = score(once, blank=True)
-    assert result.overall == 0
+    assert result.total.share == 0
     assert {picture.image.size for picture in engine.seen} == {(32, 32)}
 
 
@@ -80,12 +84,12 @@ def test_counts_are_by_category():
     result.count([("colour", True)])
     colour = result.tallies["colour"]
     assert (colour.samples, colour.asked, colour.right) == (2, 3, 2)
-    assert result.overall == 0.75
+    assert result.total.share == 0.75
 
 
 def test_every_category_is_asked_for_often_enough():
     result = Score()
-    for made in needed(make, result, 4, 0):
+    for made in needed_samples(make, result, 4, 0):
         result.count([(fact.category, True) for turn in made.turns for fact in turn.facts])
     assert all(result.tallies[category].samples >= 4 for category in CATEGORIES)
     assert result.conversations < 4 * 4 * len(CATEGORIES)
@@ -107,7 +111,7 @@ def test_a_small_model_is_judged_through_its_chat(pair_paths):
     options = Options(max_new_tokens=4)
     found = grounding(engine, held_out(engine), options, samples=1, progress=quiet)
     report = GroundingReport("x", 0, found, found, {})
-    assert json.loads(json.dumps(report.as_dict()))["shown"]["overall"] == found.overall
+    assert json.loads(json.dumps(report.as_dict()))["shown"]["overall"] == found.total.share
     table = markdown(report).splitlines()
     assert len(table) == 2 + len(CATEGORIES) + 1
     assert table[-1].startswith("| overall |")

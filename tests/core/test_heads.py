@@ -6,11 +6,11 @@ import math
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from factory_heads import KINDS, head_config, published, published_config, tiny_head
-from factory_layouts import write_json
+from mmspec.checkpoints.head_config import HeadConfig, is_head, read_head_config
+from mmspec.checkpoints.head_manifest import head_manifest, head_optional, plan_head
 from mmspec.errors import CheckpointError
-from mmspec.heads.config import HeadConfig, is_head, read_head_config
-from mmspec.heads.manifest import head_manifest, head_optional, plan_head
+from support.factory_heads import KINDS, head_config, published, published_config, tiny_head
+from support.factory_layouts import write_json
 
 LLAVA_7B = {"hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32}
 LLAVA_13B = {"hidden_size": 5120, "intermediate_size": 13824, "num_attention_heads": 40}

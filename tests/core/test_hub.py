@@ -13,10 +13,10 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
-from mmspec.cards import Card, card, present
+from mmspec.checkpoints.cards import Card, card, present
+from mmspec.checkpoints.hub import pull, resolve
+from mmspec.checkpoints.hub_cache import cached
 from mmspec.errors import CheckpointError, HubError, UsageError
-from mmspec.hub import pull, resolve
-from mmspec.hubcache import cached
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -150,7 +150,9 @@ def test_a_snapshot_without_all_its_weights_is_not_there(
 
 
 def test_pickled_repositories_are_refused(hub: type[FakeHub]) -> None:
-    with pytest.raises(HubError, match=r"org/pickled at main has no whole safetensors.*--revision"):
+    with pytest.raises(
+        HubError, match=r"org/pickled at main has no complete safetensors.*--revision"
+    ):
         pull("org/pickled", "torch")
     assert "pytorch_model.bin" not in hub.requested
 
@@ -233,7 +235,7 @@ def test_bundled_models(empty_cache: Path, llama_path: Path, tmp_path: Path) -> 
 
 def test_absent_bundled_weights_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = Card("mini", "target", "", "", bundled=tmp_path / "gone")
-    monkeypatch.setattr("mmspec.hub.load_cards", lambda: {"mini": gone})
+    monkeypatch.setattr("mmspec.checkpoints.hub.load_cards", lambda: {"mini": gone})
     for get in (resolve, pull):
         with pytest.raises(HubError, match=r"mini is bundled, but its weights are not in .*gone"):
             get("mini", "torch")

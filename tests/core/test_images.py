@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from mmspec.errors import ImageError
-from mmspec.images import (
+from mmspec.prompt.images import (
     MAX_PIXELS,
     Picture,
     open_picture,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from full_size import FULL_SIZE, LLAMA_68M, VICUNA_7B, llava, transformers_layout
-from mmspec.checkpoint import plan, read_tensors
-from mmspec.config import read_config
+from mmspec.checkpoints.config import read_config
+from mmspec.checkpoints.loading_plan import plan, read_tensors
+from mmspec.checkpoints.manifest import PATCHES, canonical, manifest, optional
 from mmspec.errors import CheckpointError
-from mmspec.manifest import PATCHES, canonical, manifest, optional
+from support.full_size import FULL_SIZE, LLAMA_68M, VICUNA_7B, llava, transformers_layout
 
 
 @pytest.fixture(scope="module", params=FULL_SIZE)

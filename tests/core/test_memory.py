@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from full_size import FULL_SIZE
-from mmspec.checkpoint import Source, plan
-from mmspec.config import ModelConfig, read_config
-from mmspec.footprint import weight_bytes as foreseen
+from mmspec.checkpoints.config import ModelConfig, read_config
+from mmspec.checkpoints.loading_plan import TensorSource, plan
+from mmspec.checkpoints.weight_memory import weight_bytes as foreseen
+from support.full_size import FULL_SIZE
 
 DOCS = Path(__file__).parents[2] / "docs" / "backends.md"
 HALF = 2
@@ -25,7 +25,7 @@ def models(tmp_path_factory):
     return {name: read(root / name, name) for name in ("llava-1.5-7b mlx", "lvlm68m hub")}
 
 
-def read(directory, name) -> tuple[ModelConfig, dict[str, Source]]:
+def read(directory, name) -> tuple[ModelConfig, dict[str, TensorSource]]:
     FULL_SIZE[name].write(directory)
     config = read_config(directory)
     return config, plan(directory, config)

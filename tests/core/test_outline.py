@@ -4,22 +4,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmspec.heads.outline import Outline, located
+from mmspec.drafters.heads.packing import Outline
 from mmspec.seam import Segment
-from scripted import ScriptedFeatures
-
-IMAGE = 99
+from support.scripted import ScriptedFeatures
 
 
 def sequence(parts):
     """A segment of text lengths (positive) and images (negative), and its columns' names."""
-    tokens, features, columns = [], [], []
+    shown, columns = [], []
     for number, part in enumerate(parts):
-        if part < 0:
-            features.append(ScriptedFeatures(str(number), -part))
-        tokens += [IMAGE if part < 0 else 7] * abs(part)
+        shown.append(ScriptedFeatures(str(number), -part) if part < 0 else [7] * part)
         columns += [(number, place) if part < 0 else None for place in range(abs(part))]
-    return Segment(tokens, features), columns
+    return Segment(shown), columns
 
 
 def met(columns):
@@ -40,7 +36,7 @@ def outlined(outline, start, stop):
 def test_the_toy_of_two_words_four_patches_and_two_words():
     """Slots: fc(e1, h0), v0, v1, v2, v3, fc(e6, h5), fc(e7, h6)."""
     segment, _ = sequence([2, -4, 2])
-    outline = Outline(apart=True).extended(segment, IMAGE)
+    outline = Outline(apart=True).extended(segment)
     assert outline.images == ((2, 6),)
     assert list(outline.runs(0, outline.slots)) == [
         (0, 1, None),
@@ -48,9 +44,9 @@ def test_the_toy_of_two_words_four_patches_and_two_words():
         (5, 7, None),
     ]
     assert outline.rows(outline.slots) == 7
-    packed = Outline(apart=True, packed=3).extended(segment, IMAGE)
+    packed = Outline(apart=True, packed=3).extended(segment)
     assert [packed.rows(slots) for slots in (0, 1, 5, 6, 7)] == [0, 1, 4, 5, 6]
-    whole = Outline().extended(segment, IMAGE)
+    whole = Outline().extended(segment)
     assert list(whole.runs(0, 7)) == [(0, 7, None)]
 
 
@@ -61,7 +57,7 @@ PARTS = st.lists(st.one_of(st.integers(1, 4), st.integers(-5, -1)), min_size=1, 
 @given(PARTS, st.sampled_from([0, 1, 3, 7]), st.lists(st.integers(0, 40), max_size=4))
 def test_runs_are_the_slots_one_by_one_however_they_are_fed(parts, packed, cuts):
     segment, columns = sequence(parts)
-    outline = Outline(apart=True, packed=packed).extended(segment, IMAGE)
+    outline = Outline(apart=True, packed=packed).extended(segment)
     numbers = [number for number, part in enumerate(parts) if part < 0]
     slots = outline.slots
     expected = [None if each is None else numbers.index(each) for each in met(columns)][:slots]
@@ -79,7 +75,7 @@ def test_runs_are_the_slots_one_by_one_however_they_are_fed(parts, packed, cuts)
 def test_packing_loses_no_text(parts, packed):
     """Every text column but the first is the next column of exactly one pair."""
     segment, columns = sequence([1, *parts, 1])
-    outline = Outline(apart=True, packed=packed).extended(segment, IMAGE)
+    outline = Outline(apart=True, packed=packed).extended(segment)
     runs = list(outline.runs(0, outline.slots))
     paired = [slot + 1 for run in runs if run.image is None for slot in range(run.start, run.stop)]
     assert paired == [place for place, column in enumerate(columns) if column is None][1:]
@@ -92,7 +88,7 @@ def test_packing_loses_no_text(parts, packed):
 @pytest.mark.parametrize("packed", [0, 3])
 def test_an_image_at_the_end_waits_for_what_follows(packed):
     segment, _ = sequence([2, -4])
-    outline = Outline(apart=True, packed=packed).extended(segment, IMAGE)
+    outline = Outline(apart=True, packed=packed).extended(segment)
     assert outline.ends_in_image
     assert outline.settled(outline.slots - 1) == 1
     followed = outline.grown(1)
@@ -101,16 +97,10 @@ def test_an_image_at_the_end_waits_for_what_follows(packed):
     assert followed.rows(followed.slots) == 2 + (packed or 4)
 
 
-def test_text_that_looks_like_an_image_is_text():
-    assert list(located(Segment([7, IMAGE, IMAGE, 7]), 0, IMAGE)) == []
-    segment = Segment([IMAGE, 7, IMAGE, IMAGE, IMAGE, IMAGE], [ScriptedFeatures("a", 1)])
-    assert list(located(segment, 10, IMAGE)) == [(10, 11)]
-
-
 def test_cutting_forgets_images_and_slots():
     segment, _ = sequence([2, -4, 2, -4, 2])
-    outline = Outline(apart=True, packed=3).extended(segment, IMAGE)
+    outline = Outline(apart=True, packed=3).extended(segment)
     cut = outline.cut(8)
     assert (cut.columns, cut.images, cut.slots) == (8, ((2, 6),), 7)
     assert outline.cut(0) == Outline(apart=True, packed=3)
-    assert outline.cut(8).extended(sequence([-4, 2])[0], IMAGE) == outline
+    assert outline.cut(8).extended(sequence([-4, 2])[0]) == outline

@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mmspec.bench.prompts import asked, drawn
-from mmspec.engine import load
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.diagnostics.parity import StageArrays, agreements, differences, parity
+from mmspec.diagnostics.prompts import user_prompt
 from mmspec.errors import UsageError
-from mmspec.options import Options
-from mmspec.parity import agreements, difference, differences, parity
-from mmspec.trace import Trace
+from mmspec_bench.prompts import world_prompts
+from support.stand_ins import Letters
 
 OPTIONS = Options(max_new_tokens=8, gamma=2)
 STAGES = ["pixels", "vision features", "projected features", "prefill logits"]
@@ -21,13 +22,16 @@ def loading(draft="none"):
     return lambda backend, directory: load(str(directory), draft, backend=backend)
 
 
-def prompts(_):
-    return [drawn(1, size=32)[0], drawn(1, size=32, tasks=["spot"])[0], asked("What is it?")]
+PROMPTS = [
+    world_prompts(1, size=32)[0],
+    world_prompts(1, size=32, tasks=["spot"])[0],
+    user_prompt("What is it?"),
+]
 
 
 def test_both_backends_pass_on_one_checkpoint_with_a_draft(pair_paths):
     target, draft = pair_paths
-    report = parity(loading(str(draft)), target, ["torch", "mlx"], prompts, OPTIONS)
+    report = parity(loading(str(draft)), target, ["torch", "mlx"], PROMPTS, OPTIONS)
     assert report.passed
     assert report.exit_code == 0
     first, second, text = report.port["mlx"]
@@ -44,7 +48,7 @@ def test_quantization_error_is_told_apart_from_port_error(mlx_path, llava_path):
         loading(),
         mlx_path,
         ["torch", "mlx"],
-        lambda e: prompts(e)[:1],
+        PROMPTS[:1],
         OPTIONS,
         reference=llava_path,
     )
@@ -59,46 +63,37 @@ def test_quantization_error_is_told_apart_from_port_error(mlx_path, llava_path):
 
 def test_a_reference_needs_packed_weights(llava_path):
     with pytest.raises(UsageError, match="not quantized"):
-        parity(loading(), llava_path, ["torch", "mlx"], prompts, OPTIONS, reference=llava_path)
+        parity(loading(), llava_path, ["torch", "mlx"], PROMPTS, OPTIONS, reference=llava_path)
 
 
 @pytest.mark.parametrize("names", [["torch"], ["torch", "torch"]])
 def test_one_backend_is_not_enough(llava_path, names):
     with pytest.raises(UsageError, match="two or more"):
-        parity(loading(), llava_path, names, prompts, OPTIONS)
+        parity(loading(), llava_path, names, PROMPTS, OPTIONS)
 
 
-class Letters:
-    def decode(self, ids, skip_special=True):
-        return "".join(chr(97 + id) for id in ids)
-
-
-TRACE = Trace(
-    {stage: np.array([1.0, -2.0], dtype=np.float32) for stage in STAGES},
-    tokens=[1, 2, 3],
-    gaps=[1.0, 5e-5, 2.0],
-    speculative=None,
-)
+ARRAYS = {stage: np.array([1.0, -2.0], dtype=np.float32) for stage in STAGES}
+RESULT = StageArrays(ARRAYS, {"plain": [1, 2, 3]}, gaps=[1.0, 5e-5, 2.0])
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_stage_that_is_off_is_the_one_that_fails(stage):
-    off = replace(TRACE, stages=TRACE.stages | {stage: np.array([1.001, -2], np.float32)})
-    failed = [each.stage for each in differences(TRACE, off, 1e-4) if not each.passed]
+    off = ARRAYS | {stage: np.array([1.001, -2], np.float32)}
+    failed = [each.stage for each in differences(ARRAYS, off, 1e-4) if not each.passed]
     assert failed == [stage]
 
 
 def test_pixels_must_be_equal():
-    off = replace(TRACE, stages=TRACE.stages | {"pixels": np.array([1 + 1e-6, -2], np.float32)})
-    assert [each.passed for each in differences(TRACE, off, 1e-4)] == [False, True, True, True]
+    off = ARRAYS | {"pixels": np.array([1 + 1e-6, -2], np.float32)}
+    assert [each.passed for each in differences(ARRAYS, off, 1e-4)] == [False, True, True, True]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_is_far(value):
     array = np.array([value, 1.0], dtype=np.float32)
-    found = difference("x", np.ones(2, np.float32), array, 1e-4)
-    assert not found.passed
-    assert json.loads(json.dumps(found.largest)) > 1e38
+    (difference,) = differences({"x": np.ones(2, np.float32)}, {"x": array}, 1e-4)
+    assert not difference.passed
+    assert json.loads(json.dumps(difference.largest)) > 1e38
 
 
 @pytest.mark.parametrize(
@@ -107,5 +102,6 @@ def test_what_is_not_finite_is_far(value):
     ids=["identical", "near-tie", "clear gap", "ended"],
 )
 def test_answers_may_part_only_at_a_near_tie(tokens, position, passed):
-    (found,) = agreements(TRACE, replace(TRACE, tokens=tokens), 1e-4, Letters())
-    assert (found.position, found.passed) == (position, passed)
+    other = replace(RESULT, answers={"plain": tokens})
+    (answer,) = agreements(RESULT, other, 1e-4, Letters())
+    assert (answer.position, answer.passed) == (position, passed)

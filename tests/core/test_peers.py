@@ -1,167 +1,205 @@
-"""Peers in processes of their own: what the pipe carries, what failures become, what is counted."""
+"""Peers in processes of their own: what a script reports, what failures become, what is counted."""
 
-import os
+import json
 import sys
-from contextlib import closing
-from pathlib import Path
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from mmspec.bench.peers.catalogue import PEERS, PeerArm, catalogue
-from mmspec.bench.peers.measure import figures, measure, questions
-from mmspec.bench.peers.renamed import with_hub_names
-from mmspec.bench.peers.report import COLUMNS, PeerReport, markdown, rows
-from mmspec.bench.peers.wire import Question, Reply, Setup
-from mmspec.bench.peers.worker import PeerError, Worker
-from mmspec.bench.prompts import drawn
-from mmspec.bench.speed import Spread
 from mmspec.errors import UsageError
-from mmspec.images import open_picture
+from mmspec.prompt.images import open_picture
+from mmspec_bench.compare import script_io
+from mmspec_bench.compare.hub_names import with_hub_names
+from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods
+from mmspec_bench.compare.questions import question_of
+from mmspec_bench.compare.report import COLUMNS, PeerReport, markdown, rows
+from mmspec_bench.compare.runner import (
+    PeerError,
+    Reply,
+    Run,
+    compare,
+    figures,
+    run_script,
+)
+from mmspec_bench.measure.speed import Spread
+from mmspec_bench.prompts import world_prompts
+from support.stand_ins import quiet
 
-TEXT = Question([{"text": "one "}, {"text": "two"}], 3)
-SEEN = Question([{"image": "a.png"}, {"text": "what?"}], 3)
-PATH = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+TEXT = [{"text": "one "}, {"text": "two"}]
+SEEN = [{"image": "a.png"}, {"text": "what?"}]
 
 
-def fake(limit_seconds=60.0):
-    return Worker([sys.executable, "-m", "fake_peer"], {"PYTHONPATH": PATH}, limit_seconds)
+def task(**questions):
+    return script_io.Task("model", None, "cpu", "float32", {}, 3, questions)
 
 
-def told(does):
-    return Setup("model", options={"does": does})
-
-
-def quiet(_):
-    """Shows nothing."""
+def reply(rate, first=1.0, tokens=(7, 7), known=5, rounds=2):
+    return Reply(list(tokens), rate, first, known, rounds)
 
 
 def test_a_question_has_its_text_and_its_images():
-    assert (TEXT.text, TEXT.images) == ("one two", [])
-    assert (SEEN.text, SEEN.images) == ("what?", ["a.png"])
+    assert (script_io.text_of(TEXT), script_io.images_of(TEXT)) == ("one two", [])
+    assert (script_io.text_of(SEEN), script_io.images_of(SEEN)) == ("what?", ["a.png"])
 
 
-def test_a_worker_loads_once_and_answers_whatever_libraries_print():
-    with closing(fake()) as worker:
-        described, seconds = worker.load(told("answer"))
-        replies = [worker.ask(TEXT) for _ in range(2)]
-    assert described["fake"] == "1.0"
-    assert seconds > 0
-    assert [reply.tokens for reply in replies] == [[7, 7, 7]] * 2
-    assert [count for count, _ in replies[0].events] == [1, 2, 3]
-    assert replies[0].process_bytes > 2**20
+class Sevens(script_io.Program):
+    """Answers text with sevens, prints where it should not, and sees no images."""
+
+    asked: tuple = ()
+
+    def __init__(self, its_task):
+        sys.stdout.write("loading")
+        self.count = its_task.max_tokens
+
+    def answer(self, question, clock):
+        if script_io.images_of(question):
+            raise UsageError("sees no images\nat all")
+        self.asked += (script_io.text_of(question),)
+        for known in range(1, self.count + 1):
+            clock.known(known)
+        return [7] * self.count, self.count
+
+    def describe(self):
+        return {"program": "1.0", "asked": self.asked}
+
+    def device_bytes(self):
+        return 0
+
+
+def reported(tmp_path, monkeypatch, capsys, load, its_task):
+    """What a script prints last."""
+    file = tmp_path / "task.json"
+    file.write_text(json.dumps({**asdict(its_task), "started": 0.0}))
+    monkeypatch.setattr(sys, "argv", ["script", str(file)])
+    script_io.main(load)
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_a_script_warms_up_answers_every_set_and_says_why_not(tmp_path, monkeypatch, capsys):
+    asked = task(images=[SEEN], text=[TEXT, TEXT])
+    report = reported(tmp_path, monkeypatch, capsys, Sevens, asked)
+    assert report["reasons"] == {"images": "sees no images"}
+    assert [answer["tokens"] for answer in report["replies"]["text"]] == [[7, 7, 7]] * 2
+    first = report["replies"]["text"][0]
+    assert (first["known"], first["rounds"]) == (3, 3)
+    assert first["tokens_per_second"] > 0
+    assert report["described"]["asked"] == ["one two"] * 3
+    assert report["start_seconds"] > report["load_seconds"] > 0
+    assert report["peak_bytes"] > 2**20
+
+
+def test_an_answer_without_a_token_is_refused(tmp_path, monkeypatch, capsys):
+    silent = script_io.Task("model", None, "cpu", "float32", {}, 0, {"text": [TEXT]})
+    report = reported(tmp_path, monkeypatch, capsys, Sevens, silent)
+    assert report["reasons"] == {"text": "ValueError: it answered without a token"}
+
+
+def missing(_):
+    import no_such_package  # noqa: F401
+
+
+def broken(_):
+    raise ValueError("two\nlines")
 
 
 @pytest.mark.parametrize(
-    ("does", "reason"),
+    ("load", "reason"),
+    [(missing, "no_such_package is not installed for"), (broken, "ValueError: two")],
+)
+def test_why_nothing_is_loaded_is_one_line(tmp_path, monkeypatch, capsys, load, reason):
+    report = reported(tmp_path, monkeypatch, capsys, load, task(text=[TEXT]))
+    assert report["error"].startswith(reason)
+    assert len(report["error"].splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "limit_seconds", "reason"),
     [
-        ("miss", "no_such_package is not installed for"),
-        ("refuse", "ValueError: two"),
-        ("die", "ended with status 3: no memory left"),
+        ("print('noise'); print('{\"error\": \"sees nothing\"}')", 60, "sees nothing"),
+        ("import sys; sys.exit('a warning\\nno memory left')", 60, "status 1: no memory left"),
+        ("import time; time.sleep(60)", 1, "no answer within 1 seconds"),
     ],
 )
-def test_why_a_worker_cannot_load_is_one_line(does, reason):
-    with closing(fake()) as worker, pytest.raises(PeerError, match=reason) as caught:
-        worker.load(told(does))
-    assert len(str(caught.value).splitlines()) == 1
-
-
-def test_an_answer_without_a_token_or_in_too_long_a_time_is_refused():
-    with closing(fake()) as worker:
-        worker.load(told("silent"))
-        with pytest.raises(PeerError, match="without a token"):
-            worker.ask(TEXT)
-    with closing(fake(limit_seconds=8)) as worker:
-        worker.load(told("hang"))
-        with pytest.raises(PeerError, match="no answer within 8 seconds"):
-            worker.ask(TEXT)
-
-
-def test_a_late_answer_is_not_taken_for_the_next_questions():
-    with closing(fake(limit_seconds=8)) as worker:
-        worker.load(told("late"))
-        with pytest.raises(PeerError, match="no answer within 8 seconds"):
-            worker.ask(TEXT)
-        with pytest.raises(PeerError, match="ended with status"):
-            worker.ask(TEXT)
+def test_a_process_that_reports_nothing_is_a_reason(code, limit_seconds, reason):
+    with pytest.raises(PeerError, match=reason):
+        run_script([sys.executable, "-c", code], task(text=[TEXT]), limit_seconds)
 
 
 def test_an_interpreter_that_is_not_there_is_a_reason():
     with pytest.raises(PeerError, match="cannot start /no/python"):
-        Worker(["/no/python", "-m", "fake_peer"])
+        run_script(["/no/python", "-m", "x"], task(text=[TEXT]))
 
 
-def reply(*events, tokens=(7, 7), rounds=2):
-    return Reply(list(tokens), list(events), rounds, process_bytes=5, device_bytes=0)
+class Timed(Sevens):
+    """Knows tokens at given times."""
+
+    events = ((2, 1.0), (5, 1.5), (8, 3.0))
+
+    def answer(self, question, clock):
+        clock.events += self.events
+        return [7] * 8, 4
 
 
-def test_speed_counts_what_came_after_the_first_event():
-    drafted = reply((2, 1.0), (5, 1.5), (8, 3.0))
-    assert (drafted.first_token_seconds, drafted.timed_tokens) == (1.0, 6)
-    assert drafted.tokens_per_second == 3.0
-    assert reply((4, 1.0)).tokens_per_second is None
-    assert (reply((1, 1.0)).peak_bytes, Reply([], [(1, 1.0)], 1, 5, 9).peak_bytes) == (5, 9)
+def test_speed_counts_what_came_after_the_first_tokens(tmp_path, monkeypatch, capsys):
+    asked = task(text=[TEXT])
+    first = reported(tmp_path, monkeypatch, capsys, Timed, asked)["replies"]["text"][0]
+    assert (first["tokens_per_second"], first["first_token_seconds"]) == (3.0, 1.0)
+    monkeypatch.setattr(Timed, "events", ((4, 1.0),))
+    alone = reported(tmp_path, monkeypatch, capsys, Timed, asked)["replies"]["text"][0]
+    assert alone["tokens_per_second"] is None
 
 
 def test_figures_are_of_pairs():
-    fast, slow = reply((1, 0.5), (5, 1.5)), reply((1, 1.0), (5, 3.0), tokens=(7, 8))
-    found = figures([(fast, slow), (fast, None), (slow, slow)])
-    assert found.tokens_per_second == Spread(4.0, 2.0, 4.0)
-    assert found.speed_up == Spread(1.5, 1.0, 2.0)
-    assert found.first_token_seconds == Spread(0.5, 0.5, 1.0)
-    assert found.tokens_per_round == 2.5
-    assert (found.identical, found.answers) == (1, 3)
+    fast, slow = reply(4.0, first=0.5), reply(2.0, first=1.0, tokens=(7, 8))
+    result = figures([(fast, slow), (fast, None), (slow, slow)])
+    assert result.tokens_per_second == Spread(4.0, 2.0, 4.0)
+    assert result.speed_up == Spread(1.5, 1.0, 2.0)
+    assert result.first_token_seconds == Spread(0.5, 0.5, 1.0)
+    assert result.tokens_per_round == 2.5
+    assert (result.identical, result.answers) == (1, 3)
+    assert figures([(reply(None), reply(None))]).speed_up == Spread(0.0, 0.0, 0.0)
 
 
-class Scripted:
-    """A worker in this process that notes who was asked what."""
+def compared(names, sets, turns=1, rates=(), **settings):
+    """Results of scripted processes, and their order."""
+    log, speeds = [], iter(rates)
 
-    def __init__(self, command, log):
-        self.name, self.log, self.closed = command[-1], log, False
-        if self.name == "absent":
+    def run(command, its_task):
+        name = command[-1].rpartition(".")[2]
+        log.append(name)
+        if name == "absent":
             raise PeerError("not there")
+        labels = [label for label in its_task.questions if (name, label) != ("blind", "images")]
+        speed = next(speeds, 2.0)
+        replies = {label: [reply(speed)] for label in labels}
+        reasons = {} if "images" in labels else {"images": "sees no images"}
+        return Run(len(log), len(log) + 0.5, 5 * len(log), replies, reasons, {})
 
-    def load(self, setup):
-        self.setup = setup
-        return {"draft": setup.draft}, 2.0
-
-    def ask(self, question):
-        self.log.append((self.name, question.text))
-        if self.name == "blind" and question.images:
-            raise PeerError("sees no images")
-        return reply((1, 0.5), (3, 1.5))
-
-    def close(self):
-        self.log.append((self.name, "closed"))
+    methods = [PeerMethod(name, name, **settings) for name in names]
+    return compare(methods, task(**sets), turns, quiet, run), log
 
 
-def measured(names, sets, repeats=1, **settings):
-    log = []
-    arms = [PeerArm(name, name, **settings) for name in names]
-    told = Setup("model", None, "cpu", "float32")
-    results = measure(arms, sets, told, repeats, quiet, lambda command: Scripted(command, log))
-    return results, log
-
-
-def test_arms_start_twice_are_interleaved_and_closed():
-    _, log = measured(["a", "b"], {"text": [TEXT, Question([{"text": "x"}], 1)]})
-    first, second = "one two", "x"
-    assert log[:2] == [("a", "closed"), ("a", first)]
-    assert log[2:4] == [("b", "closed"), ("b", first)]
-    assert log[4:8] == [("a", first), ("b", first), ("b", second), ("a", second)]
-    assert log[8:] == [("b", "closed"), ("a", "closed")]
+def test_methods_take_turns_and_answers_are_paired_within_one():
+    rates = [2.0, 4.0, 1.0, 0.5]  # a, b; then b, a
+    results, log = compared(["a", "b"], {"text": [TEXT]}, 2, rates)
+    assert log == ["a", "b", "b", "a"]
+    assert results[0].figures["text"].speed_up == Spread(1.0, 1.0, 1.0)
+    assert results[1].figures["text"].speed_up == Spread(2.0, 2.0, 2.0)
+    assert results[1].figures["text"].answers == 2
+    assert (results[1].load_seconds, results[1].start_seconds) == (2.5, 3.0)
+    assert results[1].peak_memory_bytes == 15
 
 
 def test_what_cannot_be_answered_is_a_reason_and_stops_no_other():
-    results, log = measured(["a", "absent", "blind"], {"images": [SEEN], "text": [TEXT]}, 2)
+    results, log = compared(["a", "absent", "blind"], {"images": [SEEN], "text": [TEXT]}, 2)
     able, absent, blind = results
     assert absent.reasons == {"images": "not there", "text": "not there"}
+    assert log.count("absent") == 1
     assert blind.reasons == {"images": "sees no images"}
     assert list(blind.figures) == ["text"]
     assert not able.reasons
-    assert [name for name, text in log if text == "what?"].count("blind") == 1
-    assert able.start_seconds == 2.5
     table = rows(results, "images")
     assert [len(row) for row in table] == [len(COLUMNS)] * 3
     assert table[2][1] == "cannot: sees no images"
@@ -172,31 +210,31 @@ def test_what_cannot_be_answered_is_a_reason_and_stops_no_other():
     assert {line.count("|") for line in lines if line.startswith("|")} == {len(COLUMNS) + 1}
 
 
-def test_an_arm_that_drafts_needs_a_draft():
-    results, _ = measured(["a"], {"text": [TEXT]}, drafts=True)
+def test_a_method_that_drafts_needs_a_draft():
+    results, _ = compared(["a"], {"text": [TEXT]}, drafts=True)
     assert results[0].reasons == {"text": "needs a draft: name one with --draft"}
 
 
-def test_the_catalogue_names_every_peer_and_refuses_others():
-    arms = catalogue(PEERS, ["M", "ngram"], 5, "/vlm/python")
-    assert len({arm.name for arm in arms}) == len(arms)
-    assert {arm.python for arm in arms if "vlm" in arm.name} == {"/vlm/python"}
-    assert [arm.name for arm in arms if arm.options.get("backend") == "mlx" and arm.drafts] == [
-        "mmspec mlx, M gamma 5"
-    ]
+def test_every_peer_has_methods_and_others_are_refused():
+    methods = peer_methods(PEERS, ["M", "ngram"], 5, "/vlm/python")
+    assert len({method.name for method in methods}) == len(methods)
+    assert {method.python for method in methods if "vlm" in method.name} == {"/vlm/python"}
+    drafting = [m.name for m in methods if m.options.get("backend") == "mlx" and m.drafts]
+    assert drafting == ["mmspec mlx, M gamma 5"]
     with pytest.raises(UsageError, match="unknown peer 'vllm'"):
-        catalogue(["vllm"], ["M"], 5)
+        peer_methods(["vllm"], ["M"], 5)
 
 
 def test_prompts_keep_their_order_and_their_pictures(tmp_path):
-    prompt = drawn(1, size=32)[0]
-    asked = questions([prompt], tmp_path, 9)[0]
-    assert asked.max_tokens == 9
-    assert asked.text == "".join(part for part in prompt.message.parts if isinstance(part, str))
-    assert [open_picture(file) for file in asked.images] == list(prompt.message.pictures)
+    prompt = world_prompts(1, size=32)[0]
+    question = question_of(prompt, tmp_path)
+    text = "".join(part for part in prompt.message.parts if isinstance(part, str))
+    assert script_io.text_of(question) == text
+    files = script_io.images_of(question)
+    assert [open_picture(file) for file in files] == list(prompt.message.pictures)
 
 
-def test_a_tower_is_renamed_and_its_bytes_stay(tmp_path):
+def test_a_tower_is_renamed_once_and_its_bytes_stay(tmp_path):
     source = tmp_path / "source"
     source.mkdir()
     tensors = {
@@ -206,13 +244,14 @@ def test_a_tower_is_renamed_and_its_bytes_stay(tmp_path):
     save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
     (source / "config.json").write_text("{}")
     copy = with_hub_names(source, tmp_path / "copy")
-    found = load_file(copy / "model.safetensors")
+    assert with_hub_names(source, tmp_path / "copy") == copy
+    loaded = load_file(copy / "model.safetensors")
     assert (copy / "config.json").read_text() == "{}"
-    assert sorted(found) == [
+    assert sorted(loaded) == [
         "language_model.model.norm.weight",
         "vision_tower.vision_model.encoder.weight",
     ]
     for name, value in tensors.items():
         renamed = name.replace("vision_tower.", "vision_tower.vision_model.")
-        np.testing.assert_array_equal(found[renamed], value)
+        np.testing.assert_array_equal(loaded[renamed], value)
     assert with_hub_names(copy, tmp_path / "again") == copy

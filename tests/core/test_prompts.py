@@ -5,10 +5,11 @@ import json
 import pytest
 from PIL import Image
 
-from mmspec.bench.prompts import asked, drawn, question, read_prompts, written
-from mmspec.bench.world import Turn
+from mmspec.diagnostics.prompts import read_prompts, user_prompt
 from mmspec.errors import ImageError, UsageError
-from mmspec.images import Picture, picture_from
+from mmspec.prompt.conversation import interleaved
+from mmspec.prompt.images import Picture, picture_from
+from mmspec_bench.prompts import text_prompts, world_prompts
 
 
 @pytest.fixture
@@ -17,13 +18,12 @@ def pictures():
 
 
 def test_images_come_before_a_question_without_markers(pictures):
-    message = question(Turn("Which is red?", "", (), 2), pictures)
+    message = interleaved("Which is red?", pictures)
     assert message.parts == (*pictures, "Which is red?")
 
 
 def test_images_stand_where_the_markers_are(pictures):
-    turn = Turn("From <image> to <image> Difference:", "", (), 2)
-    assert question(turn, pictures).parts == (
+    assert interleaved("From <image> to <image> Difference:", pictures).parts == (
         "From ",
         pictures[0],
         " to ",
@@ -33,11 +33,11 @@ def test_images_stand_where_the_markers_are(pictures):
 
 
 def test_typed_text_is_literal(pictures):
-    assert asked("What is <image>?", pictures[:1]).message.parts[-1] == "What is <image>?"
+    assert user_prompt("What is <image>?", pictures[:1]).message.parts[-1] == "What is <image>?"
 
 
 def test_drawn_prompts_are_the_same_every_time():
-    first, again = drawn(3, size=48), drawn(3, size=48)
+    first, again = world_prompts(3, size=48), world_prompts(3, size=48)
     assert first == again
     assert [p.name for p in first] == ["general-0", "detail-1", "chart-2"]
     assert all(p.message.pictures[0].image.size == (48, 48) for p in first)
@@ -45,11 +45,11 @@ def test_drawn_prompts_are_the_same_every_time():
 
 def test_an_unknown_task_is_named():
     with pytest.raises(UsageError, match="chrat"):
-        drawn(1, size=48, tasks=["chrat"])
+        world_prompts(1, size=48, tasks=["chrat"])
 
 
 def test_written_prompts_have_no_images():
-    assert not any(isinstance(p, Picture) for each in written(5) for p in each.message.parts)
+    assert not any(isinstance(p, Picture) for each in text_prompts(5) for p in each.message.parts)
 
 
 def test_a_file_names_images_beside_it(tmp_path):

@@ -3,16 +3,16 @@
 from math import isnan
 
 import pytest
-from suite_row import plain, row, seconds
-from synthetic_run import costs, provenance, write
 
-from mmspec.bench.report.beside import MEASURES, by_task, compare, section
-from mmspec.bench.report.merge import merge
-from mmspec.bench.report.published import PAPERS, read_paper
-from mmspec.bench.suite.layouts import LAYOUTS
-from mmspec.bench.suite.methods import read_method
-from mmspec.bench.suite.offline import OFFLINE_TASKS
 from mmspec.errors import UsageError
+from mmspec_bench.report.merge import merge
+from mmspec_bench.report.published import PAPERS, read_paper
+from mmspec_bench.report.published_comparison import MEASURES, compare, first_turn_values, section
+from mmspec_bench.suite.datasets import DATASETS
+from mmspec_bench.suite.methods import read_method
+from mmspec_bench.suite.offline import OFFLINE_TASKS
+from support.suite_row import plain, row, seconds
+from support.synthetic_run import costs, provenance, write
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ from mmspec.errors import UsageError
     ],
 )
 def test_values_are_the_papers(paper, table, label, column, value):
-    found = read_paper(f"paper:{paper}").tables[table]
-    place = [each.name for each in found.columns].index(column)
-    (line,) = (each for each in found.lines if each.label == label)
+    result = read_paper(f"paper:{paper}").tables[table]
+    place = [each.name for each in result.columns].index(column)
+    (line,) = (each for each in result.lines if each.label == label)
     assert line.values[place] == value
 
 
@@ -44,7 +44,7 @@ def test_values_are_the_papers(paper, table, label, column, value):
 def test_a_paper_speaks_of_what_there_is(name):
     paper = read_paper(f"paper:{name}")
     tasks = {task for each in paper.tasks.values() for task in each}
-    assert tasks <= {*OFFLINE_TASKS, *LAYOUTS}
+    assert tasks <= {*OFFLINE_TASKS, *DATASETS}
     for table in paper.tables:
         assert {column.measure for column in table.columns} <= set(MEASURES)
         assert all(len(line.values) == len(table.columns) for line in table.lines)
@@ -83,47 +83,47 @@ def run(tmp_path):
 
 def test_ours_stand_beside_the_papers_in_its_own_terms(run):
     paper = read_paper("paper:ibed")
-    found = {(each.label, each.column): each for each in compare(run, paper, paper.tables[0])}
-    spot, both = found["M", "Spot-the-Diff"], found["M", "2-image mean"]
+    result = {(each.label, each.column): each for each in compare(run, paper, paper.tables[0])}
+    spot, both = result["M", "Spot-the-Diff"], result["M", "2-image mean"]
     # First turns only; the mean is of datasets, not of rounds.
     assert (spot.method, spot.ours, spot.published) == ("M/run", 4.0, 2.34)
     assert (both.ours, both.published) == ((4.0 + 1.5) / 2, 2.26)
-    assert found["T", "Spot-the-Diff"].ours == 2.0
+    assert result["T", "Spot-the-Diff"].ours == 2.0
     # No edit by T, so no mean; a method without a published row has its own.
-    assert isnan(found["T", "2-image mean"].ours)
-    assert isnan(found["ngram", "Spot-the-Diff"].published)
-    assert isnan(found["M", "PororoSV"].ours)
-    assert by_task(run, paper)["edit", "M/run"] == 2.19
+    assert isnan(result["T", "2-image mean"].ours)
+    assert isnan(result["ngram", "Spot-the-Diff"].published)
+    assert isnan(result["M", "PororoSV"].ours)
+    assert first_turn_values(run, paper)["edit", "M/run"] == 2.19
 
 
 def test_what_was_not_measured_is_blank(run):
     paper = read_paper("paper:ibed")
     formula = paper.tables[1]
     assert all(isnan(each.ours) for each in compare(run, paper, formula))
-    found = compare(run, read_paper("paper:mmspec"), read_paper("paper:mmspec").tables[0])
-    ours = {each.column: each.ours for each in found if each.label == "M/run"}
+    result = compare(run, read_paper("paper:mmspec"), read_paper("paper:mmspec").tables[0])
+    ours = {each.column: each.ours for each in result if each.label == "M/run"}
     assert ours["speed-up, global"] == 2.0
     assert isnan(ours["identical, share"])
 
 
 def test_both_sides_are_labelled(run):
-    found = section(run, read_paper("paper:ibed"))
-    ours, theirs, tasks = found.remarks
+    result = section(run, read_paper("paper:ibed"))
+    ours, theirs, tasks = result.remarks
     assert "mini + mini-draft on torch, cpu, float32; gamma 5" in ours
     assert all(word in theirs for word in ("LLaVA-1.5-7B", "LLaMA-68M", "A100", "gamma 5"))
     assert "spot for Spot-the-Diff; edit for IEdit" in tasks
-    means = next(each for each in found.tables if "2-image mean" in each.title)
-    assert means.columns[3:5] == ("2-image mean, ours", "2-image mean, IbED")
+    means = next(each for each in result.tables if "2-image mean" in each.title)
+    assert list(means.columns[3:5]) == ["2-image mean, ours", "2-image mean, IbED"]
     assert means.rows[0][0] == "M (M/run)"
     assert means.rows[0][3:5] == ("2.75", "2.26")
 
 
 def test_the_formula_stands_beside_the_papers_formula(tmp_path):
     rows = [row("chart/0", "T", [(5, 2, 3)]), plain("chart/0", 3)]
-    told = provenance(("T", "none"), costs=[costs()[0].as_dict()])
-    run = merge([write(tmp_path, rows, told)])
+    values = provenance(("T", "none"), costs=[costs()[0].as_dict()])
+    run = merge([write(tmp_path, rows, values)])
     paper = read_paper("paper:ibed")
-    found = next(each for each in compare(run, paper, paper.tables[1]) if each.method == "T")
+    result = next(each for each in compare(run, paper, paper.tables[1]) if each.method == "T")
     # tau 3, gamma 5, c = 0.32 / 4.0, and 5.5 / 4.0 for six rows.
-    assert found.ours == pytest.approx(3 / (5 * 0.08 + 1.375))
-    assert found.published == 1.69
+    assert result.ours == pytest.approx(3 / (5 * 0.08 + 1.375))
+    assert result.published == 1.69

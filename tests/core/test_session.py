@@ -2,17 +2,19 @@
 
 import numpy as np
 import pytest
-from scripted_engine import SEES, picture
 
-from mmspec.adaptive import Adaptation
-from mmspec.conversation import Chunk
-from mmspec.drafting import Branch, Views, parse_drafting
-from mmspec.session import PREFILL_TOKENS, DraftSide, Prefilled, Session
-from scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, logits
+from mmspec.chat.session import PREFILL_TOKENS, OpenDrafter, Prefilled, Session
+from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.drafters.views import Branch, Views, parse_drafting
+from mmspec.prompt.conversation import Chunk
+from support.faults import Fault
+from support.scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, logits
+from support.scripted_engine import SEES, picture
 
 M = Branch("M", 16)
 VOCABULARY = 11
-IMAGE, NEWLINE = 99, 8
+NEWLINE = 8
 A, B = picture(1), picture(2)
 SEEN = Chunk("prompt", ((1, 5), A, (6, 7)))
 OTHER = Chunk("prompt", ((1, 5), B, (6, 7)))
@@ -23,18 +25,27 @@ def features(picture):
     return ScriptedFeatures(picture.name, 16)
 
 
-VIEWS = Views(IMAGE, NEWLINE, features, lambda picture: [9, 9, 9])
+VIEWS = Views(NEWLINE, features, lambda picture: [9, 9, 9])
+
+
+class Drafting(Session):
+    """A session of scripted sequences that always drafts with the same drafter, or with none."""
+
+    def __init__(self, draft=None):
+        super().__init__(ScriptedTarget(), VIEWS, M)
+        self.draft = draft
+
+    def prefill(self, chunks):
+        return super().prefill(chunks, self.draft)
 
 
 def session(word="MT", positions=None, adaptation=None):
-    """A session of scripted sequences; drafting `word`, or plain where there is none."""
-    opened = Session(ScriptedTarget(image_token=IMAGE), VIEWS, M)
-    if word:
-        drafting = parse_drafting(word, SEES)
-        drafter = ScriptedDrafter(rows=len(word), image_token=IMAGE, adaptation=adaptation)
-        carry = adaptation is not None and adaptation.carry
-        opened.draft_side = DraftSide(drafting, VIEWS, drafter, positions, carry)
-    return opened
+    """A session that drafts `word`, or plain where there is none."""
+    if not word:
+        return Drafting()
+    drafter = ScriptedDrafter(rows=len(word), adaptation=adaptation)
+    carry = adaptation is not None and adaptation.carry
+    return Drafting(OpenDrafter(parse_drafting(word, SEES), VIEWS, drafter, positions, carry))
 
 
 def prefill(opened, *chunks):
@@ -42,13 +53,13 @@ def prefill(opened, *chunks):
 
 
 def answer(opened, count=6, stop=(), gamma=3):
-    rounds = opened.decode(gamma=gamma, max_tokens=count, stop=stop, seed=None)
+    rounds = opened.decode(FixedDraftLength(gamma), max_tokens=count, stop=stop, seed=0)
     return [token for each in rounds for token in each.tokens]
 
 
 def held(opened):
     """Everything that is fed, by the sequence it stands in."""
-    side = opened.draft_side
+    side = opened.draft
     return opened.target.sequence, side.drafter.sequences if side else []
 
 
@@ -75,7 +86,7 @@ def test_a_prompt_is_fed_once_to_the_target_and_to_every_view():
     assert progress[-1] == Prefilled(20, 20)
     assert opened.target.fed == 20
     assert opened.target.sequence == [1, 5, *["p1"] * 16, 6, 7]
-    assert opened.draft_side.drafter.sequences == [
+    assert opened.draft.drafter.sequences == [
         [1, 5, *["p1"] * 16, 6, 7],
         [1, 5, NEWLINE, 6, 7],
         [1, 5, 9, 9, 9, 6, 7],
@@ -88,7 +99,7 @@ def test_the_next_turn_feeds_only_what_is_new(word):
     opened = session(word)
     prefill(opened, SEEN)
     tokens = answer(opened)
-    side = opened.draft_side
+    side = opened.draft
     fed = opened.target.fed, side.drafter.fed if side else 0
     chunks = SEEN, said(tokens), MORE
     assert opened.cached(chunks) == 20 + 6 - 1
@@ -159,17 +170,13 @@ def test_long_prompts_come_in_pieces_that_can_be_dropped_between():
 @pytest.mark.parametrize("rounds", range(5))
 def test_rounds_taken_before_an_answer_is_dropped_are_held(rounds):
     opened = cold(SEEN)
-    going = opened.decode(gamma=2, max_tokens=20, stop=(), seed=None)
+    going = opened.decode(FixedDraftLength(2), max_tokens=20, stop=(), seed=0)
     tokens = [token for _, each in zip(range(rounds), going, strict=False) for token in each.tokens]
     going.close()
     chunks = SEEN, said(tokens), MORE
     assert opened.cached(chunks) == 20 + max(len(tokens), 0) - 1
     prefill(opened, *chunks)
     assert held(opened) == held(cold(*chunks))
-
-
-class Fault(BaseException):
-    """Raised where an interrupt would be."""
 
 
 class FaultAt:
@@ -186,7 +193,7 @@ class FaultAt:
 
 
 def turn(opened, fault, tokens):
-    opened.target.fault = opened.draft_side.drafter.fault = fault
+    opened.target.fault = opened.draft.drafter.fault = fault
     prefill(opened, SEEN, said(tokens), OTHER)
     answer(opened)
 
@@ -202,7 +209,7 @@ def test_a_fault_at_any_call_leaves_what_a_cold_run_has():
         answer(opened)
         with pytest.raises(Fault):
             turn(opened, FaultAt(call), tokens)
-        opened.target.fault = opened.draft_side.drafter.fault = FaultAt()
+        opened.target.fault = opened.draft.drafter.fault = FaultAt()
         prefill(opened, SEEN, said(tokens), MORE)
         assert held(opened) == held(cold(SEEN, said(tokens), MORE)), call
         assert answer(opened) == greedy(cold(SEEN, said(tokens), MORE), 6)
@@ -212,16 +219,16 @@ def test_a_view_at_the_end_of_its_positions_stops_drafting_and_the_answer_goes_o
     opened = session("MT", positions=26)
     prefill(opened, SEEN)  # M holds 20 positions, T 5
     expected = greedy(opened, 30)
-    rounds = list(opened.decode(gamma=3, max_tokens=30, stop=(), seed=None))
+    rounds = list(opened.decode(FixedDraftLength(3), max_tokens=30, stop=(), seed=0))
     assert [token for each in rounds for token in each.tokens] == expected
     assert (rounds[0].drafted, rounds[-1].drafted) == (3, 0)
-    assert opened.draft_side.drafter.row_lengths == [50, 35]
+    assert opened.draft.drafter.row_lengths == [50, 35]
 
 
 def test_without_a_limit_drafting_never_ends():
     opened = session("MT")
     prefill(opened, SEEN)
-    rounds = list(opened.decode(gamma=3, max_tokens=30, stop=(), seed=None))
+    rounds = list(opened.decode(FixedDraftLength(3), max_tokens=30, stop=(), seed=0))
     assert all(each.drafted for each in rounds[:-1])
 
 
@@ -230,7 +237,7 @@ def test_without_a_limit_drafting_never_ends():
 
 def mixed(opened, count=24, rounds=None):
     """The weights of each round of an answer, dropped after `rounds`."""
-    going = opened.decode(gamma=3, max_tokens=count, stop=(), seed=None)
+    going = opened.decode(FixedDraftLength(3), max_tokens=count, stop=(), seed=0)
     taken = [each.weights for _, each in zip(range(rounds or count), going, strict=False)]
     going.close()
     return taken
@@ -256,7 +263,7 @@ def test_each_answer_starts_from_equal_weights_also_after_a_dropped_one(dropped)
 def test_carried_weights_go_on_where_the_last_answer_ended():
     opened = adapting(carry=True)
     first = mixed(opened)
-    tally = opened.draft_side.drafter.tally.settled()
+    tally = opened.draft.drafter.tally.settled()
     prefill(opened, SEEN)
     again = mixed(opened)
     assert again[0] == pytest.approx(tally.weights(np.array([1 / 3] * 3, dtype=np.float32)))
@@ -272,18 +279,18 @@ def test_a_fault_at_any_call_of_an_adapting_answer_leaves_what_was_committed(car
         return mixed(opened)
 
     counted, opened = FaultAt(), adapting(carry)
-    opened.target.fault = opened.draft_side.drafter.fault = counted
+    opened.target.fault = opened.draft.drafter.fault = counted
     expected = mixed(opened)
     for call in range(1, counted.calls + 1, 5):
         opened = adapting(carry)
-        opened.target.fault = opened.draft_side.drafter.fault = FaultAt(call)
+        opened.target.fault = opened.draft.drafter.fault = FaultAt(call)
         with pytest.raises(Fault):
             mixed(opened)
-        opened.target.fault = opened.draft_side.drafter.fault = FaultAt()
+        opened.target.fault = opened.draft.drafter.fault = FaultAt()
         if not carry:
             assert answer_again(opened) == expected
-        opened.draft_side.drafter.forget()
-        opened.draft_side.carry = True
+        opened.draft.drafter.forget()
+        opened.draft.carry = True
         assert answer_again(opened) == expected
 
 
@@ -294,6 +301,6 @@ def test_a_view_at_the_end_of_its_positions_gets_no_weight_whatever_was_observed
     assert weights[0][0] > 0
     assert len(ended) > 2
     assert all(sum(each) == pytest.approx(1) for each in weights if each)
-    lengths = opened.draft_side.drafter.row_lengths
+    lengths = opened.draft.drafter.row_lengths
     assert lengths[0] > 30
     assert weights[-1] == () or weights[-1][0] == 0

@@ -4,9 +4,9 @@ from math import comb
 
 import numpy as np
 import pytest
-from suite_row import row
 
-from mmspec.bench.suite.confidence import difference
+from mmspec_bench.suite.confidence import difference
+from support.suite_row import row
 
 
 def answers(method, counts):
@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_interval_however_it_is_cut(monkeypatch):
     ours, theirs = ([(int(n) + 4, 4) for n in draws.integers(0, 9, 30)] for _ in range(2))
     pair = answers("MT", ours), answers("M", theirs)
     once = difference(*pair, draws=500)
-    monkeypatch.setattr("mmspec.bench.suite.confidence.CELLS", 100)
+    monkeypatch.setattr("mmspec_bench.suite.confidence.CELLS", 100)
     assert difference(*pair, draws=500) == once
     assert difference(*pair, draws=500, seed=1) != once
 

@@ -8,63 +8,23 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from mmspec.bench.suite.layouts import LAYOUTS
-from mmspec.bench.suite.sources import items
-from mmspec.bench.world.tasks import REASONED
 from mmspec.errors import ImageError, UsageError
+from mmspec_bench.suite.datasets import DATASETS
+from mmspec_bench.suite.sources import suite_samples
+from mmspec_world.tasks.prompts import REASONED
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
-# The columns as the hub's dataset cards list them.
-SCHEMAS = {
-    "chartqa": [("type", pa.string()), ("question", pa.string()), ("answer", pa.string())],
-    "textvqa": [
-        *[("image_id", pa.string()), ("question_id", pa.int32()), ("question", pa.string())],
-        *[("ocr_tokens", pa.list_(pa.string())), ("answers", pa.list_(pa.string()))],
-    ],
-    "vqav2": [
-        ("question_type", pa.string()),
-        ("multiple_choice_answer", pa.string()),
-        ("answers", pa.list_(pa.struct([("answer", pa.string()), ("answer_id", pa.int64())]))),
-        ("question_id", pa.int64()),
-        ("question", pa.string()),
-    ],
-    "docvqa": [
-        *[("questionId", pa.string()), ("question", pa.string())],
-        *[("docId", pa.int64()), ("answers", pa.list_(pa.string()))],
-    ],
-    "hallusion": [
-        *[("category", pa.string()), ("visual_input", pa.string()), ("question", pa.string())],
-        *[("gt_answer", pa.string()), ("filename", pa.string())],
-    ],
-    "pope": [
-        *[("id", pa.string()), ("question_id", pa.string()), ("question", pa.string())],
-        *[("answer", pa.string()), ("image_source", pa.string()), ("category", pa.string())],
-    ],
-    "mmvet": [
-        *[("question_id", pa.string()), ("question", pa.string()), ("answer", pa.string())],
-        *[("image_source", pa.string()), ("capability", pa.string())],
-    ],
-    "llava-w": [
-        *[("question_id", pa.int8()), ("question", pa.string()), ("caption", pa.string())],
-        *[("gpt_answer", pa.string()), ("category", pa.string()), ("image_id", pa.string())],
-    ],
-    "coco": [
-        *[("question_id", pa.string()), ("question", pa.string())],
-        *[("answer", pa.list_(pa.string())), ("id", pa.int64()), ("file_name", pa.string())],
-    ],
-}
-SCHEMAS |= {f"{name}-full": SCHEMAS[name] for name in ("chartqa", "textvqa", "vqav2")}
+SINGLE = [
+    name for name, dataset in DATASETS.items() if not (dataset.image_columns or name == "scienceqa")
+]
+COLUMNS = [("question_id", pa.int64()), ("question", pa.string()), ("image", IMAGE)]
 INTERLEAVED = [
     *[("sample_id", pa.int64()), ("sub_task", pa.string())],
     *[(f"image_{n}", IMAGE) for n in range(12)],
-    *[("question", pa.string()), ("answer", pa.string()), ("question_type", pa.string())],
+    ("question", pa.string()),
 ]
-SCIENCE = [
-    *[("image", IMAGE), ("question", pa.string()), ("choices", pa.list_(pa.string()))],
-    *[("answer", pa.int8()), ("hint", pa.string()), ("task", pa.string())],
-    *[("grade", pa.string()), ("subject", pa.string()), ("solution", pa.string())],
-]
+SCIENCE = [*COLUMNS, ("choices", pa.list_(pa.string())), ("hint", pa.string())]
 
 
 def image(number, kind="PNG"):
@@ -83,8 +43,8 @@ def write(file, schema, rows, group=4):
 def single(folder, name, count, **changes):
     """A dataset of one image a row, laid out as on the hub."""
     rows = [{"question": f"What is {n}?", "image": image(n)} | changes for n in range(count)]
-    file = folder / LAYOUTS[name].files.replace("*", "00000-of-00001")
-    write(file, [*SCHEMAS[name], ("image", IMAGE)], rows)
+    file = folder / DATASETS[name].files.replace("*", "00000-of-00001")
+    write(file, COLUMNS, rows)
     return folder
 
 
@@ -96,24 +56,24 @@ def colours(question):
     return [picture.image.getpixel((0, 0))[0] for picture in question.message.pictures]
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("name", SINGLE)
 def test_single_images_are_the_first_rows_in_order(tmp_path, name):
-    layout = LAYOUTS[name]
-    made = items(f"{name}={single(tmp_path, name, 110)}", 16)
-    assert len(made) == layout.rows == (60 if name == "llava-w" else 100)
-    for number in (0, 7, len(made) - 1):
-        assert made[number].name == f"{name}/{number}"
-        assert colours(made[number].read()[0]) == [number]
+    dataset = DATASETS[name]
+    samples = suite_samples(f"{name}={single(tmp_path, name, 110)}", 16)
+    assert len(samples) == dataset.rows == (60 if name == "llava-w" else 100)
+    for number in (0, 7, len(samples) - 1):
+        assert samples[number].name == f"{name}/{number}"
+        assert colours(samples[number].read()[0]) == [number]
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("name", SINGLE)
 def test_single_images_are_asked_as_published(tmp_path, name):
-    made = items(f"{name}={single(tmp_path, name, 3)}", 16)
+    samples = suite_samples(f"{name}={single(tmp_path, name, 3)}", 16)
     asked = {"llava-w": "What is 0?", "coco": "Describe this image in detail."}
-    assert texts(made[0].read()[0]) == "<image>" + asked.get(name, REASONED + "What is 0?")
-    second = [texts(question) for question in made[2].read()[1:]]
+    assert texts(samples[0].read()[0]) == "<image>" + asked.get(name, REASONED + "What is 0?")
+    second = [texts(question) for question in samples[2].read()[1:]]
     wraps = name in ("docvqa", "pope", "mmvet", "llava-w")
-    assert second == ([texts(made[0].read()[0])] if wraps else [])
+    assert second == ([texts(samples[0].read()[0])] if wraps else [])
 
 
 def interleaved(folder, sub_tasks, images, question):
@@ -136,9 +96,9 @@ def interleaved(folder, sub_tasks, images, question):
 def test_interleaved_sets_are_the_rows_of_their_sub_task(tmp_path, name, sub_task, images):
     tasks = ["QBench", sub_task, "QBench", "QBench", "QBench", sub_task, sub_task]
     question = "Row {n}:" + " <image>" * images
-    made = items(f"{name}={interleaved(tmp_path, tasks, images, question)}", 16)
-    assert [texts(each.read()[0])[:6] for each in made] == ["Row 1:", "Row 5:", "Row 6:"]
-    first, *second = made[1].read()
+    samples = suite_samples(f"{name}={interleaved(tmp_path, tasks, images, question)}", 16)
+    assert [texts(each.read()[0])[:6] for each in samples] == ["Row 1:", "Row 5:", "Row 6:"]
+    first, *second = samples[1].read()
     assert colours(first) == [5 + i for i in range(images)]
     assert texts(first) == question.format(n=5)
     assert ["story for children" in texts(each) for each in second] == [True] * (images == 2)
@@ -151,12 +111,13 @@ def test_there_may_be_fewer_or_more_columns_of_images(tmp_path, count):
     rows = [row | {"image_0": image(3), "image_1": image(4)}]
     schema = [("sub_task", pa.string()), ("question", pa.string()), *columns]
     write(tmp_path / "in_domain" / "test-00000-of-00001.parquet", schema, rows)
-    (item,) = items(f"iedit={tmp_path}", 16)
+    (item,) = suite_samples(f"iedit={tmp_path}", 16)
     assert colours(item.read()[0]) == [3, 4]
 
 
 def test_markers_and_images_must_agree(tmp_path):
-    (item,) = items(f"spot={interleaved(tmp_path, ['Spot-the-Diff'], 3, '<image> <image>')}", 16)
+    folder = interleaved(tmp_path, ["Spot-the-Diff"], 3, "<image> <image>")
+    (item,) = suite_samples(f"spot={folder}", 16)
     with pytest.raises(UsageError, match=r"row 0: 2 <image> for 3 images"):
         item.read()
 
@@ -165,33 +126,32 @@ def test_choices_are_lettered_and_reasoned_about(tmp_path):
     common = {"question": "Which?", "choices": ["ant", "bee"], "image": image(1)}
     rows = [common | {"hint": "Look."}, common | {"hint": ""}]
     write(tmp_path / "ScienceQA-IMG" / "test-00000-of-00001.parquet", SCIENCE, rows)
-    hinted, bare = (texts(each.read()[0]) for each in items(f"scienceqa={tmp_path}", 16))
+    hinted, bare = (texts(each.read()[0]) for each in suite_samples(f"scienceqa={tmp_path}", 16))
     choices = "Question: Which?\nChoices: (A) ant (B) bee\n"
     assert hinted.startswith("<image>Context: Look.\n" + choices)
     assert bare == "<image>" + choices + "Answer the question with a chain of thought."
 
 
 def test_shards_of_a_table_follow_one_another(tmp_path):
-    schema = [*SCHEMAS["pope"], ("image", IMAGE)]
     for part in range(2):
         rows = [{"question": "q", "image": image(part * 5 + n)} for n in range(5)]
-        write(tmp_path / "data" / f"test-0000{part}-of-00002.parquet", schema, rows)
-    made = items(f"pope={tmp_path}", 16, limit=7)
-    assert [colours(each.read()[0]) for each in made] == [[n] for n in range(7)]
+        write(tmp_path / "data" / f"test-0000{part}-of-00002.parquet", COLUMNS, rows)
+    samples = suite_samples(f"pope={tmp_path}", 16, limit=7)
+    assert [colours(each.read()[0]) for each in samples] == [[n] for n in range(7)]
 
 
 def test_json_lines_and_images_beside_them(tmp_path):
     Image.new("RGB", (8, 8), (3, 0, 0)).save(tmp_path / "a.png")
     lines = [json.dumps({"question": "What?", "image": "a.png"}), "", "{broken"]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
-    good, bad = items(f"chartqa={tmp_path}", 16)
+    good, bad = suite_samples(f"chartqa={tmp_path}", 16)
     assert colours(good.read()[0]) == [3]
     with pytest.raises(UsageError, match=r"rows.jsonl:3: not JSON"):
         bad.read()
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "told"),
+    ("changes", "error", "message"),
     [
         ({"image": None}, ImageError, "row 0: image holds no image"),
         ({"image": {"bytes": b"GIF", "path": None}}, ImageError, "row 0: image: not an image"),
@@ -205,16 +165,16 @@ def test_json_lines_and_images_beside_them(tmp_path):
         ({"question": None}, UsageError, "row 0: question is None"),
     ],
 )
-def test_a_broken_row_names_row_column_and_value(tmp_path, changes, error, told):
-    first, *_ = items(f"chartqa={single(tmp_path, 'chartqa', 2, **changes)}", 16)
+def test_a_broken_row_names_row_column_and_value(tmp_path, changes, error, message):
+    first, *_ = suite_samples(f"chartqa={single(tmp_path, 'chartqa', 2, **changes)}", 16)
     with pytest.raises(error) as raised:
         first.read()
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_a_missing_column_is_named_with_those_that_are_there(tmp_path):
     write(tmp_path / "lite.parquet", [("query", pa.string()), ("image", IMAGE)], [{"query": "?"}])
-    (item,) = items(f"chartqa={tmp_path}", 16)
+    (item,) = suite_samples(f"chartqa={tmp_path}", 16)
     with pytest.raises(
         UsageError, match=r"row 0: no column 'question' \(there are: query, image\)"
     ):
@@ -224,10 +184,10 @@ def test_a_missing_column_is_named_with_those_that_are_there(tmp_path):
 def test_what_rows_are_chosen_by_must_be_there(tmp_path):
     write(tmp_path / "x.parquet", [("question", pa.string())], [{"question": "?"}])
     with pytest.raises(UsageError, match=r"no column 'sub_task' \(there are: question\)"):
-        items(f"vist={tmp_path}", 16)
+        suite_samples(f"vist={tmp_path}", 16)
 
 
 def test_a_file_that_is_no_table_is_named(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"nothing of the kind")
     with pytest.raises(UsageError, match=r"x\.parquet: not a parquet file"):
-        items(f"chartqa={tmp_path}", 16)
+        suite_samples(f"chartqa={tmp_path}", 16)

@@ -2,12 +2,11 @@
 
 import pytest
 
-from mmspec.adaptive import Adaptation
-from mmspec.bench.suite.methods import method_options, read_method, read_methods
+from mmspec.chat.options import Options
+from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.tree import Tree
 from mmspec.errors import UsageError
-from mmspec.options import Options
-from mmspec.tree import Tree
-from mmspec.viskip import THRESHOLD
+from mmspec_bench.suite.methods import method_options, read_method, read_methods
 
 OPTIONS = Options(gamma=3, max_new_tokens=9)
 
@@ -20,9 +19,9 @@ def test_commas_separate_methods_and_weights():
 
 
 def test_letters_become_options():
-    made = method_options(read_method("MTCP9:4,3,2,1/drop"), OPTIONS)
-    assert (made.drafting, made.pool, made.weights) == ("MTCP", 9, (4, 3, 2, 1))
-    assert (made.overflow, made.gamma, made.max_new_tokens) == ("drop", 3, 9)
+    options = method_options(read_method("MTCP9:4,3,2,1/drop"), OPTIONS)
+    assert (options.drafting, options.pool, options.weights) == ("MTCP", 9, (4, 3, 2, 1))
+    assert (options.overflow, options.gamma, options.max_new_tokens) == ("drop", 3, 9)
 
 
 @pytest.mark.parametrize("name", ["none", "none:blank", "draft", "draft:blank"])
@@ -67,26 +66,13 @@ def test_trees_are_read(word, name, tree):
     assert method_options(read_method("MTC"), options).tree is None
 
 
-def test_vision_is_skipped_where_the_method_says_so():
-    methods = read_methods("VisKip:m,viskip:adaptive:mt/run,M,viskip:Tree20:mt,viskip:msd")
-    assert [method.name for method in methods] == [
-        *("viskip:M", "viskip:adaptive:MT/run", "M", "viskip:tree20:MT", "viskip:msd")
-    ]
-    made = [method_options(method, OPTIONS) for method in methods]
-    skips = [THRESHOLD, THRESHOLD, None, THRESHOLD, THRESHOLD]
-    assert [each.skip_vision for each in made] == skips
-    assert [each.drafting for each in made] == ["M", "MT", "M", "MT", "msd"]
-    assert made[1].adaptive == Adaptation()
-    assert made[3].tree == Tree((), 10, 20)
-
-
 def test_lookup_is_a_drafting_of_its_own():
     assert method_options(read_method("ngram"), OPTIONS).drafting == "ngram"
     assert method_options(read_method("none"), OPTIONS).drafting == "none"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "give at least one"),
         ("M,M", "M is given 2 times"),
@@ -105,7 +91,7 @@ def test_lookup_is_a_drafting_of_its_own():
         ("1,M", "'1' is no method"),
     ],
 )
-def test_what_is_no_method_is_named(text, told):
+def test_what_is_no_method_is_named(text, message):
     with pytest.raises(UsageError) as error:
         read_methods(text)
-    assert told in str(error.value)
+    assert message in str(error.value)

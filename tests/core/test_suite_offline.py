@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from mmspec.bench.suite.items import SECOND_TURNS, Item, Question, shard, with_second_turn
-from mmspec.bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS, drawn, offline
-from mmspec.bench.suite.sources import items
-from mmspec.bench.world import TASKS, sample, split_of
-from mmspec.bench.world.split import KEY_SEPARATOR
-from mmspec.bench.world.tasks import REASONED
-from mmspec.conversation import Message
 from mmspec.errors import UsageError
+from mmspec.prompt.conversation import Message
+from mmspec_bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS, held_out, offline
+from mmspec_bench.suite.samples import FOLLOW_UPS, Question, SuiteSample, shard, with_follow_up
+from mmspec_bench.suite.sources import suite_samples
+from mmspec_world import TASKS, sample, split_of
+from mmspec_world.split import KEY_SEPARATOR
+from mmspec_world.tasks.prompts import REASONED
 
 IMAGES = {"spot": 2, "edit": 2, "video": 4, "pororo": 5, "vist": 5}
 SIZE = 16
@@ -46,9 +46,9 @@ def test_samples_are_the_same_for_the_same_seed_and_others_for_another(few):
 
 
 def test_the_text_suite_shows_nothing():
-    told = items("offline-text", SIZE, limit=4)
-    assert [item.task for item in told] == ["told"] * 4
-    assert not any(question.message.pictures for item in told for question in item.read())
+    samples = suite_samples("offline-text", SIZE, limit=4)
+    assert [item.task for item in samples] == ["told"] * 4
+    assert not any(question.message.pictures for item in samples for question in item.read())
 
 
 @pytest.mark.parametrize("task", [*OFFLINE_TASKS, *TEXT_TASKS])
@@ -59,8 +59,8 @@ def test_nothing_that_is_asked_was_trained_on(task):
     """
     rng = random.Random(task)
     for seed in rng.sample(range(100), 20):
-        made = drawn(task, seed, SIZE)
-        assert {split_of(key) for key in made.key.split(KEY_SEPARATOR)} == {"held-out"}
+        samples = held_out(task, seed, SIZE)
+        assert {split_of(key) for key in samples.key.split(KEY_SEPARATOR)} == {"held-out"}
         trained = sample(task, seed, split="train", size=SIZE)
         assert {split_of(key) for key in trained.key.split(KEY_SEPARATOR)} == {"train"}
 
@@ -95,31 +95,31 @@ def test_second_turns_are_built_as_tabed_builds_them(few):
     charts = by_task["chart"]
     for item, after in zip(charts, [*charts[1:], charts[0]], strict=True):
         assert digests(item)[1] == digests(after)[0]
-    assert texts(by_task["spot"][0].read()[1]) == SECOND_TURNS["story"]
-    assert texts(by_task["detail"][0].read()[1]) == SECOND_TURNS["summary"]
-    assert texts(by_task["reasoning"][0].read()[1]) == SECOND_TURNS["caption"]
+    assert texts(by_task["spot"][0].read()[1]) == FOLLOW_UPS["story"]
+    assert texts(by_task["detail"][0].read()[1]) == FOLLOW_UPS["summary"]
+    assert texts(by_task["reasoning"][0].read()[1]) == FOLLOW_UPS["caption"]
     assert all(len(item.read()) == 1 for item in by_task["pororo"])
     assert all(len(item.read()) >= 2 for item in by_task["conversation"])
 
 
 def asking(text):
-    return Item(text, "t", lambda: (Question(Message("user", (text,))),))
+    return SuiteSample(text, "t", lambda: (Question(Message("user", (text,))),))
 
 
 def test_each_item_is_followed_by_its_own_neighbour():
-    made = with_second_turn([asking("a"), asking("b"), asking("c")], "next")
-    assert ["".join(map(texts, item.read())) for item in made] == ["ab", "bc", "ca"]
+    samples = with_follow_up([asking("a"), asking("b"), asking("c")], "next")
+    assert ["".join(map(texts, item.read())) for item in samples] == ["ab", "bc", "ca"]
 
 
 def test_turns_and_tasks_can_be_chosen():
-    few = items("offline", SIZE, limit=2, turns=1, tasks=["spot", "chart"])
+    few = suite_samples("offline", SIZE, limit=2, turns=1, tasks=["spot", "chart"])
     assert [item.name for item in few] == ["chart/0", "chart/1", "spot/0", "spot/1"]
     assert all(len(item.read()) == 1 for item in few)
 
 
 def test_a_task_that_is_not_there_is_named():
     with pytest.raises(UsageError, match=r"unknown task 'chrat'.*nearest: chart"):
-        items("offline", SIZE, tasks=["chrat"])
+        suite_samples("offline", SIZE, tasks=["chrat"])
 
 
 def test_shards_share_all_out_with_their_places():

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from suite_row import plain, row
 
-from mmspec.bench.suite.rows import Row, append, read_rows, rewrite
 from mmspec.errors import UsageError
+from mmspec_bench.suite.rows import Row, append, read_rows, rewrite
+from support.suite_row import plain, row
 
 FULL = row(
     weights=[[0.5, 0.5]],
@@ -26,16 +26,16 @@ def test_rows_come_back_as_they_were(tmp_path):
 
 
 def test_the_json_of_a_row_is_the_contract():
-    told = json.loads(json.dumps(row().as_dict()))
-    assert told["rounds"] == [[3, 2, 3, 0.1, 0.2]]
-    assert Row.from_dict(told).rounds[0].depth == 3
+    entry = json.loads(json.dumps(row().as_dict()))
+    assert entry["rounds"] == [[3, 2, 3, 0.1, 0.2]]
+    assert Row.from_dict(entry).rounds[0].depth == 3
     tree = row(rounds=[(20, 2, 3, 4)])
     assert tree.as_dict()["rounds"] == [[20, 2, 3, 0.1, 0.2, 4]]
     assert Row.from_dict(tree.as_dict()) == tree
     assert (tree.drafted, tree.depth) == (20, 4)
-    assert told["identical"] is None
-    assert told["divergence"] is None
-    assert not {"weights", "facts"} & told.keys()
+    assert entry["identical"] is None
+    assert entry["divergence"] is None
+    assert not {"weights", "facts"} & entry.keys()
 
 
 def test_keys_of_later_versions_are_passed_over():
@@ -59,22 +59,22 @@ def test_a_line_torn_inside_a_character_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "entry"),
     [
         ('{"sample":', "rows.jsonl:2: not JSON"),
-        ('{"sample": "a"}', "rows.jsonl:2: not a row: 'task' is missing"),
+        ('{"sample": "a"}', "arguments: 'task'"),
         ("[]", "rows.jsonl:2: not a row"),
         (json.dumps(row().as_dict() | {"rounds": [[1, 2]]}), "rows.jsonl:2: not a row"),
     ],
 )
-def test_a_broken_line_is_named(tmp_path, line, told):
+def test_a_broken_line_is_named(tmp_path, line, entry):
     file = tmp_path / "rows.jsonl"
     append(file, [row()])
     with file.open("a") as opened:
         opened.write(line + "\n")
     with pytest.raises(UsageError) as error:
         read_rows(file)
-    assert told in str(error.value)
+    assert entry in str(error.value)
 
 
 def test_rewriting_replaces_the_whole_file(tmp_path):

@@ -3,39 +3,40 @@
 from dataclasses import replace
 
 import pytest
-from chat_turns import OPTIONS
-from scripted_engine import SEES, picture, scripted_engine, with_positions
 
-from mmspec.bench.suite.arms import open_arm
-from mmspec.bench.suite.items import Item, Question
-from mmspec.bench.suite.methods import read_methods
-from mmspec.bench.suite.rows import read_rows
-from mmspec.bench.suite.runner import Runner
-from mmspec.bench.world import Fact
-from mmspec.conversation import Message
 from mmspec.errors import ImageError, UsageError
+from mmspec.prompt.conversation import Message
+from mmspec_bench.suite.answerer import open_answerer
+from mmspec_bench.suite.methods import read_methods
+from mmspec_bench.suite.rows import read_rows
+from mmspec_bench.suite.runner import Runner
+from mmspec_bench.suite.samples import Question, SuiteSample
+from mmspec_world import Fact
+from support.chat_turns import OPTIONS
+from support.scripted_engine import SEES, picture, scripted_engine, with_positions
 
 
-def item(number, turns=1, facts=()):
+def conversation(number, turns=1, facts=()):
     first = Question(Message("user", (picture(number), "What is this?")), facts)
     more = [Question(Message("user", ("Why?",)))] * (turns - 1)
-    return Item(f"t/{number}", "t", lambda: (first, *more))
+    return SuiteSample(f"t/{number}", "t", lambda: (first, *more))
 
 
 def broken(number):
     def read():
         raise ImageError("no picture")
 
-    return Item(f"t/{number}", "t", read)
+    return SuiteSample(f"t/{number}", "t", read)
 
 
-def runner(engine, methods, file, skipped=None):
-    arms = [open_arm(method, engine, OPTIONS) for method in read_methods(methods)]
-    return Runner(arms, file / "rows.jsonl", skipped)
+def runner(engine, methods, folder, *samples, skip=None):
+    answerers = [open_answerer(method, engine, OPTIONS) for method in read_methods(methods)]
+    return Runner(answerers, list(enumerate(samples)), folder / "rows.jsonl", skip)
 
 
-def placed(*items):
-    return list(enumerate(items))
+def rows_of(*arguments, **options):
+    """The rows of a whole run; see `runner`."""
+    return [row for rows in runner(*arguments, **options).run([]) for row in rows]
 
 
 def same(row):
@@ -45,23 +46,22 @@ def same(row):
 
 
 def test_every_method_answers_every_turn_and_rows_are_on_disk_at_once(engine, tmp_path):
-    made = runner(engine, "M,MTC,none", tmp_path)
-    seen = 0
-    for rows in made.run(placed(item(1, 2), item(2)), []):
-        seen += len(rows)
-        assert read_rows(made.file)[-len(rows) :] == rows
-    assert seen == 3 * 2 + 3
+    bench = runner(engine, "M,MTC,none", tmp_path, conversation(1, 2), conversation(2))
+    count = 0
+    for rows in bench.run([]):
+        count += len(rows)
+        assert read_rows(bench.file)[-len(rows) :] == rows
+    assert count == 3 * 2 + 3
 
 
 def test_the_order_rotates_with_the_sample(engine, tmp_path):
-    made = runner(engine, "M,T,none", tmp_path)
-    rows = [row for rows in made.run(placed(item(1), item(2), item(3)), []) for row in rows]
+    rows = rows_of(engine, "M,T,none", tmp_path, *map(conversation, (1, 2, 3)))
     assert [row.method for row in rows] == ["M", "T", "none", "T", "none", "M", "none", "M", "T"]
     assert [row.position for row in rows] == [0, 1, 2] * 3
 
 
 def test_drafted_answers_are_compared_with_the_plain_one(engine, tmp_path):
-    (rows,) = runner(engine, "none,MT,T", tmp_path).run(placed(item(1, 2)), [])
+    rows = rows_of(engine, "none,MT,T", tmp_path, conversation(1, 2))
     plain = {row.turn: row for row in rows if row.method == "none"}
     assert [row.identical for row in plain.values()] == [None, None]
     for row in rows:
@@ -72,7 +72,7 @@ def test_drafted_answers_are_compared_with_the_plain_one(engine, tmp_path):
 
 
 def test_a_row_says_what_happened(engine, tmp_path):
-    (rows,) = runner(engine, "MTP4:2,1,1,none", tmp_path).run(placed(item(1, 2)), [])
+    rows = rows_of(engine, "MTP4:2,1,1,none", tmp_path, conversation(1, 2))
     first, second = (row for row in rows if row.method == "MTP4:2,1,1")
     assert first.branches == ["M", "T", "P4"]
     assert (first.task, first.images, first.turn, second.turn) == ("t", 1, 0, 1)
@@ -84,32 +84,32 @@ def test_a_row_says_what_happened(engine, tmp_path):
 
 
 def test_without_plain_decoding_nothing_is_compared(engine, tmp_path):
-    (rows,) = runner(engine, "M,T", tmp_path).run(placed(item(1)), [])
+    rows = rows_of(engine, "M,T", tmp_path, conversation(1))
     assert [row.identical for row in rows] == [None, None]
 
 
 def test_each_method_pays_for_the_picture_and_its_caption(engine, tmp_path):
     model, captioner = engine.target.model, engine.captioner
-    list(runner(engine, "M,T,C,none", tmp_path).run(placed(item(1, 2)), []))
+    rows_of(engine, "M,T,C,none", tmp_path, conversation(1, 2))
     assert model.encoded == 4
     assert engine.draft.model.encoded == 1  # M's; no other view shows the draft the picture
     assert len(captioner.asked) == 1
-    list(runner(engine, "C,MC", tmp_path).run(placed(item(1)), []))
+    rows_of(engine, "C,MC", tmp_path, conversation(1))
     assert len(captioner.asked) == 3
 
 
 def test_facts_are_judged(engine, tmp_path):
-    (plain,) = next(runner(engine, "none", tmp_path).run(placed(item(1)), []))
+    (plain,) = rows_of(engine, "none", tmp_path, conversation(1))
     word = max(plain.text.split(), key=len)
     facts = (Fact("word", word, (word,)), Fact("word", "never said", ("never said",)))
-    (again,) = next(runner(engine, "none", tmp_path).run(placed(item(1, facts=facts)), []))
+    (again,) = rows_of(engine, "none", tmp_path, conversation(1, facts=facts))
     assert again.facts == {"asked": 2, "right": int(word.isupper() and word.isalpha())}
     assert plain.facts is None
 
 
 def test_probes_are_asked_but_not_compared(engine, tmp_path):
     methods = "none,none:blank,draft,draft:blank"
-    (rows,) = runner(engine, methods, tmp_path).run(placed(item(1)), [])
+    rows = rows_of(engine, methods, tmp_path, conversation(1))
     by_name = {row.method: row for row in rows}
     assert [row.identical for row in rows] == [None] * 4
     assert by_name["none"].token_ids != by_name["none:blank"].token_ids
@@ -118,7 +118,7 @@ def test_probes_are_asked_but_not_compared(engine, tmp_path):
 
 def test_a_draft_without_room_refuses_and_the_run_goes_on(directory, tmp_path):
     engine = scripted_engine(directory, draft=with_positions(SEES, 20))
-    (rows,) = runner(engine, "none,draft", tmp_path).run(placed(item(1, 2)), [])
+    rows = rows_of(engine, "none,draft", tmp_path, conversation(1, 2))
     refused = [row for row in rows if row.method == "draft"]
     assert [row.finish_reason for row in refused] == ["refused", "refused"]
     assert all(not row.token_ids and "20" in row.notes[-1] for row in refused)
@@ -133,19 +133,19 @@ class Meddler:
     def __getattr__(self, name):
         return getattr(self.inner, name)
 
-    def verify(self, draft, draws):
-        verdict = self.inner.verify(draft, draws)
+    def verify(self, draft, noise):
+        verdict = self.inner.verify(draft, noise)
         if draft is None:
             return verdict
-        return replace(verdict, accept=[0.0] * draft.size, fallback=[7] * (draft.size + 1))
+        return replace(verdict, best=[7] * (draft.size + 1))
 
 
 def test_a_difference_is_placed_and_what_follows_it_is_not_compared(engine, tmp_path, monkeypatch):
-    made = runner(engine, "none,M", tmp_path)
+    bench = runner(engine, "none,M", tmp_path, conversation(1, 2))
     model = type(engine.target.model)
     original = model.open_target
     monkeypatch.setattr(model, "open_target", lambda *a: Meddler(original(*a)))
-    (rows,) = made.run(placed(item(1, 2)), [])
+    (rows,) = bench.run([])
     plain, *_ = (row for row in rows if row.method == "none")
     first, second = (row for row in rows if row.method == "M")
     assert first.identical is False
@@ -159,59 +159,56 @@ def test_a_difference_is_placed_and_what_follows_it_is_not_compared(engine, tmp_
 
 
 def test_a_broken_sample_ends_the_run_by_name(engine, tmp_path):
-    made = runner(engine, "none", tmp_path)
+    bench = runner(engine, "none", tmp_path, conversation(1), broken(2), conversation(3))
     with pytest.raises(ImageError, match=r"t/2: no picture; --skip-bad leaves it out"):
-        list(made.run(placed(item(1), broken(2), item(3)), []))
-    assert [row.sample for row in read_rows(made.file)] == ["t/1"]
+        list(bench.run([]))
+    assert [row.sample for row in read_rows(bench.file)] == ["t/1"]
 
 
 def test_a_broken_sample_can_be_left_out(engine, tmp_path):
-    told = []
-    made = runner(
-        engine, "none", tmp_path, lambda item, error: told.append((item.name, str(error)))
-    )
-    groups = list(made.run(placed(item(1), broken(2), item(3)), []))
+    skipped = []
+    samples = conversation(1), broken(2), conversation(3)
+    bench = runner(engine, "none", tmp_path, *samples, skip=lambda *why: skipped.append(why))
+    groups = list(bench.run([]))
     assert [len(rows) for rows in groups] == [1, 0, 1]
-    assert told == [("t/2", "no picture")]
+    assert skipped == [("t/2", "no picture")]
 
 
 def test_a_prompt_without_room_is_a_broken_sample(directory, tmp_path):
     engine = scripted_engine(directory, target=with_positions(SEES, 40))
-    made = runner(engine, "none,M", tmp_path)
     with pytest.raises(Exception, match="t/1: prompt and images take"):
-        list(made.run(placed(item(1)), []))
+        rows_of(engine, "none,M", tmp_path, conversation(1))
 
 
-@pytest.mark.parametrize("kept", range(1, 9))
-def test_wherever_a_kill_cuts_the_file_resuming_completes_it(engine, tmp_path, kept):
-    items = placed(item(1, 2), item(2, 2))
-    made = runner(engine, "M,none", tmp_path)
-    whole = [row for rows in made.run(items, []) for row in rows]
-    lines = made.file.read_bytes().splitlines(keepends=True)
-    made.file.write_bytes(b"".join(lines[:kept]) + lines[-1][:20])
-    left = read_rows(made.file)
-    done = made.whole(left, items)
+@pytest.mark.parametrize("length", range(1, 9))
+def test_wherever_a_kill_cuts_the_file_resuming_completes_it(engine, tmp_path, length):
+    bench = runner(engine, "M,none", tmp_path, conversation(1, 2), conversation(2, 2))
+    whole = [row for rows in bench.run([]) for row in rows]
+    lines = bench.file.read_bytes().splitlines(keepends=True)
+    bench.file.write_bytes(b"".join(lines[:length]) + lines[-1][:20])
+    left = read_rows(bench.file)
+    done = bench.drop_partial(left)
     assert len(done) in (0, 4, 8)
     assert len(left) - len(done) < 4
     if len(done) == len(left):  # as opening a run does, which drops the torn line
-        made.file.write_bytes(b"".join(lines[:kept]))
-    list(made.run(items, done))
-    assert list(map(same, read_rows(made.file))) == list(map(same, whole))
+        bench.file.write_bytes(b"".join(lines[:length]))
+    list(bench.run(done))
+    assert list(map(same, read_rows(bench.file))) == list(map(same, whole))
 
 
 def test_two_shards_give_the_rows_of_one_run(engine, tmp_path):
-    items = placed(*map(item, range(1, 6)))
-    made = runner(engine, "M,T,none", tmp_path)
-    whole = [same(row) for rows in made.run(items, []) for row in rows]
-    parts = [same(row) for n in (0, 1) for rows in made.run(items[n::2], []) for row in rows]
-    order = {each.name: place for place, each in items}
-    assert sorted(parts, key=lambda row: (order[row.sample], row.position)) == whole
+    whole = runner(engine, "M,T,none", tmp_path, *map(conversation, range(1, 6)))
+    expected = [same(row) for rows in whole.run([]) for row in rows]
+    shards = [replace(whole, samples=whole.samples[n::2]) for n in (0, 1)]
+    rows = [same(row) for part in shards for rows in part.run([]) for row in rows]
+    order = {sample.name: place for place, sample in whole.samples}
+    assert sorted(rows, key=lambda row: (order[row.sample], row.position)) == expected
 
 
 def test_warming_up_writes_nothing(engine, tmp_path):
-    made = runner(engine, "M,none", tmp_path)
-    made.warm_up(item(1))
-    assert not made.file.exists()
+    bench = runner(engine, "M,none", tmp_path, broken(2), conversation(1))
+    bench.warm_up()
+    assert not bench.file.exists()
 
 
 @pytest.mark.parametrize("methods", ["P5", "draft"])

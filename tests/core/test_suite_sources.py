@@ -6,10 +6,10 @@ import pytest
 from PIL import Image
 from test_suite_datasets import single, texts
 
-from mmspec.bench.suite import sources
-from mmspec.bench.suite.layouts import GROUPS, LAYOUTS
-from mmspec.bench.suite.sources import items
 from mmspec.errors import HubError, ImageError, UsageError
+from mmspec_bench.suite import sources
+from mmspec_bench.suite.datasets import DATASETS, GROUPS
+from mmspec_bench.suite.sources import suite_samples
 
 
 def mmspec(folder, *records):
@@ -32,7 +32,7 @@ def record(number, **changes):
 
 def test_mmspecs_own_files_with_their_turns(tmp_path):
     talk = record(2, turns=["First?", "Then?"], topic="multi-turn conversation")
-    first, second = items(str(mmspec(tmp_path, record(1), talk)), 16)
+    first, second = suite_samples(str(mmspec(tmp_path, record(1), talk)), 16)
     assert (first.name, first.task) == ("mmspec/mmspec_001", "general vqa")
     assert second.task == "multi-turn conversation"
     assert [texts(each) for each in second.read()] == ["<image>First?", "Then?"]
@@ -40,30 +40,30 @@ def test_mmspecs_own_files_with_their_turns(tmp_path):
 
 def test_limits_are_by_topic(tmp_path):
     folder = mmspec(tmp_path, record(1), record(2), record(3, topic="text vqa"))
-    made = items(str(folder), 16, limit=1)
-    assert [item.name for item in made] == ["mmspec/mmspec_001", "mmspec/mmspec_003"]
+    samples = suite_samples(str(folder), 16, limit=1)
+    assert [item.name for item in samples] == ["mmspec/mmspec_001", "mmspec/mmspec_003"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"image": "gone.jpg"}, "gone.jpg"),
         ({"turns": "What?"}, "turns is 'What?', but must be a list of texts"),
         ({"image": None}, "mmspec.jsonl:1: image holds no image"),
     ],
 )
-def test_mmspecs_broken_rows_are_named(tmp_path, changes, told):
-    (item,) = items(str(mmspec(tmp_path, record(1, **changes))), 16)
+def test_mmspecs_broken_rows_are_named(tmp_path, changes, message):
+    (item,) = suite_samples(str(mmspec(tmp_path, record(1, **changes))), 16)
     with pytest.raises((UsageError, ImageError)) as raised:
         item.read()
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_prompts_of_ones_own(tmp_path):
     Image.new("RGB", (8, 8), (5, 0, 0)).save(tmp_path / "a.png")
     line = json.dumps({"prompt": "What?", "images": ["a.png"]})
     (tmp_path / "mine.jsonl").write_text(line)
-    (item,) = items(str(tmp_path / "mine.jsonl"), 16)
+    (item,) = suite_samples(str(tmp_path / "mine.jsonl"), 16)
     assert (item.task, texts(item.read()[0])) == ("mine", "<image>What?")
 
 
@@ -78,18 +78,18 @@ def test_the_hubs_cache_is_looked_into(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "cached_dataset", cached)
     # Datasets have moved; one that was downloaded before is as good.
     for where in ("lmms-lab-encoder/LMMs-Eval-Lite", "lmms-lab/LMMs-Eval-Lite"):
-        assert len(items("chartqa", 16)) == 3
+        assert len(suite_samples("chartqa", 16)) == 3
         assert asked.pop() == where
 
 
 def test_what_is_not_on_this_machine_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(sources, "cached_dataset", lambda *_: [])
     with pytest.raises(HubError, match=r"hf download --repo-type dataset lmms-lab-encoder/POPE"):
-        items("pope", 16)
+        suite_samples("pope", 16)
 
 
 @pytest.mark.parametrize(
-    ("suite", "told"),
+    ("suite", "message"),
     [
         ("charqa", "unknown suite 'charqa'"),
         ("charqa=/tmp", "unknown dataset 'charqa'"),
@@ -99,12 +99,12 @@ def test_what_is_not_on_this_machine_says_how_to_get_it(monkeypatch):
         ("", "there is no sample"),
     ],
 )
-def test_what_is_no_suite_is_named(tmp_path, suite, told):
+def test_what_is_no_suite_is_named(tmp_path, suite, message):
     with pytest.raises(UsageError) as raised:
-        items(suite.format(path=tmp_path), 16)
-    assert told in str(raised.value)
+        suite_samples(suite.format(path=tmp_path), 16)
+    assert message in str(raised.value)
 
 
 def test_groups_name_datasets_that_are_there():
-    assert all(name in LAYOUTS for group in GROUPS.values() for name in group)
+    assert all(name in DATASETS for group in GROUPS.values() for name in group)
     assert len(GROUPS["ibed"]) == 8

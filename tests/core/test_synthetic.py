@@ -2,32 +2,28 @@
 
 import shutil
 from collections import namedtuple
-from itertools import islice
 from math import prod
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from full_size import FULL_SIZE
-from mmspec.bench.synthetic import checkpoints, weights
-from mmspec.bench.synthetic.checkpoints import write_kit
-from mmspec.bench.synthetic.floor import Cost, step_bytes
-from mmspec.bench.synthetic.imposed import ImposedTarget, kept
-from mmspec.bench.synthetic.noise import Noise
-from mmspec.bench.synthetic.shapes import SHAPES
-from mmspec.checkpoint import plan, read_tensors
-from mmspec.config import read_config
-from mmspec.draft import HostDraft, Verdict
+from mmspec.checkpoints.config import read_config
+from mmspec.checkpoints.head_config import read_head_config
+from mmspec.checkpoints.head_manifest import plan_head
+from mmspec.checkpoints.loading_plan import plan, read_tensors
 from mmspec.errors import UsageError
-from mmspec.heads.config import read_head_config
-from mmspec.heads.manifest import plan_head
-from mmspec.tokenizer import Tokenizer, shared_vocabulary
+from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
+from mmspec_bench.random_weights import checkpoints, weights
+from mmspec_bench.random_weights.bandwidth_bound import Cost, step_bytes
+from mmspec_bench.random_weights.checkpoints import write_checkpoints
+from mmspec_bench.random_weights.shapes import SHAPES
+from mmspec_bench.random_weights.weights import RandomTensors
+from support.full_size import FULL_SIZE
 
 
 @pytest.fixture(scope="module")
 def kit(tmp_path_factory):
-    return write_kit("tiny", tmp_path_factory.mktemp("synthetic"), lambda _: None)
+    return write_checkpoints("tiny", tmp_path_factory.mktemp("synthetic"), lambda _: None)
 
 
 def floats(directory):
@@ -84,18 +80,20 @@ def test_towers_are_equal_and_layers_are_not(kit):
 
 
 def test_numbers_run_on_past_the_draws():
-    noise = Noise(seed=3, draws=1000)
-    pieces = list(noise.pieces("a.weight", (50, 70)))
+    random = RandomTensors(seed=3, draws=1000)
+    pieces = list(random.pieces("a.weight", (50, 70)))
     assert sum(map(len, pieces)) == 3500
     joined = np.concatenate(pieces)
     assert (joined[:1000] == joined[1000:2000]).all()
-    assert (joined == np.concatenate(list(Noise(3, 1000).pieces("a.weight", (50, 70))))).all()
+    assert (
+        joined == np.concatenate(list(RandomTensors(3, 1000).pieces("a.weight", (50, 70))))
+    ).all()
 
 
 def test_shards_hold_what_one_file_would(kit, tmp_path):
     tensors = checkpoints._model(SHAPES["tiny"].target).tensors
     shutil.copy(kit.target / "config.json", tmp_path)
-    weights.write_weights(tmp_path, tensors, Noise(), limit=100_000)
+    weights.write_weights(tmp_path, tensors, RandomTensors(), limit=100_000)
     files = list(tmp_path.glob("*.safetensors"))
     assert len(files) > 2
     assert read_tensors(tmp_path).keys() == tensors.keys()
@@ -105,26 +103,26 @@ def test_shards_hold_what_one_file_would(kit, tmp_path):
 
 def test_what_is_there_is_kept(kit, monkeypatch):
     monkeypatch.setattr(checkpoints, "_write", None)
-    assert write_kit("tiny", kit.target.parent.parent, lambda _: None) == kit
+    assert write_checkpoints("tiny", kit.target.parent.parent, lambda _: None) == kit
 
 
 def test_refusals(kit, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match=r"llava-1\.5-7b"):
-        write_kit("llava-1.5-7B", tmp_path, lambda _: None)
+        write_checkpoints("llava-1.5-7B", tmp_path, lambda _: None)
     (tmp_path / "tiny" / "target").mkdir(parents=True)
     with pytest.raises(UsageError, match="holds something else"):
-        write_kit("tiny", tmp_path, lambda _: None)
+        write_checkpoints("tiny", tmp_path, lambda _: None)
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda _: usage(1000))
     with pytest.raises(UsageError, match=r"0\.0 GB free, and 0\.0 GB are to be written"):
-        write_kit("tiny", tmp_path / "other" / "place", lambda _: None)
+        write_checkpoints("tiny", tmp_path / "other" / "place", lambda _: None)
 
 
 def parsed(name):
     return checkpoints._model(SHAPES[name].target).model
 
 
-def test_the_floor_counts_what_a_step_reads():
+def test_the_bound_counts_what_a_step_reads():
     config = parsed("llava-1.5-7b")
     # 32 layers of 4 * 4096^2 + 3 * 4096 * 11008, two norms each, one norm, 32064 outputs.
     numbers = 32 * (4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096) + 4096 + 32064 * 4096
@@ -138,23 +136,4 @@ def test_the_floor_counts_what_a_step_reads():
         == 2 * (numbers - linear) + linear // 2 + 4 * groups
     )
     assert step_bytes(config, "float32", 10) == 4 * (numbers + 10 * 2 * 32 * 4096)
-    assert Cost(0.01, 8_000).floor(bandwidth=2e6) == 0.004
-
-
-def test_imposed_acceptance_is_spread_evenly():
-    counts = list(islice(kept(2.24), 100))
-    assert sum(counts) == pytest.approx(124, abs=1)
-    assert set(counts) == {1, 2}
-    assert list(islice(kept(4.5), 4)) == [3, 4, 3, 4]
-    assert list(islice(kept(1.0), 3)) == [0, 0, 0]
-
-
-def test_a_script_decides_and_tokens_stay_the_targets():
-    drafted = [5, 6, 7]
-    verdict = Verdict(drafted, [-1, 0, 1], [0.0, 1.0, 0.0], [8, 9, 10, 11])
-    target = SimpleNamespace(verify=lambda draft, draws: verdict)
-    imposed = ImposedTarget(target, 2.5)
-    told = [imposed.verify(HostDraft(drafted), ()) for _ in range(2)]
-    assert [each.accept for each in told] == [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
-    assert all(each.fallback == verdict.fallback for each in told)
-    assert imposed.verify(None, ()) is verdict
+    assert Cost(0.01, 8_000).bound(bandwidth=2e6) == 0.004

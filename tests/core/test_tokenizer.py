@@ -4,39 +4,20 @@ import sys
 
 import pytest
 import sentencepiece
-from core import tiny_tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
-from transformers import AutoTokenizer
 
 from mmspec.errors import CheckpointError, UsageError
-from mmspec.tokenizer import Tokenizer, shared_vocabulary
-from mmspec.tokenizer_files import Names
+from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
+from mmspec.prompt.tokenizer_files import Names
+from support import tiny_tokenizers
 
 KINDS = list(tiny_tokenizers.BUILDERS)
 TRICKY = st.text(alphabet="ab </s>imge\n é漢😀\u2581\ue000", max_size=30) | st.sampled_from(
     ["<image>", "</s>", " </s> ", "<s><s>", "a<image>\nb", "  two  spaces ", "", " "]
 )
-
-
-@pytest.fixture(scope="module")
-def directories(tmp_path_factory):
-    return {
-        kind: build(tmp_path_factory.mktemp(kind))
-        for kind, build in tiny_tokenizers.BUILDERS.items()
-    }
-
-
-@pytest.fixture(scope="module")
-def ours(directories):
-    return {kind: Tokenizer.read(directory) for kind, directory in directories.items()}
-
-
-@pytest.fixture(scope="module")
-def theirs(directories):
-    return {kind: AutoTokenizer.from_pretrained(each) for kind, each in directories.items()}
 
 
 # --- encoding -------------------------------------------------------------------------------
@@ -45,17 +26,17 @@ def theirs(directories):
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40, deadline=None)
 @given(text=TRICKY)
-def test_template_text_is_encoded_as_transformers_does(ours, theirs, kind, text):
-    expected = theirs[kind](text, add_special_tokens=False).input_ids
-    assert ours[kind].encode_template(text) == expected
-    assert ours[kind].prefix + expected == theirs[kind](text).input_ids
+def test_template_text_is_encoded_as_transformers_does(tokenizers, references, kind, text):
+    expected = references[kind](text, add_special_tokens=False).input_ids
+    assert tokenizers[kind].encode_template(text) == expected
+    assert tokenizers[kind].prefix + expected == references[kind](text).input_ids
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40, deadline=None)
 @given(text=TRICKY)
-def test_user_text_never_becomes_a_special_token(ours, kind, text):
-    tokenizer = ours[kind]
+def test_user_text_never_becomes_a_special_token(tokenizers, kind, text):
+    tokenizer = tokenizers[kind]
     ids = tokenizer.encode(text)
     special = {tokenizer.token_id(each) for each in tokenizer.special_texts} - {
         tokenizer.token_id("<unk>")
@@ -64,21 +45,21 @@ def test_user_text_never_becomes_a_special_token(ours, kind, text):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ids_among_text_stay_and_bound_it(ours, theirs, kind):
+def test_ids_among_text_stay_and_bound_it(tokenizers, references, kind):
     text = "what is <image>\nthis? </s>the cat"
-    parts = ours[kind].split_special(text)
+    parts = tokenizers[kind].split_special(text)
     assert [part for part in parts if isinstance(part, str)] == ["what is ", "\nthis? ", "the cat"]
-    expected = theirs[kind](text, add_special_tokens=False).input_ids
-    image = ours[kind].image_token_id
+    expected = references[kind](text, add_special_tokens=False).input_ids
+    image = tokenizers[kind].image_token_id
     replaced = [-7 if part == image else part for part in parts]
-    found = ours[kind].encode_parts(replaced)
+    found = tokenizers[kind].encode_parts(replaced)
     assert found == [-7 if id == image else id for id in expected]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", [" the cat", "\nthe cat", " and", "? no"])
-def test_text_goes_on_without_a_leading_space(ours, kind, text):
-    tokenizer = ours[kind]
+def test_text_goes_on_without_a_leading_space(tokenizers, kind, text):
+    tokenizer = tokenizers[kind]
     said = "a red circle"
     whole = tokenizer.encode(said + text)
     if kind == "hub-llama" and text[0] != " ":
@@ -124,8 +105,8 @@ def pieces(tokenizer: Tokenizer, ids: list[int], cuts: random.Random) -> list[st
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_streamed_pieces_concatenate_to_the_decoded_text(ours, theirs, kind, data):
-    tokenizer = ours[kind]
+def test_streamed_pieces_concatenate_to_the_decoded_text(tokenizers, references, kind, data):
+    tokenizer = tokenizers[kind]
     # Bytes, spaces and specials, in which all the trouble is, as often as everything else.
     trouble = [
         *map(tokenizer.token_id, ("<s>", "</s>", "<image>", "▁", "Ġ", "Ã", "<0x0A>", "<0xC3>")),
@@ -139,12 +120,12 @@ def test_streamed_pieces_concatenate_to_the_decoded_text(ours, theirs, kind, dat
     text = tokenizer.decode(sampled)
     assert "".join(pieces(tokenizer, sampled, cuts)) == text
     known = [id for id in sampled if id < tokenizer.size]
-    assert text == theirs[kind].decode(known, skip_special_tokens=True)
+    assert text == references[kind].decode(known, skip_special_tokens=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_text_is_streamed_as_soon_as_it_is_complete(ours, kind):
-    tokenizer = ours[kind]
+def test_text_is_streamed_as_soon_as_it_is_complete(tokenizers, kind):
+    tokenizer = tokenizers[kind]
     ids = tokenizer.encode("the cat é😀 sat\non")
     stream = tokenizer.stream()
     given = [stream.push([id]) for id in ids]
@@ -154,8 +135,8 @@ def test_text_is_streamed_as_soon_as_it_is_complete(ours, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_long_text_is_not_decoded_again_and_again(ours, kind, monkeypatch):
-    tokenizer = ours[kind]
+def test_a_long_text_is_not_decoded_again_and_again(tokenizers, kind, monkeypatch):
+    tokenizer = tokenizers[kind]
     ids = tokenizer.encode("the cat sat on the mat. " * 40)
     decoded = []
     original = tokenizer.decode
@@ -167,8 +148,8 @@ def test_a_long_text_is_not_decoded_again_and_again(ours, kind, monkeypatch):
     monkeypatch.undo()
 
 
-def test_ids_of_a_padded_vocabulary_have_no_text(ours):
-    tokenizer = ours["llama"]
+def test_ids_of_a_padded_vocabulary_have_no_text(tokenizers):
+    tokenizer = tokenizers["llama"]
     ids = tokenizer.encode("the cat")
     assert tokenizer.decode([*ids, tokenizer.size, 32_063]) == "the cat"
     assert tokenizer.token(tokenizer.size) is None
@@ -176,8 +157,8 @@ def test_ids_of_a_padded_vocabulary_have_no_text(ours):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_newline_is_found(ours, kind):
-    tokenizer = ours[kind]
+def test_the_newline_is_found(tokenizers, kind):
+    tokenizer = tokenizers[kind]
     assert tokenizer.decode([tokenizer.newline_id]) == "\n"
     if kind != "byte-level":
         assert tokenizer.token(tokenizer.newline_id) == "<0x0A>"
@@ -191,9 +172,9 @@ def test_without_a_newline_token_the_error_says_so():
 # --- files ----------------------------------------------------------------------------------
 
 
-def test_stop_tokens_come_from_the_generation_config(directories, tmp_path):
+def test_stop_tokens_come_from_the_generation_config(tokenizer_directories, tmp_path):
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).write_bytes((directories["llama"] / name).read_bytes())
+        (tmp_path / name).write_bytes((tokenizer_directories["llama"] / name).read_bytes())
     assert Tokenizer.read(tmp_path).eos_ids == {2}
     (tmp_path / "config.json").write_text(json.dumps({"text_config": {"eos_token_id": 5}}))
     assert Tokenizer.read(tmp_path).eos_ids == {5}
@@ -204,9 +185,9 @@ def test_stop_tokens_come_from_the_generation_config(directories, tmp_path):
         Tokenizer.read(tmp_path)
 
 
-def test_older_files_name_tokens_by_objects(directories, tmp_path):
+def test_older_files_name_tokens_by_objects(tokenizer_directories, tmp_path):
     (tmp_path / "tokenizer.json").write_bytes(
-        (directories["llama"] / "tokenizer.json").read_bytes()
+        (tokenizer_directories["llama"] / "tokenizer.json").read_bytes()
     )
     names = {"bos_token": {"content": "<s>", "lstrip": False}, "eos_token": {"content": "</s>"}}
     (tmp_path / "special_tokens_map.json").write_text(json.dumps(names))
@@ -270,8 +251,8 @@ def test_shared_vocabularies():
     assert shared_vocabulary(llava, with_tokens(32_000, "<pad>")) == 32_000
 
 
-def test_other_vocabularies_are_refused_with_the_first_difference(ours):
+def test_other_vocabularies_are_refused_with_the_first_difference(tokenizers):
     with pytest.raises(UsageError, match="id 17 is 'other', but 't17' in the target"):
         shared_vocabulary(with_tokens(100), with_tokens(100, differing=17))
     with pytest.raises(UsageError, match="another vocabulary"):
-        shared_vocabulary(ours["llama"], ours["byte-level"])
+        shared_vocabulary(tokenizers["llama"], tokenizers["byte-level"])

@@ -1,9 +1,9 @@
 """A pair of tiny models on MLX, and one prompt as their branches see it."""
 
-import mlx_oracle as oracle
 import pytest
 
 from mmspec_mlx.backend import MlxBackend
+from support import sequence_helpers as helpers
 
 
 @pytest.fixture(scope="module")
@@ -13,10 +13,4 @@ def pair(pair_paths):
 
 @pytest.fixture(scope="module")
 def views(pair):
-    """One prompt with two images as M, T and P see it."""
-    images = [pair[0].encode(oracle.pixels(32, seed)) for seed in (0, 1)]
-    return [
-        oracle.prompt(images),
-        oracle.TEXT,
-        oracle.prompt([image.pooled(4) for image in images]),
-    ]
+    return helpers.views_of(pair[0])

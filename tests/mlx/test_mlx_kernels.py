@@ -4,13 +4,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mmspec import maths
-from mmspec_mlx import blas
-from mmspec_mlx.columns import Columns
-from mmspec_mlx.kernels import COMPILED, FUSED, PLAIN, kernels
-from mmspec_mlx.llama import causal
-from mmspec_mlx.products import FEW, SMALL, Blocked, for_few_rows, plain
-from mmspec_mlx.rotary import Rotary
+from mmspec_mlx.cpu.kernels import CPU, CPU_FLOAT32, GPU, kernels
+from mmspec_mlx.cpu.products import FEW, SMALL, Blocked, for_few_rows, plain
+from mmspec_mlx.network.rotary import Rotary
+from mmspec_mlx.sequence.contents import Columns
 
 
 def close(ours, theirs, atol=2e-6):
@@ -21,55 +18,25 @@ def random(*shape, scale=1.0):
     return mx.random.normal(shape, key=mx.random.key(sum(shape))) * scale
 
 
-@pytest.fixture
-def small_is_cheap(monkeypatch):
-    monkeypatch.setattr(blas, "multiplies_small_as_they_lie", lambda: True)
-
-
-def test_the_plain_kernels_are_for_float32_on_a_cpu_alone():
-    assert kernels(mx.float32) is PLAIN
-    assert kernels(mx.float16) is FUSED
-
-
-def test_formulas_are_compiled_on_a_gpu_alone(monkeypatch):
-    assert kernels(mx.float32).compiled(len) is kernels(mx.float16).compiled(len) is len
+def test_kernels_are_chosen_by_device_and_type(monkeypatch):
+    assert kernels(mx.float32) is CPU_FLOAT32
+    assert kernels(mx.float16) is CPU
+    assert CPU.compiled(len) is CPU_FLOAT32.compiled(len) is len
     monkeypatch.setattr(mx, "default_device", lambda: mx.Device(mx.gpu))
-    assert kernels(mx.float32) is kernels(mx.float16) is COMPILED
-    assert COMPILED.compiled is mx.compile
+    assert kernels(mx.float32) is kernels(mx.float16) is GPU
+    assert GPU.compiled is mx.compile
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("heads", [(4, 4), (4, 2), (6, 1)])
-@pytest.mark.parametrize("n", [1, 2, 7])
-@pytest.mark.parametrize("scale", [1.0, 20.0])
-def test_attention(rows, heads, n, scale):
-    queries, keys = random(rows, heads[0], n, 16, scale=scale), random(rows, heads[1], 40, 16)
-    values, mask = random(rows, heads[1], 40, 17)[..., :16], causal(40 - n, n, mx.float32)
-    close(*(each.attention(queries, keys, values, mask) for each in (PLAIN, FUSED)), atol=1e-5)
-
-
-@pytest.mark.parametrize("heads", [(4, 4), (4, 2)])
-@pytest.mark.parametrize(("n", "columns"), [(6, 300), (6, 1500), (7, 400), (25, 90), (30, 300)])
-def test_attention_takes_a_few_rows_at_a_time(small_is_cheap, heads, n, columns):
-    queries, keys = random(2, heads[0], n, 16), random(2, heads[1], columns, 16)
-    values, mask = random(2, heads[1], columns, 17)[..., :16], causal(columns - n, n, mx.float32)
-    close(*(each.attention(queries, keys, values, mask) for each in (PLAIN, FUSED)), atol=1e-5)
-
-
-def test_norm_and_gate_even_where_they_saturate():
+def test_the_norm_even_of_nothing():
     for shape in ((2, 3, 64), (2, 1, 64), (1, 64), (5, 64)):
         x, weight = random(*shape, scale=30.0), random(64)
-        close(*(each.norm(weight, 1e-5)(x) for each in (PLAIN, FUSED)), atol=1e-5)
-        close(*(each.norm(weight, 1e-5)(x * 0) for each in (PLAIN, FUSED)))
+        close(*(each.rms_norm(weight, 1e-5)(x) for each in (CPU, CPU_FLOAT32)), atol=1e-5)
+        close(*(each.rms_norm(weight, 1e-5)(x * 0) for each in (CPU, CPU_FLOAT32)))
+
+
+def test_the_gate_even_where_it_saturates():
     gate, up = mx.array([-200.0, -90.0, -1.0, 0.0, 1.0, 90.0, 200.0]), mx.ones((7,))
-    close(*(each.gated(gate, up) for each in (PLAIN, FUSED)), atol=1e-5)
-
-
-def test_the_formulas_see_the_same_probabilities():
-    logits = random(4, 1000, scale=8.0)
-    expected = maths.softmax(np, np.array(logits))
-    for each in (PLAIN, FUSED):
-        close(maths.softmax(each.arrays, logits), expected, atol=1e-6)
+    close(*(each.swiglu(gate, up) for each in (CPU, CPU_FLOAT32)), atol=1e-5)
 
 
 @pytest.mark.parametrize("starts", [[0], [5000], [7, 7], [3, 0, 2000]])
@@ -116,7 +83,7 @@ def test_few_rows_multiply_as_many_do(shape):
 
 @pytest.mark.parametrize("out", [256 * 3, 1000, 96])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 1), (1, 6), (2, 6), (1, FEW), (1, FEW + 1), (2, 40)])
-def test_a_matrix_in_blocks_multiplies_as_the_whole_does(small_is_cheap, shape, out):
+def test_a_matrix_in_blocks_multiplies_as_the_whole_does(shape, out):
     whole = plain(random(out, 512))
     blocked, x = for_few_rows(whole), random(*shape, 512)
     assert blocked(x).shape == (*shape, out)
@@ -125,10 +92,10 @@ def test_a_matrix_in_blocks_multiplies_as_the_whole_does(small_is_cheap, shape, 
     close(blocked.rows(index), whole.rows(index), atol=0)
 
 
-def test_blocks_are_small_for_as_many_rows_as_are_few(small_is_cheap):
+def test_blocks_are_small_for_as_many_rows_as_are_few():
     blocked = for_few_rows(plain(random(1536, 256)))
     assert isinstance(blocked, Blocked)
-    assert FEW * blocked.blocks[0].size <= SMALL < FEW * 2 * blocked.blocks[0].size
+    assert FEW * blocked.blocks[0].size <= SMALL
     assert [array.size for array in blocked.arrays] == [1536 * 256] * 2
 
 
@@ -136,17 +103,10 @@ def test_blocks_are_small_for_as_many_rows_as_are_few(small_is_cheap):
     "weight",
     [
         mx.zeros((32, 32)),  # small already
-        mx.zeros((1021, 256)),  # a prime cannot be cut
         mx.zeros((2048, 1024)),  # too large to hold twice
         mx.zeros((1024, 512), mx.bfloat16),  # computed in another way
     ],
 )
-def test_a_matrix_that_blocks_do_not_help_stays_whole(small_is_cheap, weight):
+def test_a_matrix_that_blocks_do_not_help_stays_whole(weight):
     matrix = plain(weight)
-    assert for_few_rows(matrix) is matrix
-
-
-def test_blocks_are_for_a_blas_that_multiplies_small_matrices_as_they_lie(monkeypatch):
-    matrix = plain(random(768, 256))
-    monkeypatch.setattr(blas, "multiplies_small_as_they_lie", lambda: False)
     assert for_few_rows(matrix) is matrix

@@ -3,7 +3,7 @@
 import mlx.core as mx
 import pytest
 
-from mmspec_mlx import memory
+from mmspec_mlx import device
 
 
 @pytest.fixture
@@ -17,16 +17,16 @@ def asked(monkeypatch):
 
 def test_a_gpu_holds_what_the_system_recommends(asked, monkeypatch):
     monkeypatch.setattr(mx.metal, "is_available", lambda: True)
-    memory.limit()
-    assert asked == {"wired": 12_000, "cache": memory.CACHE_BYTES}
-    assert memory.describe() == {
+    device.limit_memory()
+    assert asked == {"wired": 12_000, "cache": device.CACHE_BYTES}
+    assert device.describe_memory() == {
         "wired_limit_bytes": 12_000,
-        "cache_limit_bytes": memory.CACHE_BYTES,
+        "cache_limit_bytes": device.CACHE_BYTES,
     }
 
 
 def test_a_cpu_is_left_alone(asked, monkeypatch):
     monkeypatch.setattr(mx.metal, "is_available", lambda: False)
-    memory.limit()
+    device.limit_memory()
     assert asked == {}
-    assert memory.describe() == {}
+    assert device.describe_memory() == {}

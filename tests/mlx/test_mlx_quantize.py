@@ -3,14 +3,15 @@
 import json
 
 import mlx.core as mx
-import mlx_oracle as oracle
 import numpy as np
 import pytest
 
-import factory
 from mmspec.errors import CheckpointError, UsageError
-from mmspec_mlx import quantize
+from mmspec_mlx import save_quantized
 from mmspec_mlx.backend import MlxBackend
+from support import factory
+from support import sequence_helpers as helpers
+from support.segments import flat
 
 
 def quantized(source, path, bits=4, group_size=64):
@@ -28,9 +29,9 @@ def test_mlx_lm_reads_a_quantized_llama_and_says_the_same(tmp_path, layout, tied
     path = quantized(source, tmp_path / "q", bits, group_size)
     theirs, config = load_model(path)
     assert config["quantization"]["bits"] == bits
-    tokens = list(oracle.TEXT.tokens)
-    target = oracle.target(MlxBackend().load(path), oracle.TEXT)
-    said = oracle.plain(target, 20)
+    tokens = flat(helpers.TEXT)
+    target = helpers.target(MlxBackend().load(path), helpers.TEXT)
+    said = helpers.plain(target, 20)
     logits = np.array(theirs(mx.array([tokens + said]))[0])
     np.testing.assert_allclose(target.logits(), logits[-1], atol=2e-5)
     assert logits[len(tokens) - 1 : -1].argmax(-1).tolist() == said
@@ -63,8 +64,8 @@ def test_a_quantized_llava_runs_near_its_source_with_the_same_eyes(tmp_path, lla
     assert models[0].tower == models[1].tower
     logits = []
     for model in models:
-        prompt = oracle.prompt([model.encode(oracle.pixels(32))])
-        logits.append(oracle.target(model, prompt).logits())
+        prompt = helpers.prompt([model.encode(helpers.pixels(32)[0])])
+        logits.append(helpers.target(model, prompt).logits())
     np.testing.assert_allclose(*logits, atol=0.2)
 
 
@@ -83,7 +84,7 @@ def test_side_files_come_along_and_weights_code_and_indexes_do_not(tmp_path):
 
 def test_large_copies_are_written_in_shards(tmp_path, llava_path, monkeypatch):
     whole = MlxBackend().load(quantized(llava_path, tmp_path / "one"))
-    monkeypatch.setattr(quantize, "SHARD_BYTES", 50_000)
+    monkeypatch.setattr(save_quantized, "SHARD_BYTES", 50_000)
     path = quantized(llava_path, tmp_path / "many")
     index = json.loads((path / "model.safetensors.index.json").read_text())
     files = sorted(file.name for file in path.glob("*.safetensors"))
@@ -91,7 +92,7 @@ def test_large_copies_are_written_in_shards(tmp_path, llava_path, monkeypatch):
     assert files == sorted(set(index["weight_map"].values()))
     assert files[-1] == f"model-{len(files):05}-of-{len(files):05}.safetensors"
     models = (MlxBackend().load(path), whole)
-    np.testing.assert_array_equal(*(oracle.target(each, oracle.TEXT).logits() for each in models))
+    np.testing.assert_array_equal(*(helpers.target(each, helpers.TEXT).logits() for each in models))
 
 
 def test_what_cannot_be_quantized_is_refused_before_anything_is_written(

@@ -1,37 +1,66 @@
-"""transformers' `generate` as an arm: the same tokens as ours, clocked one by one."""
+"""transformers' `generate` beside this project: the same tokens as ours, clocked one by one."""
+
+import json
+import shutil
 
 import pytest
 
-from mmspec.bench.arms import BaselineArm, drafting_arm, load_baseline
-from mmspec.bench.prompts import asked, drawn
-from mmspec.engine import load
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.diagnostics.prompts import user_prompt
 from mmspec.errors import UsageError
-from mmspec.options import Options
-from mmspec_torch.baseline import TransformersGenerate
+from mmspec_bench.compare.run_transformers import Transformers
+from mmspec_bench.compare.script_io import Task
+from mmspec_bench.measure.methods_under_test import ProgramMethod, engine_method
+from mmspec_bench.prompts import world_prompts
 
-OPTIONS = Options(max_new_tokens=12)
+OPTIONS = Options(gamma=5, max_new_tokens=12)
+
+
+def task(path):
+    return Task(str(path), None, "cpu", "float32", {}, 12, {})
 
 
 @pytest.mark.parametrize(
     "prompt",
-    [drawn(1, size=32)[0], drawn(1, size=32, tasks=["spot"])[0], asked("What is it?")],
+    [
+        world_prompts(1, size=32)[0],
+        world_prompts(1, size=32, tasks=["spot"])[0],
+        user_prompt("What is it?"),
+    ],
     ids=["one image", "two images", "text"],
 )
 def test_transformers_says_the_same_tokens(llava_path, prompt):
     engine = load(str(llava_path), "none", backend="torch")
-    baseline = TransformersGenerate(llava_path)
-    theirs = BaselineArm("transformers", engine, OPTIONS, baseline).answer(prompt)
-    ours = drafting_arm(engine, OPTIONS, "none", 1).answer(prompt)
+    theirs = ProgramMethod("transformers", Transformers(task(llava_path))).answer(prompt)
+    ours = engine_method(engine, OPTIONS, "none", 1).answer(prompt)
     assert theirs.tokens == ours.tokens
-    assert theirs.timed_tokens == len(theirs.tokens) - 1
+    assert theirs.timed_tokens == theirs.rounds in (len(theirs.tokens) - 1, len(theirs.tokens))
     assert theirs.seconds > 0
+
+
+def test_a_text_model_is_asked_as_text(llama_path, tmp_path):
+    directory = shutil.copytree(llama_path, tmp_path / "llama")
+    (directory / "chat_template.jinja").write_text("{{ bos_token }}{{ messages[0].content }}:")
+    program = Transformers(task(directory))
+    engine = load(str(directory), "none", backend="torch")
+    prompt = user_prompt("What is it?")
+    tokens = ProgramMethod("transformers", program).answer(prompt).tokens
+    assert tokens == engine_method(engine, OPTIONS, "none", 1).answer(prompt).tokens
+
+
+def test_a_checkpoint_without_a_template_is_refused(llama_path, tmp_path):
+    directory = shutil.copytree(llama_path, tmp_path / "llama")
+    (directory / "chat_template.jinja").unlink(missing_ok=True)
+    config = directory / "tokenizer_config.json"
+    fields = json.loads(config.read_text())
+    config.write_text(
+        json.dumps({name: fields[name] for name in fields.keys() - {"chat_template"}})
+    )
+    with pytest.raises(UsageError, match="no chat template"):
+        Transformers(task(directory))
 
 
 def test_packed_weights_are_refused(mlx_path):
     with pytest.raises(UsageError, match="MLX-quantized"):
-        TransformersGenerate(mlx_path)
-
-
-def test_an_unknown_baseline_is_named(llava_path):
-    with pytest.raises(UsageError, match="unknown baseline 'vllm'"):
-        load_baseline("vllm", llava_path, "cpu", "float32")
+        Transformers(task(mlx_path))

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from mmspec.errors import CheckpointError, UsageError
-from mmspec.images import picture_from
+from mmspec.prompt.images import picture_from
 from mmspec_torch.captioner import TransformersCaptioner
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[DEC]", "[MASK]", *"abcdefghij"]

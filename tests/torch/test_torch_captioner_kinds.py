@@ -6,8 +6,8 @@ import pytest
 import torch
 from PIL import Image
 
-from mmspec.images import picture_from
-from mmspec.registry import load_captioner
+from mmspec.plugins import load_captioner
+from mmspec.prompt.images import picture_from
 from mmspec_torch.captioner import MAX_TOKENS
 
 QUESTION = ["What", "does", "the", "image", "describe", "?"]

@@ -4,18 +4,19 @@ import gc
 
 import pytest
 import torch
-import torch_oracle as oracle
 from test_torch_static import DRAWN, conversation
 
-from mmspec.bench.prompts import default_prompts
-from mmspec.check import check
-from mmspec.engine import load
-from mmspec.options import Options
-from mmspec.quantization import read_scheme
-from mmspec.sampling import GREEDY
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.checkpoints.quantization import read_scheme
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
+from mmspec.diagnostics.check import check
+from mmspec_bench.prompts import default_prompts
 from mmspec_torch.backend import TorchBackend
+from mmspec_torch.graphs.capture import CudaGraphs
 from mmspec_torch.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
-from mmspec_torch.static.capture import CudaGraphs
+from support import sequence_helpers as helpers
 
 pytestmark = [
     pytest.mark.gpu,
@@ -47,11 +48,11 @@ def test_graphs_say_what_kernels_say_one_by_one(pair, views, letters, sampling, 
 
 def test_the_gpu_says_what_the_cpu_says(pair_paths, views, pair):
     there = [TorchBackend().load(path, device="cpu") for path in pair_paths]
-    text = [oracle.TEXT, oracle.TEXT]
+    text = [helpers.TEXT, helpers.TEXT]
 
     def run(models):
-        target = oracle.opened(models[0], oracle.TEXT)
-        return oracle.spoken(oracle.rounds(target, oracle.drafting(models[1], text), 60))
+        target = helpers.target(models[0], helpers.TEXT)
+        return helpers.tokens(helpers.rounds(target, helpers.drafter(models[1], text), 60))
 
     assert run(pair) == run(there)
 
@@ -83,17 +84,17 @@ def test_products_of_quantized_matrices_are_those_of_the_cpu(word, dtype):
 @pytest.mark.parametrize("word", ["int8", "int4"])
 def test_a_quantized_pair_runs_as_graphs_and_is_checked(word):
     engine = load("mini", backend="torch", device="cuda", quantize=word, dtype="float32")
-    options = Options(drafting="MT", max_new_tokens=60)
+    options = Options(drafting="MT", gamma=5, max_new_tokens=60)
     assert check(engine, default_prompts(engine, 3), options).outcome != "bug"
     assert load("mini", device="cuda", quantize="int4").target.model.dtype == "bfloat16"
 
 
 def test_drafting_does_not_wait_for_the_device(pair, views):
-    target, drafter = oracle.opened(pair[0], views[0]), oracle.drafting(pair[1], views)
-    oracle.rounds(target, drafter, 40)  # captures
+    target, drafter = helpers.target(pair[0], views[0]), helpers.drafter(pair[1], views)
+    helpers.rounds(target, drafter, 40)  # captures
     torch.cuda.synchronize()
     torch.cuda._sleep(400_000_000)  # some tenths of a second
-    drafter.draft(4, [1 / 3] * 3, ())
+    drafter.draft(4, [1 / 3] * 3, NO_NOISE)
     done = torch.cuda.Event()
     done.record()
     assert not done.query()

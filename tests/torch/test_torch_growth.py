@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import torch
-import torch_oracle as oracle
 
-from mmspec.sampling import GREEDY
-from mmspec.tree import Tree
-from mmspec_torch.cache import Cache
-from mmspec_torch.growth import top
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
+from mmspec.decoding.tree import Tree
+from mmspec_torch.network.cache import Cache
+from mmspec_torch.sequence.sampling import top
+from support import sequence_helpers as helpers
+from support.faults import Fault
 
 
 @pytest.mark.parametrize("steps", [2, 8, 10**6])
@@ -22,21 +24,28 @@ def test_of_equals_the_first_is_taken(steps):
 
 def test_a_gather_that_broke_voids_the_draft(pair, views, monkeypatch):
     """Its columns may have moved; the sequence never had them."""
-    target = oracle.opened(pair[0], views[0])
-    expected = oracle.plain(oracle.opened(pair[0], views[0]), 8)
+    target = helpers.target(pair[0], views[0])
+    expected = helpers.plain(helpers.target(pair[0], views[0]), 8)
     drafter = pair[1].open_drafter(len(views), 320, GREEDY, None, Tree((3, 2)))
     drafter.extend(views)
-    verdict = target.verify(drafter.draft(2, [1.0, 0.0, 0.0], ()), ())
+    verdict = target.verify(drafter.draft(2, [1.0, 0.0, 0.0], NO_NOISE), NO_NOISE)
     path = [2, verdict.parents.index(2)]
     original = Cache.gather
 
     def breaking(*given):
         original(*given)
-        raise oracle.Fault
+        raise Fault
 
     monkeypatch.setattr(Cache, "gather", breaking)
-    with pytest.raises(oracle.Fault):
+    with pytest.raises(Fault):
         target.commit(path, 5)
     with pytest.raises(ValueError, match="verified just now"):
         target.commit(path, 5)
-    assert oracle.plain(target, 8) == expected
+    assert helpers.plain(target, 8) == expected
+
+
+def test_an_empty_sequence_is_refused(pair):
+    with pytest.raises(ValueError, match="empty sequence"):
+        pair[0].open_target(GREEDY).verify(None, NO_NOISE)
+    with pytest.raises(ValueError, match="empty sequence"):
+        pair[0].open_drafter(1, 320, GREEDY).draft(1, [1.0], NO_NOISE)

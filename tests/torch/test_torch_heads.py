@@ -1,24 +1,25 @@
 """Heads draft what they draft when everything is computed anew by transformers' modules."""
 
-import heads_oracle
 import numpy as np
 import pytest
 import torch
-import torch_oracle as oracle
 from safetensors.torch import load_file
 
-from factory_heads import published, tiny_head
+from mmspec.checkpoints.head_manifest import head_manifest
+from mmspec.decoding.noise import NO_NOISE, Noise
+from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.tree import Tree
 from mmspec.errors import CheckpointError, UsageError
-from mmspec.heads.manifest import head_manifest
-from mmspec.loop import decode
-from mmspec.sampling import GREEDY, Sampling
 from mmspec.seam import Segment
-from mmspec.tree import Tree
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.heads.convert import convert, main
+from support import heads_oracle, transformers_oracle
+from support import sequence_helpers as helpers
+from support.factory_heads import published, tiny_head
+from support.scripted_sampling import keys, sampler
+from support.segments import flat, segment_of
 
 DRAWN = Sampling(1.0)
-DRAWS = [0.31, 0.62, 0.93]
 
 VARIANTS = {
     "eagle": ("eagle", {}),
@@ -48,7 +49,7 @@ def target(pair_paths):
 
 @pytest.fixture(scope="module")
 def original(pair_paths):
-    return oracle.transformers_model(pair_paths[0])
+    return transformers_oracle.transformers_model(pair_paths[0])
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
@@ -60,12 +61,12 @@ def variant(request, tmp_path_factory):
 def prompt(target, parts):
     """A segment and the pixels in it; None without images."""
     count = parts.count("image")
-    pixels = oracle.pixels(32, count) if count else None
+    pixels = helpers.pixels(32, count) if count else None
     features = [target.encode(image) for image in pixels] if count else []
     tokens = [
-        token for part in parts for token in ([oracle.IMAGE] * 16 if part == "image" else [part])
+        token for part in parts for token in ([helpers.IMAGE] * 16 if part == "image" else [part])
     ]
-    return Segment(tokens, features), None if pixels is None else torch.tensor(pixels)
+    return segment_of(tokens, features), None if pixels is None else torch.tensor(pixels)
 
 
 def opened(target, directory, segment, sampling=GREEDY, tree=None):
@@ -77,21 +78,25 @@ def opened(target, directory, segment, sampling=GREEDY, tree=None):
     return sequence, drafter
 
 
-def check_chain(drafter, reference):
-    draft = drafter.draft(3, [1.0], DRAWS)
-    ids = draft.ids.tolist()
+def check_chain(sequence, drafter, reference):
+    """What the tokens were chosen from, and that the noise chose them."""
+    rows, noise = transformers_oracle.recorded(sequence), Noise(1, sequence.length)
+    ids = drafter.draft(3, [1.0], noise).ids.tolist()
+    rows = np.stack(rows[-3:])
     for place in range(3):
-        np.testing.assert_allclose(draft.q[place], reference.says(ids[:place]), atol=1e-4)
+        q = np.exp(rows[place] - rows[place].max())
+        np.testing.assert_allclose(q / q.sum(), reference.says(ids[:place]), atol=1e-4)
+    assert ids == sampler(DRAWN).tokens(rows, keys(noise, 3)).tolist()
 
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_drawn_chains_come_from_the_heads_own_distributions(variant, target, original, name):
     segment, pixels = prompt(target, PROMPTS[name])
     sequence, drafter = opened(target, variant, segment, DRAWN)
-    check_chain(drafter, heads_oracle.Reference(variant, original, segment.tokens, pixels))
-    rounds = list(decode(sequence, drafter, oracle.Equal(), gamma=2, max_tokens=5, seed=1))
-    tokens = [*segment.tokens, *oracle.spoken(rounds)]
-    check_chain(drafter, heads_oracle.Reference(variant, original, tokens, pixels))
+    check_chain(sequence, drafter, heads_oracle.Reference(variant, original, flat(segment), pixels))
+    rounds = helpers.rounds(sequence, drafter, 5, gamma=2, seed=1)
+    tokens = [*flat(segment), *helpers.tokens(rounds)]
+    check_chain(sequence, drafter, heads_oracle.Reference(variant, original, tokens, pixels))
 
 
 def paths(draft):
@@ -109,18 +114,18 @@ def test_dynamic_trees_are_those_grown_path_by_path(tmp_path, target, original, 
     segment, pixels = prompt(target, PROMPTS["one"])
     sequence, drafter = opened(target, directory, segment, tree=Tree((), 3, nodes))
     for _ in range(2):
-        reference = heads_oracle.Reference(directory, original, segment.tokens, pixels)
+        reference = heads_oracle.Reference(directory, original, flat(segment), pixels)
         grown = heads_oracle.eagle2(reference, width=3, nodes=nodes, depth=3)
-        assert paths(drafter.draft(3, [1.0], ())) == grown
-        rounds = list(decode(sequence, drafter, oracle.Equal(), gamma=3, max_tokens=3))
-        segment = Segment([*segment.tokens, *oracle.spoken(rounds)], segment.features)
+        assert paths(drafter.draft(3, [1.0], NO_NOISE)) == grown
+        rounds = helpers.rounds(sequence, drafter, 3, gamma=3)
+        segment = Segment([*segment.parts, helpers.tokens(rounds)])
 
 
 def test_a_trail_costs_nothing_until_a_head_asks_for_one(target, tmp_path):
     segment, _ = prompt(target, PROMPTS["one"])
-    sequence = oracle.opened(target, segment)
-    oracle.plain(sequence, 2)
-    with pytest.raises(ValueError, match="keeps no trail"):
+    sequence = helpers.target(target, segment)
+    helpers.plain(sequence, 2)
+    with pytest.raises(ValueError, match="keeps no hidden states"):
         sequence.states(0, 1)
     expected, length = sequence.logits(), sequence.length
     head = TorchBackend().load_head(tiny_head(tmp_path / "head", "eagle"), target)
@@ -135,16 +140,16 @@ def test_the_trail_follows_rewinds_trees_and_new_turns(target, original, tmp_pat
     segment, pixels = prompt(target, PROMPTS["one"])
     directory = tiny_head(tmp_path / "head", "hydra", seed=5)
     sequence, drafter = opened(target, directory, segment, DRAWN, Tree((3, 2)))
-    rounds = decode(sequence, drafter, oracle.Equal(), gamma=2, max_tokens=12, seed=3)
-    tokens = [*segment.tokens, *oracle.spoken(list(rounds))]
+    rounds = helpers.rounds(sequence, drafter, 12, gamma=2, seed=3)
+    tokens = [*flat(segment), *helpers.tokens(rounds)]
     sequence.rewind(cut)
-    sequence.extend(Segment([50, 51, 52]))
+    sequence.extend(Segment([[50, 51, 52]]))
     tokens = [*tokens[:cut], 50, 51, 52]
     whole = pixels if cut >= 18 else None
     embeddings, states = heads_oracle.columns(original, tokens, whole)
     end = len(tokens)
     np.testing.assert_allclose(sequence.states(0, end - 1), states[:-1], atol=2e-5)
-    np.testing.assert_allclose(sequence.inputs(0, end), embeddings, atol=2e-5)
+    np.testing.assert_allclose(sequence.embeddings(0, end), embeddings, atol=2e-5)
 
 
 # Published heads
@@ -154,13 +159,16 @@ def test_the_trail_follows_rewinds_trees_and_new_turns(target, original, tmp_pat
 def test_published_pickles_draft_like_their_conversions(target, tmp_path, model_type):
     directory = published(tmp_path / "head", model_type, pickled=True)
     segment, _ = prompt(target, PROMPTS["one"])
-    first = opened(target, directory, segment)[1].draft(3, [1.0], ()).ids
+    first = opened(target, directory, segment)[1].draft(3, [1.0], NO_NOISE).ids
     assert main([str(directory)]) == 0
     tensors = load_file(directory / "model.safetensors")
     config = TorchBackend().load_head(directory, target).config
     assert set(tensors) == set(head_manifest(config))
     (directory / "pytorch_model.bin").unlink()
-    assert opened(target, directory, segment)[1].draft(3, [1.0], ()).ids.tolist() == first.tolist()
+    assert (
+        opened(target, directory, segment)[1].draft(3, [1.0], NO_NOISE).ids.tolist()
+        == first.tolist()
+    )
     with pytest.raises(UsageError, match="no pickled weights"):
         convert(directory)
 

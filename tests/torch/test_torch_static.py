@@ -4,22 +4,29 @@ import gc
 
 import pytest
 import torch
-import torch_oracle as oracle
-from replayed import Recording
 
-from factory_fit import fit_head
-from factory_heads import tiny_head
-from mmspec.adaptive import Adaptation
-from mmspec.bench.prompts import drawn
-from mmspec.engine import load
-from mmspec.options import Options
-from mmspec.sampling import GREEDY, Sampling
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.tree import Tree
 from mmspec.seam import Segment
-from mmspec.tree import Tree
-from mmspec_torch.static.cache import StaticCache
-from mmspec_torch.static.capture import Replays, eager
+from mmspec_bench.prompts import world_prompts
+from mmspec_torch.graphs.cache import StaticCache
+from mmspec_torch.graphs.capture import Replays
+from support import sequence_helpers as helpers
+from support.factory_fit import fit_head
+from support.factory_heads import tiny_head
+from support.faults import Fault
+from support.replayed import Recording
+from support.segments import features
 
 DRAWN = Sampling(temperature=0.8, top_p=0.9)
+
+
+def eager(compute):
+    """No capture: the static form runs kernel by kernel."""
+    return compute
 
 
 @pytest.fixture(params=["eager", "replayed"])
@@ -46,23 +53,25 @@ def told(rounds):
 
 def conversation(pair, views, letters, sampling, gamma=4):
     """Two turns, the second after a part of the first is taken back."""
-    seed = None if sampling.greedy else 3
+    seed = 3
     chosen = [views[letter] for letter in letters]
-    target = oracle.opened(pair[0], views[0], sampling)
-    drafter = oracle.drafting(pair[1], chosen, sampling)
+    target = helpers.target(pair[0], views[0], sampling)
+    drafter = helpers.drafter(pair[1], chosen, sampling)
     held = target.length, drafter.length
-    said = told(oracle.rounds(target, drafter, 40, gamma, seed))
+    said = told(helpers.rounds(target, drafter, 40, gamma=gamma, seed=seed))
     target.rewind(held[0])
     drafter.rewind(held[1])
-    said += told(oracle.rounds(target, drafter, 30, gamma + 1, seed))
+    said += told(helpers.rounds(target, drafter, 30, gamma=gamma + 1, seed=seed))
     target.extend(views[0])
     drafter.extend(chosen)
-    said += told(oracle.rounds(target, drafter, 50, gamma, seed))
+    said += told(helpers.rounds(target, drafter, 50, gamma=gamma, seed=seed))
     return said, target.logits()
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
-@pytest.mark.parametrize("letters", [[0], [1, 0], [2, 1, 0], [0, 1, 2, 1]])
+@pytest.mark.parametrize(
+    ("letters", "sampling"),
+    [([0], GREEDY), ([1, 0], DRAWN), ([2, 1, 0], GREEDY), ([0, 1, 2, 1], DRAWN)],
+)
 def test_rounds_are_those_of_the_dynamic_form(pair, views, letters, sampling, capture, switch):
     expected, logits = conversation(pair, views, letters, sampling)
     switch(pair, capture)
@@ -75,16 +84,16 @@ def test_rounds_are_those_of_the_dynamic_form(pair, views, letters, sampling, ca
 
 def test_what_was_captured_before_growth_is_not_replayed_after_it(pair, views, capture, switch):
     def run():
-        target = oracle.opened(pair[0], oracle.TEXT)
-        drafter = oracle.drafting(pair[1], [oracle.TEXT, oracle.TEXT])
-        oracle.rounds(target, drafter, 30)
-        oracle.rounds(target, drafter, 60)
-        other = Segment([70, 80, 90, 100, 110, 120, 41, 42])
+        target = helpers.target(pair[0], helpers.TEXT)
+        drafter = helpers.drafter(pair[1], [helpers.TEXT, helpers.TEXT])
+        helpers.rounds(target, drafter, 30)
+        helpers.rounds(target, drafter, 60)
+        other = Segment([[70, 80, 90, 100, 110, 120, 41, 42]])
         target.rewind(2)
         drafter.rewind(2)
         target.extend(other)
         drafter.extend([other, other])
-        return told(oracle.rounds(target, drafter, 30))
+        return told(helpers.rounds(target, drafter, 30))
 
     expected = run()
     switch(pair, capture)
@@ -93,10 +102,10 @@ def test_what_was_captured_before_growth_is_not_replayed_after_it(pair, views, c
 
 def test_plain_rounds_between_drafts_are_caught_up(pair, views, capture, switch):
     def run():
-        target, twin = oracle.opened(pair[0], views[0]), oracle.drafting(pair[0], views[:1])
-        for token in oracle.plain(target, 9):
+        target, twin = helpers.target(pair[0], views[0]), helpers.drafter(pair[0], views[:1])
+        for token in helpers.plain(target, 9):
             twin.commit([], [token])
-        return oracle.rounds(target, twin, 30)
+        return helpers.rounds(target, twin, 30)
 
     expected = told(run())
     switch(pair, capture)
@@ -106,13 +115,12 @@ def test_plain_rounds_between_drafts_are_caught_up(pair, views, capture, switch)
 
 
 def test_a_sequence_that_ends_in_an_image_is_fed_as_before(pair, views, capture, switch):
-    image = views[0].features[0]
-    open_ended = Segment([1, 20] + [oracle.IMAGE] * image.positions, [image])
+    open_ended = Segment([[1, 20], features(views[0])[0]])
 
     def run():
-        target = oracle.opened(pair[0], open_ended)
-        drafter = oracle.drafting(pair[1], [open_ended])
-        return told(oracle.rounds(target, drafter, 20)), told(oracle.rounds(target, drafter, 9))
+        target = helpers.target(pair[0], open_ended)
+        drafter = helpers.drafter(pair[1], [open_ended])
+        return told(helpers.rounds(target, drafter, 20)), told(helpers.rounds(target, drafter, 9))
 
     expected = run()
     switch(pair, capture)
@@ -123,18 +131,16 @@ def test_a_sequence_that_ends_in_an_image_is_fed_as_before(pair, views, capture,
 def test_a_fault_leaves_sequences_as_they_were(pair, views, call, switch, monkeypatch):
     monkeypatch.setattr(StaticCache, "step", 64)
     switch(pair, eager)
-    target, drafter = oracle.opened(pair[0], views[0]), oracle.drafting(pair[1], views)
+    target, drafter = helpers.target(pair[0], views[0]), helpers.drafter(pair[1], views)
     held = target.length, drafter.length
-    expected = told(oracle.rounds(target, drafter, 30))
+    expected = told(helpers.rounds(target, drafter, 30))
     target.rewind(held[0])
     drafter.rewind(held[1])
-    with monkeypatch.context() as patch:
-        oracle.fail_at(patch, call)
-        with pytest.raises(oracle.Fault):
-            oracle.rounds(target, drafter, 80)
+    with pytest.raises(Fault), helpers.failing(pair, 2 * call - 1):
+        helpers.rounds(target, drafter, 80)
     target.rewind(held[0])
     drafter.rewind(held[1])
-    assert told(oracle.rounds(target, drafter, 30)) == expected
+    assert told(helpers.rounds(target, drafter, 30)) == expected
 
 
 def test_the_next_sequence_is_lent_what_the_last_has_captured(pair, views, switch):
@@ -148,7 +154,7 @@ def test_the_next_sequence_is_lent_what_the_last_has_captured(pair, views, switc
     gc.collect()
     assert capture.captured == before
     assert len(pair[0].statics._targets) == 1
-    both = [oracle.opened(pair[0], view) for view in views[:2]]
+    both = [helpers.target(pair[0], view) for view in views[:2]]
     assert not pair[0].statics._targets
     assert both[0]._cache is not both[1]._cache
 
@@ -156,18 +162,17 @@ def test_the_next_sequence_is_lent_what_the_last_has_captured(pair, views, switc
 OPTIONS = {
     "adaptive": {"drafting": "MTCP", "adaptive": Adaptation()},
     "drawn": {"drafting": "MT", "sampling": DRAWN, "seed": 5},
-    "argmax": {"drafting": "MT", "sampling": DRAWN, "seed": 5, "proposal": "argmax"},
+    "adaptive drawn": {"drafting": "MT", "adaptive": Adaptation(), "sampling": DRAWN, "seed": 5},
     "tree": {"drafting": "MT", "tree": Tree((), 4, 12)},
     "ngram": {"drafting": "ngram"},
-    "viskip": {"drafting": "M", "skip_vision": 0.2},
     "auto": {"drafting": "T", "gamma": 3},
 }
 
 
 def chatted(engine, given):
-    chat = engine.chat(Options(max_new_tokens=24, **given))
+    chat = engine.chat(Options(**{"gamma": 5, "max_new_tokens": 24} | given))
     answers = []
-    for prompt in drawn(3, size=32):
+    for prompt in world_prompts(3, size=32):
         for _ in chat.send(prompt.message):
             pass
         counts = chat.answer.statistics
@@ -193,10 +198,10 @@ def test_heads_draft_beside_a_static_target(pair_paths, tmp_path, capture, switc
 
 def test_the_trail_of_a_static_target_is_whole(pair, views, capture, switch):
     def run():
-        target = oracle.opened(pair[0], views[0])
-        target.keep_trail()
-        oracle.rounds(target, oracle.drafting(pair[1], views[:1]), 40)
-        return target.states(0, target.length - 1), target.inputs(0, target.length)
+        target = helpers.target(pair[0], views[0])
+        target.hidden_states()
+        helpers.rounds(target, helpers.drafter(pair[1], views[:1]), 40)
+        return target.states(0, target.length - 1), target.embeddings(0, target.length)
 
     expected = run()
     switch(pair, capture)
@@ -209,11 +214,11 @@ def test_a_shape_is_captured_at_its_second_use_and_forgotten_when_buffers_move()
     found = []
     for value in range(4):
         buffer.fill_(value)
-        found.append(replays.run("sum", lambda: (buffer.sum(), None))[0].item())
+        found.append(replays.run("sum", lambda: (buffer.sum(),))[0].item())
     assert found == [0, 2, 4, 6]
     assert (capture.captured, capture.replayed) == (1, 3)
     replays.clear()
-    replays.run("sum", lambda: (buffer.sum(), None))
+    replays.run("sum", lambda: (buffer.sum(),))
     assert capture.captured == 1
 
 
@@ -239,4 +244,4 @@ def test_a_number_of_the_host_is_seen_to_be_stale():
 
 def test_on_a_cpu_rounds_are_dynamic(pair):
     assert pair[0].statics.capture is None
-    assert oracle.opened(pair[0], oracle.TEXT)._static is None
+    assert helpers.target(pair[0], helpers.TEXT)._static is None

@@ -4,60 +4,60 @@ import itertools
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from PIL import Image
-from rich.console import Console
 from safetensors.torch import load_file
-from training_supply import Killed
 from transformers import AutoTokenizer, LlavaForConditionalGeneration
 
-from mmspec import errors
-from mmspec.bench import world
-from mmspec_torch.train import (
+import mmspec_world
+from mmspec_train.mini import (
     attention,
     build,
     conversation,
-    data,
-    export,
-    log,
-    loop,
-    probe,
+    pair_checkpoint,
     recipe,
+    samples,
     stages,
 )
-from mmspec_torch.train.conversation import IGNORED
-from mmspec_torch.train.optimizer import Optimizer
-from mmspec_torch.train.tokenizer import IMAGE, NEWLINE, train
+from mmspec_train.mini.conversation import IGNORED
+from mmspec_train.mini.tokenizer import IMAGE, NEWLINE, train_tokenizer
+from mmspec_train.run.log import Log
+from mmspec_train.run.optimizer import Optimizer
+from mmspec_train.run.phase import Machine
+from mmspec_train.settings import STAGES, Budget
+from support.teacher_data import Killed, kill_after_step_4, quiet_log
 
 STEPS = {"tower": 3, "projector": 1, "target": 6, "draft": 2}
 
 
-def trained(directory: Path, chosen: tuple[str, ...], saved_every: float = 180.0) -> stages.Run:
-    machine = loop.Machine(torch.device("cpu"), 0, False, saved_every)
-    with log.opened(directory / "log.csv", Console(quiet=True)) as opened:
-        run = stages.Run(directory, recipe.TEST, machine, opened)
-        stages.run(run, chosen, {stage: loop.Budget(steps=n) for stage, n in STEPS.items()})
+def trained(
+    directory: Path, chosen: tuple[str, ...], checkpoint_seconds: float = 180.0
+) -> stages.PairRun:
+    machine = Machine(torch.device("cpu"), 0, False, checkpoint_seconds)
+    with quiet_log(directory) as log:
+        run = stages.PairRun(directory, recipe.TEST, machine, log)
+        run.train_stages(chosen, {stage: Budget(steps=n) for stage, n in STEPS.items()})
     return run
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> stages.Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> stages.PairRun:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stages, "TOKENIZER_SAMPLES", 160)
-        return trained(tmp_path_factory.mktemp("run"), stages.STAGES)
+        return trained(tmp_path_factory.mktemp("run"), STAGES)
 
 
-@pytest.mark.parametrize("task", world.TASKS)
-def test_targets_are_the_next_tokens_of_answers(run: stages.Run, task: str) -> None:
+@pytest.mark.parametrize("task", mmspec_world.TASKS)
+def test_targets_are_the_next_tokens_of_answers(run: stages.PairRun, task: str) -> None:
     tokenizer = run.tokenizer
-    sample = world.sample(task, 5, split="train", size=48)
+    sample = mmspec_world.sample(task, 5, split="train", size=48)
     encoded = conversation.encode(sample, tokenizer, 16, 2.0)
     whole = tokenizer.encode("".join(conversation.texts(sample))).ids
-    assert encoded.ids.tolist() == conversation.expanded(np.array(whole), tokenizer, 16).tolist()
-    assert (encoded.ids == tokenizer.token_to_id(IMAGE)).sum() == 16 * len(sample.images)
+    image = tokenizer.token_to_id(IMAGE)
+    expected = [token for token in whole for _ in range(16 if token == image else 1)]
+    assert encoded.ids.tolist() == expected
+    assert (encoded.ids == image).sum() == 16 * len(sample.images)
     learned = encoded.targets[encoded.targets != conversation.IGNORED].tolist()
     answers = "".join(f" {turn.answer}</s>" for turn in sample.turns)
     assert tokenizer.decode(learned, skip_special_tokens=False) == answers
@@ -65,23 +65,23 @@ def test_targets_are_the_next_tokens_of_answers(run: stages.Run, task: str) -> N
     assert (encoded.targets[inner] == encoded.ids[inner + 1]).all()
 
 
-def learned_inside(encoded: conversation.Encoded) -> conversation.Ids:
+def learned_inside(encoded: conversation.EncodedSample) -> conversation.Ids:
     """Positions whose target is a token of an answer, not the end of one."""
     return ((encoded.targets != conversation.IGNORED) & (encoded.targets != 1)).nonzero()[0]
 
 
 @pytest.mark.parametrize("text", ["né\t漢字 🙂", "ABC 12.5", "  two  spaces ", "\x00\u202e"])
-def test_any_text_survives_the_tokenizer(run: stages.Run, text: str) -> None:
+def test_any_text_survives_the_tokenizer(run: stages.PairRun, text: str) -> None:
     ids = run.tokenizer.encode(text, add_special_tokens=False).ids
     assert run.tokenizer.decode(ids) == text
 
 
 def test_written_words_are_spelt() -> None:
-    tokenizer = train(["The word is ABC."] * 50, 400)
+    tokenizer = train_tokenizer(["The word is ABC."] * 50, 400)
     assert tokenizer.encode("ABC", add_special_tokens=False).tokens == ["A", "B", "C"]
 
 
-def test_batches_depend_on_their_number_alone(run: stages.Run) -> None:
+def test_batches_depend_on_their_number_alone(run: stages.PairRun) -> None:
     source = run.conversations("train")
     first = list(itertools.islice(source.batches(0), 12))
     for late, again in zip(first[10:], source.batches(10), strict=False):
@@ -89,17 +89,17 @@ def test_batches_depend_on_their_number_alone(run: stages.Run) -> None:
         assert torch.equal(late.pixels, again.pixels)
 
 
-def test_drafts_see_two_images_at_most(run: stages.Run) -> None:
+def test_drafts_see_two_images_at_most(run: stages.PairRun) -> None:
     tokenizer = run.tokenizer
     source = run.conversations("train", draft=True)
-    batch: data.Batch
+    batch: samples.SampleBatch
     for batch in itertools.islice(source.batches(0), 8):
         images = (batch.ids == tokenizer.token_to_id(IMAGE)).sum(dim=1) // 16
         assert images.max() <= 2
 
 
-def test_drafts_read_stories_as_the_view_without_images(run: stages.Run) -> None:
-    story = world.sample("vist", 1, split="train", size=48)
+def test_drafts_read_stories_as_the_view_without_images(run: stages.PairRun) -> None:
+    story = mmspec_world.sample("vist", 1, split="train", size=48)
     shown, blind = (
         conversation.encode(story, run.tokenizer, 16, 2.0, blind=blind) for blind in (False, True)
     )
@@ -114,46 +114,50 @@ def test_drafts_read_stories_as_the_view_without_images(run: stages.Run) -> None
     assert (blind.targets != IGNORED).sum() == (shown.targets != IGNORED).sum()
 
 
-def test_a_whole_batch_is_embedded_as_transformers_does(run: stages.Run) -> None:
+def test_a_whole_batch_is_embedded_as_transformers_does(run: stages.PairRun) -> None:
     model = build.llava(recipe.TEST, recipe.TEST.target, run.tokenizer, 0).eval()
     batch = next(iter(run.conversations("train").batches(0)))
     assert len(batch.pixels)
-    ours = model.model.language_model(inputs_embeds=build.embedded(model, batch))
-    theirs = model.model(input_ids=batch.ids, pixel_values=build.normalised(batch.pixels))
+    ours = model.model.language_model(inputs_embeds=build.embed(model, batch))
+    theirs = model.model(input_ids=batch.ids, pixel_values=build.normalise(batch.pixels))
     torch.testing.assert_close(ours.last_hidden_state, theirs.last_hidden_state)
 
 
-def test_drafts_see_some_images_pooled_as_the_view_p_shows_them(run: stages.Run) -> None:
+def test_drafts_see_some_images_pooled_as_the_view_p_shows_them(run: stages.PairRun) -> None:
     patches = run.recipe.tower.patches
     batches = itertools.islice(run.conversations("train", draft=True).batches(0), 12)
     sizes = torch.cat([batch.patches for batch in batches])
     assert set(sizes.tolist()) == {patches // 4, patches}
     model = build.llava(recipe.TEST, recipe.TEST.target, run.tokenizer, 0).eval()
-    sample = world.sample("general", 1, split="train", size=48)
-    [batch] = [data.collate([conversation.encode(sample, run.tokenizer, patches // 4, 2.0)], 0)]
+    sample = mmspec_world.sample("general", 1, split="train", size=48)
+    [batch] = [
+        samples.collate_samples([conversation.encode(sample, run.tokenizer, patches // 4, 2.0)], 0)
+    ]
     features = build.patch_features(model.model.vision_tower, batch.pixels).transpose(1, 2)
     side = math.isqrt(patches)
     halved = F.avg_pool2d(features.unflatten(2, (side, side)), 2).flatten(2).transpose(1, 2)
     shown = batch.ids == run.tokenizer.token_to_id(IMAGE)
     expected = model.model.multi_modal_projector(halved[0])
-    torch.testing.assert_close(build.embedded(model, batch)[shown], expected)
+    torch.testing.assert_close(build.embed(model, batch)[shown], expected)
 
 
-def test_a_batch_may_show_no_picture(run: stages.Run) -> None:
-    told, shown = (
-        conversation.encode(world.sample(task, 1, split="train", size=48), run.tokenizer, 16, 2.0)
+def test_a_batch_may_show_no_picture(run: stages.PairRun) -> None:
+    text, pictures = (
+        conversation.encode(
+            mmspec_world.sample(task, 1, split="train", size=48), run.tokenizer, 16, 2.0
+        )
         for task in ("told", "spot")
     )
-    assert len(data.collate([told, shown], 0).pixels) == 2
+    assert len(samples.collate_samples([text, pictures], 0).pixels) == 2
     model = build.llava(recipe.TEST, recipe.TEST.target, run.tokenizer, 0)
-    assert build.learned_loss(model, data.collate([told, told], 0)).isfinite()
+    assert build.learned_loss(model, samples.collate_samples([text, text], 0)).isfinite()
 
 
-def test_muon_takes_the_matrices_of_layers_and_adamw_the_rest(run: stages.Run) -> None:
+def test_muon_takes_the_matrices_of_layers_and_adamw_the_rest(run: stages.PairRun) -> None:
     model = build.llava(recipe.TEST, recipe.TEST.target, run.tokenizer, 0)
     parts = build.parts(model, recipe.Rates(tower=1e-4, projector=0.0, text=1e-3))
     optimizer = Optimizer((part, rate) for part, rate in parts if rate)
-    adamw, muon = (each.param_groups for each in optimizer._optimizers)
+    adamw, muon = (part.param_groups for part in optimizer._optimizers)
     layers = model.model.language_model.layers
     assert {id(p) for p in muon[1]["params"]} == {id(p) for p in layers.parameters() if p.ndim == 2}
     whole = [p for group in (*adamw, *muon) for p in group["params"]]
@@ -166,14 +170,14 @@ def test_muon_takes_the_matrices_of_layers_and_adamw_the_rest(run: stages.Run) -
 
 
 def test_an_interrupted_run_ends_at_the_same_weights(
-    run: stages.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: stages.PairRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for stage in ("tokenizer", "projector"):
         (tmp_path / run.result(stage).name).write_bytes(run.result(stage).read_bytes())
     with monkeypatch.context() as patch:
-        patch.setattr(log.Log, "show", interrupt)
+        patch.setattr(Log, "show", kill_after_step_4)
         with pytest.raises(Killed):
-            trained(tmp_path, ("target",), saved_every=0.0)
+            trained(tmp_path, ("target",), checkpoint_seconds=0.0)
     again = trained(tmp_path, ("target",))
     steps = [line.split(",")[0] for line in (tmp_path / "log.csv").read_text().splitlines()]
     assert steps.count("3") == 2, "trained and held out once: continued, not begun anew"
@@ -183,16 +187,16 @@ def test_an_interrupted_run_ends_at_the_same_weights(
 
 
 def test_a_kill_before_the_export_loses_nothing(
-    run: stages.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: stages.PairRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for stage in ("tokenizer", "projector"):
         (tmp_path / run.result(stage).name).write_bytes(run.result(stage).read_bytes())
     write = Path.write_text
 
-    def killed(file: Path, *given: str, **named: str) -> int:
+    def killed(file: Path, *arguments: str, **options: str) -> int:
         if file.name == "tokenizer_config.json":
             raise Killed
-        return write(file, *given, **named)
+        return write(file, *arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", killed)
@@ -207,22 +211,7 @@ def test_a_kill_before_the_export_loses_nothing(
         assert {f.name: f.read_bytes() for f in again.checkpoint(name).iterdir()} == theirs
 
 
-def interrupt(_log: log.Log, _stage: str, step: int, _progress: float, _loss: float) -> None:
-    if step == 4:
-        raise Killed
-
-
-def test_a_loss_that_is_no_number_stops_the_run(
-    run: stages.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for stage in ("tokenizer", "projector"):
-        (tmp_path / run.result(stage).name).write_bytes(run.result(stage).read_bytes())
-    monkeypatch.setattr(stages.build, "learned_loss", lambda *_: torch.tensor(float("nan")))
-    with pytest.raises(errors.MmspecError, match="diverged: loss nan at step 1 of target"):
-        trained(tmp_path, ("target",))
-
-
-def test_transformers_loads_the_pair_on_one_tower(run: stages.Run) -> None:
+def test_transformers_loads_the_pair_on_one_tower(run: stages.PairRun) -> None:
     target, draft = (
         LlavaForConditionalGeneration.from_pretrained(run.checkpoint(name), dtype=torch.float32)
         for name in ("target", "draft")
@@ -234,34 +223,20 @@ def test_transformers_loads_the_pair_on_one_tower(run: stages.Run) -> None:
     assert all(torch.equal(t.half().float(), target.state_dict()[n]) for n, t in kept.items())
 
 
-def test_chat_template_writes_the_trained_prompt(run: stages.Run) -> None:
+def test_chat_template_writes_the_trained_prompt(run: stages.PairRun) -> None:
     tokenizer = AutoTokenizer.from_pretrained(run.checkpoint("target"))
-    sample = world.sample("chat", 1, split="train", size=48)
+    sample = mmspec_world.sample("chat", 1, split="train", size=48)
     messages = []
     for turn in sample.turns:
-        asked = [{"type": "image"}] * turn.images + [{"type": "text", "text": turn.question}]
-        answered = [{"type": "text", "text": turn.answer}]
-        messages += [{"role": "user", "content": asked}]
-        messages += [{"role": "assistant", "content": answered}]
+        question = [{"type": "image"}] * turn.images + [{"type": "text", "text": turn.question}]
+        answer = [{"type": "text", "text": turn.answer}]
+        messages += [{"role": "user", "content": question}]
+        messages += [{"role": "assistant", "content": answer}]
     rendered = tokenizer.apply_chat_template(
         messages[:-1], tokenize=False, add_generation_prompt=True
     )
     *before, _ = conversation.texts(sample)
     assert rendered == "".join(before)
-
-
-def test_probe_judges_answers(run: stages.Run) -> None:
-    samples = probe.held_out(1, ("caption", "spot", "chat"), size=48)
-    found = probe.accuracy(probe.Probe.load(run.checkpoint("target")).answers(samples))
-    assert found["all"][1] == sum(len(sample.turns[-1].facts) for sample in samples)
-    told = [probe.Answered(sample, sample.turns[-1].answer) for sample in samples]
-    right, asked = probe.accuracy(told)["all"]
-    assert right == asked
-    assert all(image.getextrema() == ((128, 128),) * 3 for image in blank(samples))
-
-
-def blank(samples: list[world.Sample]) -> list[Image.Image]:
-    return [image for sample in samples for image in probe.blanked(sample).images]
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -274,15 +249,10 @@ def test_products_attend_as_torch_does(causal: bool) -> None:
     torch.testing.assert_close(ours.transpose(1, 2), theirs)
 
 
-def test_an_unknown_task_has_no_share() -> None:
-    with pytest.raises(errors.UsageError, match="unknown task 'chats'"):
-        recipe.shares_of(("chats",), recipe.TASK_SHARES)
-
-
 def test_the_mini_pair_fits_the_wheel() -> None:
-    tokenizer = train(["a"], 300)
+    tokenizer = train_tokenizer(["a"], 300)
     sizes = [
         sum(p.numel() for p in build.llava(recipe.MINI, text, tokenizer, 0).parameters())
         for text in (recipe.MINI.target, recipe.MINI.draft)
     ]
-    assert 2 * sum(sizes) < export.MOST_BYTES
+    assert 2 * sum(sizes) < pair_checkpoint.MAX_PAIR_BYTES

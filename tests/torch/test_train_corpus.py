@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from mmspec import errors
-from mmspec_torch.train.distill import instructions
-from mmspec_torch.train.distill.corpus import HELD_OUT_ONE_IN, File
+from mmspec_train.teacher.corpus import HELD_OUT_ONE_IN, InstructionFile
+from mmspec_train.teacher.instructions import FORMAT, Instructions, read_instructions
 
 TURNS = [
     ("human", "<image>\nWhat is it?"),
@@ -33,7 +33,7 @@ def corpus(images, *lines, split="train"):
     filler = [line([("human", str(number)), ("gpt", "x")], image=[]) for number in range(40)]
     text = "\n".join([*lines, *filler]) + "\n"
     (images / "data.jsonl").write_bytes(text.encode(errors="surrogateescape"))
-    return File(images / "data.jsonl", images, split)
+    return InstructionFile(images / "data.jsonl", images, split)
 
 
 def test_a_line_becomes_questions_with_their_images_and_answers(images):
@@ -86,14 +86,14 @@ def test_a_broken_line_is_named_before_anything_is_made(images, broken, said):
     with pytest.raises(errors.MmspecError, match=rf"data\.jsonl:3: {said}") as refused:
         made.check(2)
     if "image" not in said:
-        assert str(refused.value).endswith(f"; a line is like {instructions.FORMAT}")
+        assert str(refused.value).endswith(f"; a line is like {FORMAT}")
     with pytest.raises(errors.MmspecError, match=r"data\.jsonl:3: |missing\.png"):
         made.exchanges(1)
 
 
 def test_the_line_that_is_shown_as_allowed_is(images):
-    read = instructions.read(instructions.FORMAT.encode())
-    assert read == instructions.Instructions(("<image>\nWhat is this?",), ("A cat.",), ("a.jpg",))
+    instructions = read_instructions(FORMAT.encode())
+    assert instructions == Instructions(("<image>\nWhat is this?",), ("A cat.",), ("a.jpg",))
 
 
 def test_a_damaged_image_is_named_with_its_line(images):
@@ -107,12 +107,12 @@ def test_a_damaged_image_is_named_with_its_line(images):
 def test_files_that_hold_too_little_are_refused(images):
     (images / "few.jsonl").write_text((line() + "\n") * 3)
     with pytest.raises(errors.UsageError, match="has 3 lines: give at least 20"):
-        _ = File(images / "few.jsonl", images, "held-out").size
+        _ = InstructionFile(images / "few.jsonl", images, "held-out").size
     (images / "one.jsonl").write_text(line())
     with pytest.raises(errors.UsageError, match="has 1 line: give at least 20"):
-        _ = File(images / "one.jsonl", images, "held-out").size
+        _ = InstructionFile(images / "one.jsonl", images, "held-out").size
     (images / "array.json").write_text("[" + line() + "]")
     with pytest.raises(errors.UsageError, match="one line, not JSON lines"):
-        _ = File(images / "array.json", images).size
+        _ = InstructionFile(images / "array.json", images).size
     with pytest.raises(errors.UsageError, match="cannot read"):
-        _ = File(images / "none.jsonl", images).size
+        _ = InstructionFile(images / "none.jsonl", images).size

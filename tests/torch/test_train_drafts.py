@@ -1,95 +1,94 @@
 """Training drafts: they read what decoding reads, become checkpoints, and learn what is said."""
 
-import types
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 from safetensors.torch import load_file
-from training_supply import Killed, interrupt
 from transformers import LlavaForConditionalGeneration
 
-import factory
 from mmspec import errors
 from mmspec_torch.backend import TorchBackend
-from mmspec_torch.train import log, loop
-from mmspec_torch.train.distill.loss import Loss, truth
-from mmspec_torch.train.distill.method import Method
-from mmspec_torch.train.distill.teacher import Teacher
-from mmspec_torch.train.drafts import export, main
-from mmspec_torch.train.drafts.seats import seats
-from mmspec_torch.train.drafts.student import Shape, read_student, untrained
-from mmspec_torch.train.drafts.training import Training, _left
+from mmspec_train.distillation.losses import target_distributions
+from mmspec_train.distillation.training import train
+from mmspec_train.drafts.draft_checkpoint import save_draft
+from mmspec_train.drafts.draft_columns import to_draft_columns
+from mmspec_train.drafts.draft_model import llama_of_shape, read_draft, untrained_draft
+from mmspec_train.drafts.draft_trainee import DraftTrainee, images_left
+from mmspec_train.drafts.train_drafts import Baselines, check_same_tower, image_positions
+from mmspec_train.mini.conversation import IGNORED
+from mmspec_train.run.log import Log
+from mmspec_train.settings import BASELINES, Budget, LlamaShape, MethodSettings
+from mmspec_train.teacher.batch import Conversations
+from mmspec_train.teacher.teacher import Teacher
+from support import factory
+from support.teacher_data import Killed, kill_after_step_4, quiet_log
 
-TINY = Shape(layers=1, width=32, heads=2, inner=48, positions=1024)
-CE = Method(Loss("ce"), gamma=3, every=2)
-STEPS = loop.Budget(steps=6)
+TINY = LlamaShape(layers=1, width=32, heads=2, ffn=48, positions=1024)
+CE = MethodSettings(loss="ce", gamma=3, every=2)
+STEPS = Budget(steps=6)
 
 
-def columns(ids, learned, *images):
-    marks = torch.zeros(1, len(ids), dtype=torch.bool)
-    marks[0, learned] = True
-    return types.SimpleNamespace(
-        ids=torch.tensor([ids]), learned=marks, images=(images,), lengths=(len(ids),)
-    )
+def conversations(ids, learned, *images):
+    targets = torch.full((1, len(ids)), IGNORED)
+    targets[0, learned] = 0
+    return Conversations(torch.tensor([ids]), targets, (images,), (len(ids),))
 
 
 @pytest.mark.parametrize(
-    ("positions", "ids", "places"),
+    ("positions", "ids", "visual"),
     [
         (0, [5, 6, 99, 7, 99, 8, 9], []),
         (1, [5, 6, 99, 7, 99, 8, 9], [2, 4]),
         (2, [5, 6, 99, 99, 7, 99, 99, 8, 9], [2, 3, 5, 6]),
     ],
 )
-def test_images_take_a_drafts_own_number_of_columns(positions, ids, places):
-    whole = columns([5, 6, 3, 3, 3, 3, 7, 3, 3, 3, 3, 8, 9], [1, 6, 12], (2, 6), (7, 11))
-    made = seats(whole, positions, 99)
-    assert made.ids.tolist() == [ids]
-    assert made.places.nonzero()[:, 1].tolist() == places
-    assert made.ids.flatten()[made.learned].tolist() == [6, 7, 9]
-    assert made.following.tolist() == list(range(len(ids) - 1))
+def test_images_take_a_drafts_own_number_of_columns(positions, ids, visual):
+    whole = conversations([5, 6, 3, 3, 3, 3, 7, 3, 3, 3, 3, 8, 9], [1, 6, 12], (2, 6), (7, 11))
+    draft = to_draft_columns(whole, positions, 99)
+    assert draft.ids.tolist() == [ids]
+    assert draft.visual.nonzero()[:, 1].tolist() == visual
+    assert draft.ids.flatten()[draft.learned].tolist() == [6, 7, 9]
+    assert draft.followed.tolist() == list(range(len(ids) - 1))
 
 
-def student_of(supply, positions, seed=0):
+def draft_of(data, positions, seed=0):
     """A draft whose every tensor is one that float16 holds."""
-    vision = supply.teacher.config.vision
-    text = TINY.text(supply.teacher.config)
-    made = untrained(text, seed, vision.hidden_size if positions else 0, positions)
+    vision = data.teacher.config.vision
+    text = llama_of_shape(TINY, data.teacher.config)
+    draft = untrained_draft(text, seed, vision.hidden_size if positions else 0, positions)
     with torch.no_grad():
-        for weight in made.parameters():
+        for weight in draft.parameters():
             weight.copy_((5 * weight if weight.ndim > 1 else weight).half())
-    return made
+    return draft
 
 
-def logits_of(training, record):
-    """What a student says after learned columns of a conversation with images."""
-    lessons = replace(training.supply, shown=True).held_out
+def log_probabilities(draft, data, record):
+    """What a draft predicts after learned columns of a conversation with images."""
+    trainee = DraftTrainee.of(draft, data, CE)
     with torch.no_grad():
-        lesson, shown = training._read(lessons.batch([record]))
-        return training._said(lesson, shown)
+        return trainee.log_probabilities(*trainee.read(trainee.data.held_out.batch([record])))
 
 
-def pictured(supply):
-    return next(record for record in supply.held_out.records() if record.images > 1)
+def record_with_images(data):
+    return next(record for record in data.held_out.records() if record.images > 1)
 
 
-def test_an_exported_draft_says_the_same_when_decoding(supply, tmp_path):
-    student = student_of(supply, supply.teacher.config.image_tokens)
-    export.save(student, supply.teacher.directory, tmp_path)
-    ours = logits_of(Training(student, supply, CE, main.TUNING), pictured(supply))
+def test_an_exported_draft_predicts_the_same_when_decoding(data, tmp_path):
+    draft, record = draft_of(data, data.teacher.config.image_tokens), record_with_images(data)
+    save_draft(draft, data.teacher.directory, tmp_path)
+    ours = log_probabilities(draft, data, record)
     loaded = Teacher(tmp_path, "cpu", "float32")
-    lessons = replace(supply.held_out, is_stored=False)
-    theirs = truth(loaded.lesson(lessons.batch([pictured(supply)])), loaded.output).log_p
+    batch = loaded.read(replace(data.held_out, use_stored=False).batch([record]))
+    theirs = target_distributions(batch, loaded.output_matrix).log_p
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
-    assert loaded.model.tower == supply.teacher.model.tower, "features can be shared"
+    assert loaded.model.tower == data.teacher.model.tower, "features can be shared"
 
 
-def test_transformers_reads_an_exported_draft(supply, tmp_path):
-    student = student_of(supply, supply.teacher.config.image_tokens)
-    export.save(student, supply.teacher.directory, tmp_path)
+def test_transformers_reads_an_exported_draft(data, tmp_path):
+    draft = draft_of(data, data.teacher.config.image_tokens)
+    save_draft(draft, data.teacher.directory, tmp_path)
     model, report = LlavaForConditionalGeneration.from_pretrained(
         tmp_path, dtype=torch.float32, output_loading_info=True
     )
@@ -98,46 +97,42 @@ def test_transformers_reads_an_exported_draft(supply, tmp_path):
     ids = torch.tensor([[1, 40, 41, 42]])
     with torch.no_grad():
         theirs = model(input_ids=ids).logits[0].log_softmax(-1)
-        whole = columns(ids[0].tolist(), [0, 1, 2, 3])
-        ours = Training(student, supply, CE, main.TUNING)._said(whole, [])
+        whole = conversations(ids[0].tolist(), [0, 1, 2, 3])
+        ours = DraftTrainee(draft, data, CE).log_probabilities(whole, [])
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
-def test_a_text_draft_is_read_back_as_it_was(supply, tmp_path):
-    student = student_of(supply, 0)
-    export.save(student, supply.teacher.directory, tmp_path)
-    again = read_student(tmp_path, supply.teacher.config, 0)
+def test_a_text_draft_is_read_back_as_it_was(data, tmp_path):
+    draft = draft_of(data, 0)
+    save_draft(draft, data.teacher.directory, tmp_path)
+    again = read_draft(tmp_path, data.teacher.config, 0)
     ours, theirs = (
-        logits_of(Training(each, supply, CE, main.TUNING), pictured(supply))
-        for each in (student, again)
+        log_probabilities(model, data, record_with_images(data)) for model in (draft, again)
     )
     assert torch.equal(ours, theirs)
     assert TorchBackend().load(tmp_path, device="cpu").config.vision is None
 
 
-def test_a_draft_that_is_the_target_keeps_every_guess(supply):
-    config = supply.teacher.config
-    twin = read_student(supply.teacher.directory, config, config.image_tokens)
-    score = Training(twin, replace(supply, shown=True), CE, main.TUNING).score()
-    assert score.acceptance == [1.0] * 3
+def test_every_guess_of_a_draft_that_is_the_target_is_accepted(data):
+    config = data.teacher.config
+    twin = read_draft(data.teacher.directory, config, config.image_tokens)
+    assert DraftTrainee.of(twin, data, CE).score().acceptance == [1.0] * 3
 
 
-def made(supply, out, names=("language",), way=None):
-    out.mkdir(exist_ok=True)
-    way = way or main.Way(CE, STEPS)
-    with log.opened(out / "log.csv", Console(quiet=True)) as opened:
-        baselines = main.Baselines(supply, TINY, way, out)
+def train_baselines(data, out, names, method=CE, pool=None):
+    baselines = Baselines(data, TINY, method, STEPS, out, pool)
+    with quiet_log(out) as log:
         for name in names:
-            baselines.make(name, opened)
+            baselines.make(name, log)
     return {name: load_file(out / name / "model.safetensors") for name in names}
 
 
-def test_the_four_baselines_come_from_one_another(supply, tmp_path):
-    tensors = made(supply, tmp_path, main.BASELINES)
-    word = "model.layers.0.mlp.up_proj.weight"
+def test_the_four_baselines_come_from_one_another(data, tmp_path):
+    tensors = train_baselines(data, tmp_path, BASELINES)
+    name = "model.layers.0.mlp.up_proj.weight"
     inner = "model.language_model.layers.0.mlp.up_proj.weight"
-    assert torch.equal(tensors["language"][word], tensors["llava"][inner])
-    assert not torch.equal(tensors["pretrained"][word], tensors["finetuned"][word])
+    assert torch.equal(tensors["language"][name], tensors["llava"][inner])
+    assert not torch.equal(tensors["pretrained"][name], tensors["finetuned"][name])
     stages = [line.split(",")[1] for line in (tmp_path / "log.csv").read_text().splitlines()[1:]]
     assert [s for s in stages if "/" not in s] == [
         *["pretrained pretraining"] * 6,
@@ -145,84 +140,84 @@ def test_the_four_baselines_come_from_one_another(supply, tmp_path):
         "llava projector",
         *["llava tuning"] * 6,
     ]
-    assert made(supply, tmp_path, main.BASELINES).keys() == tensors.keys(), "nothing is made anew"
-    for name in main.BASELINES:
-        assert TorchBackend().load(tmp_path / name, device="cpu").config.text.num_hidden_layers == 1
+    assert train_baselines(data, tmp_path, BASELINES).keys() == tensors.keys(), "not trained anew"
+    for draft in BASELINES:
+        config = TorchBackend().load(tmp_path / draft, device="cpu").config
+        assert config.text.num_hidden_layers == 1
 
 
-def test_the_projector_stage_leaves_the_llama_alone(supply, tmp_path):
-    start = student_of(supply, 4)
-    before = {name: tensor.clone() for name, tensor in start.state_dict().items()}
-    with log.opened(tmp_path / "log.csv", Console(quiet=True)) as opened:
-        main.train(start, [main.PROJECTOR], supply, main.Way(CE, STEPS), tmp_path / "out", opened)
-    changed = {
-        name for name, tensor in start.state_dict().items() if (tensor != before[name]).any()
-    }
+def test_the_projector_stage_leaves_the_llama_alone(data, tmp_path):
+    draft = draft_of(data, 4)
+    before = {name: tensor.clone() for name, tensor in draft.state_dict().items()}
+    with quiet_log(tmp_path) as log:
+        train(DraftTrainee.of(draft, data, CE, ["projector"]), STEPS, tmp_path / "out", log)
+    after = draft.state_dict().items()
+    changed = {name for name, tensor in after if (tensor != before[name]).any()}
     assert changed
     assert all(name.startswith("projector.") for name in changed)
 
 
-def test_an_interrupted_draft_ends_at_the_same_weights(supply, tmp_path, monkeypatch):
-    way = main.Way(replace(CE, loss=Loss("kl"), on_policy=0.5, rate=0.2), STEPS, pool=4)
-    whole = made(supply, tmp_path / "whole", ["llava"], way)["llava"]
-    with monkeypatch.context() as patch:
-        patch.setattr(log.Log, "show", interrupt)
-        with pytest.raises(Killed):
-            made(supply, tmp_path / "cut", ["pretrained"], way)
-        with pytest.raises(Killed):
-            made(supply, tmp_path / "cut", ["llava"], way)
-    made(supply, tmp_path / "cut", ["pretrained"], way)
-    with monkeypatch.context() as patch:
-        patch.setattr(log.Log, "show", interrupt)
-        with pytest.raises(Killed):
-            made(supply, tmp_path / "cut", ["llava"], way)
-    again = made(supply, tmp_path / "cut", ["llava"], way)["llava"]
+def test_an_interrupted_draft_ends_at_the_same_weights(data, tmp_path, monkeypatch):
+    method = replace(CE, loss="kl", on_policy=0.5, rate=0.2)
+
+    def trained(folder, name):
+        return train_baselines(data, tmp_path / folder, [name], method, pool=4)[name]
+
+    def killed(name):
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "show", kill_after_step_4)
+            with pytest.raises(Killed):
+                trained("cut", name)
+
+    whole = trained("whole", "llava")
+    killed("pretrained")
+    killed("llava")
+    trained("cut", "pretrained")
+    killed("llava")
+    again = trained("cut", "llava")
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
-def test_a_student_goes_on_from_where_it_was_cut(supply):
-    """Its continuation is what it says greedily, an image that comes later left out."""
-    student = student_of(supply, 4)
-    supply = replace(supply, shown=True)
-    training = Training(student, supply, replace(CE, loss=Loss("kl")), main.TUNING)
-    record = pictured(supply)
-    lesson, shown = training._read(supply.held_out.batch([record]))
+def test_a_draft_continues_from_where_an_answer_was_cut(data):
+    """With its own greedy tokens, and without images that come later."""
+    trainee = DraftTrainee.of(draft_of(data, 4), data, replace(CE, loss="kl"))
+    batch, shown = trainee.read(trainee.data.held_out.batch([record_with_images(data)]))
     torch.manual_seed(0)
-    strayed, left = training._strayed(lesson, shown)
-    assert len(left) == len(strayed.images[0])
+    longer, left = trainee.on_policy(batch, shown)
+    assert len(left) == len(longer.images[0])
     with torch.no_grad():
-        said = training._said(strayed, left).argmax(-1)
-    added = strayed.ids[0][strayed.learned[0]][1:]
-    assert added.tolist() == said[:-1].tolist()
-    expected = supply.teacher.states(strayed.embeddings)
-    torch.testing.assert_close(strayed.states, expected)
+        greedy = trainee.log_probabilities(longer, left).argmax(-1)
+    added = longer.ids[0][longer.learned[0]][1:]
+    assert added.tolist() == greedy[:-1].tolist()
+    expected = data.teacher.hidden_states(longer.embeddings)
+    torch.testing.assert_close(longer.states, expected)
 
 
 def test_images_that_were_cut_off_are_not_shown():
     shown = [torch.tensor(number) for number in range(5)]
-    left = _left(shown, [(1, 2, 3), (4, 5)], [(1, 2), ()])
-    assert [int(each) for each in left] == [0, 1]
+    left = images_left(shown, [(1, 2, 3), (4, 5)], [(1, 2), ()])
+    assert [int(image) for image in left] == [0, 1]
 
 
-def test_a_student_learns_its_target(supply, tmp_path):
-    student = student_of(supply, 0)
-    way = main.Way(replace(CE, loss=Loss("kl"), rate=5e-3, every=40), loop.Budget(steps=80))
-    with log.opened(tmp_path / "log.csv", Console(quiet=True)) as opened:
-        main.train(student, [main.TUNING], supply, way, tmp_path / "out", opened)
+def test_a_draft_learns_its_target(data, tmp_path):
+    method = replace(CE, loss="kl", rate=5e-3, every=40)
+    trainee = DraftTrainee.of(draft_of(data, 0), data, method)
+    with quiet_log(tmp_path) as log:
+        train(trainee, Budget(steps=80), tmp_path / "out", log)
     rows = (tmp_path / "log.csv").read_text().splitlines()[1:]
     losses = [float(row.split(",")[3]) for row in rows if "held-out" not in row]
     assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
 
 
-def test_drafts_that_cannot_be_are_refused(supply, tmp_path):
-    config = supply.teacher.config
+def test_impossible_drafts_are_refused(data, tmp_path):
+    config = data.teacher.config
     other = factory.tiny_llama(tmp_path / "other", vocab_size=384)
     with pytest.raises(errors.UsageError, match=r"has 384 tokens, the target 320"):
-        read_student(other, config, 0)
+        read_draft(other, config, 0)
     with pytest.raises(errors.UsageError, match="cannot be divided among 3 heads"):
-        Shape(width=64, heads=3).text(config)
+        llama_of_shape(LlamaShape(width=64, heads=3), config)
     with pytest.raises(errors.UsageError, match=r"--pool 5: the grid divides into"):
-        main.Way(CE, STEPS, pool=5).positions(config)
+        image_positions(config, 5)
     stranger = factory.tiny_llava(tmp_path / "stranger", seed=5)
     with pytest.raises(errors.UsageError, match="another vision tower than the target"):
-        main.same_tower(stranger, supply)
+        check_same_tower(stranger, data.teacher.directory)

@@ -10,12 +10,15 @@ import pytest
 import torch
 from rich.console import Console
 from torch import Tensor, nn
-from training_supply import Killed
 
 from mmspec import errors
-from mmspec_torch.train import log, loop
-from mmspec_torch.train.exam import Exam, Mark
-from mmspec_torch.train.team import Alone
+from mmspec_train.run import loop
+from mmspec_train.run.distributed import Processes
+from mmspec_train.run.early_stopping import EarlyStopping, Evaluation
+from mmspec_train.run.log import Log, Position, open_log
+from mmspec_train.run.phase import Machine, Phase
+from mmspec_train.settings import Budget
+from support.teacher_data import Killed, quiet_log
 
 
 @dataclass(frozen=True)
@@ -33,18 +36,19 @@ class Numbers:
 def phase(name="toy", every=2):
     torch.manual_seed(0)
     module = nn.Linear(2, 1)
-    exam = Exam(lambda: Mark(float(module.weight.sum()), {"sum": 1.0}), every=every)
+    judge = EarlyStopping(lambda: Evaluation(float(module.weight.sum()), {"sum": 1.0}), every=every)
 
     def loss(batch, _):
         return module(batch.x).square().mean()
 
-    return loop.Phase(name, module, [(module, 1e-3)], loss, [Numbers()], Numbers(), exam=exam)
+    return Phase(name, module, [(module, 1e-3)], loss, [Numbers()], Numbers(), early_stopping=judge)
 
 
-def trained(folder, steps=6, team=None, of=None, console=None):
-    machine = loop.Machine(torch.device("cpu"), 0, False, team=team or Alone())
-    with log.opened(folder / "log.csv", console or Console(quiet=True)) as opened:
-        loop.run(of or phase(), loop.Budget(steps=steps), machine, folder / "toy.state", opened)
+def train(folder, steps=6, processes=None, of=None, console=None):
+    machine = Machine(torch.device("cpu"), 0, False, processes=processes or Processes())
+    directory = None if machine.processes.rank else folder
+    with open_log(directory, console or Console(quiet=True)) as log:
+        loop.run_phase(of or phase(), Budget(steps=steps), machine, folder / "toy.state", log)
 
 
 def rows(folder, name="log.csv"):
@@ -58,154 +62,155 @@ def interrupted(folder, monkeypatch, method, at):
     calls, (owner, name) = itertools.count(1), method
     real = getattr(owner, name)
 
-    def fails(*given, **named):
+    def fails(*arguments, **options):
         if next(calls) == at:
             raise Killed
-        return real(*given, **named)
+        return real(*arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, fails)
         with pytest.raises(Killed):
-            trained(folder)
+            train(folder)
 
 
 @pytest.mark.parametrize(
     ("method", "at"),
-    [((log.Log, "show"), 1), ((log.Log, "show"), 5), ((loop._Run, "save"), 2)],
-    ids=["before-a-checkpoint", "between-two", "after-a-look"],
+    [((Log, "show"), 1), ((Log, "show"), 5), ((loop._Run, "save"), 2)],
+    ids=["before-a-checkpoint", "between-two", "after-an-evaluation"],
 )
 def test_a_resumed_log_holds_every_row_once(tmp_path, monkeypatch, method, at):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     for folder in (whole, broken):
         folder.mkdir()
-    trained(whole)
+    train(whole)
     interrupted(broken, monkeypatch, method, at)
-    trained(broken)
+    train(broken)
     assert rows(broken) == rows(whole)
     assert rows(broken, "marks.csv") == rows(whole, "marks.csv")
     assert [step for step, stage in rows(broken) if stage == "toy"] == [*"123456"]
 
 
 def test_a_row_torn_by_a_kill_is_taken_off(tmp_path, monkeypatch):
-    interrupted(tmp_path, monkeypatch, (log.Log, "show"), 5)
+    interrupted(tmp_path, monkeypatch, (Log, "show"), 5)
     with (tmp_path / "log.csv").open("a") as file:
         file.write("6,to")
-    trained(tmp_path)
+    train(tmp_path)
     assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
 
 
 def test_other_stages_and_what_a_checkpoint_holds_stay(tmp_path):
-    with log.opened(tmp_path / "log.csv", Console(quiet=True)) as opened:
+    with quiet_log(tmp_path) as log:
         for stage, step in (("toy", 1), ("toy", 2), ("other", 9), ("stage", 1)):
-            opened.write(log.Row(step, stage, 1.0, 1.0, 1.0, 1.0, Batch(torch.zeros(1))))
-        opened.held_out("toy", 2, 1.0, 1.0)
-        opened.cut("toy", 1)
-        opened.cut("stage", 0)
-        opened.held_out("toy", 1, 1.0, 1.0)
+            log.write_step(Position(step, stage, 1.0), 1.0, 1.0, 1.0, Batch(torch.zeros(1)))
+        log.write_held_out(Position(2, "toy", 1.0), 1.0)
+        log.drop_rows_after("toy", 1)
+        log.drop_rows_after("stage", 0)
+        log.write_held_out(Position(1, "toy", 1.0), 1.0)
     assert rows(tmp_path) == [("1", "toy"), ("9", "other"), ("1", "toy/held-out")]
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
 def test_a_run_that_is_ended_says_where_it_stands_and_goes_on_there(tmp_path, end):
-    whole, told = phase(every=None), io.StringIO()
+    whole, output = phase(every=None), io.StringIO()
     (tmp_path / "whole").mkdir()
-    trained(tmp_path / "whole", of=whole)
-    ended, taken = phase(every=None), itertools.count(1)
+    train(tmp_path / "whole", of=whole)
+    ended, calls = phase(every=None), itertools.count(1)
 
     def loss(batch, step):
-        if next(taken) == 4:
+        if next(calls) == 4:
             raise end
         return whole_loss(batch, step)
 
     whole_loss = ended.loss
     with pytest.raises(end):
-        trained(tmp_path, of=replace(ended, loss=loss), console=Console(file=told, width=40))
+        train(tmp_path, of=replace(ended, loss=loss), console=Console(file=output, width=40))
     stopped = "toy: stopped after step 3; the same command goes on after step 3"
-    assert told.getvalue().splitlines()[-1] == stopped
+    assert output.getvalue().splitlines()[-1] == stopped
     again = phase(every=None)
-    trained(tmp_path, of=again)
+    train(tmp_path, of=again)
     assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
     assert torch.equal(again.module.weight, whole.module.weight)
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(loop.Optimizer, "step"), (log.Log, "held_out")], ids=["step", "look"]
+    ("owner", "name"),
+    [(loop.Optimizer, "step"), (Log, "write_held_out")],
+    ids=["step", "evaluation"],
 )
 def test_what_must_be_done_as_a_whole_is_done_before_a_run_ends(tmp_path, monkeypatch, owner, name):
     real, whole, calls = getattr(owner, name), phase(), itertools.count(1)
     (tmp_path / "whole").mkdir()
-    trained(tmp_path / "whole", of=whole)
+    train(tmp_path / "whole", of=whole)
 
-    def pressed(*given):
-        real(*given)
+    def pressed(*arguments):
+        real(*arguments)
         if next(calls) == 2:
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, pressed)
         with pytest.raises(KeyboardInterrupt):
-            trained(tmp_path)
+            train(tmp_path)
     again = phase()
-    trained(tmp_path, of=again)
+    train(tmp_path, of=again)
     for file in ("log.csv", "marks.csv"):
         assert rows(tmp_path, file) == rows(tmp_path / "whole", file)
     assert torch.equal(again.module.weight, whole.module.weight)
 
 
-@pytest.mark.parametrize("look", [1, 2, 3])
-def test_a_look_that_was_cut_short_is_done_again(tmp_path, look):
-    whole, looks = phase(), itertools.count(1)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_an_evaluation_that_was_cut_short_is_done_again(tmp_path, number):
+    whole, calls = phase(), itertools.count(1)
     (tmp_path / "whole").mkdir()
-    trained(tmp_path / "whole", of=whole)
+    train(tmp_path / "whole", of=whole)
     cut = phase()
 
-    def seen():
-        if next(looks) == look:
+    def evaluate():
+        if next(calls) == number:
             raise KeyboardInterrupt
-        return cut.exam.look()
+        return cut.early_stopping.evaluate()
 
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path, of=replace(cut, exam=replace(cut.exam, look=seen)))
-    trained(tmp_path)
+        train(
+            tmp_path, of=replace(cut, early_stopping=replace(cut.early_stopping, evaluate=evaluate))
+        )
+    train(tmp_path)
     assert rows(tmp_path, "marks.csv") == rows(tmp_path / "whole", "marks.csv")
     assert rows(tmp_path) == rows(tmp_path / "whole")
 
 
-def test_a_process_that_is_not_the_first_has_a_log_of_nothing(tmp_path, monkeypatch):
+def test_a_log_without_a_directory_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with log.unwritten() as nothing:
-        nothing.write(log.Row(1, "toy", 1.0, 1.0, 1.0, 1.0, Batch(torch.zeros(1))))
-        nothing.judged("toy", 1, 1.0, Mark(1.0))
-        nothing.show("toy", 1, 0.5)
+    with open_log(None) as log:
+        log.write_step(Position(1, "toy", 1.0), 1.0, 1.0, 1.0, Batch(torch.zeros(1)))
+        log.write_evaluation(Position(1, "toy", 1.0), Evaluation(1.0))
+        log.show("toy", 1, 0.5)
+        log.drop_rows_after("toy", 0)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_finished_phase_is_not_looked_at_again(tmp_path):
-    trained(tmp_path)
-    trained(tmp_path)
+def test_a_finished_phase_is_not_evaluated_again(tmp_path):
+    train(tmp_path)
+    train(tmp_path)
     assert [step for step, _ in rows(tmp_path, "marks.csv")] == ["2", "4", "6"]
 
 
-class Second(Alone):
+class Second(Processes):
     """A process that is not the first: the first one's files are there once it has waited."""
 
-    rank, size = 1, 2
-
     def __init__(self, folder):
-        self.folder, self.last = folder, 0.0
+        super().__init__()
+        self.rank, self.count = 1, 2
+        self.folder = folder
 
-    def told(self, value):
-        if self.last == 1.0 and value == 0.0:  # the budget was spent, and this is a wait
-            torch.save(phase().module.state_dict(), self.folder / "toy.best")
-        self.last = value
-        return value
+    def wait(self):
+        torch.save(phase().module.state_dict(), self.folder / "toy.best")
 
 
 def test_other_processes_write_nothing_and_wait_for_the_best_state(tmp_path):
     mine = phase(every=None)
-    trained(tmp_path, steps=3, team=Second(tmp_path), of=mine)
-    assert rows(tmp_path) == []
-    assert not (tmp_path / "marks.csv").exists()
+    train(tmp_path, steps=3, processes=Second(tmp_path), of=mine)
+    assert [file.name for file in tmp_path.iterdir()] == ["toy.best"]
     assert torch.equal(mine.module.weight, phase().module.weight)
 
 
@@ -213,4 +218,18 @@ def test_a_loss_that_is_no_number_says_what_to_do(tmp_path):
     broken = phase()
     broken.module.weight.data.fill_(float("nan"))
     with pytest.raises(errors.MmspecError, match="begin anew with a lower learning rate"):
-        trained(tmp_path, of=broken)
+        train(tmp_path, of=broken)
+
+
+def test_a_batch_that_does_not_reach_the_trained_part_teaches_nothing(tmp_path):
+    """As text does not reach a projector that is trained alone."""
+    tower, projector = nn.Linear(2, 1), nn.Linear(1, 1)
+    whole = nn.ModuleList([tower, projector])
+    before = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
+
+    def loss(batch, _step):
+        return tower(batch.x).square().mean()
+
+    train(tmp_path, of=Phase("toy", whole, [(projector, 1e-3)], loss, [Numbers()], Numbers()))
+    assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
+    assert all(torch.equal(before[name], tensor) for name, tensor in whole.state_dict().items())

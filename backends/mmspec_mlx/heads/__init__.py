@@ -1,1 +1,1 @@
-"""Predictive heads on MLX; see `mmspec.heads`."""
+"""Predictive heads on MLX; see `mmspec.drafters.heads`."""

@@ -1,58 +1,57 @@
-"""What heads ask of MLX; see `mmspec.heads.seam`.
+"""MLX's operations for predictive heads; see `mmspec.drafters.heads.backend_interface`.
 
 Shape letters: n rows, k drafted tokens, H width, V vocabulary.
 """
 
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
-from mmspec import maths
-from mmspec.heads.seam import Framework
-from mmspec_mlx import host
-from mmspec_mlx.columns import Columns
-from mmspec_mlx.draft import MlxDraft
-from mmspec_mlx.frontier import Tail
-from mmspec_mlx.growth import grown
-from mmspec_mlx.llama import CHUNK, Decoder
+from mmspec.drafters.heads.backend_interface import Framework
+from mmspec_mlx import device_io
+from mmspec_mlx.cpu.kernels import Kernels
+from mmspec_mlx.network.llama import CHUNK, Decoder
+from mmspec_mlx.sequence.contents import Columns
+from mmspec_mlx.sequence.draft import MlxDraft
+from mmspec_mlx.sequence.draft_tail import MlxDraftTail
+from mmspec_mlx.sequence.sampling import keys, sampler
+from mmspec_mlx.sequence.tree_ops import tree_draft
 
 
-def framework(xp: Any) -> Framework[mx.array]:
-    """MLX's calls; `xp` is what `mmspec.maths` is called with."""
+def framework(kernels: Kernels) -> Framework[mx.array]:
+    """Return MLX's calls as a `Framework`."""
     return Framework(
-        xp=xp,
+        xp=kernels.arrays,
         concat=mx.concatenate,
         pick=partial(mx.take, axis=0),
         silu=lambda x: x * mx.sigmoid(x),
         softmax=partial(mx.softmax, axis=-1),
-        probabilities=partial(maths.softmax, xp),
-        floats=host.numbers,
-        chained=chained,
-        grown=partial(grown, xp=xp),
+        sampler=partial(sampler, kernels=kernels),
+        keys=keys,
+        chain_draft=chain_draft,
+        tree_draft=tree_draft,
         inference=nullcontext,
     )
 
 
-def chained(ids: mx.array, q: mx.array | None) -> MlxDraft:
-    """A chain of ids [k] drawn from q [k, V], on which the device starts."""
-    host.start(ids)
-    return MlxDraft(ids, q)
+def chain_draft(ids: mx.array) -> MlxDraft:
+    """Return a chain of ids [k], whose computation is started."""
+    device_io.start(ids)
+    return MlxDraft(ids)
 
 
 class CachedLayer:
-    """Implements `mmspec.heads.seam.Layer`."""
+    """Implements `mmspec.drafters.heads.backend_interface.Layer`."""
 
     def __init__(self, decoder: Decoder) -> None:
-        """Start with an empty cache."""
         self._decoder = decoder
         self._cache = decoder.new_cache(rows=1)
         self._columns = Columns(np.ones((1, 0), dtype=np.bool_), decoder.dtype)
 
     def append(self, x: mx.array, start: int) -> mx.array:
-        """Feed rows [n, H], as many at once as a prompt's tokens."""
+        """Feed rows [n, H] in chunks; returns the last output [1, H]."""
         last = x
         for low in range(0, len(x), CHUNK):
             last = self._decoder.append(x[low : low + CHUNK], self._cache, start + low)
@@ -62,6 +61,6 @@ class CachedLayer:
         """Wait until the cache is computed."""
         self._cache.settle()
 
-    def tail(self, columns: int) -> Tail:
-        """Start a draft; every node of a level is at one position."""
-        return Tail(self._decoder, self._cache, self._columns, columns, [columns])
+    def tail(self, columns: int) -> MlxDraftTail:
+        """Open a draft tail; all nodes of a level share a position."""
+        return MlxDraftTail(self._decoder, self._cache, self._columns, columns, [columns])

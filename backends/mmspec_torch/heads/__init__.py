@@ -1,1 +1,1 @@
-"""Predictive heads on PyTorch; see `mmspec.heads`."""
+"""Predictive heads on PyTorch; see `mmspec.drafters.heads`."""

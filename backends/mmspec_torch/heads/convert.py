@@ -1,22 +1,22 @@
-"""Make a published head readable without unpickling: python -m mmspec_torch.heads.convert DIR"""
+"""Converts a published head to safetensors: python -m mmspec_torch.heads.convert DIR"""
 
 import sys
 from pathlib import Path
 
 from safetensors.torch import save_file
 
-from mmspec.checkpoint import WEIGHTS_FILE
+from mmspec.checkpoints.head_config import read_head_config
+from mmspec.checkpoints.head_manifest import head_pickle
+from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.errors import MmspecError, UsageError
-from mmspec.heads.config import read_head_config
-from mmspec.heads.manifest import head_pickle
 from mmspec_torch.heads.load import read_pickle
 
 
 def convert(directory: Path) -> Path:
-    """Write a head's tensors as safetensors beside its pickle, its unused embedding left out.
+    """Write a head's tensors as safetensors beside its pickle, without the unused embedding.
 
-    Raises CheckpointError where the tensors are not such a head's, UsageError where there is
-    nothing to convert.
+    Raises CheckpointError if the tensors don't fit the head's config, UsageError if there is no
+    pickle to convert.
     """
     pickle = head_pickle(directory)
     if pickle is None:

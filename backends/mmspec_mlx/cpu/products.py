@@ -1,0 +1,85 @@
+"""Products with a fixed matrix, in the layout that is fastest on its device."""
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from mmspec_mlx.quantized import Packed
+
+FEW = 8
+"""Most rows for which a blocked product is used."""
+SMALL = 10**6
+"""Multiplications below which OpenBLAS computes a product without packing its operands."""
+LARGEST_IN_BLOCKS = 2**20
+"""Elements of the largest matrix that is stored twice, whole and in blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A float matrix, stored transposed [in, out] as a view of the file's order or a copy."""
+
+    transposed: mx.array
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Multiply x [..., in] to [..., out]."""
+        return x @ self.transposed
+
+    def rows(self, index: mx.array) -> mx.array:
+        """Return the rows [..., in] at index [...]."""
+        return self.transposed.T[index]
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """All tensors of the matrix."""
+        return [self.transposed]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A float matrix stored whole and in column blocks, which are fast with few rows."""
+
+    whole: Plain
+    blocks: mx.array
+    """[B, in, out / B]"""
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Multiply x [..., in] to [..., out]."""
+        rows = x.size // x.shape[-1]
+        if not 1 < rows <= FEW:
+            return self.whole(x)
+        parts = x.reshape(rows, -1) @ self.blocks
+        return parts.swapaxes(0, 1).reshape(*x.shape[:-1], -1)
+
+    def rows(self, index: mx.array) -> mx.array:
+        """Return the rows [..., in] at index [...]."""
+        return self.whole.rows(index)
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """All tensors of the matrix."""
+        return [*self.whole.arrays, self.blocks]
+
+
+Matrix = Plain | Blocked | Packed
+
+
+def plain(weight: mx.array) -> Plain:
+    """Store a float weight [out, in]; a small one is copied into the order a CPU's BLAS prefers."""
+    return Plain(mx.contiguous(weight.T) if _is_small(weight) else weight.T)
+
+
+def for_few_rows(matrix: Matrix) -> Matrix:
+    """Return the matrix with additional blocks, if that is faster on a CPU."""
+    if not isinstance(matrix, Plain) or not _is_small(matrix.transposed):
+        return matrix
+    width, out = matrix.transposed.shape
+    largest = SMALL // (FEW * width)
+    counts = (n for n in range(1, out + 1) if out % n == 0 and out // n <= largest)
+    count = next(counts, 1)
+    parts = matrix.transposed.reshape(width, count, out // count).swapaxes(0, 1)
+    return Blocked(matrix, mx.contiguous(parts)) if count > 1 else matrix
+
+
+def _is_small(matrix: mx.array) -> bool:
+    on_cpu = mx.default_device() == mx.Device(mx.cpu)
+    return on_cpu and matrix.dtype == mx.float32 and matrix.size <= LARGEST_IN_BLOCKS

@@ -1,0 +1,86 @@
+"""KV cache of R rows."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from mmspec_mlx import device_io
+
+STEP = 256
+"""Columns by which a cache grows at a time."""
+
+
+class LayerCache(NamedTuple):
+    """The part of a cache that one layer uses during a forward."""
+
+    keys_values: mx.array
+    heads: int
+    start: int
+    """The first column to write."""
+
+    def update(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """Write keys and values [R, heads, n, width].
+
+        Returns all keys and values up to the new ones, [R, heads, start + n, width].
+        """
+        both, heads, start, end = *self, self.start + keys.shape[2]
+        both[:, :heads, start:end] = keys
+        both[:, heads:, start:end] = values
+        return both[:, :heads, :end], both[:, heads:, :end]
+
+
+class Cache:
+    """One array [R, keys then values, columns, width] per layer, written in place.
+
+    The owner knows how many columns are valid, so rewinding changes nothing here.
+    MLX writes in place only while nothing else refers to the array: callers must not keep views,
+    nor pass the arrays to `mx.async_eval`.
+    """
+
+    def __init__(self, layers: int, rows: int, heads: int, width: int, dtype: mx.Dtype) -> None:
+        self._heads = heads
+        self._layers = [mx.zeros((rows, 2 * heads, 0, width), dtype) for _ in range(layers)]
+        self._moved: tuple[int, list[mx.array]] = 0, []
+
+    @property
+    def columns(self) -> int:
+        """Number of allocated columns."""
+        return self._layers[0].shape[2]
+
+    def reserve(self, columns: int) -> None:
+        """Allocate at least `columns` columns, keeping the content."""
+        self._place_moved()
+        if columns <= self.columns:
+            return
+        rows, heads, old, width = self._layers[0].shape
+        shape = (rows, heads, -(-columns // STEP) * STEP - old, width)
+        for index, layer in enumerate(self._layers):
+            self._layers[index] = mx.concatenate([layer, mx.zeros(shape, layer.dtype)], axis=2)
+
+    def _place_moved(self) -> None:
+        """Write the gathered columns, after waiting for them.
+
+        MLX would copy the whole layer if it were written while still being read.
+        """
+        start, parts = self._moved
+        if parts:
+            mx.eval(*parts)
+        for layer, part in zip(self._layers, parts, strict=False):
+            layer[:, :, start : start + part.shape[2]] = part
+        self._moved = 0, []
+
+    def layers(self, start: int, count: int) -> "Iterator[LayerCache]":
+        """Allocate `count` columns from `start` on; returns the part of each layer in turn."""
+        self.reserve(start + count)
+        return (LayerCache(layer, self._heads, start) for layer in self._layers)
+
+    def gather(self, start: int, columns: Sequence[int]) -> None:
+        """Move m columns to `start` onwards; they ascend, and none is before `start`."""
+        chosen = mx.array(list(columns))
+        self._moved = start, [mx.take(layer, chosen, axis=2) for layer in self._layers]
+        device_io.start(*self._moved[1])
+
+    def settle(self) -> None:
+        """Wait until all writes are computed."""
+        mx.eval(*self._layers)

@@ -1,0 +1,132 @@
+"""CLIP's vision transformer, up to the layer whose output LLaVA reads."""
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from mmspec.checkpoints.config import VisionConfig
+from mmspec.checkpoints.manifest import PATCHES
+from mmspec_mlx.cpu.products import Matrix
+from mmspec_mlx.weights import Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """A matrix and a bias."""
+
+    matrix: Matrix
+    bias: mx.array
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Map x [..., in] to [..., out]."""
+        return self.matrix(x) + self.bias
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """All tensors of the module."""
+        return [*self.matrix.arrays, self.bias]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNorm:
+    """Layer normalisation."""
+
+    weight: mx.array
+    bias: mx.array
+    epsilon: float
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Normalise x [..., width] over its last axis."""
+        return mx.fast.layer_norm(x, self.weight, self.bias, self.epsilon)
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """All tensors of the module."""
+        return [self.weight, self.bias]
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderLayer:
+    """The weights of one encoder layer."""
+
+    layer_norm1: LayerNorm
+    qkv_proj: Affine
+    out_proj: Affine
+    layer_norm2: LayerNorm
+    fc1: Affine
+    fc2: Affine
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """All tensors of the module."""
+        norms = [*self.layer_norm1.arrays, *self.layer_norm2.arrays]
+        attention = [*self.qkv_proj.arrays, *self.out_proj.arrays]
+        return [*norms, *attention, *self.fc1.arrays, *self.fc2.arrays]
+
+
+class Tower:
+    """CLIP's first `layers` encoder layers.  N patches after the class token, D width."""
+
+    def __init__(self, weights: Weights, config: VisionConfig, layers: int) -> None:
+        path = "vision_tower.embeddings"
+        self.config = config
+        self._class = weights.array(f"{path}.class_embedding")
+        self._patches = weights.array(PATCHES).reshape(config.hidden_size, -1)
+        self._positions = weights.array(f"{path}.position_embedding.weight")
+        self._norm = _norm(weights, "vision_tower.pre_layrnorm", config)
+        self._layers = [_layer(weights, index, config) for index in range(layers)]
+
+    def __call__(self, pixels: mx.array) -> mx.array:
+        """Encode pixels [3, height, width] to hidden states [1 + N, D]."""
+        patches = self._cut(pixels) @ self._patches.T
+        x = mx.concatenate([mx.expand_dims(self._class, 0), patches]) + self._positions
+        x = self._norm(x)
+        for layer in self._layers:
+            x = x + self._attend(layer, layer.layer_norm1(x))
+            inner = layer.fc1(layer.layer_norm2(x))
+            x = x + layer.fc2(inner * mx.sigmoid(1.702 * inner))
+        return x
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """All tensors, always in the same order."""
+        first = [self._class, self._patches, self._positions, *self._norm.arrays]
+        return first + [array for layer in self._layers for array in layer.arrays]
+
+    def _cut(self, pixels: mx.array) -> mx.array:
+        """Cut pixels into N patches [3 * patch * patch], in the order of the convolution kernel."""
+        channels, grid, patch = self.config.num_channels, self.config.grid, self.config.patch_size
+        side = grid * patch  # pixels beyond the last whole patch are ignored
+        tiles = pixels[:, :side, :side].reshape(channels, grid, patch, grid, patch)
+        return tiles.transpose(1, 3, 0, 2, 4).reshape(grid * grid, -1)
+
+    def _attend(self, layer: EncoderLayer, x: mx.array) -> mx.array:
+        heads = self.config.num_attention_heads
+        fused = layer.qkv_proj(x).reshape(1, len(x), 3, heads, -1)
+        queries, keys, values = (fused[:, :, part].swapaxes(1, 2) for part in range(3))
+        scale = (self.config.hidden_size // heads) ** -0.5
+        attended = mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale)
+        return layer.out_proj(attended[0].swapaxes(0, 1).reshape(len(x), -1))
+
+
+def affine(weights: Weights, *paths: str) -> Affine:
+    """Take matrices with biases, fused along their outputs."""
+    matrix = weights.matrix(*(f"{path}.weight" for path in paths))
+    return Affine(matrix, weights.vector(*(f"{path}.bias" for path in paths)))
+
+
+def _norm(weights: Weights, path: str, config: VisionConfig) -> LayerNorm:
+    weight, bias = weights.array(f"{path}.weight"), weights.array(f"{path}.bias")
+    return LayerNorm(weight, bias, config.layer_norm_eps)
+
+
+def _layer(weights: Weights, index: int, config: VisionConfig) -> EncoderLayer:
+    path = f"vision_tower.encoder.layers.{index}"
+    return EncoderLayer(
+        layer_norm1=_norm(weights, f"{path}.layer_norm1", config),
+        qkv_proj=affine(weights, *(f"{path}.self_attn.{part}_proj" for part in "qkv")),
+        out_proj=affine(weights, f"{path}.self_attn.out_proj"),
+        layer_norm2=_norm(weights, f"{path}.layer_norm2", config),
+        fc1=affine(weights, f"{path}.mlp.fc1"),
+        fc2=affine(weights, f"{path}.mlp.fc2"),
+    )

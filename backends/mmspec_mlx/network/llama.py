@@ -1,0 +1,187 @@
+"""Llama over plain weight tensors, with batched rows and fused projections.
+
+Shape letters: R rows, n tokens per row, H width, D head size, V vocabulary.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from mmspec.checkpoints.config import TextConfig
+from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
+from mmspec_mlx import device_io
+from mmspec_mlx.cpu.kernels import kernels
+from mmspec_mlx.network.cache import Cache, LayerCache
+from mmspec_mlx.network.rotary import Rotary, Rotation
+from mmspec_mlx.weights import Weights
+
+CHUNK = 512
+"""Most tokens of a prompt fed at once, which bounds the memory of attention scores."""
+
+Linear = Callable[[mx.array], mx.array]
+"""Function from x [..., in] to [..., out]: a matrix, with or without a bias."""
+
+
+class Attention:
+    """Self-attention; q_proj, k_proj and v_proj are one product."""
+
+    def __init__(self, qkv_proj: Linear, o_proj: Linear, config: TextConfig) -> None:
+        self.qkv_proj, self.o_proj = qkv_proj, o_proj
+        self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self._head_dim = config.head_dim
+
+    def __call__(
+        self, x: mx.array, rotate: Rotation, cache: LayerCache, mask: mx.array | None
+    ) -> mx.array:
+        """Return attention's output [R, n, H] for x [R, n, H]."""
+        qkv = self.qkv_proj(x).reshape(*x.shape[:2], -1, self._head_dim).swapaxes(1, 2)
+        heads = self._heads + self._kv_heads
+        rotated, values = rotate(qkv[:, :heads]), qkv[:, heads:]
+        keys, values = cache.update(rotated[:, self._heads :], values)
+        queries, scale = rotated[:, : self._heads], self._head_dim**-0.5
+        attended = mx.fast.scaled_dot_product_attention(
+            queries, keys, values, scale=scale, mask=mask
+        )
+        return self.o_proj(mx.flatten(attended.swapaxes(1, 2), -2))
+
+
+class MLP:
+    """SwiGLU; gate_proj and up_proj are one product."""
+
+    def __init__(self, gate_up_proj: Linear, down_proj: Linear, dtype: mx.Dtype) -> None:
+        self.gate_up_proj, self.down_proj = gate_up_proj, down_proj
+        self._swiglu = kernels(dtype).swiglu
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Return the output [..., H] for x [..., H]."""
+        gate, up = mx.split(self.gate_up_proj(x), 2, axis=-1)
+        return self.down_proj(self._swiglu(gate, up))
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderLayer:
+    """Attention and MLP, each behind its norm."""
+
+    input_layernorm: Linear
+    self_attn: Attention
+    post_attention_layernorm: Linear
+    mlp: MLP
+
+    @classmethod
+    def take(cls, weights: Weights, path: str, config: TextConfig) -> "DecoderLayer":
+        """Take the layer at `path`."""
+
+        def norm(name: str) -> Linear:
+            weight = weights.array(f"{path}.{name}.weight")
+            return kernels(weights.dtype).rms_norm(weight, config.rms_norm_eps)
+
+        def linear(*names: str) -> Linear:
+            return weights.decoding_matrix(*(f"{path}.{name}.weight" for name in names))
+
+        qkv_proj = linear(*(f"self_attn.{part}_proj" for part in "qkv"))
+        gate_up_proj = linear("mlp.gate_proj", "mlp.up_proj")
+        return cls(
+            norm("input_layernorm"),
+            Attention(qkv_proj, linear("self_attn.o_proj"), config),
+            norm("post_attention_layernorm"),
+            MLP(gate_up_proj, linear("mlp.down_proj"), weights.dtype),
+        )
+
+    def __call__(
+        self, x: mx.array, rotate: Rotation, cache: LayerCache, mask: mx.array | None
+    ) -> mx.array:
+        """Feed x [R, n, H]."""
+        x = x + self.self_attn(self.input_layernorm(x), rotate, cache, mask)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Decoder:
+    """The decoder layers with their rotary positions, without embedding, last norm and head."""
+
+    def __init__(self, layers: Sequence[DecoderLayer], config: TextConfig, dtype: mx.Dtype) -> None:
+        self.config = config
+        self.dtype = dtype
+        self.kernels = kernels(dtype)
+        self.rotary = Rotary(config.head_dim, config.rope_theta, dtype)
+        self._layers = layers
+
+    def new_cache(self, rows: int) -> Cache:
+        """Return an empty cache for R rows."""
+        config = self.config
+        heads, width = config.num_key_value_heads, config.head_dim
+        return Cache(len(self._layers), rows, heads, width, self.dtype)
+
+    def feed(
+        self, x: mx.array, cache: Cache, at: int, rotate: Rotation, mask: mx.array | None
+    ) -> mx.array:
+        """Run embeddings x [R, n, H] through the layers, at columns `at` to at + n.
+
+        rotate: the rotation of their positions.  mask: 0 where a token [n] sees a column [at + n],
+        else -inf, broadcast over rows and heads; None if every token sees every column.
+        Returns hidden states [R, n, H] before the last norm.
+        """
+        for layer, layer_cache in zip(self._layers, cache.layers(at, x.shape[1]), strict=True):
+            x = layer(x, rotate, layer_cache, mask)
+            self.kernels.ahead(x)
+        return x
+
+    def append(self, rows: mx.array, cache: Cache, at: int) -> mx.array:
+        """Feed one sequence's embeddings [n, H] from column `at` on, with a causal mask.
+
+        Returns hidden states [n, H] before the last norm.
+        """
+        mask, turn = causal(at, len(rows), rows.dtype), self.rotary.at([at], len(rows))
+        return self.feed(mx.expand_dims(rows, 0), cache, at, turn, mask)[0]
+
+
+class Llama(Decoder):
+    """A decoder with its embedding, last norm and output head."""
+
+    def __init__(self, weights: Weights, config: TextConfig) -> None:
+        self.embedding = weights.table(EMBEDDING)
+        paths = (f"language_model.layers.{index}" for index in range(config.num_hidden_layers))
+        layers = [DecoderLayer.take(weights, path, config) for path in paths]
+        super().__init__(layers, config, weights.dtype)
+        last = weights.array("language_model.norm.weight")
+        self._norm = self.kernels.rms_norm(last, config.rms_norm_eps)
+        tied = config.tie_word_embeddings
+        self._head = weights.for_few_rows(self.embedding if tied else weights.matrix(LM_HEAD))
+
+    def embed(self, tokens: mx.array) -> mx.array:
+        """Return the embeddings [n, H] of drafted ids [n].
+
+        Starts computing the ids, while the host enqueues the operations that follow.
+        """
+        device_io.start(tokens)
+        return self.embedding.rows(tokens)
+
+    def states(self, x: mx.array) -> mx.array:
+        """Return the last norm's output for x [..., H], which the output head reads."""
+        return self._norm(x)
+
+    def project(self, states: mx.array) -> mx.array:
+        """Return float32 logits [..., V] of normalised hidden states [..., H]."""
+        return self._head(states).astype(mx.float32)
+
+    def logits(self, x: mx.array) -> mx.array:
+        """Return float32 logits [..., V] of hidden states [..., H]."""
+        return self.project(self.states(x))
+
+
+def causal(at: int, n: int, dtype: mx.Dtype) -> mx.array | None:
+    """Return the causal mask [n, at + n] of n tokens after `at` columns; None for one token."""
+    if n == 1:
+        return None
+    return additive(mx.arange(at + n) <= mx.expand_dims(mx.arange(at, at + n), 1), dtype)
+
+
+def behind(columns: int, mask: mx.array) -> mx.array:
+    """Put `columns` visible columns in front of a mask [n, E]."""
+    return mx.pad(mask, [(0, 0), (columns, 0)])
+
+
+def additive(visible: mx.array, dtype: mx.Dtype) -> mx.array:
+    """Return the mask to add to attention scores: 0 where `visible`, -inf elsewhere."""
+    return mx.where(visible, mx.array(0, dtype), mx.array(-math.inf, dtype))

@@ -1,0 +1,83 @@
+"""Rotary position embeddings (Su et al. 2021), in the rotate-half form of Llama checkpoints."""
+
+from collections.abc import Callable, Sequence
+
+import mlx.core as mx
+import numpy as np
+
+Rotation = Callable[[mx.array], mx.array]
+
+_STEP = 1024
+
+
+class Rotary:
+    """Rotates queries and keys by their positions, which have no upper limit.
+
+    On a GPU it calls MLX's kernel, which is one launch.  On a CPU the kernel is about fifteen
+    operations, so a table of cosines and sines is used, which needs three.
+    """
+
+    def __init__(self, width: int, base: float, dtype: mx.Dtype) -> None:
+        self._width = width
+        self._base = base
+        self._dtype = dtype
+        self._cos = self._sin = mx.zeros((0, width), dtype)
+
+    def at(self, starts: Sequence[int], n: int) -> Rotation:
+        """Return a rotation of x [R, heads, n, width]; row r is at positions starts[r] onwards."""
+        if mx.default_device() == mx.Device(mx.gpu):
+            return self._kernel(starts)
+        self._grow(max(starts) + n)
+        return self._table(starts, n)
+
+    def same(self, positions: Sequence[int], n: int) -> Rotation:
+        """Return a rotation of x [R, heads, n, width]; all of row r is at positions[r]."""
+        offsets = mx.broadcast_to(mx.expand_dims(mx.array(list(positions)), 1), (len(positions), n))
+        return self.each(offsets, max(positions))
+
+    def each(self, positions: mx.array, furthest: int) -> Rotation:
+        """Return a rotation of x [R, heads, n, width] to positions [R, n], at most `furthest`."""
+        if mx.default_device() == mx.Device(mx.gpu):
+            return lambda x: self._separately(x, positions)
+        self._grow(furthest + 1)
+        index = mx.expand_dims(positions, 1)
+        return self._turn(self._cos[index], self._sin[index])
+
+    def _separately(self, x: mx.array, positions: mx.array) -> mx.array:
+        """Rotate each token as a row of its own: the kernel takes one offset per row."""
+        rows, heads, n, width = x.shape
+        alone = x.swapaxes(1, 2).reshape(rows * n, heads, 1, width)
+        turned = self._roped(alone, positions.reshape(-1))
+        return turned.reshape(rows, n, heads, width).swapaxes(1, 2)
+
+    def _roped(self, x: mx.array, offset: mx.array) -> mx.array:
+        return mx.fast.rope(
+            x, self._width, traditional=False, base=self._base, scale=1.0, offset=offset
+        )
+
+    def _kernel(self, starts: Sequence[int]) -> Rotation:
+        offset = mx.array(list(starts), dtype=mx.int32)
+        return lambda x: self._roped(x, offset)
+
+    def _table(self, starts: Sequence[int], n: int) -> Rotation:
+        first = starts[0]
+        if all(start == first for start in starts):
+            cos, sin = self._cos[first : first + n], self._sin[first : first + n]
+        else:
+            index = mx.expand_dims(mx.array(list(starts)), (1, 2)) + mx.arange(n)
+            cos, sin = self._cos[index], self._sin[index]
+        return self._turn(cos, sin)
+
+    def _turn(self, cos: mx.array, sin: mx.array) -> Rotation:
+        half = self._width // 2
+        return lambda x: x * cos + mx.roll(x, half, -1) * sin
+
+    def _grow(self, positions: int) -> None:
+        if positions <= self._cos.shape[0]:
+            return
+        length = -(-positions // _STEP) * _STEP
+        steps = np.arange(0, self._width, 2, dtype=np.float32) / np.float32(self._width)
+        turns = np.outer(np.arange(length, dtype=np.float32), np.float32(self._base) ** -steps)
+        cos, sin = np.cos(turns), np.sin(turns)
+        self._cos = mx.array(np.hstack([cos, cos])).astype(self._dtype)
+        self._sin = mx.array(np.hstack([-sin, sin])).astype(self._dtype)

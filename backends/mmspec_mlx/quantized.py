@@ -1,0 +1,46 @@
+"""Matrices in MLX's affine quantization."""
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A quantized matrix [out, in], multiplied without unpacking it."""
+
+    weight: mx.array
+    scales: mx.array
+    biases: mx.array
+    bits: int
+    group_size: int
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Multiply x [..., in] to [..., out]."""
+        return mx.quantized_matmul(
+            x,
+            self.weight,
+            scales=self.scales,
+            biases=self.biases,
+            transpose=True,
+            group_size=self.group_size,
+            bits=self.bits,
+        )
+
+    def rows(self, index: mx.array) -> mx.array:
+        """Return the unpacked rows [..., in] at index [...]."""
+        weight, scales, biases = self.weight[index], self.scales[index], self.biases[index]
+        return unpacked(Packed(weight, scales, biases, self.bits, self.group_size))
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """All tensors of the matrix."""
+        return [self.weight, self.scales, self.biases]
+
+
+def unpacked(part: mx.array | Packed) -> mx.array:
+    """Return the float matrix [out, in] of a plain or packed one."""
+    if isinstance(part, mx.array):
+        return part
+    bits, group_size = part.bits, part.group_size
+    return mx.dequantize(part.weight, part.scales, part.biases, group_size=group_size, bits=bits)

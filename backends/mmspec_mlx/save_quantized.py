@@ -1,0 +1,138 @@
+"""Quantized copies of checkpoints, in the layout that mlx-vlm and mlx-lm write and read."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlx.core as mx
+
+from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
+from mmspec.checkpoints.json_file import read_json
+from mmspec.checkpoints.loading_plan import INDEX_FILE, WEIGHTS_FILE, plan, read_tensors
+from mmspec.checkpoints.manifest import (
+    LM_HEAD,
+    PATCHES,
+    Shape,
+    canonical,
+    hub_name,
+    is_buffer,
+    manifest,
+)
+from mmspec.errors import UsageError, choice
+from mmspec_mlx.weights import Files
+
+SHARD_BYTES = 2 * 2**30
+"""Bytes at which a shard is written to its file, which bounds memory use."""
+
+_COPIED = (".json", ".jinja", ".model", ".txt")
+
+Named = Iterator[tuple[str, mx.array]]
+
+
+def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> None:
+    """Quantize every matrix of the decoder and the projector; the vision tower stays float.
+
+    bits: 2, 4 or 8.  group_size: 32, 64 or 128 inputs share a scale; a matrix whose inputs are
+    not a multiple stays float.  Raises UsageError for wrong options or a destination that is not
+    empty, CheckpointError for an unreadable source.
+    """
+    _require_choices(bits, group_size)
+    config = read_config(source)
+    if config.quantization is not None:
+        raise UsageError(f"{source} is already quantized ({config.quantization.bits} bits)")
+    plan(source, config)  # raises before anything is written if the checkpoint would not load
+    if destination.exists() and any(destination.iterdir()):
+        raise UsageError(f"{destination} is not empty: name a new directory")
+    destination.mkdir(parents=True, exist_ok=True)
+    _copy_files(source, destination)
+    _write(_tensors(source, config, bits, group_size), destination)
+    _write_config(source, destination, bits, group_size)
+
+
+def _require_choices(bits: int, group_size: int) -> None:
+    if bits not in (2, 4, 8):
+        raise choice("number of bits", str(bits), ["2", "4", "8"])
+    if group_size not in (32, 64, 128):
+        raise choice("group size", str(group_size), ["32", "64", "128"])
+
+
+def _tensors(source: Path, config: ModelConfig, bits: int, group_size: int) -> Named:
+    """Yield every tensor of the source, including those that mmspec does not load."""
+    shapes, read = manifest(config), Files()
+    for stored in read_tensors(source).values():
+        name = canonical(stored.name)
+        if is_buffer(stored.name) or (name == LM_HEAD and name not in shapes):
+            continue
+        array, public_name = read(stored), hub_name(name, config)
+        if name == PATCHES:
+            yield public_name, _mlx_convolution(array, shapes[name])
+        elif _is_matrix(name, shapes.get(name, ()), group_size):
+            parts = mx.quantize(array, group_size=group_size, bits=bits)
+            path = public_name.removesuffix("weight")
+            yield from zip((public_name, f"{path}scales", f"{path}biases"), parts, strict=True)
+        else:
+            yield public_name, array
+
+
+def _is_matrix(name: str, shape: Shape, group_size: int) -> bool:
+    inside = not name.startswith("vision_tower.")
+    return inside and len(shape) == 2 and shape[1] % group_size == 0
+
+
+def _mlx_convolution(array: mx.array, shape: Shape) -> mx.array:
+    """Return a convolution kernel as (out, height, width, in), from either order."""
+    return array.transpose(0, 2, 3, 1) if array.shape == shape else array
+
+
+def _copy_files(source: Path, destination: Path) -> None:
+    for file in sorted(source.iterdir()):
+        if file.suffix in _COPIED and not file.name.endswith(".index.json"):
+            shutil.copyfile(file, destination / file.name)
+
+
+def _write(tensors: Named, destination: Path) -> None:
+    """Write shards as they fill up, then rename them as on the hub, with an index if several."""
+    parts: list[dict[str, int]] = []
+    shard: dict[str, mx.array] = {}
+    for name, array in tensors:
+        mx.eval(array)
+        shard[name] = array
+        if sum(tensor.nbytes for tensor in shard.values()) >= SHARD_BYTES:
+            parts.append(_save(shard, destination, len(parts)))
+            shard = {}
+    if shard:
+        parts.append(_save(shard, destination, len(parts)))
+    _rename(parts, destination)
+
+
+def _save(shard: dict[str, mx.array], destination: Path, index: int) -> dict[str, int]:
+    mx.save_safetensors(str(_part(destination, index)), shard, metadata={"format": "mlx"})
+    return {name: array.nbytes for name, array in shard.items()}
+
+
+def _part(destination: Path, index: int) -> Path:
+    return destination / f"part-{index}.safetensors"
+
+
+def _rename(parts: list[dict[str, int]], destination: Path) -> None:
+    if len(parts) == 1:
+        _part(destination, 0).rename(destination / WEIGHTS_FILE)
+        return
+    homes: dict[str, str] = {}
+    for index, sizes in enumerate(parts):
+        file = f"model-{index + 1:05d}-of-{len(parts):05d}.safetensors"
+        _part(destination, index).rename(destination / file)
+        homes |= dict.fromkeys(sizes, file)
+    total = sum(size for sizes in parts for size in sizes.values())
+    _write_json(destination / INDEX_FILE, {"metadata": {"total_size": total}, "weight_map": homes})
+
+
+def _write_config(source: Path, destination: Path, bits: int, group_size: int) -> None:
+    config = read_json(source / CONFIG_FILE)
+    config["quantization"] = {"group_size": group_size, "bits": bits, "mode": "affine"}
+    _write_json(destination / CONFIG_FILE, config)
+
+
+def _write_json(file: Path, value: object) -> None:
+    file.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,168 @@
+"""The drafter's sequence: R views of one conversation as rows of one batched forward."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import mlx.core as mx
+import numpy as np
+
+from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
+from mmspec.decoding.ensemble_expander import EnsembleExpander
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.tree import Tree
+from mmspec.decoding.tree_drafting import draft_chain
+from mmspec.seam import Segment
+from mmspec_mlx import device_io
+from mmspec_mlx.network.llama import CHUNK
+from mmspec_mlx.network.llava import Llava
+from mmspec_mlx.sequence.contents import Columns, Row, embed, row
+from mmspec_mlx.sequence.draft import MlxDraft
+from mmspec_mlx.sequence.draft_tail import MlxDraftTail
+from mmspec_mlx.sequence.ensemble import Ensemble
+from mmspec_mlx.sequence.sampling import keys, sampler, top
+from mmspec_mlx.sequence.tree_ops import tree_draft
+
+
+class MlxDrafter:
+    """Implements `mmspec.seam.Drafter`.
+
+    `_tokens` has the token that all rows share in each column, 0 where rows differ; `_columns`
+    knows where a row has padding.  The first `_fed` columns are in the cache, always fewer than
+    the tokens.
+    """
+
+    def __init__(
+        self,
+        llava: Llava,
+        branches: int,
+        vocabulary: int,
+        sampling: Sampling,
+        adaptation: Adaptation | None = None,
+        tree: Tree | None = None,
+    ) -> None:
+        self._llava, llama = llava, llava.llama
+        self._llama = llama
+        self._rows = branches
+        self._tree = tree
+        self._ensemble = Ensemble(llama, branches, vocabulary)
+        self._sampler = sampler(sampling, llama.kernels)
+        self._cache = llama.new_cache(branches)
+        self._columns = Columns(np.ones((branches, 0), dtype=np.bool_), llama.dtype)
+        self._tokens: list[int] = []
+        self._fed = 0
+        self._draft: MlxDraft | None = None
+        self._tally: Tally | None = None
+        if adaptation and branches > 1:
+            candidates = mx.array(adaptation.candidates(branches), dtype=mx.float32)
+            self._tally = Tally(llama.kernels.arrays, adaptation, candidates, top)
+
+    @property
+    def length(self) -> int:
+        """Number of columns in the sequence, including those not yet fed."""
+        return len(self._tokens)
+
+    @property
+    def row_lengths(self) -> list[int]:
+        """[R] number of tokens of each branch, without padding."""
+        return self._columns.lengths(self.length)
+
+    def extend(self, segments: Sequence[Segment]) -> None:
+        """Append one segment per branch.  All end in the same token, which is fed later."""
+        last = segments[0].last
+        if len(segments) != self._rows:
+            raise ValueError(f"{len(segments)} segments for {self._rows} branches")
+        if last is None or any(segment.last != last for segment in segments):
+            raise ValueError("all segments must end in the same token")
+        lengths = [len(segment) - 1 for segment in segments]
+        columns = self._columns.padded(self.length, lengths)
+        self._prefill(segments, columns, max(lengths))
+        self._tokens = [*self._tokens, *[0] * max(lengths), self._known(last)]
+        self._columns, self._fed, self._draft = columns, self.length - 1, None
+
+    def rewind(self, length: int) -> None:
+        """Remove all columns from `length` on.  `length` must have been an earlier length."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot rewind {self.length} columns to {length}")
+        columns, fed = self._columns.cut(length), min(self._fed, max(length - 1, 0))
+        self._tokens, self._columns, self._fed = self._tokens[:length], columns, fed
+        self._draft = None
+
+    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> MlxDraft:
+        """Draft a chain of k tokens, or a tree of k levels, from the branches' mixture."""
+        self._draft = None
+        tally, mixture = self._tally, device_io.numbers(weights)
+        if tally:
+            tally = tally.settled()
+            mixture = tally.weights(mixture)
+        draft = self._new_draft(k, mixture, keys(noise, k))
+        self._draft, self._tally = draft, tally
+        return draft
+
+    def _new_draft(self, k: int, mixture: mx.array, keys: mx.array) -> MlxDraft:
+        at, end = self._fed, self.length
+        rows = self._llama.embedding.rows(device_io.ids(self._tokens[at:]))
+        last = self._fed_to_all(rows, at, self._columns.lengths(at))[:, -1]
+        starts = self._columns.lengths(end)
+        tail = MlxDraftTail(self._llama, self._cache, self._columns, end, starts)
+        record: list[mx.array] = []
+        project = partial(self._ensemble.logits, mixture, record)
+        expander = EnsembleExpander(tail, last, self._llama.embed, project)
+        if self._tree:
+            return tree_draft(self._sampler, expander, self._tree, k, keys)
+        ids = draft_chain(self._sampler, expander, keys)
+        device_io.start(ids)
+        if self._tally is None:
+            return MlxDraft(ids)
+        return MlxDraft(ids, BranchOutputs(mixture, self._ensemble.padded(mx.stack(record))))
+
+    def commit(
+        self, path: Sequence[int], tokens: Sequence[int], evidence: Evidence | None = None
+    ) -> None:
+        """Append `tokens`, of which the first len(path) are nodes of the last draft.
+
+        Drafting has fed all pending tokens and, for a chain, all drafted tokens but the last.
+        """
+        draft, tally, fed = self._draft, self._tally, self._fed
+        depth = draft.depth if draft else 0
+        if len(path) > min(depth, len(tokens)):
+            raise ValueError(f"a path of {len(path)} nodes in a draft {depth} deep")
+        if draft:
+            followed = depth - 1 if draft.parents is None else 0
+            fed = self.length + min(len(path), followed)
+        if tally and draft:
+            tally = tally.noted(evidence, len(tokens))
+        self._tokens += [self._known(token) for token in tokens]
+        self._fed, self._draft, self._tally = fed, None, tally
+
+    def forget(self) -> None:
+        """Discard the observations of adaptive weights, if any."""
+        self._tally = self._tally.forgotten() if self._tally else None
+
+    def _known(self, token: int) -> int:
+        """Return the token, or 0 if it is only in the target's vocabulary."""
+        return token if token < self._llama.config.vocab_size else 0
+
+    def _prefill(self, segments: Sequence[Segment], columns: Columns, longest: int) -> None:
+        """Feed the pending tokens, then the segments without their last tokens, padded."""
+        pending = self._tokens[self._fed :]
+        placed = [row(segment, len(pending), self._llava.projected) for segment in segments]
+        width = len(pending) + longest
+        rows = [([*pending, *ids[:-1]], images) for ids, images in placed]
+        padded = [(ids + [0] * (width - len(ids)), images) for ids, images in rows]
+        starts = columns.lengths(self._fed)
+        for start in range(0, width, CHUNK):
+            part = self._embed(padded, start, min(start + CHUNK, width))
+            at, ahead = self._fed + start, [position + start for position in starts]
+            turn = self._llama.rotary.at(ahead, part.shape[1])
+            self._llama.feed(part, self._cache, at, turn, columns.mask(at, part.shape[1]))
+            self._cache.settle()
+
+    def _embed(self, rows: Sequence[Row], start: int, end: int) -> mx.array:
+        return mx.stack([embed(self._llama, ids[start:end], images, start) for ids, images in rows])
+
+    def _fed_to_all(self, rows: mx.array, at: int, starts: Sequence[int]) -> mx.array:
+        """Feed the same embeddings [n, H] to all rows; returns hidden states [R, n, H]."""
+        n, width = rows.shape
+        x, turn = mx.broadcast_to(rows, (self._rows, n, width)), self._llama.rotary.at(starts, n)
+        return self._llama.feed(x, self._cache, at, turn, self._columns.mask(at, n))

@@ -1,0 +1,46 @@
+"""Mixes the distributions of all branches.
+
+Shape letters: R branches, w nodes of a draft's level, H width, V vocabulary of the target.
+"""
+
+import mlx.core as mx
+
+from mmspec.decoding import formulas
+from mmspec_mlx.network.llama import Llama
+
+
+class Ensemble:
+    """Averages the branches' probabilities (IbED, section 3.1)."""
+
+    def __init__(self, llama: Llama, branches: int, vocabulary: int) -> None:
+        """vocabulary: V; tokens that only the draft model has are ignored."""
+        self._llama, self._branches = llama, branches
+        self._shared = min(vocabulary, llama.config.vocab_size)
+        self._missing = vocabulary - self._shared
+        xp = llama.kernels.arrays
+
+        def mixed(weights: mx.array, logits: mx.array) -> tuple[mx.array, mx.array]:
+            q = formulas.softmax(xp, logits.astype(mx.float32))
+            mixture = mx.array(formulas.mix(xp, weights, q.reshape(branches, -1)))
+            return q, mx.log(mixture.reshape(-1, self._shared))
+
+        self._mixed = llama.kernels.compiled(mixed)
+
+    def logits(self, weights: mx.array, record: list[mx.array], last: mx.array) -> mx.array:
+        """Return the mixture's logits [w, shared vocabulary] at outputs [R * w, H].
+
+        weights: [R].  record: with several branches, their probabilities [R * w, shared
+        vocabulary] are appended to it.
+        """
+        logits = self._llama.logits(last)[..., : self._shared]
+        if self._branches == 1:
+            return logits
+        q: mx.array
+        mixture: mx.array
+        q, mixture = self._mixed(weights, logits)
+        record.append(q)
+        return mixture
+
+    def padded(self, q: mx.array) -> mx.array:
+        """Pad distributions to [..., V]: tokens that the draft model lacks get probability 0."""
+        return mx.pad(q, [*[(0, 0)] * (q.ndim - 1), (0, self._missing)])

@@ -1,0 +1,31 @@
+"""Sampling of tokens on MLX.  V vocabulary."""
+
+from functools import partial
+
+import mlx.core as mx
+
+from mmspec.decoding.noise import Noise, exponentials
+from mmspec.decoding.sampling import Sampler, Sampling
+from mmspec_mlx.cpu.kernels import Kernels
+
+
+def sampler(sampling: Sampling, kernels: Kernels) -> Sampler:
+    """Return a sampler for MLX arrays."""
+    noise = kernels.compiled(partial(exponentials, kernels.arrays))
+    return Sampler(kernels.arrays, top, noise, sampling, partial(mx.arange, dtype=mx.uint32))
+
+
+def keys(noise: Noise, count: int) -> mx.array:
+    """Return the noise keys [count, 2] of a round's positions."""
+    return mx.array(noise.keys(count), dtype=mx.uint32)
+
+
+def top(p: mx.array, count: int) -> tuple[mx.array, mx.array]:
+    """Return the `count` largest entries of p [..., V] and their indices; ties go to the lowest."""
+    # Non-negative floats sort like their bits; the index in the lower bits breaks ties.
+    index = mx.arange(p.shape[-1], dtype=mx.int64)
+    key = index - mx.left_shift(p.view(mx.int32).astype(mx.int64), 32)
+    largest = mx.argpartition(key, count - 1, axis=-1)[..., :count]
+    order = mx.argsort(mx.take_along_axis(key, largest, axis=-1), axis=-1)
+    chosen = mx.take_along_axis(largest, order, axis=-1)
+    return mx.take_along_axis(p, chosen, axis=-1), chosen.astype(mx.int32)

@@ -1,0 +1,23 @@
+"""Copies of numbers between host and device."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+
+def read(*parts: Tensor) -> Iterator[list[float]]:
+    """Copy vectors to the host at once.  Ids are exact in float32 below 2**24.  Blocks."""
+    numbers = iter(torch.cat(parts).tolist())
+    return (list(islice(numbers, part.shape[0])) for part in parts)
+
+
+def upload(
+    values: Sequence[float] | Sequence[Sequence[float]], dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Copy numbers to the device without waiting for its queued work."""
+    # A copy to a CUDA device may wait for its stream unless it comes from pinned memory, which is
+    # kept until it has been read; elsewhere only blocking copies are safe.
+    cuda = device.type == "cuda"
+    return torch.tensor(values, dtype=dtype, pin_memory=cuda).to(device, non_blocking=cuda)

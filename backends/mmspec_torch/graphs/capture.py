@@ -1,0 +1,92 @@
+"""Captures computations as CUDA graphs and replays them."""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+from warnings import warn
+
+import torch
+from torch import Tensor
+
+Outputs = tuple[Tensor, ...]
+Compute = Callable[[], Outputs]
+"""Function that enqueues the same kernels on the same buffers at every call."""
+Capture = Callable[[Compute], Compute]
+"""Function that turns a computation into one that replays it on the same buffers."""
+
+
+class Replays:
+    """Runs the computation of each shape of a round: first eagerly, then captured.
+
+    A shape that occurs once, such as the last round of an answer, is not worth a capture.
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+        self._shapes: set[Hashable] = set()
+        self._captured: dict[Hashable, Compute] = {}
+
+    def run(self, key: Hashable, compute: Compute) -> Outputs:
+        """Run `compute` or replay it; computations with the same `key` must be the same."""
+        if key in self._captured:
+            return self._captured[key]()
+        if key not in self._shapes:
+            self._shapes.add(key)
+            return compute()
+        replay = self._captured[key] = self._capture_or_warn(compute)
+        return replay()
+
+    def _capture_or_warn(self, compute: Compute) -> Compute:
+        """Capture the computation; if the driver refuses, warn and run it eagerly."""
+        try:
+            return self._capture(compute)
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            warn(f"no graph, rounds run kernel by kernel and slower: {reason}", stacklevel=2)
+            return compute
+
+    def clear(self) -> None:
+        """Discard all captures, because the buffers have moved."""
+        self._shapes.clear()
+        self._captured.clear()
+
+
+class CudaGraphs:
+    """Captures CUDA graphs on one device, in one memory pool.
+
+    The graphs can share it, because they run one after another and their outputs are copied.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._side_stream: torch.cuda.Stream | None = None
+        self._pool: Any = None
+
+    def __call__(self, compute: Compute) -> Compute:
+        """Run `compute` once on the side stream, so that libraries initialize, then capture it."""
+        with torch.cuda.device(self._device):
+            side_stream = self._stream()
+            with torch.cuda.stream(side_stream):
+                compute()
+            torch.cuda.current_stream().wait_stream(side_stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool, stream=side_stream):
+                outputs = compute()
+
+        def replay() -> Outputs:
+            graph.replay()
+            return copies(outputs)
+
+        return replay
+
+    def _stream(self) -> torch.cuda.Stream:
+        """Return the side stream, after making it wait for the current stream."""
+        if self._side_stream is None:
+            self._side_stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            self._pool = torch.cuda.graph_pool_handle()
+        self._side_stream.wait_stream(torch.cuda.current_stream())
+        return self._side_stream
+
+
+def copies(outputs: Outputs) -> Outputs:
+    """Return copies of the outputs, which the next replay would overwrite."""
+    return tuple(output.clone() for output in outputs)

@@ -1,0 +1,48 @@
+"""Lends static forms to sequences, so that later sequences reuse their captures."""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+from weakref import finalize
+
+from mmspec_torch.graphs.capture import Capture, CudaGraphs
+from mmspec_torch.graphs.drafter import StaticDrafter
+from mmspec_torch.graphs.target import StaticTarget
+from mmspec_torch.network.llama import Llama
+
+T = TypeVar("T", StaticTarget, StaticDrafter)
+
+
+class Statics:
+    """The static forms of a model, one for each sequence open at the same time.
+
+    `capture` is None on other devices than CUDA, which use the dynamic form: there a kernel costs
+    little to enqueue, and attending to unused columns would cost more.
+    """
+
+    def __init__(self, llama: Llama) -> None:
+        cuda = llama.device.type == "cuda"
+        self.capture: Capture | None = CudaGraphs(llama.device) if cuda else None
+        self._llama = llama
+        self._targets: list[StaticTarget] = []
+        self._drafters: dict[Hashable, list[StaticDrafter]] = defaultdict(list)
+
+    def target(self, owner: object) -> StaticTarget | None:
+        """Lend a static target until `owner` is garbage; its cache has arbitrary content."""
+        if self.capture is None:
+            return None
+        capture = self.capture
+        return _lend(self._targets, owner, lambda: StaticTarget(self._llama, capture))
+
+    def drafter(self, owner: object, rows: int, *settings: Hashable) -> StaticDrafter | None:
+        """Lend a static drafter of `rows` rows, used only with the same `settings`."""
+        if self.capture is None:
+            return None
+        capture, free = self.capture, self._drafters[rows, settings]
+        return _lend(free, owner, lambda: StaticDrafter(self._llama, rows, capture))
+
+
+def _lend(free: list[T], owner: object, make: Callable[[], T]) -> T:
+    static = free.pop() if free else make()
+    finalize(owner, free.append, static).atexit = False
+    return static

@@ -1,0 +1,73 @@
+"""Common parts of the static forms of a target and a drafter.
+
+Shape letters: R rows, n columns fed, C visible columns.
+"""
+
+from collections.abc import Hashable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec_torch.graphs.cache import StaticCache, StaticSpan
+from mmspec_torch.graphs.capture import Capture, Compute, Outputs, Replays
+from mmspec_torch.network.llama import Llama, Step, hidden
+from mmspec_torch.network.rotary import Angles
+
+
+class Frame:
+    """A static cache, the computations captured over it, and the tables that they read."""
+
+    def __init__(self, llama: Llama, rows: int, capture: Capture) -> None:
+        text = llama.config
+        sizes = text.num_hidden_layers, rows, text.num_key_value_heads, text.head_dim
+        self.llama = llama
+        self.cache = StaticCache(*sizes, llama.device, llama.dtype)
+        self._replays, self._columns = Replays(capture), 0
+        self._angles: dict[int, Angles] = {}
+        self._count = self.integers(0)
+
+    def reach(self, end: int) -> int:
+        """Allocate `end` columns; returns how many a forward sees."""
+        width = self.cache.reach(end)
+        if self.cache.columns != self._columns:
+            self._columns = self.cache.columns
+            self._replays.clear()
+            self._count = torch.arange(self._columns, device=self.llama.device)
+        if width not in self._angles:  # graphs read these tables but do not keep them alive
+            self._angles[width] = self.llama.rotary.run(0, width)
+        return width
+
+    def run(self, key: Hashable, compute: Compute) -> Outputs:
+        """Run a computation, or replay its capture."""
+        return self._replays.run(key, compute)
+
+    def count(self, n: int) -> Tensor:
+        """Return the integers [n] from zero, on the device."""
+        return self._count[:n]
+
+    def step(
+        self, width: int, columns: Tensor, positions: Tensor, shade: Tensor | None = None
+    ) -> Step:
+        """Return a forward that feeds columns [n] at positions [R, n] and sees `width` columns.
+
+        shade: mask [R, 1, 1, C] that hides padding; None if no row has any.
+        """
+        cos, sin = self._angles[width]
+        angles = tuple(F.embedding(positions, table).unsqueeze(1) for table in (cos, sin))
+        later = self.count(width) > columns.unsqueeze(1)
+        mask = cos.new_zeros(later.shape).masked_fill_(later, hidden(cos.dtype))
+        if shade is not None:
+            mask = mask + shade[..., :width]
+        return Step((angles[0], angles[1]), StaticSpan(self.cache, columns, width), mask)
+
+    def integers(self, size: int) -> Tensor:
+        """Return a new buffer [size] of integers on the device."""
+        return torch.zeros(size, dtype=torch.int64, device=self.llama.device)
+
+
+def send(values: Sequence[float], to: Tensor) -> None:
+    """Copy numbers to the front of a buffer on the device, without waiting."""
+    cuda = to.device.type == "cuda"
+    numbers = torch.tensor(values, dtype=to.dtype, pin_memory=cuda)
+    to[: len(values)].copy_(numbers, non_blocking=cuda)

@@ -1,0 +1,119 @@
+"""KV cache of R rows fed together."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from mmspec_torch.device_io import upload
+
+STEP = 256
+"""Columns by which a cache grows at a time."""
+
+
+class LayerCache(Protocol):
+    """The part of a cache that one layer uses during a forward."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows R."""
+        ...
+
+    def update(self, keys_values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write keys and values [R, 2 * heads, n, D], keys first.
+
+        Returns all keys and values to attend to, each [R, heads, end, D].
+        """
+        ...
+
+
+class Span(Protocol):
+    """The cache columns that a forward writes and sees."""
+
+    def layers(self) -> "list[LayerCache]":
+        """Return the part of each layer."""
+        ...
+
+
+class LayerSpan(NamedTuple):
+    """Implements `LayerCache` with views of a buffer."""
+
+    written: Tensor
+    keys: Tensor
+    values: Tensor
+
+    @property
+    def rows(self) -> int:
+        """The number of rows R."""
+        return self.keys.shape[0]
+
+    def update(self, keys_values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write new keys and values; returns all of them."""
+        self.written.copy_(keys_values)
+        return self.keys, self.values
+
+
+class CacheSpan(NamedTuple):
+    """A forward that writes columns `start` to `end` and sees all before `end`."""
+
+    cache: "Cache"
+    start: int
+    end: int
+
+    def layers(self) -> list[LayerCache]:
+        """Return the part of each layer."""
+        return self.cache.layers(self.start, self.end)
+
+
+class Cache:
+    """Keys and values of every layer by column.
+
+    The owner knows how many columns are valid, so rewinding costs nothing: later columns are
+    overwritten.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        rows: int,
+        heads: int,
+        head_dim: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        shape = (layers, rows, 2 * heads, 0, head_dim)
+        self._buffer = torch.empty(shape, device=device, dtype=dtype)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows R."""
+        return self._buffer.shape[1]
+
+    @property
+    def columns(self) -> int:
+        """Number of allocated columns."""
+        return self._buffer.shape[3]
+
+    def layers(self, start: int, end: int) -> list[LayerCache]:
+        """Return for each layer columns `start` to `end` to write, and all before `end` to see."""
+        if end > self.columns:
+            self._grow(end)
+        written = self._buffer.narrow(3, start, end - start)
+        keys, values = self._buffer.narrow(3, 0, end).chunk(2, dim=2)  # of all layers at once
+        parts = zip(written.unbind(), keys.unbind(), values.unbind(), strict=True)
+        return [LayerSpan(*part) for part in parts]
+
+    @torch.inference_mode()
+    def gather(self, start: int, columns: Sequence[int]) -> None:
+        """Move m columns to `start` onwards; they ascend, and none is before `start`."""
+        chosen = upload(columns, torch.int64, self._buffer.device)
+        selection = self._buffer.index_select(3, chosen)
+        self._buffer.narrow(3, start, len(columns)).copy_(selection)
+
+    def _grow(self, end: int) -> None:
+        layers, rows, heads, columns, head_dim = self._buffer.shape
+        wider = -(-end // STEP) * STEP
+        buffer = self._buffer.new_empty(layers, rows, heads, wider, head_dim)
+        buffer[:, :, :, :columns] = self._buffer
+        self._buffer = buffer

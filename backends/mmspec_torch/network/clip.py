@@ -1,0 +1,152 @@
+"""CLIP's vision tower, up to the layer whose output LLaVA reads.
+
+Shape letters: N positions (class token and patches), D width, P patches.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec.checkpoints.config import ModelConfig, VisionConfig
+from mmspec.checkpoints.manifest import PATCHES
+from mmspec_torch.quantized import Matrix, quantized
+from mmspec_torch.weights import Weights
+
+_ROOT = "vision_tower"
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """A weight and its bias."""
+
+    weight: Tensor
+    bias: Tensor
+
+    @classmethod
+    def take(cls, weights: Weights, *names: str) -> "Affine":
+        """Take weight and bias of a layer, or of several fused along their outputs."""
+        return cls(weights.stack(names), weights.stack(names, "bias"))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Weight and bias."""
+        return self.weight, self.bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Apply as a linear layer."""
+        return F.linear(x, self.weight, self.bias)
+
+    def norm(self, x: Tensor, eps: float) -> Tensor:
+        """Apply as a layer norm."""
+        return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, eps)
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedAffine:
+    """A quantized weight and its bias."""
+
+    matrix: Matrix
+    bias: Tensor
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors of the quantized weight, and the bias."""
+        return *self.matrix.tensors, self.bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Apply as a linear layer."""
+        return self.matrix(x).add_(self.bias)
+
+
+Linear = Affine | QuantizedAffine
+
+
+def linear(weights: Weights, *paths: str) -> Linear:
+    """Take linear layers with the same input as one layer, quantized if there is a scheme."""
+    if weights.scheme is None:
+        return Affine.take(weights, *paths)
+    matrix = quantized(weights.stack(paths), weights.scheme, paths[0])
+    return QuantizedAffine(matrix, weights.stack(paths, "bias"))
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderLayer:
+    """One encoder layer; q_proj, k_proj and v_proj are one product."""
+
+    layer_norm1: Affine
+    qkv_proj: Linear
+    out_proj: Linear
+    layer_norm2: Affine
+    fc1: Linear
+    fc2: Linear
+
+    @classmethod
+    def take(cls, weights: Weights, path: str) -> "EncoderLayer":
+        """Take the layer at `path`."""
+        attention = f"{path}.self_attn"
+        return cls(
+            Affine.take(weights, f"{path}.layer_norm1"),
+            linear(weights, *(f"{attention}.{name}_proj" for name in "qkv")),
+            linear(weights, f"{attention}.out_proj"),
+            Affine.take(weights, f"{path}.layer_norm2"),
+            linear(weights, f"{path}.mlp.fc1"),
+            linear(weights, f"{path}.mlp.fc2"),
+        )
+
+    @property
+    def parts(self) -> tuple[Linear, ...]:
+        """All modules, in the order of the forward pass."""
+        norms = self.layer_norm1, self.layer_norm2
+        return norms[0], self.qkv_proj, self.out_proj, norms[1], self.fc1, self.fc2
+
+
+class Tower:
+    """CLIP's encoder layers up to the feature layer."""
+
+    def __init__(self, weights: Weights, config: ModelConfig, vision: VisionConfig) -> None:
+        self.vision = vision
+        self._first = 1 if config.drops_class_token else 0
+        self._settings = f"{vision} {config.vision_layers} {self._first}"
+        self._class = weights.take(f"{_ROOT}.embeddings.class_embedding")
+        self._patches = weights.take(PATCHES).flatten(1)
+        self._places = weights.take(f"{_ROOT}.embeddings.position_embedding.weight")
+        self._norm = Affine.take(weights, f"{_ROOT}.pre_layrnorm")
+        paths = (f"{_ROOT}.encoder.layers.{index}" for index in range(config.vision_layers))
+        self._layers = [EncoderLayer.take(weights, path) for path in paths]
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """Return the features [N, D] of pixels [channels, height, width]."""
+        x = self._norm.norm(self._embed(pixels), self.vision.layer_norm_eps)
+        for layer in self._layers:
+            x = self._attend(x, layer)
+            hidden = layer.fc1(layer.layer_norm2.norm(x, self.vision.layer_norm_eps))
+            x = x + layer.fc2(hidden * torch.sigmoid(1.702 * hidden))
+        return x[self._first :]
+
+    def _embed(self, pixels: Tensor) -> Tensor:
+        """Cut pixels into patches and embed them: a convolution whose stride is its width."""
+        size = self.vision.patch_size
+        patches = F.unfold(pixels.unsqueeze(0), size, stride=size)[0].T
+        return torch.cat((self._class.unsqueeze(0), patches @ self._patches.T)) + self._places
+
+    def _attend(self, x: Tensor, layer: EncoderLayer) -> Tensor:
+        qkv = layer.qkv_proj(layer.layer_norm1.norm(x, self.vision.layer_norm_eps))
+        heads = self.vision.num_attention_heads
+        query, key, value = qkv.view(len(x), 3, heads, -1).permute(1, 2, 0, 3).unsqueeze(1)
+        attended = F.scaled_dot_product_attention(query, key, value)[0]
+        return x + layer.out_proj(attended.transpose(0, 1).flatten(1))
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the tower's tensors, dtype and settings."""
+        total = sha256(f"{self._class.dtype} {self._settings}".encode())
+        for tensor in self._tensors():
+            total.update(tensor.contiguous().cpu().view(torch.uint8).numpy().data)
+        return total.hexdigest()
+
+    def _tensors(self) -> list[Tensor]:
+        parts = [self._norm, *(part for layer in self._layers for part in layer.parts)]
+        flat = [tensor for part in parts for tensor in part.tensors]
+        return [self._class, self._patches, self._places, *flat]

@@ -1,0 +1,221 @@
+"""Llama over plain weight tensors, for a few rows at a time.
+
+Projections of one input are fused, and keys and values are written together: for few rows the
+cost is the number of operations.
+
+Shape letters: R rows, n columns fed, C visible columns, H width, D head size, V vocabulary.
+Activations are [R * n, H].
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec.checkpoints.config import TextConfig
+from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
+from mmspec_torch.cpu.norms import rms_norm
+from mmspec_torch.cpu.products import Product, product
+from mmspec_torch.network import cache
+from mmspec_torch.network.rotary import Angles, Rotary, rotate
+from mmspec_torch.weights import Weights
+
+CHUNK = 512
+"""Columns fed at once in a prefill, which bounds the memory of activations and masks."""
+
+
+class Step(NamedTuple):
+    """Positions, cache columns and mask of one forward."""
+
+    angles: Angles
+    span: cache.Span
+    mask: Tensor | None = None
+    """Mask added to the attention scores, broadcast to [R, heads, n, C]."""
+    causal: bool = False
+    """Whether to attend causally from column 0 on, which needs no mask."""
+
+
+def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
+    """Return the causal mask [n, C] of columns `start` to `end`."""
+    return like.new_full((end - start, end), hidden(like.dtype)).triu_(start + 1)
+
+
+def tree_mask(start: int, visible: Tensor, like: Tensor) -> Tensor:
+    """Return a mask [n, start + n]: all before `start` is visible, then `visible` [n, n]."""
+    shades = like.new_zeros(visible.shape).masked_fill_(~visible, hidden(like.dtype))
+    return F.pad(shades, (start, 0))
+
+
+def chunks(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the columns `start` to `end` in runs of at most CHUNK."""
+    for at in range(start, end, CHUNK):
+        yield at, min(at + CHUNK, end)
+
+
+def hidden(dtype: torch.dtype) -> float:
+    """Return the number that hides a column when added to its attention score.
+
+    It is finite, so that a row that sees nothing does not become NaN, and half the minimum, so that
+    its sum with a score does not overflow.
+    """
+    return torch.finfo(dtype).min / 2
+
+
+class Attention:
+    """Self-attention; q_proj, k_proj and v_proj are one product."""
+
+    def __init__(self, qkv_proj: Product, o_proj: Product, config: TextConfig) -> None:
+        self.qkv_proj, self.o_proj = qkv_proj, o_proj
+        self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self._head_dim = config.head_dim
+
+    def __call__(self, x: Tensor, residual: Tensor, memory: cache.LayerCache, step: Step) -> Tensor:
+        """Return `residual` plus attention's output for x [R * n, H]; may overwrite `residual`."""
+        rows, heads, kv_heads = memory.rows, self._heads, self._kv_heads
+        qkv = self.qkv_proj(x).view(rows, -1, heads + 2 * kv_heads, self._head_dim).transpose(1, 2)
+        rotate(qkv.narrow(1, 0, heads + kv_heads), step.angles)
+        keys, values = memory.update(qkv.narrow(1, heads, 2 * kv_heads))
+        attended = F.scaled_dot_product_attention(
+            qkv.narrow(1, 0, heads),
+            keys,
+            values,
+            attn_mask=step.mask,
+            is_causal=step.causal,
+            enable_gqa=heads != kv_heads,
+        )
+        return self.o_proj.added(attended.transpose(1, 2).reshape(len(x), -1), residual)
+
+
+class MLP:
+    """SwiGLU; gate_proj and up_proj are one product."""
+
+    def __init__(self, gate_up_proj: Product, down_proj: Product) -> None:
+        self.gate_up_proj, self.down_proj = gate_up_proj, down_proj
+
+    def __call__(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return `residual` plus the output for x, both [n, H]; may overwrite `residual`."""
+        gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
+        return self.down_proj.added(F.silu(gate).mul_(up), residual)
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderLayer:
+    """Attention and MLP, each behind its norm."""
+
+    input_layernorm: Callable[[Tensor], Tensor]
+    self_attn: Attention
+    post_attention_layernorm: Callable[[Tensor], Tensor]
+    mlp: MLP
+
+    @classmethod
+    def take(cls, weights: Weights, path: str, config: TextConfig) -> "DecoderLayer":
+        """Take the layer at `path`."""
+        attention, mlp, eps = f"{path}.self_attn", f"{path}.mlp", config.rms_norm_eps
+        qkv_proj = weights.product(*(f"{attention}.{part}_proj" for part in "qkv"))
+        gate_up_proj = weights.product(f"{mlp}.gate_proj", f"{mlp}.up_proj")
+        return cls(
+            rms_norm(weights.take(f"{path}.input_layernorm.weight"), eps),
+            Attention(qkv_proj, weights.product(f"{attention}.o_proj"), config),
+            rms_norm(weights.take(f"{path}.post_attention_layernorm.weight"), eps),
+            MLP(gate_up_proj, weights.product(f"{mlp}.down_proj")),
+        )
+
+    def __call__(self, x: Tensor, memory: cache.LayerCache, step: Step) -> Tensor:
+        """Feed x [R * n, H], which may be overwritten."""
+        x = self.self_attn(self.input_layernorm(x), x, memory, step)
+        return self.mlp(self.post_attention_layernorm(x), x)
+
+
+class Decoder:
+    """The decoder layers with their rotary positions, without embedding, last norm and head."""
+
+    def __init__(
+        self,
+        layers: Sequence[DecoderLayer],
+        config: TextConfig,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self.config, self.device, self.dtype = config, device, dtype
+        self.rotary = Rotary(config.head_dim, config.rope_theta, device, dtype)
+        self._layers = layers
+
+    def new_cache(self, rows: int) -> cache.Cache:
+        """Return an empty cache for `rows` rows."""
+        text = self.config
+        sizes = len(self._layers), rows, text.num_key_value_heads, text.head_dim
+        return cache.Cache(*sizes, self.device, self.dtype)
+
+    def forward(self, x: Tensor, step: Step) -> Tensor:
+        """Feed embeddings [R * n, H], which may be overwritten; returns the last layer's output."""
+        for layer, memory in zip(self._layers, step.span.layers(), strict=True):
+            x = layer(x, memory, step)
+        return x
+
+    def append(self, x: Tensor, memory: cache.Cache, start: int) -> Tensor:
+        """Feed one row's embeddings [n, H] to columns `start` onwards, at the same positions.
+
+        x may be overwritten.  Returns the last layer's output [n, H].
+        """
+        end = start + len(x)
+        angles = self.rotary.run(start, end)
+        return self.follow(x, cache.CacheSpan(memory, start, end), angles)
+
+    def follow(
+        self,
+        x: Tensor,
+        span: cache.CacheSpan,
+        angles: Angles,
+        padding: Tensor | None = None,
+    ) -> Tensor:
+        """Feed embeddings [R * n, H] to a span of columns, with a causal mask.
+
+        x may be overwritten.  padding: mask [R, 1, 1, C or more] that hides padding.
+        Returns the last layer's output [R * n, H].
+        """
+        several = span.end - span.start > 1
+        mask = None if padding is None else padding[..., : span.end]
+        if several and (span.start or mask is not None):
+            order = causal_mask(span.start, span.end, x)
+            mask = order if mask is None else mask + order
+        return self.forward(x, Step(angles, span, mask, several and mask is None))
+
+
+class Llama(Decoder):
+    """A decoder with its embedding, last norm and output head."""
+
+    def __init__(
+        self, weights: Weights, config: TextConfig, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self.embedding = weights.take(EMBEDDING)
+        paths = (f"language_model.layers.{index}" for index in range(config.num_hidden_layers))
+        layers = [DecoderLayer.take(weights, path, config) for path in paths]
+        super().__init__(layers, config, device, dtype)
+        self._norm = rms_norm(weights.take("language_model.norm.weight"), config.rms_norm_eps)
+        # Never quantized: it is read once per token, and rounding would change close decisions.
+        tied = config.tie_word_embeddings
+        self._head = product(self.embedding if tied else weights.take(LM_HEAD))
+
+    def known(self, tokens: Sequence[int]) -> list[int]:
+        """Clamp ids to the vocabulary: padding, and tokens of a larger target vocabulary."""
+        last = self.config.vocab_size - 1
+        return [min(max(token, 0), last) for token in tokens]
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Return the embeddings [n, H] of ids [n]."""
+        return F.embedding(ids, self.embedding)
+
+    def states(self, x: Tensor) -> Tensor:
+        """Return the last norm's output for x [n, H], which the output head reads."""
+        return self._norm(x)
+
+    def project(self, states: Tensor) -> Tensor:
+        """Return the logits [n, V] of hidden states [n, H]."""
+        return self._head(states)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return the logits [n, V] of outputs [n, H]."""
+        return self._head(self._norm(x))

@@ -1,0 +1,71 @@
+"""Rotary position embeddings.
+
+Shape letters: R rows, n columns fed, D head size.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec_torch.device_io import upload
+from mmspec_torch.network import cache
+
+Angles = tuple[Tensor, Tensor]
+"""Cosines and signed sines of positions, broadcast to [R, heads, n, D]."""
+
+
+class Rotary:
+    """A growing table of the cosines and sines of all positions."""
+
+    def __init__(self, head_dim: int, theta: float, device: torch.device, dtype: torch.dtype):
+        """Compute tables in float32, then round them to `dtype`."""
+        steps = torch.arange(0, head_dim, 2, dtype=torch.int64).float()
+        self._frequencies = 1.0 / theta ** (steps / head_dim)
+        self._device, self._dtype = device, dtype
+        self._table = self._compute(cache.STEP)
+
+    def run(self, start: int, end: int) -> Angles:
+        """Return the angles of positions `start` to `end`, the same in every row."""
+        cos, sin = self._reaching(end)
+        return cos[start:end], sin[start:end]
+
+    def at(self, positions: Sequence[Sequence[int]]) -> Angles:
+        """Return the angles of positions [R, n]."""
+        cos, sin = self._reaching(max(max(row) for row in positions) + 1)
+        index = upload([list(row) for row in positions], torch.int64, self._device)
+        return F.embedding(index, cos).unsqueeze(1), F.embedding(index, sin).unsqueeze(1)
+
+    def runs(self, positions: Sequence[range], sizes: Sequence[int]) -> Iterator[Angles]:
+        """Return the angles of each row's range of positions, cut into pieces of `sizes`."""
+        if len(positions) == 1:
+            whole = self.run(positions[0].start, positions[0].stop)
+        else:
+            whole = self.at(positions)
+        cos, sin = (table.split_with_sizes(sizes, dim=-2) for table in whole)
+        return zip(cos, sin, strict=True)
+
+    def after(self, start: int, depths: Tensor, deepest: int) -> Angles:
+        """Return the angles of positions `start` + depths [n]; depths are at most `deepest`."""
+        cos, sin = self._reaching(start + deepest + 1)
+        return cos[start:][depths], sin[start:][depths]
+
+    def _reaching(self, end: int) -> Angles:
+        if end > len(self._table[0]):
+            self._table = self._compute(2 * end)
+        return self._table
+
+    def _compute(self, count: int) -> Angles:
+        """Return tables [count, D]; the first half of the sines has the sign of rotate-half."""
+        half = torch.arange(count).float().unsqueeze(1) * self._frequencies
+        cos, sin = half.cos(), half.sin()
+        table = torch.cat((cos, cos), dim=1), torch.cat((-sin, sin), dim=1)
+        return table[0].to(self._device, self._dtype), table[1].to(self._device, self._dtype)
+
+
+def rotate(heads: Tensor, angles: Angles) -> None:
+    """Rotate heads [R, any, n, D] in place."""
+    cos, sin = angles
+    swapped = heads.roll(heads.shape[-1] // 2, dims=-1)
+    heads.mul_(cos).addcmul_(swapped, sin)

@@ -1,0 +1,3 @@
+"""Sequences on PyTorch: one conversation's tokens, for the target and for draft branches.
+
+The layers are in `network`."""

@@ -1,0 +1,255 @@
+"""The drafter's sequence: R views of one conversation as rows of one batch.
+
+Shape letters: R branches, k drafted tokens, n columns fed, V vocabulary, H width.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import array_api_compat.torch as xp
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
+from mmspec.decoding.ensemble_expander import EnsembleExpander
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.tree import Tree
+from mmspec.decoding.tree_drafting import draft_chain
+from mmspec.seam import Segment
+from mmspec_torch.device_io import upload
+from mmspec_torch.graphs.drafter import NUMBERS, Pending, StaticDrafter
+from mmspec_torch.graphs.pool import Statics
+from mmspec_torch.network.cache import STEP, CacheSpan
+from mmspec_torch.network.llama import chunks, hidden
+from mmspec_torch.network.llava import Llava
+from mmspec_torch.network.rotary import Angles
+from mmspec_torch.sequence.contents import PAD, Row, embed
+from mmspec_torch.sequence.draft import TorchDraft
+from mmspec_torch.sequence.draft_tail import TorchDraftTail
+from mmspec_torch.sequence.ensemble import Ensemble
+from mmspec_torch.sequence.sampling import keys as noise_keys
+from mmspec_torch.sequence.sampling import sampler, top
+from mmspec_torch.sequence.tree_ops import tree_draft
+
+
+class State(NamedTuple):
+    """Valid columns of a drafter's rows and cache; always replaced as a whole."""
+
+    columns: int
+    fed: int
+    """Number of columns in the cache; later ones are pending tokens, shared by all rows."""
+    lengths: tuple[int, ...]
+    """[R] number of tokens of each row, without padding."""
+    mask: Tensor | None = None
+    """Mask [R, 1, 1, columns or more] that hides padding; None if no row has any."""
+    draft: TorchDraft | None = None
+    """The draft whose tokens the next commit may accept."""
+    tally: Tally | None = None
+    """Observations of the branches, for adaptive weights; None without them."""
+
+    @property
+    def followed(self) -> int:
+        """Number of drafted tokens in the cache: all but a chain's last, none of a tree."""
+        return self.draft.size - 1 if self.draft and self.draft.parents is None else 0
+
+
+class TorchDrafter:
+    """Implements `mmspec.seam.Drafter`."""
+
+    def __init__(
+        self,
+        llava: Llava,
+        statics: Statics,
+        branches: int,
+        vocabulary: int,
+        sampling: Sampling,
+        adaptation: Adaptation | None = None,
+        tree: Tree | None = None,
+    ) -> None:
+        self._llava, self._llama = llava, llava.llama
+        self._tree = tree
+        self._ensemble = Ensemble(llava.llama, branches, vocabulary)
+        self._sampler = sampler(sampling, llava.llama.device)
+        settings = vocabulary, sampling, adaptation is None
+        self._static = None if tree else statics.drafter(self, branches, *settings)
+        self._cache = self._static.cache if self._static else llava.llama.new_cache(branches)
+        self._rows = [Row() for _ in range(branches)]
+        tally = None
+        if adaptation and branches > 1:
+            points = upload(adaptation.candidates(branches), torch.float32, self._llama.device)
+            tally = Tally(xp, adaptation, points, top)
+        self._state = State(0, 0, (0,) * branches, tally=tally)
+        self._uploaded: tuple[Sequence[float], Tensor] = (), torch.empty(0)
+
+    @property
+    def length(self) -> int:
+        """Number of columns in the sequence, including those not yet fed."""
+        return self._state.columns
+
+    @property
+    def row_lengths(self) -> list[int]:
+        """[R] number of tokens of each branch, without padding."""
+        return list(self._state.lengths)
+
+    @torch.inference_mode()
+    def extend(self, segments: Sequence[Segment]) -> None:
+        """Append one segment per branch, padded in front to the longest."""
+        self._check(segments)
+        columns = self._state.columns
+        width = max(map(len, segments))
+        for row, segment in zip(self._rows, segments, strict=True):
+            row.append(columns, segment, self._llava.projected, width - len(segment))
+        self._state = self._prefilled(self._state.fed, columns + width)
+
+    def rewind(self, length: int) -> None:
+        """Remove all columns from `length` on."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot rewind {self.length} columns to {length}")
+        self._state = self._described(length, min(self._state.fed, length))
+
+    @torch.inference_mode()
+    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> TorchDraft:
+        """Draft a chain of k tokens, or a tree of k levels, from the branches' mixture."""
+        if not self.length:
+            raise ValueError("an empty sequence has nothing to draft from: extend it first")
+        state = self._state = self._ready(k)
+        blend, tally = self._blend(weights), state.tally
+        if tally:
+            tally = tally.settled()
+            blend = tally.weights(blend)
+        if self._static and (pending := self._unfed(state, k)):
+            draft = self._static_draft(self._static, pending, k, blend, noise)
+        else:
+            draft = self._new_draft(state, k, blend, noise)
+        self._state = state._replace(draft=draft, tally=tally)
+        return draft
+
+    def commit(
+        self, path: Sequence[int], tokens: Sequence[int], evidence: Evidence | None = None
+    ) -> None:
+        """Append `tokens`, of which the first len(path) are nodes of the last draft."""
+        state = self._state
+        self._check_path(path, tokens)
+        for row in self._rows:
+            row.extend(state.columns, list(tokens))
+        reused = state.columns + min(len(path), state.followed)
+        lengths = tuple(length + len(tokens) for length in state.lengths)
+        fed, tally = reused if state.draft else state.fed, state.tally
+        if tally and state.draft:
+            tally = tally.noted(evidence, len(tokens))
+        self._state = State(state.columns + len(tokens), fed, lengths, state.mask, tally=tally)
+
+    def forget(self) -> None:
+        """Discard the observations of adaptive weights, if any."""
+        if self._state.tally:
+            self._state = self._state._replace(tally=self._state.tally.forgotten())
+
+    def _blend(self, weights: Sequence[float]) -> Tensor:
+        """Return the weights [R] on the device, uploaded only if they have changed."""
+        if weights != self._uploaded[0]:
+            self._uploaded = weights, upload(weights, torch.float32, self._llama.device)
+        return self._uploaded[1]
+
+    def _check(self, segments: Sequence[Segment]) -> None:
+        if len(segments) != len(self._rows):
+            raise ValueError(f"{len(segments)} segments for {len(self._rows)} branches")
+        if len({segment.last for segment in segments}) > 1:
+            raise ValueError("the segments of all branches must end in the same token")
+
+    def _check_path(self, path: Sequence[int], tokens: Sequence[int]) -> None:
+        """Raise ValueError for a path that the draft cannot have."""
+        draft = self._state.draft
+        depth = draft.depth if draft else 0
+        chain = draft is None or draft.parents is None
+        if len(path) > min(depth, len(tokens)) or (chain and list(path) != list(range(len(path)))):
+            raise ValueError(f"path {list(path)} is none of a draft {depth} deep")
+
+    def _prefilled(self, start: int, columns: int) -> State:
+        """Feed all columns from `start` on but the last; returns the state."""
+        end = columns - 1
+        state = self._described(columns, max(start, end))
+        if start >= end:
+            return state
+        x = torch.stack([embed(self._llama, row, start, end) for row in self._rows])
+        lengths = [row.lengths(end)[start:] for row in self._rows]
+        cos, sin = self._llama.rotary.at([[max(n - 1, 0) for n in row] for row in lengths])
+        for at, stop in chunks(start, end):
+            part = slice(at - start, stop - start)
+            angles = cos[:, :, part], sin[:, :, part]
+            self._forward(x[:, part].flatten(0, 1), at, stop, angles, state.mask)
+        return state
+
+    def _described(self, columns: int, fed: int) -> State:
+        """Return the state of the first `columns` columns, of which `fed` are in the cache."""
+        lengths = tuple(sum(row.lengths(columns)[-1:]) for row in self._rows)
+        tally = self._state.tally
+        if min(lengths) == columns:
+            return State(columns, fed, lengths, tally=tally)
+        shade = hidden(self._llama.dtype)
+        shades = [[shade * (t == PAD) for t in row.tokens[:columns]] for row in self._rows]
+        mask = upload(shades, self._llama.dtype, self._llama.device)[:, None, None]
+        return State(columns, fed, lengths, F.pad(mask, (0, STEP)), tally=tally)
+
+    def _ready(self, k: int) -> State:
+        """Return the state without a draft, its mask extended by k visible columns."""
+        state, end = self._state, self._state.columns + k
+        mask = state.mask
+        if mask is not None and mask.shape[-1] < end:
+            mask = F.pad(mask, (0, end + STEP - mask.shape[-1]))
+        elif state.draft is None:
+            return state
+        return state._replace(mask=mask, draft=None)
+
+    def _new_draft(self, state: State, k: int, blend: Tensor, noise: Noise) -> TorchDraft:
+        start, rows = min(state.fed, state.columns - 1), len(self._rows)
+        x = embed(self._llama, self._rows[0], start, state.columns)
+        x = x if rows == 1 else torch.cat([x] * rows)
+        first, *angles = self._angles(state, start, self._tree.depth(k) if self._tree else k)
+        x = self._forward(x, start, state.columns, first, state.mask)
+        last = x.view(len(self._rows), state.columns - start, -1)[:, -1]
+        tail = TorchDraftTail(self._llama, self._cache, state.columns, angles, state.mask)
+        record: list[Tensor] = []
+        project = partial(self._ensemble.logits, blend, record)
+        expander = EnsembleExpander(tail, last, self._llama.embed, project)
+        keys = noise_keys(noise, k, self._llama.device)
+        if self._tree:
+            return tree_draft(self._sampler, expander, self._tree, k, keys)
+        ids = draft_chain(self._sampler, expander, keys)
+        return TorchDraft(ids, self._outputs(blend, torch.stack(record)) if state.tally else None)
+
+    def _unfed(self, state: State, k: int) -> Pending | None:
+        """Return the input of the static form; None for a pending image or too many numbers."""
+        row, start = self._rows[0], min(state.fed, state.columns - 1)
+        numbers = 1 + state.columns - start + len(state.lengths) + 2 * k
+        if numbers > NUMBERS or row.has_image(start, state.columns):
+            return None
+        tokens = self._llama.known(row.tokens[start : state.columns])
+        return Pending(tokens, state.columns, state.lengths, state.mask)
+
+    def _static_draft(
+        self, static: StaticDrafter, pending: Pending, k: int, blend: Tensor, noise: Noise
+    ) -> TorchDraft:
+        ids, q = static.chain(pending, k, blend, noise, self._choose)
+        return TorchDraft(ids, self._outputs(blend, q) if self._state.tally else None)
+
+    def _choose(self, last: Tensor, blend: Tensor, keys: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return the token [1] after outputs [R, H], and the branches' probabilities."""
+        record: list[Tensor] = []
+        return self._sampler.tokens(self._ensemble.logits(blend, record, last), keys), record
+
+    def _outputs(self, blend: Tensor, q: Tensor) -> BranchOutputs:
+        return BranchOutputs(blend, self._ensemble.padded(q))
+
+    def _angles(self, state: State, start: int, k: int) -> Iterator[Angles]:
+        """Yield the angles of the pending columns, then of each drafted token but the last."""
+        pending = state.columns - start
+        positions = [range(length - pending, length + k - 1) for length in state.lengths]
+        return self._llama.rotary.runs(positions, [pending] + [1] * (k - 1))
+
+    def _forward(
+        self, x: Tensor, start: int, end: int, angles: Angles, mask: Tensor | None
+    ) -> Tensor:
+        return self._llama.follow(x, CacheSpan(self._cache, start, end), angles, mask)

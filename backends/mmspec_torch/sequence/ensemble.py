@@ -1,0 +1,39 @@
+"""Mixes the distributions of all branches.
+
+Shape letters: R branches, w nodes of a draft's level, H width, V vocabulary of the target.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec.decoding import formulas
+from mmspec_torch.network.llama import Llama
+
+
+class Ensemble:
+    """Averages the branches' probabilities (IbED, section 3.1)."""
+
+    def __init__(self, llama: Llama, branches: int, vocabulary: int) -> None:
+        """vocabulary: V; tokens that only the draft model has are ignored."""
+        self._llama, self._branches = llama, branches
+        self._shared = min(vocabulary, llama.config.vocab_size)
+        self._missing = vocabulary - self._shared
+
+    def logits(self, weights: Tensor, record: list[Tensor], last: Tensor) -> Tensor:
+        """Return the mixture's logits [w, shared vocabulary] at outputs [R * w, H].
+
+        weights: [R].  record: with several branches, their probabilities [R * w, shared
+        vocabulary] are appended to it.
+        """
+        logits = self._llama.logits(last)[:, : self._shared]
+        if self._branches == 1:
+            return logits
+        record.append(torch.softmax(logits, dim=-1, dtype=torch.float32))
+        # torch itself, as the array API's checks would cost more than the mixture.
+        mixed: Tensor = formulas.mix(torch, weights, record[-1].view(self._branches, -1))
+        return mixed.view(-1, self._shared).log()
+
+    def padded(self, q: Tensor) -> Tensor:
+        """Pad distributions to [..., V]: tokens that the draft model lacks get probability 0."""
+        return F.pad(q, (0, self._missing)) if self._missing else q

@@ -1,0 +1,56 @@
+"""Hidden states and embeddings of a target's columns, for heads.
+
+Shape letters: n columns, H width.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mmspec_torch.device_io import upload
+from mmspec_torch.network.cache import STEP
+from mmspec_torch.network.llama import Llama
+
+
+class Rows:
+    """One row [H] per column. The owner knows how many are valid, as with a cache."""
+
+    def __init__(self, like: Llama) -> None:
+        shape = 0, like.config.hidden_size
+        self._rows = torch.empty(shape, device=like.device, dtype=like.dtype)
+
+    def write(self, start: int, rows: Tensor) -> None:
+        """Store rows [n, H] of the columns from `start` on."""
+        end = start + len(rows)
+        if end > len(self._rows):
+            self._grow(end)
+        self._rows[start:end] = rows
+
+    def read(self, start: int, stop: int) -> Tensor:
+        """Return a view of the rows [n, H] of columns; don't write to it."""
+        return self._rows[start:stop]
+
+    @torch.inference_mode()
+    def gather(self, start: int, columns: Sequence[int]) -> None:
+        """Move m columns to `start` onwards; they ascend, and none is before `start`."""
+        chosen = upload(columns, torch.int64, self._rows.device)
+        self._rows[start : start + len(columns)] = self._rows.index_select(0, chosen)
+
+    def _grow(self, end: int) -> None:
+        wider = self._rows.new_empty(-(-end // STEP) * STEP, self._rows.shape[1])
+        wider[: len(self._rows)] = self._rows
+        self._rows = wider
+
+
+class HiddenStateCache:
+    """Hidden states after the last norm, and embeddings, by column."""
+
+    def __init__(self, llama: Llama) -> None:
+        self.states = Rows(llama)
+        self.embeddings = Rows(llama)
+
+    def gather(self, start: int, columns: Sequence[int]) -> None:
+        """Move columns as `Cache.gather` does."""
+        self.states.gather(start, columns)
+        self.embeddings.gather(start, columns)

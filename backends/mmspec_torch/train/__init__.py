@@ -1,1 +1,0 @@
-"""Training of small LLaVA pairs on the drawn world; needs transformers."""

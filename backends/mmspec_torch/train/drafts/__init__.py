@@ -1,1 +1,0 @@
-"""Small models that draft for a target: the four baselines, and what a target teaches them."""

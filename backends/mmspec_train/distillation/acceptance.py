@@ -1,0 +1,106 @@
+"""Validation: how many guesses of a head or draft a greedy target would accept.
+
+No decoding is needed. While the guesses of a chain are right, the draft reads the tokens of the
+target's own greedy answer. So its guesses along that answer give the number of tokens accepted
+from every start, and stepping from start to start gives the rounds.
+
+Shape letters: D depths, B sequences, A starts, H width.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from mmspec_train.distillation.draft_starts import DraftStarts
+from mmspec_train.distillation.losses import log_probabilities, target_distributions
+from mmspec_train.run.early_stopping import Evaluation
+from mmspec_train.teacher.batch import TeacherBatch
+
+
+@dataclass
+class DraftScore:
+    """Acceptance counts over held-out answers."""
+
+    tokens: int = 0
+    rounds: int = 0
+    judged: list[int] = field(default_factory=list)
+    """[D] number of starts with a guess to judge at each depth."""
+    right: list[int] = field(default_factory=list)
+    """[D] number of starts whose guess at each depth is the target's token."""
+    accepted: list[int] = field(default_factory=list)
+    """[D] number of starts whose guesses up to each depth are all the target's tokens."""
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Mean tokens per round of D guesses, the target's own token included."""
+        return self.tokens / max(1, self.rounds)
+
+    @property
+    def agreement(self) -> list[float]:
+        """[D] share of right guesses at each depth, after the right tokens before it."""
+        return [right / max(1, n) for right, n in zip(self.right, self.judged, strict=True)]
+
+    @property
+    def acceptance(self) -> list[float]:
+        """[D] share of starts from which at least this many guesses are accepted."""
+        return [a / max(1, n) for a, n in zip(self.accepted, self.judged, strict=True)]
+
+    def evaluation(self) -> Evaluation:
+        """Return the score as an evaluation, whose value is the tokens per round."""
+        numbered = enumerate(self.agreement, start=1)
+        shares = {f"agreement {depth}": share for depth, share in numbered}
+        details = {"tokens per round": self.tokens_per_round} | shares
+        return Evaluation(self.tokens_per_round, details)
+
+    def add(self, agree: Tensor, starts: DraftStarts) -> None:
+        """Count a batch; agree [D, B, A] is True where a guess is the target's token."""
+        alive = starts.alive[: len(agree)]
+        right = agree & alive
+        accepted = right.cumprod(dim=0).bool()
+        counted = (self.judged, alive), (self.right, right), (self.accepted, accepted)
+        for counts, flags in counted:
+            counts += [0] * (len(agree) - len(counts))
+            for depth, count in enumerate(flags.flatten(1).sum(dim=1).tolist()):
+                counts[depth] += count
+        self._add_rounds(accepted.sum(dim=0), starts)
+
+    def _add_rounds(self, lengths: Tensor, starts: DraftStarts) -> None:
+        """Count rounds; lengths [B, A] is the number of guesses accepted from each start."""
+        for row, real in enumerate(starts.alive[0]):
+            columns, accepted = (part[row][real].tolist() for part in (starts.columns, lengths))
+            self.tokens += len(columns)
+            self.rounds += sum(1 for _ in round_starts(columns, accepted))
+
+
+def round_starts(columns: Sequence[int], accepted: Sequence[int]) -> Iterator[int]:
+    """Yield the columns after which rounds begin; `columns` are the candidates.
+
+    A round takes the guesses accepted from its column, and one token more.
+    """
+    start = 0
+    while start < len(columns):
+        yield columns[start]
+        start = bisect_left(columns, columns[start] + accepted[start] + 1, lo=start + 1)
+
+
+def add_guesses(
+    score: DraftScore,
+    features: Tensor,
+    batch: TeacherBatch,
+    starts: DraftStarts,
+    output_matrix: Tensor,
+) -> None:
+    """Add to `score` the guesses that features [D, B, A, H] make."""
+    target = target_distributions(batch, output_matrix)
+    best = target.log_p.argmax(dim=-1)
+    agree = [
+        log_probabilities(guesses.flatten(0, 1), output_matrix)
+        .argmax(dim=-1)
+        .view(starts.columns.shape)
+        == best[target.row.gather(1, starts.after(depth)).clamp(min=0)]
+        for depth, guesses in enumerate(features)
+    ]
+    score.add(torch.stack(agree), starts)

@@ -1,0 +1,59 @@
+"""The columns where drafts begin in a batch, and how far each answer goes on from there.
+
+Shape letters: B sequences, L columns, A starts, D depths.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mmspec_train.teacher.batch import TeacherBatch
+
+
+@dataclass(frozen=True, slots=True)
+class DraftStarts:
+    """The columns after which drafts begin.
+
+    At start c a head reads the hidden states before column c and the token at c. Its guess at
+    depth d (from 0) is the token after column c + d.
+    """
+
+    columns: Tensor
+    """[B, A]"""
+    alive: Tensor
+    """[D, B, A] True where the answer reaches this depth, so that the guess can be judged."""
+
+    @property
+    def depth(self) -> int:
+        """The number of depths D."""
+        return len(self.alive)
+
+    def after(self, depth: int) -> Tensor:
+        """Return the columns [B, A] at a depth; 0 where not alive."""
+        return torch.where(self.alive[depth], self.columns + depth, 0)
+
+
+def all_starts(batch: TeacherBatch, depth: int) -> DraftStarts:
+    """Return all starts in the answers of a batch, for drafts of `depth` tokens."""
+    begins = batch.learned & ~batch.visual
+    begins[:, 0] = False
+    count = max(1, int(begins.sum(dim=1).max()))
+    columns = begins.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :count]
+    return DraftStarts(columns, _alive(batch.learned, begins.gather(1, columns), columns, depth))
+
+
+def starts_at(columns: Tensor, depth: int) -> DraftStarts:
+    """Return one start per sequence, at columns [B, 1], alive at every depth."""
+    alive = torch.ones((depth, *columns.shape), dtype=torch.bool, device=columns.device)
+    return DraftStarts(columns, alive)
+
+
+def _alive(learned: Tensor, begins: Tensor, columns: Tensor, depth: int) -> Tensor:
+    alive = [begins]
+    last = learned.shape[1] - 1
+    for distance in range(1, depth):
+        later = columns + distance
+        goes_on = learned.gather(1, later.clamp(max=last)) & (later <= last)
+        alive.append(alive[-1] & goes_on)
+    return torch.stack(alive)

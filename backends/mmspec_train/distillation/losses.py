@@ -1,0 +1,93 @@
+"""Losses of distillation: the distance between a draft's distribution q and the target's p.
+
+Shape letters: D depths, B sequences, A starts, L columns, H width, V vocabulary, n rows.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec_train.distillation.draft_starts import DraftStarts
+from mmspec_train.settings import HeadMethodSettings
+from mmspec_train.teacher.batch import TeacherBatch, gather_columns
+
+
+def divergence(name: str, p: Tensor, q: Tensor, targets: Tensor) -> Tensor:
+    """Return the loss [n] of each row, from log-probabilities p, q [n, V] and targets [n].
+
+    "kl" is Σ p log(p/q), "reverse-kl" Σ q log(q/p), "tv" ½ Σ |p - q|, and "ce" -log q(t) with t the
+    token of the data; "ce" ignores p.
+    """
+    if name == "ce":
+        return -q.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    if name == "tv":
+        return (p.exp() - q.exp()).abs().sum(dim=-1) / 2
+    first, second = (p, q) if name == "kl" else (q, p)
+    return (first.exp() * (first - second)).sum(dim=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetDistributions:
+    """The target's distributions after every learned column."""
+
+    log_p: Tensor
+    """[n, V]"""
+    row: Tensor
+    """[B, L] the row of `log_p` for each learned column."""
+
+
+def target_distributions(batch: TeacherBatch, output_matrix: Tensor) -> TargetDistributions:
+    """Return the target's distributions, computed by the output matrix [V, H]."""
+    with torch.no_grad(), torch.autocast(output_matrix.device.type, enabled=False):
+        log_p = log_probabilities(batch.states[batch.learned], output_matrix)
+    row = batch.learned.flatten().cumsum(0).view(batch.learned.shape) - 1
+    return TargetDistributions(log_p, row)
+
+
+def log_probabilities(features: Tensor, output_matrix: Tensor) -> Tensor:
+    """Return the log-probabilities [n, V] of features [n, H]."""
+    return F.linear(features.to(output_matrix.dtype), output_matrix).float().log_softmax(dim=-1)
+
+
+def head_loss(
+    features: Tensor,
+    batch: TeacherBatch,
+    starts: DraftStarts,
+    output_matrix: Tensor,
+    method: HeadMethodSettings,
+) -> Tensor:
+    """Return the loss of features [D, B, A, H]: the mean over live starts, depths weighted decay^d.
+
+    The loss of one guess is token_weight · divergence(p, q) + feature_weight · SmoothL1(feature,
+    hidden state).
+    """
+    target = target_distributions(batch, output_matrix)
+    total, weights = features.new_zeros(()), 0.0
+    for depth, guesses in enumerate(features):
+        alive = starts.alive[depth]
+        if not alive.any():
+            break
+        columns = starts.after(depth)
+        live_guesses = guesses[alive]
+        weight = method.decay**depth
+        weights += weight
+        if method.token_weight:
+            p = target.log_p[target.row.gather(1, columns)[alive]]
+            q = log_probabilities(live_guesses, output_matrix)
+            tokens = batch.targets.gather(1, columns)[alive]
+            loss = divergence(method.loss, p, q, tokens).mean()
+            total = total + weight * method.token_weight * loss
+        if method.feature_weight:
+            states = gather_columns(batch.states, columns)[alive]
+            loss = F.smooth_l1_loss(live_guesses.float(), states)
+            total = total + weight * method.feature_weight * loss
+    return total / max(weights, 1e-9)
+
+
+def noisy_states(batch: TeacherBatch, scale: float) -> Tensor:
+    """Return hidden states [B, L, H] plus EAGLE's uniform noise of width scale · 512 / length."""
+    noise = torch.rand_like(batch.states) - 0.5
+    lengths = torch.tensor(batch.lengths, device=noise.device).view(-1, 1, 1)
+    return batch.states + noise * (scale * 512 / lengths)

@@ -1,0 +1,181 @@
+"""Training of a head or a draft from a teacher: prepare the data, train, evaluate, save.
+
+`heads` and `drafts` implement `Trainee`.
+"""
+
+import json
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mmspec import errors
+from mmspec_train.distillation.acceptance import DraftScore
+from mmspec_train.distillation.schedules import Schedule, coin
+from mmspec_train.run.early_stopping import EarlyStopping
+from mmspec_train.run.log import Log, open_log
+from mmspec_train.run.loop import run_phase
+from mmspec_train.run.phase import Phase
+from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
+from mmspec_train.settings import Budget, MethodSettings, RunSettings
+from mmspec_train.teacher.batch import ConversationBatch
+from mmspec_train.teacher.teacher_data import TeacherData
+
+REPORT_FILE = "training.json"
+"""Name of the report beside a finished checkpoint: method, data and score. Written last."""
+STATE_FOLDER = "training"
+"""Name of the folder with the state of an unfinished run."""
+MANIFEST_FILE = "about.json"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One phase of a trainee's training."""
+
+    name: str
+    """Name of the stage; empty if there is only one."""
+    parts: list[tuple[nn.Module, float]]
+    """The modules to train, with their peak learning rates."""
+    loss: Callable[[ConversationBatch, int], Tensor]
+    schedule: Schedule
+    budget_share: float = 1.0
+    is_judged: bool = True
+    """Whether the stage ends with the weights of the best held-out evaluation."""
+
+
+@dataclass(frozen=True)
+class Trainee(ABC):
+    """A head or a draft that is trained from a teacher."""
+
+    module: nn.Module
+    """The module with every tensor that is saved."""
+    data: TeacherData
+    method: MethodSettings
+
+    @property
+    @abstractmethod
+    def manifest(self) -> dict[str, Any]:
+        """The options that determine this training."""
+
+    @abstractmethod
+    def stages(self) -> Sequence[Stage]:
+        """Return the stages of training, in order."""
+
+    @abstractmethod
+    def save(self, directory: Path) -> None:
+        """Write the checkpoint."""
+
+    @abstractmethod
+    def judge(self, conversations: ConversationBatch, score: DraftScore) -> None:
+        """Add to `score` the guesses in held-out conversations that a greedy target accepts."""
+
+    @torch.no_grad()
+    def score(self) -> DraftScore:
+        """Return the score on all held-out conversations, computed in float32."""
+        score, machine = DraftScore(), self.data.machine
+        with torch.autocast(machine.device.type, enabled=False):
+            for conversations in self.data.held_out.once():
+                self.judge(machine.on_device(conversations), score)
+        return score
+
+    def continues(self, step: int) -> bool:
+        """Return whether the batch of a training step is an on-policy one."""
+        seed, share = self.data.settings.seed, self.method.on_policy
+        return torch.is_grad_enabled() and coin(seed, step, share, "policy")
+
+
+def distill(trainee: Trainee, budget: Budget, run: RunSettings) -> DraftScore:
+    """Prepare the answers, train into `run.out` and return the held-out score.
+
+    Resumes an interrupted run. Raises MmspecError as `train` does.
+    """
+    _check_output(run.out, trainee.manifest | trainee.data.origin)
+    with open_run(run, trainee.data) as log:
+        trainee.data.prepare(log)
+        return train(trainee, budget, run.out, log)
+
+
+@contextmanager
+def open_run(run: RunSettings, data: TeacherData) -> Iterator[Log]:
+    """Check the data, set the threads and open the log.  Raises MmspecError before writing."""
+    data.check()
+    if run.threads:
+        torch.set_num_threads(run.threads)
+    directory = None if data.machine.processes.rank else run.out
+    with open_log(directory, tensorboard=run.tensorboard) as log:
+        yield log
+
+
+def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
+    """Train all stages, write the checkpoint to `out` and return the held-out score.
+
+    Resumes an interrupted run. Raises UsageError if `out` contains a finished run or one with other
+    options, and MmspecError as `run_phase` does.
+    """
+    data = trainee.data
+    folder = claim_output(out, trainee.manifest | data.manifest, data)
+    for stage in trainee.stages():
+        data.require(stage.schedule.contents)
+        checkpoint = folder / f"{stage.name or 'state'}.checkpoint"
+        phase = _phase(trainee, stage, f"{out.name} {stage.name}".strip())
+        run_phase(phase, budget.scaled(stage.budget_share), data.machine, checkpoint, log)
+    score = trainee.score()
+    data.machine.processes.wait()
+    if data.machine.processes.rank == 0:
+        trainee.save(out)
+        _write_report(trainee, budget, score, out)
+        shutil.rmtree(folder)
+    return score
+
+
+def _phase(trainee: Trainee, stage: Stage, name: str) -> Phase[ConversationBatch]:
+    data, method = trainee.data, trainee.method
+    judge = EarlyStopping(lambda: trainee.score().evaluation(), method.patience, method.every)
+    return Phase(
+        name,
+        trainee.module,
+        stage.parts,
+        stage.loss,
+        [data.batches(content) for content in stage.schedule.contents],
+        data.held_out,
+        stage.schedule.picker(data.settings.seed),
+        judge if stage.is_judged else None,
+    )
+
+
+def _check_output(out: Path, manifest: dict[str, Any]) -> None:
+    if (out / REPORT_FILE).exists():
+        raise errors.UsageError(f"{out} holds what was trained before: give another --out")
+    check_manifest(out / STATE_FOLDER / MANIFEST_FILE, manifest, NEW_OUT)
+
+
+def claim_output(out: Path, manifest: dict[str, Any], data: TeacherData) -> Path:
+    """Return the folder of an unfinished run in `out`; process 0 writes its manifest there.
+
+    Raises UsageError if `out` contains a finished run or one with other options.
+    """
+    _check_output(out, manifest)
+    data.machine.processes.wait()
+    if data.machine.processes.rank == 0:
+        claim(out / STATE_FOLDER / MANIFEST_FILE, manifest, NEW_OUT)
+    return out / STATE_FOLDER
+
+
+def _write_report(trainee: Trainee, budget: Budget, score: DraftScore, out: Path) -> None:
+    report = {
+        "method": asdict(trainee.method),
+        "budget": asdict(budget),
+        "data": trainee.data.manifest,
+        "held_out": {
+            "tokens_per_round": score.tokens_per_round,
+            "agreement": score.agreement,
+            "acceptance": score.acceptance,
+        },
+    }
+    (out / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

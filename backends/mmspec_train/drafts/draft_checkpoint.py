@@ -1,0 +1,76 @@
+"""Writes a trained draft as a checkpoint directory, with the target's tokenizer and tower.
+
+A draft with vision gets an exact copy of the target's tower, so that decoding computes an image's
+features once for both.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from mmspec.checkpoints.config import CONFIG_FILE, read_config
+from mmspec.checkpoints.json_file import read_json
+from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan_named, read_tensors
+from mmspec.checkpoints.manifest import canonical, is_buffer, manifest, optional
+from mmspec_torch.weights import read_tensor
+from mmspec_train.drafts.draft_model import INNER, DraftModel, canonical_tensors, llama_config
+
+TOWER = "vision_tower."
+DTYPE = "float16"
+TOWER_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
+"""Types in which the target's tower is stored unchanged; other types become float16."""
+QUANTIZATION_KEYS = ("quantization", "quantization_config")
+TEXT_FILES = ("tokenizer*", "special_tokens_map.json", "chat_template*", "generation_config.json")
+VISION_FILES = ("preprocessor_config.json", "processor_config.json")
+
+
+def save_draft(model: DraftModel, target: Path, directory: Path) -> None:
+    """Write `model`, a draft for the checkpoint `target`, to `directory` in float16."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for pattern in (*TEXT_FILES, *(VISION_FILES if model.sees else ())):
+        for file in target.glob(pattern):
+            shutil.copyfile(file, directory / file.name)
+    own = canonical_tensors(model)
+    tensors = {_stored_name(n, model.sees): t.detach().half().cpu() for n, t in own.items()}
+    if model.sees:
+        tensors |= read_tower(target)
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    save_file(contiguous, directory / WEIGHTS_FILE, metadata={"format": "pt"})
+    config = json.dumps(_config(model, target), indent=2) + "\n"
+    (directory / CONFIG_FILE).write_text(config, encoding="utf-8")
+
+
+def read_tower(target: Path) -> dict[str, Tensor]:
+    """Return a checkpoint's whole vision tower, by transformers' tensor names."""
+    config = read_config(target)
+    stored = {n: tensor for n, tensor in read_tensors(target).items() if not is_buffer(n)}
+    by_name = {canonical(name): tensor for name, tensor in stored.items()}
+    shapes = manifest(config) | optional(config)
+    tower = {n: shape for n, shape in shapes.items() if n.startswith(TOWER) and n in by_name}
+    sources = plan_named(by_name, tower, shapes, target, config.quantization)
+    return {
+        "model." + name: read_tensor(source, TOWER_DTYPES.get(source.stored.dtype, torch.float16))
+        for name, source in sources.items()
+    }
+
+
+def _stored_name(name: str, sees: bool) -> str:
+    """Return transformers 5's name of a canonical tensor, in a LLaVA if `sees`, else a Llama."""
+    if name == "lm_head.weight":
+        return name
+    return "model." + (name if sees else name.removeprefix(INNER))
+
+
+def _config(model: DraftModel, target: Path) -> dict[str, Any]:
+    text = llama_config(model.text).to_dict()
+    if not model.sees:
+        return text | {"architectures": ["LlamaForCausalLM"], "dtype": DTYPE}
+    whole = read_json(target / CONFIG_FILE)
+    whole = {key: value for key, value in whole.items() if key not in QUANTIZATION_KEYS}
+    tied = model.text.tie_word_embeddings
+    return whole | {"text_config": text, "dtype": DTYPE, "tie_word_embeddings": tied}

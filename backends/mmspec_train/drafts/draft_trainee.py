@@ -1,0 +1,166 @@
+"""A draft that learns from a teacher: the loss of a batch, its score, its checkpoint.
+
+Shape letters: B sequences, P positions of one image, W width of the tower, n learned columns,
+V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mmspec_torch.network.llava import TorchFeatures
+from mmspec_train.distillation.acceptance import DraftScore
+from mmspec_train.distillation.draft_starts import all_starts
+from mmspec_train.distillation.losses import divergence, target_distributions
+from mmspec_train.distillation.on_policy import continued, random_starts, with_states
+from mmspec_train.distillation.schedules import SCHEDULES
+from mmspec_train.distillation.training import Stage, Trainee
+from mmspec_train.drafts.draft_checkpoint import save_draft
+from mmspec_train.drafts.draft_columns import DraftColumns, to_draft_columns
+from mmspec_train.drafts.draft_model import DraftModel
+from mmspec_train.settings import MethodSettings, as_options
+from mmspec_train.teacher.batch import ConversationBatch, Conversations, TeacherBatch
+from mmspec_train.teacher.batch_source import ColumnLimit
+from mmspec_train.teacher.teacher_data import TeacherData
+
+PROJECTOR_SHARE = 0.1
+"""Share of the budget for the projector's stage."""
+
+
+@dataclass(frozen=True)
+class DraftTrainee(Trainee):
+    """A draft model that is trained from a teacher."""
+
+    module: DraftModel
+    stage_names: Sequence[str] = ("tuning",)
+    """Stages to run: "pretraining" (text only, every token), "projector", "tuning"."""
+
+    @classmethod
+    def of(
+        cls,
+        module: DraftModel,
+        data: TeacherData,
+        method: MethodSettings,
+        stage_names: Sequence[str] = ("tuning",),
+    ) -> "DraftTrainee":
+        """Build a trainee on the conversations that fit the draft, with pixels if it has vision."""
+        limit = ColumnLimit(module.positions, module.text.max_position_embeddings)
+        data = replace(data, limit=limit, always_pixels=module.sees)
+        return cls(module, data, method, stage_names)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The draft's sizes, its stages and the method."""
+        return {
+            "text": asdict(self.module.text),
+            "positions": self.module.positions,
+            "stages": list(self.stage_names),
+            **as_options(self.method),
+        }
+
+    def stages(self) -> Sequence[Stage]:
+        """Return the stages named by `stage_names`."""
+        rate, schedule = self.method.rate, SCHEDULES[self.method.schedule or "mixed"]
+        parts: list[tuple[nn.Module, float]] = [(self.module.llama, rate)]
+        projector: list[tuple[nn.Module, float]] = []
+        if self.module.projector is not None:
+            projector = [(self.module.projector, rate)]
+        text, images = SCHEDULES["text"], SCHEDULES["images"]
+        stages = {
+            "pretraining": Stage("pretraining", parts, self.text_loss, text, is_judged=False),
+            "projector": Stage("projector", projector, self.loss, images, PROJECTOR_SHARE),
+            "tuning": Stage("tuning", parts + projector, self.loss, schedule),
+        }
+        return [stages[name] for name in self.stage_names]
+
+    def save(self, directory: Path) -> None:
+        """Write the draft's checkpoint, with the target's tower if the draft has vision."""
+        save_draft(self.module, self.data.teacher.directory, directory)
+
+    def text_loss(self, conversations: ConversationBatch, _step: int) -> Tensor:
+        """Return the mean cross-entropy of every token but the first."""
+        columns = self._columns(conversations)
+        states = self.module(columns, ()).flatten(0, 1)
+        q = self.module.log_probabilities(states[columns.followed])
+        return divergence("ce", q, q, columns.ids.flatten()[columns.followed + 1]).mean()
+
+    def loss(self, conversations: ConversationBatch, step: int) -> Tensor:
+        """Return the mean loss over learned columns; on-policy batches need gradients enabled."""
+        teacher = self.data.teacher
+        if self.method.loss == "ce":
+            images = self._pooled(teacher.features(conversations.pixels))
+            q = self.log_probabilities(conversations, images)
+            return divergence("ce", q, q, conversations.targets[conversations.learned]).mean()
+        batch, images = self.read(conversations)
+        if self.continues(step):
+            batch, images = self.on_policy(batch, images)
+        p = target_distributions(batch, teacher.output_matrix).log_p
+        q = self.log_probabilities(batch, images)
+        return divergence(self.method.loss, p, q, batch.targets[batch.learned]).mean()
+
+    def read(self, conversations: ConversationBatch) -> tuple[TeacherBatch, list[Tensor]]:
+        """Return the target's batch and the image features [P, W] for the draft."""
+        teacher = self.data.teacher
+        features = teacher.features(conversations.pixels) if conversations.pixels else []
+        return teacher.read(conversations, features), self._pooled(features)
+
+    def _pooled(self, features: Sequence[TorchFeatures]) -> list[Tensor]:
+        if not self.module.sees:
+            return []
+        # Clones: tensors that the tower computed in inference mode take part in no backward pass.
+        return [image.pooled(self.module.positions).rows.clone().float() for image in features]
+
+    def _columns(self, conversations: Conversations) -> DraftColumns:
+        input_format = self.data.teacher.input_format
+        blank = input_format.image_id if self.module.sees else input_format.tokenizer.newline_id
+        return to_draft_columns(conversations, self.module.positions, blank)
+
+    def log_probabilities(self, conversations: Conversations, images: Sequence[Tensor]) -> Tensor:
+        """Return the draft's log-probabilities [n, V] at the learned columns."""
+        columns = self._columns(conversations)
+        states = self.module(columns, images).flatten(0, 1)
+        return self.module.log_probabilities(states[columns.learned])
+
+    @torch.no_grad()
+    def on_policy(
+        self, batch: TeacherBatch, images: list[Tensor]
+    ) -> tuple[TeacherBatch, list[Tensor]]:
+        """Cut each answer at random and continue it greedily; also returns the remaining images."""
+        starts = random_starts(batch).flatten().tolist()
+        teacher, longer, left = self.data.teacher, batch, images
+        drafted = batch.ids.new_zeros(len(starts), 0)
+        for _ in range(self.method.gamma):
+            longer = continued(batch, starts, drafted, teacher)
+            left = images_left(images, batch.images, longer.images)
+            columns = self._columns(longer)
+            states = self.module(columns, left).flatten(0, 1)
+            last = columns.learned[longer.learned.sum(dim=1).cumsum(0) - 1]
+            tokens = self.module.log_probabilities(states[last]).argmax(-1)
+            drafted = torch.cat((drafted, tokens[:, None]), 1)
+        return with_states(continued(batch, starts, drafted, teacher), teacher), left
+
+    def judge(self, conversations: ConversationBatch, score: DraftScore) -> None:
+        """Add the guesses of the draft's chains to `score`."""
+        batch, images = self.read(conversations)
+        target = target_distributions(batch, self.data.teacher.output_matrix)
+        starts = all_starts(batch, self.method.gamma)
+        right = self.log_probabilities(batch, images).argmax(-1) == target.log_p.argmax(-1)
+        rows = [target.row.gather(1, starts.after(depth)) for depth in range(starts.depth)]
+        score.add(right[torch.stack(rows).clamp(min=0)], starts)
+
+
+def images_left(
+    images: Sequence[Tensor],
+    before: Sequence[Sequence[object]],
+    after: Sequence[Sequence[object]],
+) -> list[Tensor]:
+    """Return the images, in order, that remain in the shortened sequences."""
+    left, unread = [], iter(images)
+    for spans, spans_left in zip(before, after, strict=True):
+        own = [next(unread) for _ in spans] if images else []
+        left += own[: len(spans_left)]
+    return left

@@ -1,0 +1,171 @@
+"""The drafts of `mmspec train draft` and of `mmspec train distill --kind draft`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mmspec import errors
+from mmspec.checkpoints.config import ModelConfig
+from mmspec.checkpoints.hub import resolve
+from mmspec.drafters.views import pooled_positions
+from mmspec_torch.backend import TorchBackend
+from mmspec_train.distillation.acceptance import DraftScore
+from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, train
+from mmspec_train.drafts.draft_model import (
+    DraftModel,
+    llama_of_shape,
+    read_draft,
+    untrained_draft,
+)
+from mmspec_train.drafts.draft_trainee import DraftTrainee
+from mmspec_train.run.log import Log
+from mmspec_train.settings import (
+    BASELINES,
+    Budget,
+    DataSettings,
+    LlamaShape,
+    MethodSettings,
+    RunSettings,
+)
+from mmspec_train.teacher.teacher_data import TeacherData, open_teacher_data
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """The baseline drafts of one target, each in a directory named after it."""
+
+    data: TeacherData
+    shape: LlamaShape
+    method: MethodSettings
+    budget: Budget
+    out: Path
+    pool: int | None = None
+    """Positions to which an image is pooled; None: no pooling."""
+    source: Path | None = None
+    """A Llama checkpoint to start from, in place of the pretrained baseline."""
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raise MmspecError if one of the named drafts cannot be trained."""
+        if "pretrained" in names and self.source:
+            raise errors.UsageError(
+                f"--from gives the pretrained draft, {self.source}: leave it out of --only"
+            )
+        if self._target.vision is None and not {"llava", "language"}.isdisjoint(names):
+            raise errors.UsageError("a text-only target has no llava draft: use --only finetuned")
+        llama_of_shape(self.shape, self._target)
+        if self.source:
+            read_draft(self.source, self._target, 0)
+        image_positions(self._target, self.pool)
+
+    def make(self, name: str, log: Log) -> DraftScore | None:
+        """Train a draft and those it starts from; returns None if it is already finished."""
+        if (self.out / name / REPORT_FILE).exists():
+            return None
+        model, stages = self._start(name, log)
+        trainee = DraftTrainee.of(model, self.data, self.method, stages)
+        return train(trainee, self.budget, self.out / name, log)
+
+    def _start(self, name: str, log: Log) -> tuple[DraftModel, Sequence[str]]:
+        if name == "pretrained":
+            text = llama_of_shape(self.shape, self._target)
+            return untrained_draft(text, self.data.settings.seed), ["pretraining"]
+        if name == "finetuned":
+            return self._pretrained(log), ["tuning"]
+        if name == "llava":
+            return self._with_projector(log), ["projector", "tuning"]
+        return self._llama_of_llava(log), []
+
+    @property
+    def _target(self) -> ModelConfig:
+        return self.data.teacher.config
+
+    @cached_property
+    def _positions(self) -> int:
+        return image_positions(self._target, self.pool)
+
+    def _pretrained(self, log: Log) -> DraftModel:
+        if self.source:
+            return read_draft(self.source, self._target, 0)
+        self.make("pretrained", log)
+        return read_draft(self.out / "pretrained", self._target, 0)
+
+    def _with_projector(self, log: Log) -> DraftModel:
+        assert self._target.vision
+        llama, features = self._pretrained(log), self._target.vision.hidden_size
+        seed = self.data.settings.seed
+        model = untrained_draft(llama.text, seed, features, self._positions)
+        model.llama.load_state_dict(llama.llama.state_dict())
+        return model
+
+    def _llama_of_llava(self, log: Log) -> DraftModel:
+        self.make("llava", log)
+        llava = read_draft(self.out / "llava", self._target, self._positions)
+        model = DraftModel(llava.text)
+        model.llama.load_state_dict(llava.llama.state_dict())
+        return model
+
+
+def image_positions(target: ModelConfig, pool: int | None) -> int:
+    """Return the positions of one image.  Raises UsageError for an impossible `pool`."""
+    return target.image_tokens if pool is None else pooled_positions(target, pool)
+
+
+def train_baselines(
+    names: Sequence[str],
+    source: str | None,
+    shape: LlamaShape,
+    pool: int | None,
+    method: MethodSettings,
+    budget: Budget,
+    settings: DataSettings,
+    run: RunSettings,
+) -> dict[str, DraftScore]:
+    """Train the named baselines, each in a directory of `run.out`; finished ones are skipped.
+
+    source: a Llama to start from, in place of the pretrained baseline. Without names all are
+    trained, or with `source` all but the pretrained one.
+    """
+    names = names or (BASELINES[1:] if source else BASELINES)
+    data = replace(open_teacher_data(settings, run), needs_states=method.loss != "ce")
+    start = resolve(source, "torch") if source else None
+    baselines = Baselines(data, shape, method, budget, run.out, pool, start)
+    baselines.check(names)
+    with open_run(run, data) as log:
+        data.prepare(log)
+        scores = {name: baselines.make(name, log) for name in names}
+    return {name: score for name, score in scores.items() if score}
+
+
+def distill_draft(
+    student: str,
+    pool: int | None,
+    method: MethodSettings,
+    budget: Budget,
+    settings: DataSettings,
+    run: RunSettings,
+) -> DraftScore:
+    """Train an existing draft on the target's answers.
+
+    Raises UsageError if its vision tower or its vocabulary differs from the target's.
+    """
+    data = open_teacher_data(settings, run)
+    directory, target = resolve(student, "torch"), data.teacher.config
+    model = read_draft(directory, target, image_positions(target, pool))
+    if model.sees:
+        check_same_tower(directory, data.teacher.directory)
+    return distill(DraftTrainee.of(model, data, method), budget, run)
+
+
+def check_same_tower(draft: Path, target: Path) -> None:
+    """Raise UsageError if a draft's vision tower differs from the target's."""
+    models: list[Any] = [
+        TorchBackend().load(directory, device="cpu", dtype="float32")
+        for directory in (draft, target)
+    ]
+    if models[0].tower != models[1].tower:
+        raise errors.UsageError(
+            f"{draft} has another vision tower than the target: make a draft on the target's "
+            "with `mmspec train draft --only llava`"
+        )

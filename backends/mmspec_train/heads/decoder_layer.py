@@ -1,0 +1,133 @@
+"""A decoder layer over the rows of a conversation and the chains of guesses after them.
+
+Shape letters: B sequences, R rows, A starts, H width, h heads, D head size.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaMLP
+
+from mmspec.checkpoints.config import TextConfig
+
+KeysValues = tuple[Tensor, Tensor]
+"""Keys and values: [B, h, R, D] of rows, or [B, h, A, D] of one guess of every chain."""
+
+
+class RmsNorm(nn.Module):
+    """A root-mean-square norm, computed in float32 for any input."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise x [..., H]."""
+        return F.rms_norm(x.float(), self.weight.shape, self.weight, self.eps)
+
+
+class Rotary(nn.Module):
+    """Llama's rotary position embedding."""
+
+    def __init__(self, head_dim: int, theta: float) -> None:
+        super().__init__()
+        steps = torch.arange(0, head_dim, 2, dtype=torch.int64).float()
+        self.frequencies: Tensor
+        self.register_buffer("frequencies", theta ** (-steps / head_dim), persistent=False)
+
+    def forward(self, heads: Tensor, positions: Tensor) -> Tensor:
+        """Rotate heads [B, h, A, D] to positions [B, A]."""
+        with torch.autocast(heads.device.type, enabled=False):
+            half = positions.float().unsqueeze(-1) * self.frequencies
+            angles = torch.cat((half, half), dim=-1).unsqueeze(1)
+            first, second = heads.float().chunk(2, dim=-1)
+            rotated = torch.cat((-second, first), dim=-1)
+            return (heads * angles.cos() + rotated * angles.sin()).to(heads.dtype)
+
+
+class Attention(nn.Module):
+    """The attention projections of one layer."""
+
+    def __init__(self, text: TextConfig, *, bias: bool) -> None:
+        super().__init__()
+        width, size = text.hidden_size, text.head_dim
+        self.size = size
+        self.queries_per_key = text.num_attention_heads // text.num_key_value_heads
+        self.q_proj = nn.Linear(width, text.num_attention_heads * size, bias=bias)
+        self.k_proj = nn.Linear(width, text.num_key_value_heads * size, bias=bias)
+        self.v_proj = nn.Linear(width, text.num_key_value_heads * size, bias=bias)
+        self.o_proj = nn.Linear(text.num_attention_heads * size, width, bias=False)
+
+    def split(self, x: Tensor) -> Tensor:
+        """Split [B, A, h * D] into [B, h, A, D]."""
+        return x.view(*x.shape[:2], -1, self.size).transpose(1, 2)
+
+
+class DecoderLayer(nn.Module):
+    """A Llama layer that computes its output only at chosen rows."""
+
+    def __init__(self, text: TextConfig, *, input_norm: bool, qkv_bias: bool) -> None:
+        """Build random weights; without `input_norm` the input is not normalised."""
+        super().__init__()
+        width, eps = text.hidden_size, text.rms_norm_eps
+        if input_norm:
+            self.input_layernorm: nn.Module = RmsNorm(width, eps)
+        else:
+            self.input_layernorm = nn.Identity()
+        self.self_attn = Attention(text, bias=qkv_bias)
+        self.post_attention_layernorm = RmsNorm(width, eps)
+        sizes = LlamaConfig(hidden_size=width, intermediate_size=text.intermediate_size)
+        self.mlp = LlamaMLP(sizes)  # type: ignore[no-untyped-call]
+        self.rotary = Rotary(text.head_dim, text.rope_theta)
+
+    def keys_values(self, x: Tensor, positions: Tensor) -> KeysValues:
+        """Return the keys and values of x [B, R, H] at positions [B, R]."""
+        attention, normed = self.self_attn, self.input_layernorm(x)
+        keys = self.rotary(attention.split(attention.k_proj(normed)), positions)
+        values = attention.split(attention.v_proj(normed))
+        queries_per_key = attention.queries_per_key
+        return keys.repeat_interleave(queries_per_key, 1), values.repeat_interleave(
+            queries_per_key, 1
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        rows: KeysValues,
+        visible: Tensor,
+        chain: list[KeysValues],
+    ) -> Tensor:
+        """Return the layer's output [B, A, H] for x [B, A, H] at positions [B, A].
+
+        visible: [B, A, R] the rows that each start sees.  chain: keys and values of the guesses of
+        each chain so far, x last; empty if x is a row.
+        """
+        attention = self.self_attn
+        queries = attention.split(attention.q_proj(self.input_layernorm(x)))
+        queries = self.rotary(queries, positions) * attention.size**-0.5
+        attended = attend_with_chains(queries, rows, visible, chain)
+        x = x + attention.o_proj(attended.transpose(1, 2).flatten(-2))
+        output: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return output
+
+
+def attend_with_chains(
+    queries: Tensor, rows: KeysValues, visible: Tensor, chain: list[KeysValues]
+) -> Tensor:
+    """Attend with scaled queries [B, h, A, D] to rows [B, h, R, D] and to each chain's own guesses.
+
+    A chain does not see the guesses of another chain.
+    """
+    keys, values = rows
+    scores = torch.matmul(queries, keys.transpose(-1, -2)).float()
+    scores = scores.masked_fill(~visible.unsqueeze(1), float("-inf"))
+    own = [(queries * key).sum(dim=-1, keepdim=True).float() for key, _ in chain]
+    shares = torch.cat((scores, *own), dim=-1).softmax(dim=-1).to(values.dtype)
+    count = keys.shape[2]
+    attended = torch.matmul(shares[..., :count], values)
+    for number, (_, value) in enumerate(chain, start=count):
+        attended = attended + shares[..., number : number + 1] * value
+    return attended

@@ -1,0 +1,79 @@
+"""Lays out a batch for a head: which row each slot takes; see `mmspec.drafters.heads.packing`.
+
+Shape letters: B sequences, L columns, R rows, P pairs, Q rows of another kind.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mmspec.drafters.heads.packing import Outline, Span
+from mmspec_train.teacher.batch import TeacherBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The rows of a head's input, as indices. A slot is numbered sequence · L + column."""
+
+    pairs: Tensor
+    """[P] slots that pair a hidden state with the next embedding."""
+    others: Tensor
+    """[Q] columns that are rows of their own; empty if images are packed."""
+    images: list[tuple[int, Span]]
+    """Sequence and columns of each packed image."""
+    rows: Tensor
+    """[B, R] the index of each row in the list of pairs followed by others or latents."""
+    row: Tensor
+    """[B, L] the row of each slot that is a pair."""
+
+
+def lay_out_slots(batch: TeacherBatch, *, apart: bool, packed: int) -> Layout:
+    """Lay out a batch for a head that keeps images apart, or packs each into `packed` latents."""
+    width = batch.ids.shape[1]
+    pairs: list[int] = []
+    others: list[int] = []
+    images: list[tuple[int, Span]] = []
+    rows: list[list[int]] = []  # negative for rows that are no pairs: -1, -2, ...
+    row = torch.zeros(len(batch.lengths), width, dtype=torch.long)
+    for number, (columns, spans) in enumerate(zip(batch.lengths, batch.images, strict=True)):
+        outline = Outline(apart, packed, columns, spans)
+        own: list[int] = []
+        for run in outline.runs(0, outline.slots):
+            first, stop = number * width + run.start, number * width + run.stop
+            count = run.stop - run.start
+            if run.image is None:
+                row[number, run.start : run.stop] = torch.arange(len(own), len(own) + count)
+                own += range(len(pairs), len(pairs) + count)
+                pairs += range(first, stop)
+            elif packed:
+                own += (-1 - n for n in range(len(images) * packed, (len(images) + 1) * packed))
+                images.append((number, run.image))
+            else:
+                own += (-1 - n for n in range(len(others), len(others) + count))
+                others += range(first + 1, stop + 1)
+        rows.append(own)
+    return _on_device(batch.ids.device, pairs, others, images, rows, row)
+
+
+def _on_device(
+    device: torch.device,
+    pairs: list[int],
+    others: list[int],
+    images: list[tuple[int, Span]],
+    rows: list[list[int]],
+    row: Tensor,
+) -> Layout:
+    """Pad rows with index 0, number the others after all pairs, and move all to the device."""
+    padded = np.zeros((len(rows), max(map(len, rows))), np.int64)
+    for number, own in enumerate(rows):
+        padded[number, : len(own)] = own
+    placed = np.where(padded < 0, len(pairs) - 1 - padded, padded)
+    return Layout(
+        torch.tensor(pairs, dtype=torch.long, device=device),
+        torch.tensor(others, dtype=torch.long, device=device),
+        images,
+        torch.from_numpy(placed).to(device),
+        row.to(device),
+    )

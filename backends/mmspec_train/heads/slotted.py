@@ -1,0 +1,117 @@
+"""Medusa and Hydra to train: MLPs on the last hidden state, optionally with image embeddings.
+
+Shape letters: B sequences, L columns, A starts, D depths, H width.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mmspec.checkpoints.head_config import HeadConfig
+from mmspec_train.distillation.draft_starts import DraftStarts
+from mmspec_train.heads.layered import NextEmbeddings, embeddings_at
+from mmspec_train.teacher.batch import TeacherBatch, gather_columns
+
+
+class VisualAttention(nn.Module):
+    """One attention head from a state to the image embeddings before it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+        nn.init.zeros_(self.output.weight)
+
+    def forward(self, states: Tensor, embeddings: Tensor, visible: Tensor) -> Tensor:
+        """Return the change of states [B, A, H] from embeddings [B, L, H], visible [B, A, L]."""
+        scores = self.query(states) @ embeddings.transpose(-1, -2) / states.shape[-1] ** 0.5
+        # Without an image before a start the softmax is nan: nothing is added there.
+        shares = scores.masked_fill(~visible, float("-inf")).softmax(dim=-1).nan_to_num()
+        added: Tensor = self.output(shares.to(embeddings.dtype) @ embeddings)
+        return added
+
+
+class VisualMean(nn.Linear):
+    """A linear map of the mean of the image embeddings before a state."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, width, bias=False)
+        nn.init.zeros_(self.weight)
+
+    def forward(self, states: Tensor, embeddings: Tensor, visible: Tensor) -> Tensor:  # type: ignore[override]
+        """Return the change of states, as `VisualAttention` does."""
+        shares = visible / visible.sum(dim=-1, keepdim=True).clamp(min=1)
+        added: Tensor = super().forward(shares.to(embeddings.dtype) @ embeddings)
+        return added.to(states.dtype)
+
+
+class MedusaSlot(nn.Module):
+    """h + silu(W h + b), which is h at first (Cai et al. 2024, eq. 1)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, state: Tensor, inputs: Tensor) -> Tensor:  # noqa: ARG002
+        """Return features [B, A, H] of the state alone."""
+        return state + F.silu(self.linear(state))
+
+
+class HydraSlot(nn.Module):
+    """An MLP of the state and the embeddings of the tokens since (Ankner et al. 2024, eq. 2)."""
+
+    def __init__(self, width: int, inputs: int) -> None:
+        super().__init__()
+        self.linear_1 = nn.Linear(inputs, width)
+        self.linear_2 = nn.Linear(width, width)
+        nn.init.zeros_(self.linear_2.weight)
+        nn.init.zeros_(self.linear_2.bias)
+
+    def forward(self, state: Tensor, inputs: Tensor) -> Tensor:
+        """Return features [B, A, H]; inputs [B, A, ...] begin with the state."""
+        added: Tensor = self.linear_2(F.silu(self.linear_1(inputs)))
+        return state + added
+
+
+class Slotted(nn.Module):
+    """A Medusa or Hydra head, which needs no cache."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        """Build it so that every untrained slot predicts the target's next token."""
+        super().__init__()
+        self.config = config
+        width, slots = config.hidden_size, range(config.slots)
+        if config.vision != "none":
+            attends = config.vision == "attention"
+            self.vision = VisualAttention(width) if attends else VisualMean(width)
+        if config.kind == "medusa":
+            self.heads = nn.ModuleList(MedusaSlot(width) for _ in slots)
+        else:
+            self.heads = nn.ModuleList(HydraSlot(width, (2 + n) * width) for n in slots)
+
+    def forward(
+        self,
+        batch: TeacherBatch,
+        starts: DraftStarts,
+        next_embeddings: NextEmbeddings | None = None,
+    ) -> Tensor:
+        """Return features [D, B, A, H], as `Layered` does."""
+        state = gather_columns(batch.states, (starts.columns - 1).clamp(min=0))
+        if self.config.vision != "none":
+            state = state + self._visual(state, batch, starts)
+        inputs = torch.cat((state, gather_columns(batch.embeddings, starts.columns)), dim=-1)
+        features: list[Tensor] = []
+        for depth, slot in enumerate(list(self.heads)[: starts.depth]):
+            if depth and self.config.kind == "hydra":
+                token = embeddings_at(depth, features[-1], batch, starts, next_embeddings)
+                inputs = torch.cat((inputs, token), dim=-1)
+            features.append(slot(state, inputs))
+        return torch.stack(features)
+
+    def _visual(self, state: Tensor, batch: TeacherBatch, starts: DraftStarts) -> Tensor:
+        columns = torch.arange(batch.ids.shape[1], device=state.device)
+        before = columns < starts.columns.unsqueeze(-1)
+        added: Tensor = self.vision(state, batch.embeddings, batch.visual.unsqueeze(1) & before)
+        return added

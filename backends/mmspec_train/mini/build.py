@@ -1,0 +1,118 @@
+"""Untrained LLaVA models and their training forward pass, in transformers' own modules."""
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from transformers import (
+    CLIPVisionConfig,
+    LlamaConfig,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+)
+
+from mmspec_torch.network.llava import pooled
+from mmspec_train.mini import attention
+from mmspec_train.mini.conversation import IGNORED
+from mmspec_train.mini.recipe import LlamaSizes, Rates, Recipe, TowerSizes
+from mmspec_train.mini.samples import SampleBatch
+from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD, token_id
+
+MEAN = (0.48145466, 0.4578275, 0.40821073)
+STD = (0.26862954, 0.26130258, 0.27577711)
+"""CLIP's mean and standard deviation of the colour channels, for pixels in 0..1."""
+
+
+def llava(
+    recipe: Recipe, text: LlamaSizes, tokenizer: Tokenizer, seed: int
+) -> LlavaForConditionalGeneration:
+    """Build a LLaVA with random weights, the same for the same seed."""
+    torch.manual_seed(seed)
+    config = LlavaConfig(
+        vision_config=_tower_config(recipe.tower),
+        text_config=_text_config(text, recipe.vocabulary, tokenizer),
+        image_token_index=token_id(tokenizer, IMAGE),
+        image_seq_length=recipe.tower.patches,
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="default",
+        tie_word_embeddings=True,
+    )
+    model = LlavaForConditionalGeneration(config)
+    model.set_attn_implementation(attention.NAME)
+    return model
+
+
+def _tower_config(tower: TowerSizes) -> CLIPVisionConfig:
+    return CLIPVisionConfig(
+        hidden_size=tower.hidden,
+        intermediate_size=tower.ffn,
+        num_hidden_layers=tower.layers,
+        num_attention_heads=tower.heads,
+        image_size=tower.image,
+        patch_size=tower.patch,
+        projection_dim=tower.hidden,
+        hidden_act="quick_gelu",
+    )
+
+
+def _text_config(text: LlamaSizes, vocabulary: int, tokenizer: Tokenizer) -> LlamaConfig:
+    return LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=text.hidden,
+        intermediate_size=text.ffn,
+        num_hidden_layers=text.layers,
+        num_attention_heads=text.heads,
+        num_key_value_heads=text.heads,
+        max_position_embeddings=text.positions,
+        tie_word_embeddings=True,
+        bos_token_id=token_id(tokenizer, BOS),
+        eos_token_id=token_id(tokenizer, EOS),
+        pad_token_id=token_id(tokenizer, PAD),
+    )
+
+
+def parts(model: LlavaForConditionalGeneration, rates: Rates) -> list[tuple[nn.Module, float]]:
+    """Return each part of a LLaVA with its learning rate."""
+    inner = model.model
+    return [
+        (inner.vision_tower, rates.tower),
+        (inner.multi_modal_projector, rates.projector),
+        (inner.language_model, rates.text),
+    ]
+
+
+def normalise(pixels: Tensor) -> Tensor:
+    """Turn (images, side, side, 3) uint8 pixels into CLIP's (images, 3, side, side) floats."""
+    mean, std = (torch.tensor(c, device=pixels.device) for c in (MEAN, STD))
+    return ((pixels.float() / 255 - mean) / std).permute(0, 3, 1, 2)
+
+
+def patch_features(tower: nn.Module, pixels: Tensor) -> Tensor:
+    """Return the tower's (images, patches, hidden) features without the class token."""
+    features: Tensor = tower(normalise(pixels)).last_hidden_state
+    return features[:, 1:]
+
+
+def embed(model: LlavaForConditionalGeneration, batch: SampleBatch) -> Tensor:
+    """Return (batch, length, hidden) embeddings, with image features pooled to `batch.patches`."""
+    inner = model.model
+    text: Tensor = inner.get_input_embeddings()(batch.ids)
+    if not len(batch.pixels):
+        return text
+    features = patch_features(inner.vision_tower, batch.pixels)
+    sizes = [int(size) for size in batch.patches]
+    rows = torch.cat([pooled(*pair) for pair in zip(features, sizes, strict=True)])
+    is_image = (batch.ids == model.config.image_token_id).unsqueeze(-1)
+    return text.masked_scatter(is_image, inner.multi_modal_projector(rows).to(text.dtype))
+
+
+def learned_loss(model: LlavaForConditionalGeneration, batch: SampleBatch) -> Tensor:
+    """Return the weighted mean cross-entropy over the learned tokens.
+
+    Logits are computed for these alone.
+    """
+    embeddings = embed(model, batch)
+    hidden = model.model.language_model(inputs_embeds=embeddings, use_cache=False).last_hidden_state
+    learned = batch.targets != IGNORED
+    logits = model.lm_head(hidden[learned]).float()
+    losses = nn.functional.cross_entropy(logits, batch.targets[learned], reduction="none")
+    return (losses * batch.weights).sum() / batch.weights.sum()

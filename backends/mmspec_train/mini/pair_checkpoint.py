@@ -1,0 +1,115 @@
+"""Writes trained weights as a checkpoint directory in transformers' format."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import LlavaForConditionalGeneration
+
+from mmspec import errors
+from mmspec_train.mini import build
+from mmspec_train.mini.recipe import TowerSizes
+from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD, token_id
+
+MAX_PAIR_BYTES = 30_000_000
+"""Most bytes of the bundled pair's two checkpoints together; the wheel contains them."""
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ message['role'].upper() + ': ' }}"
+    "{% for part in message['content'] | selectattr('type', 'equalto', 'image') %}"
+    "{{ '<image>\\n' }}{% endfor %}"
+    "{% for part in message['content'] | selectattr('type', 'equalto', 'text') %}"
+    "{{ part['text'] + ' ' }}{% endfor %}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}"
+)
+
+
+def round_to_float16(module: nn.Module) -> None:
+    """Round every parameter to the nearest float16, so that saving in float16 loses nothing."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(parameter.half())
+
+
+def save_pair_model(
+    model: LlavaForConditionalGeneration, tokenizer: Tokenizer, tower: TowerSizes, directory: Path
+) -> None:
+    """Write a float16 checkpoint with everything a loader or transformers needs.
+
+    Converts the model itself to float16.
+    """
+    nn.Module.half(model)
+    model.save_pretrained(directory)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    files = {
+        "generation_config.json": _generation(tokenizer),
+        "tokenizer_config.json": _tokenizer_config(
+            model.config.get_text_config().max_position_embeddings
+        ),
+        "preprocessor_config.json": _preprocessor(tower),
+        "processor_config.json": _processor(tower),
+    }
+    for name, content in files.items():
+        (directory / name).write_text(json.dumps(content, indent=2) + "\n")
+    (directory / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+
+
+def check_pair_size(*directories: Path) -> None:
+    """Raise CheckpointError if the checkpoints together exceed MAX_PAIR_BYTES."""
+    total = sum((directory / "model.safetensors").stat().st_size for directory in directories)
+    if total > MAX_PAIR_BYTES:
+        raise errors.CheckpointError(
+            f"the pair's weights hold {total} bytes, allowed are {MAX_PAIR_BYTES}:"
+            " make the recipe smaller"
+        )
+
+
+def _generation(tokenizer: Tokenizer) -> dict[str, Any]:
+    names = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
+    return {name: token_id(tokenizer, token) for name, token in names.items()}
+
+
+def _tokenizer_config(positions: int) -> dict[str, Any]:
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": BOS,
+        "eos_token": EOS,
+        "pad_token": PAD,
+        "image_token": IMAGE,
+        "extra_special_tokens": {"image_token": IMAGE},
+        "model_max_length": positions,
+        "clean_up_tokenization_spaces": False,
+        "chat_template": CHAT_TEMPLATE,
+    }
+
+
+def _preprocessor(tower: TowerSizes) -> dict[str, Any]:
+    side = {"height": tower.image, "width": tower.image}
+    return {
+        "image_processor_type": "CLIPImageProcessor",
+        "do_resize": True,
+        "size": {"shortest_edge": tower.image},
+        "resample": 3,
+        "do_center_crop": True,
+        "crop_size": side,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(build.MEAN),
+        "image_std": list(build.STD),
+        "do_convert_rgb": True,
+    }
+
+
+def _processor(tower: TowerSizes) -> dict[str, Any]:
+    return {
+        "processor_class": "LlavaProcessor",
+        "image_token": IMAGE,
+        "patch_size": tower.patch,
+        "vision_feature_select_strategy": "default",
+        "num_additional_image_tokens": 1,
+    }

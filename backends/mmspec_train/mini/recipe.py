@@ -1,0 +1,106 @@
+"""Sizes and hyperparameters of a trainable pair."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TowerSizes:
+    """A CLIP vision transformer over square images of `image` pixels a side."""
+
+    hidden: int
+    layers: int
+    heads: int
+    ffn: int
+    image: int = 144
+    patch: int = 12
+
+    @property
+    def grid(self) -> int:
+        """Patches along one side."""
+        return self.image // self.patch
+
+    @property
+    def patches(self) -> int:
+        """Visual tokens of one image."""
+        return self.grid**2
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaSizes:
+    """A Llama with tied embeddings and `positions` position embeddings."""
+
+    hidden: int
+    layers: int
+    heads: int
+    ffn: int
+    positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Peak learning rates of a LLaVA's parts; 0 freezes a part."""
+
+    tower: float
+    projector: float
+    text: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Sizes and training settings of a target and a draft with the same tower and tokenizer."""
+
+    tower: TowerSizes
+    target: LlamaSizes
+    draft: LlamaSizes
+    vocabulary: int = 1024
+    draft_images: int = 2
+    draft_pooled: float = 0.25
+    """Share of the draft's samples whose images are pooled to a quarter (the view P)."""
+    positions_per_batch: int = 8192
+    images_per_batch: int = 48
+    tower_rate: float = 1e-3
+    projector_rates: Rates = Rates(tower=0.0, projector=2e-3, text=0.0)
+    target_rates: Rates = Rates(tower=2e-4, projector=1e-3, text=1e-3)
+    draft_rates: Rates = Rates(tower=0.0, projector=2e-3, text=2e-3)
+    fact_weight: float = 2.0
+    """Loss weight of tokens that state a fact in question; they teach the model to see."""
+
+
+MINI = Recipe(
+    tower=TowerSizes(hidden=192, layers=4, heads=3, ffn=768),
+    target=LlamaSizes(hidden=256, layers=11, heads=4, ffn=768, positions=2048),
+    draft=LlamaSizes(hidden=128, layers=2, heads=2, ffn=384, positions=512),
+)
+TEST = Recipe(
+    tower=TowerSizes(hidden=32, layers=2, heads=2, ffn=64, image=48, patch=12),
+    target=LlamaSizes(hidden=32, layers=2, heads=2, ffn=64, positions=1024),
+    draft=LlamaSizes(hidden=16, layers=1, heads=2, ffn=32, positions=512),
+    vocabulary=384,
+    positions_per_batch=512,
+    images_per_batch=4,
+)
+RECIPES = {"mini": MINI, "test": TEST}
+
+TASK_SHARES: dict[str, float] = {
+    "chat": 14,
+    "general": 22,
+    "conversation": 16,
+    "detail": 2,
+    "caption": 2,
+    "hallucination": 5,
+    "chart": 7,
+    "text": 8,
+    "reasoning": 16,
+    "science": 6,
+    "spot": 17,
+    "edit": 18,
+    "pororo": 1,
+    "vist": 1,
+    "video": 1,
+    "swap": 1,
+    "told": 35,
+    "drill": 60,
+}
+"""Relative share of each task in the training samples."""
+DRAFT_SHARES = TASK_SHARES | {"pororo": 12, "vist": 12, "video": 10}
+"""Task shares for the draft: more stories, which it reads as text, at a tenth of the positions."""

@@ -1,0 +1,239 @@
+"""The stages of training the bundled pair: tokenizer → tower → projector → target → draft.
+
+Each stage reads the results of earlier ones from the run's directory. A finished stage is skipped;
+an interrupted one resumes from its checkpoint.
+"""
+
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from transformers import LlavaForConditionalGeneration
+
+import mmspec_world
+from mmspec import errors
+from mmspec_train.mini import build, conversation, pair_checkpoint, samples
+from mmspec_train.mini.recipe import (
+    DRAFT_SHARES,
+    RECIPES,
+    TASK_SHARES,
+    LlamaSizes,
+    Rates,
+    Recipe,
+)
+from mmspec_train.mini.tokenizer import train_tokenizer
+from mmspec_train.mini.tower import CellClassifier
+from mmspec_train.run.log import Log, open_log
+from mmspec_train.run.loop import run_phase
+from mmspec_train.run.phase import Machine, Phase, pick_device
+from mmspec_train.run.run_manifest import NEW_OUT, claim
+from mmspec_train.settings import STAGES, Budget, MiniSettings
+from mmspec_world.split import Split
+
+EXPORTED = ("target", "draft")
+"""Stages that also write a checkpoint."""
+TOKENIZER_SAMPLES = 20_000
+
+
+def train_pair(
+    settings: MiniSettings, stages: Collection[str], budgets: Mapping[str, Budget]
+) -> None:
+    """Run the chosen stages of STAGES, skipping finished ones.
+
+    Before writing, raises UsageError for a stage whose predecessor is missing, and for a directory
+    that belongs to another recipe or seed.
+    """
+    machine = Machine(pick_device(settings.device), compiled=settings.compile)
+    out = settings.out
+    _check_starts(out, stages)
+    claim(out / "about.json", {"--recipe": settings.recipe, "--seed": settings.seed}, NEW_OUT)
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    with open_log(out) as log:
+        run = PairRun(out, RECIPES[settings.recipe], machine, log, settings.seed)
+        run.train_stages(stages, budgets)
+
+
+@dataclass(frozen=True)
+class PairRun:
+    """A run of the stages in a directory.
+
+    Stage S writes S.safetensors in float32; the folder `models` contains the checkpoints.
+    """
+
+    directory: Path
+    recipe: Recipe
+    machine: Machine
+    log: Log
+    seed: int = 0
+
+    def train_stages(self, stages: Collection[str], budgets: Mapping[str, Budget]) -> None:
+        """Run the chosen stages in order, skipping finished ones."""
+        trainers = {
+            "tokenizer": self._train_tokenizer,
+            "tower": self._train_tower,
+            "projector": self._train_projector,
+            "target": self._train_target,
+            "draft": self._train_draft,
+        }
+        for stage in STAGES:
+            if stage in stages and not is_finished(self.directory, stage):
+                trainers[stage](budgets.get(stage, Budget(steps=0)))
+
+    def result(self, stage: str) -> Path:
+        """Return the file that a finished stage leaves."""
+        return stage_result(self.directory, stage)
+
+    def checkpoint(self, name: str) -> Path:
+        """Return the directory of a finished model, "target" or "draft"."""
+        return model_directory(self.directory, name)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the first stage."""
+        return Tokenizer.from_file(str(self.result("tokenizer")))
+
+    def conversations(self, split: Split, *, draft: bool = False) -> samples.SampleBatches:
+        """Return the batches of the target's samples, or of the draft's."""
+        shares = DRAFT_SHARES if draft else TASK_SHARES
+        return samples.SampleBatches(
+            self.recipe,
+            self.result("tokenizer"),
+            {task: shares[task] for task in mmspec_world.TASKS},
+            self.seed,
+            split,
+            self.recipe.draft_images if draft else None,
+            self.recipe.draft_pooled if draft else 0.0,
+        )
+
+    def _train_tokenizer(self, _budget: Budget) -> None:
+        tasks = mmspec_world.TASKS
+        world_samples = (
+            mmspec_world.sample(task, number, split="train", size=48)
+            for task in tasks
+            for number in range(TOKENIZER_SAMPLES // len(tasks))
+        )
+        texts = (text for sample in world_samples for text in conversation.texts(sample))
+        tokenizer = train_tokenizer(texts, self.recipe.vocabulary)
+        tokenizer.save(str(self.result("tokenizer")))
+
+    def _train_tower(self, budget: Budget) -> None:
+        classifier = self._cell_classifier()
+        self.machine.compile(classifier.tower.encoder.layers)
+        pictures = samples.LabelledPictures(self.recipe, self.seed)
+        phase = Phase(
+            "tower",
+            classifier,
+            [(classifier, self.recipe.tower_rate)],
+            lambda batch, _: classifier.loss(batch),
+            [pictures],
+            replace(pictures, split="held-out"),
+        )
+        self._train(phase, budget)
+
+    def _train_projector(self, budget: Budget) -> None:
+        """Train the projector alone on the pre-trained tower and an untrained language model."""
+        model = self._llava(self.recipe.target)
+        classifier = self._cell_classifier()
+        classifier.load_state_dict(load_file(self.result("tower")))
+        model.model.vision_tower.load_state_dict(classifier.tower.state_dict())
+        self._train_llava("projector", model, self.recipe.projector_rates, budget)
+
+    def _train_target(self, budget: Budget) -> None:
+        """Train the whole target, round it to float16 and export it. The tower is final then."""
+        model = self._llava(self.recipe.target)
+        _load(model, self.result("projector"))
+        self._train_llava("target", model, self.recipe.target_rates, budget)
+        pair_checkpoint.round_to_float16(model)
+        self._export("target", model)
+
+    def _train_draft(self, budget: Budget) -> None:
+        """Train the draft on an exact copy of the target's final tower, and export it."""
+        model = self._llava(self.recipe.draft)
+        target = LlavaForConditionalGeneration.from_pretrained(self.checkpoint("target"))
+        model.model.vision_tower.load_state_dict(target.model.vision_tower.float().state_dict())
+        self._train_llava("draft", model, self.recipe.draft_rates, budget)
+        self._export("draft", model)
+        pair_checkpoint.check_pair_size(self.checkpoint("target"), self.checkpoint("draft"))
+
+    def _train_llava(
+        self, stage: str, model: LlavaForConditionalGeneration, rates: Rates, budget: Budget
+    ) -> None:
+        if self.result(stage).exists():  # trained before; only the export is missing
+            _load(model, self.result(stage))
+            return
+        inner = model.model
+        self.machine.compile(inner.vision_tower.encoder.layers, inner.language_model.layers)
+        phase = Phase(
+            stage,
+            model,
+            build.parts(model, rates),
+            lambda batch, _: build.learned_loss(model, batch),
+            [self.conversations("train", draft=stage == "draft")],
+            self.conversations("held-out", draft=stage == "draft"),
+        )
+        self._train(phase, budget)
+
+    def _train(self, phase: Phase[Any], budget: Budget) -> None:
+        """Train a phase and write its tensors atomically as the stage's result."""
+        state = self.directory / f"{phase.name}.checkpoint"
+        run_phase(phase, budget, self.machine, state, self.log)
+        tensors = phase.module.state_dict()
+        tensors.pop("lm_head.weight", None)  # tied to the embeddings
+        partial = self.result(phase.name).with_suffix(".partial")
+        save_file({name: t.cpu().contiguous() for name, t in tensors.items()}, partial)
+        partial.replace(self.result(phase.name))
+        state.unlink()
+
+    def _export(self, name: str, model: LlavaForConditionalGeneration) -> None:
+        """Write a trained model's checkpoint atomically; converts the model to float16."""
+        partial = self.directory / "models" / f"{name}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        pair_checkpoint.save_pair_model(model, self.tokenizer, self.recipe.tower, partial)
+        partial.replace(self.checkpoint(name))
+
+    def _cell_classifier(self) -> CellClassifier:
+        tower = self._llava(self.recipe.target).model.vision_tower
+        return CellClassifier(tower, self.recipe.tower.hidden, mmspec_world.LABELS)
+
+    def _llava(self, sizes: LlamaSizes) -> LlavaForConditionalGeneration:
+        return build.llava(self.recipe, sizes, self.tokenizer, self.seed)
+
+
+def stage_result(directory: Path, stage: str) -> Path:
+    """Return the file that a finished stage writes in a run's directory."""
+    return directory / ("tokenizer.json" if stage == "tokenizer" else f"{stage}.safetensors")
+
+
+def model_directory(directory: Path, name: str) -> Path:
+    """Return the directory of a finished model, "target" or "draft"."""
+    return directory / "models" / name
+
+
+def is_finished(directory: Path, stage: str) -> bool:
+    """Return whether all files of a stage exist."""
+    exported = stage not in EXPORTED or model_directory(directory, stage).exists()
+    return exported and stage_result(directory, stage).exists()
+
+
+def _check_starts(directory: Path, stages: Collection[str]) -> None:
+    """Raise UsageError for a chosen stage whose predecessor is neither chosen nor finished."""
+    for before, stage in pairwise(STAGES):
+        is_missing = before not in stages and not is_finished(directory, before)
+        if stage in stages and is_missing and not is_finished(directory, stage):
+            raise errors.UsageError(
+                f"the stage {stage} starts from the {before}, which {directory} has not: "
+                f"give --stage {before} too"
+            )
+
+
+def _load(model: LlavaForConditionalGeneration, file: Path) -> None:
+    tensors = load_file(file)
+    embeddings = "model.language_model.embed_tokens.weight"
+    model.load_state_dict(tensors | {"lm_head.weight": tensors[embeddings]})

@@ -1,0 +1,58 @@
+"""A small byte-level BPE tokenizer, trained on the world's own sentences."""
+
+from collections.abc import Iterable, Iterator
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers.trainers import BpeTrainer
+
+BOS, EOS, PAD, IMAGE = SPECIALS = ("<s>", "</s>", "<pad>", "<image>")
+NEWLINE = "\N{LATIN CAPITAL LETTER C WITH DOT ABOVE}"
+"""The newline as byte-level vocabularies spell it."""
+ALONE = r"[0-9]|[A-Z](?![a-z])"
+"""Pattern of characters that are always tokens of their own: digits, capitals in acronyms."""
+ROLES = ("USER:", "ASSISTANT:")
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    """Train a tokenizer of at most `vocabulary` tokens; the same texts give the same tokenizer.
+
+    Encoding puts `<s>` before every text. Decoding restores any text exactly.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(ALONE), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(_without_markers(texts), _trainer(vocabulary - len(ROLES)))
+    tokenizer.add_tokens([AddedToken(role, normalized=False) for role in ROLES])
+    bos = token_id(tokenizer, BOS)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A", pair=f"{BOS} $A $B", special_tokens=[(BOS, bos)]
+    )
+    return tokenizer
+
+
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """Return the id of a token, which must be in the vocabulary."""
+    number = tokenizer.token_to_id(token)
+    assert number is not None, f"the tokenizer has no {token}"
+    return number
+
+
+def _trainer(vocabulary: int) -> BpeTrainer:
+    return BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+
+
+def _without_markers(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        for marker in (IMAGE, *ROLES):
+            text = text.replace(marker, "")
+        yield text

@@ -1,0 +1,213 @@
+"""The training loop: steps, a schedule, checkpoints, evaluations and a log."""
+
+import itertools
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Generic
+
+import torch
+
+from mmspec import errors
+from mmspec_train.run.early_stopping import BestSoFar, Evaluation
+from mmspec_train.run.log import Log, Position
+from mmspec_train.run.optimizer import Optimizer
+from mmspec_train.run.phase import Item, Machine, Phase
+from mmspec_train.run.prefetch import ProcessShare, prefetch
+from mmspec_train.run.signals import uninterrupted
+from mmspec_train.settings import Budget
+
+WARM_UP_STEPS = 100
+"""Steps over which the learning rate rises linearly to its peak."""
+FINAL_SHARE = 0.02
+"""Learning rate at the end of a run, as a share of its peak."""
+HELD_OUT_BATCHES = 4
+
+
+def run_phase(
+    phase: Phase[Any], budget: Budget, machine: Machine, checkpoint: Path, log: Log
+) -> None:
+    """Train a phase to the end of its budget, resuming from `checkpoint` if the file exists.
+
+    With a budget in steps, a resumed run ends with the same weights as an uninterrupted one.
+    With early stopping, the module ends with the weights of the best evaluation. Raises
+    MmspecError when the loss is not finite; `checkpoint` then holds the last good state.
+    """
+    phase.module.to(machine.device).requires_grad_(False)
+    trained = [(part.requires_grad_(True), rate) for part, rate in phase.parts if rate]
+    run = _Run(phase, budget, machine, checkpoint, log, Optimizer(trained))
+    run.resume()
+    with log.say_when_stopped(run.stop):
+        run.train()
+        run.save()
+    if phase.early_stopping:
+        machine.processes.wait()  # until process 0 has written the best state
+        best = torch.load(run.best_file, "cpu", weights_only=True)
+        phase.module.load_state_dict(best)
+    phase.module.requires_grad_(False)
+
+
+def rate_share(step: int, progress: float) -> float:
+    """Return the learning rate as a share of its peak: linear warm-up, then cosine decay."""
+    cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    return min(1.0, (step + 1) / WARM_UP_STEPS) * (FINAL_SHARE + (1 - FINAL_SHARE) * cosine)
+
+
+@dataclass
+class _Run(Generic[Item]):
+    phase: Phase[Item]
+    budget: Budget
+    machine: Machine
+    checkpoint: Path
+    log: Log
+    optimizer: Optimizer
+    step: int = 0
+    seconds: float = 0.0
+    batches: list[int] = field(default_factory=list)
+    """Number of batches consumed from each source."""
+    best: BestSoFar = field(default_factory=BestSoFar)
+    evaluated_step: int = -1
+    saved_step: int = 0
+    saved_seconds: float = 0.0
+
+    @property
+    def at(self) -> Position:
+        """The current step, stage and training time."""
+        return Position(self.step, self.phase.name, self.seconds)
+
+    @property
+    def best_file(self) -> Path:
+        """The file with the best state so far, written only with early stopping."""
+        return self.checkpoint.with_suffix(".best")
+
+    def resume(self) -> None:
+        self.batches = [0] * len(self.phase.sources)
+        if self.checkpoint.exists():
+            state = torch.load(self.checkpoint, "cpu", weights_only=True)
+            self.phase.module.load_state_dict(state["module"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.step, self.seconds = state["step"], state["seconds"]
+            self.batches, self.evaluated_step = state["batches"], state["evaluated_step"]
+            self.best = BestSoFar(**state["best"])
+            self.saved_step, self.saved_seconds = self.step, self.seconds
+        self.log.drop_rows_after(self.phase.name, self.step)
+
+    def save(self) -> None:
+        """Replace the checkpoint atomically."""
+        state = {
+            "module": self.phase.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+            "seconds": self.seconds,
+            "batches": self.batches,
+            "evaluated_step": self.evaluated_step,
+            "best": asdict(self.best),
+        }
+        self._write(state, self.checkpoint)
+        self.saved_step, self.saved_seconds = self.step, self.seconds
+
+    def _write(self, state: dict[str, Any], file: Path) -> None:
+        if self.machine.processes.rank == 0:
+            partial = file.with_suffix(".partial")
+            torch.save(state, partial)
+            partial.replace(file)
+
+    def stop(self) -> str:
+        """Save the state after a signal; returns a message for the user."""
+        self.save()
+        return (
+            f"{self.phase.name}: stopped after step {self.step}; the same command goes on after "
+            f"step {self.saved_step}"
+        )
+
+    def train(self) -> None:
+        """Take steps until the budget is spent or early stopping ends the run."""
+        streams = [self._stream(number) for number in range(len(self.batches))]
+        while (progress := self._progress()) < 1 and not self._is_over():
+            started = time.perf_counter()
+            source = self.phase.pick(self.step, progress)
+            batch = self._next(streams[source])
+            share = rate_share(self.step, progress)
+            self.optimizer.scale_rates(share)
+            loss = self._backward(batch)
+            with uninterrupted():
+                self.optimizer.step()
+                self.step += 1
+                self.batches[source] += 1
+                duration = time.perf_counter() - started
+                self.seconds += duration
+                rate = share * self.optimizer.highest_rate
+                self.log.write_step(self.at, loss, rate, duration, batch)
+            self.log.show(self.phase.name, self.step, progress, loss)
+        if self.evaluated_step != self.step:
+            self._evaluate()
+
+    def _progress(self) -> float:
+        progress = self.budget.progress(self.step, self.seconds)
+        return self.machine.processes.from_first(progress)
+
+    def _stream(self, number: int) -> Iterator[Item]:
+        processes = self.machine.processes
+        share = ProcessShare(self.phase.sources[number], processes.rank, processes.count)
+        return prefetch(share, self.batches[number], self.machine.workers)
+
+    def _next(self, stream: Iterator[Item]) -> Item:
+        """Return the next batch; if making it fails, save the state before raising."""
+        try:
+            return next(stream)
+        except errors.MmspecError:
+            self.save()
+            raise
+
+    def _backward(self, batch: Item) -> float:
+        torch.manual_seed(self.step)
+        with self.machine.autocast():
+            loss = self.phase.loss(self.machine.on_device(batch), self.step)
+        value = loss.item()
+        if not math.isfinite(value):
+            raise errors.MmspecError(
+                f"training diverged: loss {value} at step {self.step + 1} of {self.phase.name};"
+                f" the last good state is {self.checkpoint}: begin anew with a lower learning rate"
+            )
+        if loss.requires_grad:  # a batch may not reach the trained part, as text no projector
+            loss.backward()  # type: ignore[no-untyped-call]
+        self.machine.processes.average_gradients(self.phase.module.parameters())
+        return value
+
+    def _is_over(self) -> bool:
+        """Evaluate and save when due; returns whether early stopping ends the run."""
+        stopping = self.phase.early_stopping
+        since_saved = self.machine.processes.from_first(self.seconds - self.saved_seconds)
+        due = since_saved > self.machine.checkpoint_seconds
+        if stopping and stopping.every and self.step:
+            due = due or self.step % stopping.every == 0
+        if due and self.evaluated_step != self.step:
+            self._evaluate()
+            self.save()
+        return stopping is not None and self.best.is_final(stopping.patience)
+
+    @torch.no_grad()
+    def _evaluate(self) -> None:
+        """Compute the held-out loss and, with early stopping, evaluate the state."""
+        loss, stopping = self._held_out_loss(), self.phase.early_stopping
+        with self.machine.autocast():
+            evaluation = stopping.evaluate() if stopping else None
+        with uninterrupted():
+            self._record(loss, evaluation)
+
+    def _record(self, loss: float, evaluation: Evaluation | None) -> None:
+        """Log an evaluation and save the state if it is the best."""
+        self.evaluated_step = self.step
+        self.log.write_held_out(self.at, loss)
+        if evaluation:
+            self.log.write_evaluation(self.at, evaluation)
+            if self.best.update(evaluation):
+                self._write(self.phase.module.state_dict(), self.best_file)
+
+    def _held_out_loss(self) -> float:
+        batches = list(itertools.islice(self.phase.held_out.batches(0), HELD_OUT_BATCHES))
+        with self.machine.autocast():
+            losses = [self.phase.loss(self.machine.on_device(b), 0).item() for b in batches]
+        return sum(losses) / len(losses)

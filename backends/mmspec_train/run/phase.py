@@ -1,0 +1,83 @@
+"""A training phase and the machine that runs it."""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from mmspec import errors
+from mmspec_train.run.distributed import Processes
+from mmspec_train.run.early_stopping import EarlyStopping
+from mmspec_train.run.log import Sized
+from mmspec_train.run.prefetch import Source
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+Item = TypeVar("Item", bound=Sized)
+
+
+@dataclass(frozen=True)
+class Phase(Generic[Item]):
+    """One training run of a module: its loss, its data and its learning rates.
+
+    `module` contains every tensor that is saved. `parts` are the submodules that are trained, with
+    their peak learning rates.
+    """
+
+    name: str
+    module: nn.Module
+    parts: list[tuple[nn.Module, float]]
+    loss: Callable[[Item, int], Tensor]
+    """Loss of a batch at a step; its random numbers depend only on the step."""
+    sources: Sequence[Source[Item]]
+    held_out: Source[Item]
+    pick: Callable[[int, float], int] = lambda step, progress: 0  # noqa: ARG005
+    """Maps step and progress to the index of the source that provides the step's batch."""
+    early_stopping: EarlyStopping | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The device, processes and checkpoint interval of a run."""
+
+    device: torch.device
+    workers: int = 1
+    """Number of background processes that make batches: 0 or 1."""
+    compiled: bool = True
+    checkpoint_seconds: float = 180.0
+    processes: Processes = field(default_factory=Processes)
+
+    def autocast(self) -> torch.autocast:
+        """Return the autocast context: bfloat16 on CPU and CUDA, float32 on Metal."""
+        kind = self.device.type
+        return torch.autocast(kind, torch.bfloat16, enabled=kind in ("cpu", "cuda"))
+
+    def compile(self, *layers: Iterable[nn.Module]) -> None:
+        """Compile transformer layers if `compiled` is set."""
+        for layer in itertools.chain(*layers) if self.compiled else ():
+            layer.compile(dynamic=True)
+
+    def on_device(self, batch: Item) -> Item:
+        """Return the batch with its tensors moved to the device."""
+        return type(batch)(*(self._moved(getattr(batch, f.name)) for f in fields(batch)))  # type: ignore[arg-type]
+
+    def _moved(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: tensor.to(self.device) for name, tensor in value.items()}
+        return value.to(self.device) if isinstance(value, Tensor) else value
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device called `name`; "auto" picks CUDA, else Metal, else the CPU.
+
+    Raises UsageError for an unknown name.
+    """
+    if name not in DEVICES:
+        raise errors.choice("device", name, DEVICES)
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

@@ -1,0 +1,40 @@
+"""The options of a run, saved in its directory: only a run with the same options resumes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mmspec import errors
+
+NEW_OUT = "give another --out, or the options of before"
+"""The fix named in an error when `--out` belongs to a run with other options."""
+
+
+def check_manifest(file: Path, options: dict[str, Any], remedy: str) -> None:
+    """Raise UsageError, naming the first difference, if `file` holds other options."""
+    if not file.exists():
+        return
+    before = _flat(json.loads(file.read_text(encoding="utf-8")))
+    for name, value in _flat(json.loads(json.dumps(options))).items():
+        if before.get(name) != value:
+            raise errors.UsageError(
+                f"{file}: {name} is {before.get(name)!r}, but is now {value!r}: {remedy}"
+            )
+
+
+def claim(file: Path, options: dict[str, Any], remedy: str) -> None:
+    """Write the options to `file`, or check them if it exists. Raises as `check_manifest` does."""
+    check_manifest(file, options, remedy)
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(f"{file.name}.partial")
+        partial.write_text(json.dumps(options, indent=1) + "\n", encoding="utf-8")
+        partial.replace(file)
+
+
+def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in options.items():
+        nested = isinstance(value, dict)
+        flat |= _flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
+    return flat

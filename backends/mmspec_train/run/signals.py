@@ -1,0 +1,31 @@
+"""Delays Ctrl-C and SIGTERM while a run writes state that must stay consistent."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay Ctrl-C and SIGTERM until the end of the block.
+
+    Does nothing outside the main thread, which is the only one that receives signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    handlers = {
+        ending: signal.signal(ending, lambda number, _: received.append(number))
+        for ending in ENDING
+    }
+    try:
+        yield
+    finally:
+        for ending, handler in handlers.items():
+            signal.signal(ending, handler)
+    for number in received[:1]:
+        signal.raise_signal(number)

@@ -1,0 +1,124 @@
+"""Batches of conversations: tokens, and the target's embeddings and hidden states.
+
+Shape letters: B sequences, L columns (padded at their ends), M images, N positions of one image,
+H width, n columns of one conversation, m of them an image's, A starts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mmspec.drafters.heads.packing import Span
+from mmspec.seam import Float32
+from mmspec_train.mini.conversation import IGNORED
+from mmspec_train.teacher.records import RecordColumns
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStates:
+    """The target's hidden states [n, H] and image embeddings [m, H] of one conversation."""
+
+    states: Tensor
+    visual: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Conversations:
+    """The tokens of B conversations."""
+
+    ids: Tensor
+    """[B, L]"""
+    targets: Tensor
+    """[B, L] the next token where it belongs to an answer, IGNORED elsewhere."""
+    images: tuple[tuple[Span, ...], ...]
+    """The columns of the images in each sequence."""
+    lengths: tuple[int, ...]
+    """The number of columns of each sequence, without padding."""
+
+    @property
+    def learned(self) -> Tensor:
+        """[B, L] True where the next token is trained: a token of an answer, or its stop token."""
+        return self.targets != IGNORED
+
+    @property
+    def visual(self) -> Tensor:
+        """[B, L] True at the columns of images."""
+        visual = torch.zeros(self.ids.shape, dtype=torch.bool)
+        for row, spans in enumerate(self.images):
+            for first, end in spans:
+                visual[row, first:end] = True
+        return visual.to(self.ids.device)
+
+    @property
+    def samples(self) -> int:
+        """The number of conversations."""
+        return len(self.ids)
+
+    @property
+    def tokens(self) -> int:
+        """The number of columns, padding included."""
+        return self.ids.numel()
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationBatch(Conversations):
+    """Conversations with their images or, if stored, the target's hidden states."""
+
+    pixels: tuple[Float32, ...]
+    """[3, height, width] of each image, in order; may be empty if hidden states are stored."""
+    states: Tensor
+    """[B, L, H] hidden states, or [0] if none are stored."""
+    image_embeddings: Tensor
+    """[M, N, H] image embeddings, or [0] if none are stored."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the batch contains stored hidden states."""
+        return self.states.numel() > 0
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherBatch(Conversations):
+    """Conversations with the target's hidden states."""
+
+    states: Tensor
+    """[B, L, H] hidden states after the last norm, the input of the output matrix."""
+    embeddings: Tensor
+    """[B, L, H] input embeddings, of tokens and images."""
+
+
+def gather_columns(rows: Tensor, columns: Tensor) -> Tensor:
+    """Return rows [B, L, H] at columns [B, A], as [B, A, H]."""
+    return rows.gather(1, columns.unsqueeze(-1).expand(-1, -1, rows.shape[-1]))
+
+
+def collate(
+    samples: Sequence[RecordColumns],
+    pixels: Sequence[Float32],
+    stored: Sequence[StoredStates],
+    positions: int,
+) -> ConversationBatch:
+    """Pad conversations to the longest; `stored` is empty or has one item per conversation."""
+    length = max(len(sample.ids) for sample in samples)
+    ids = np.zeros((len(samples), length), np.int64)
+    targets = np.full((len(samples), length), IGNORED, np.int64)
+    for row, sample in enumerate(samples):
+        ids[row, : len(sample.ids)] = sample.ids
+        targets[row, : len(sample.ids)] = sample.targets
+    states = image_embeddings = torch.zeros(0)
+    if stored:
+        states = torch.nn.utils.rnn.pad_sequence([s.states for s in stored], batch_first=True)
+        rows = torch.cat([s.visual for s in stored])
+        image_embeddings = rows.view(-1, max(positions, 1), rows.shape[-1])
+    return ConversationBatch(
+        torch.from_numpy(ids),
+        torch.from_numpy(targets),
+        tuple(sample.images for sample in samples),
+        tuple(len(sample.ids) for sample in samples),
+        tuple(pixels),
+        states,
+        image_embeddings,
+    )

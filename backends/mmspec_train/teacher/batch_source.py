@@ -1,0 +1,139 @@
+"""Batches of recorded conversations. A batch depends only on the seed and its number."""
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mmspec import errors
+from mmspec.prompt.images import Preprocessing, pixels
+from mmspec.seam import Float32
+from mmspec_train.teacher.batch import ConversationBatch, collate
+from mmspec_train.teacher.cache import TeacherCache
+from mmspec_train.teacher.corpus import Corpus
+from mmspec_train.teacher.records import ConversationRecord, lay_out
+
+BATCHES_PER_POOL = 8
+"""Number of batches whose conversations are sorted by length together to save padding."""
+Content = Literal["all", "text", "images"]
+"""Which conversations to use: all, those without images, or those with images."""
+DESCRIPTIONS = {"all": "", "text": " without images", "images": " with images"}
+"""For each content, the words that follow "conversation" in an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInput:
+    """Image token, positions of an image (0 for a text-only model), and preprocessing."""
+
+    image_id: int
+    positions: int
+    preprocessing: Preprocessing | None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLimit:
+    """Maximum columns of a draft, and the positions of an image (0: one newline token)."""
+
+    positions: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class ConversationBatches:
+    """Endless batches of a cache's conversations, reshuffled every epoch."""
+
+    cache: TeacherCache
+    corpus: Corpus
+    image_input: ImageInput
+    positions_per_batch: int
+    seed: int
+    content: Content = "all"
+    use_stored: bool = True
+    """Whether to use the hidden states stored in the cache."""
+    always_pixels: bool = False
+    """Whether batches contain pixels even if hidden states are stored."""
+    limit: ColumnLimit | None = None
+    """Leaves out longer conversations; None keeps all."""
+
+    def records(self) -> list[ConversationRecord]:
+        """Return the selected conversations.  Raises UsageError if there are none."""
+        records = [record for record in self.cache.records() if self._takes(record)]
+        if not records:
+            raise errors.UsageError(
+                f"{self.cache.records_file} has no conversation{DESCRIPTIONS[self.content]} that "
+                "can be learned from: give more --samples, fewer --answer-tokens, or "
+                "--schedule mixed"
+            )
+        return records
+
+    def _takes(self, record: ConversationRecord) -> bool:
+        wanted = self.content == "all" or (record.images > 0) == (self.content == "images")
+        limit = self.limit
+        fits = limit is None or record.columns(limit.positions or 1) <= limit.columns
+        return wanted and any(record.answers) and fits
+
+    def batches(self, start: int) -> Iterator[ConversationBatch]:
+        """Yield batches from number `start` on."""
+        records = self.records()
+        for epoch in itertools.count():
+            planned = self.plan(records, epoch)
+            skipped, start = min(start, len(planned)), max(0, start - len(planned))
+            yield from (self.batch(batch) for batch in planned[skipped:])
+
+    def once(self) -> Iterator[ConversationBatch]:
+        """Yield every conversation once, the shortest first."""
+        ordered = sorted(self.records(), key=self._columns)
+        return (self.batch(batch) for batch in self._cut(ordered))
+
+    def plan(
+        self, records: Sequence[ConversationRecord], epoch: int
+    ) -> list[list[ConversationRecord]]:
+        """Shuffle an epoch's conversations into batches of similar length."""
+        rng = random.Random(f"{self.seed}/{self.cache.split}/{self.content}/{epoch}")
+        shuffled = rng.sample(records, len(records))
+        mean = sum(map(self._columns, shuffled)) / len(shuffled)
+        pool = max(1, int(BATCHES_PER_POOL * self.positions_per_batch / mean))
+        planned = []
+        for first in range(0, len(shuffled), pool):
+            batches = list(self._cut(sorted(shuffled[first : first + pool], key=self._columns)))
+            rng.shuffle(batches)
+            planned += batches
+        return planned
+
+    def _columns(self, record: ConversationRecord) -> int:
+        return record.columns(self.image_input.positions or 1)
+
+    def _cut(self, ordered: Sequence[ConversationRecord]) -> Iterator[list[ConversationRecord]]:
+        """Cut records, sorted by length, into batches that fit the limit when padded."""
+        batch: list[ConversationRecord] = []
+        for record in ordered:
+            if batch and (len(batch) + 1) * self._columns(record) > self.positions_per_batch:
+                yield batch
+                batch = []
+            batch.append(record)
+        yield batch
+
+    def batch(self, records: Sequence[ConversationRecord]) -> ConversationBatch:
+        """Return one batch of these records."""
+        image_id, positions = self.image_input.image_id, self.image_input.positions
+        samples = [lay_out(record, image_id, positions) for record in records]
+        numbers = [record.number for record in records]
+        stored = []
+        if self.use_stored and all(number in self.cache.places for number in numbers):
+            stored = [self.cache.read(number) for number in numbers]
+        needs_pixels = self.always_pixels or not stored
+        return collate(samples, self.pixels(records) if needs_pixels else (), stored, positions)
+
+    def pixels(self, records: Sequence[ConversationRecord]) -> list[Float32]:
+        """Return the pixels [3, height, width] of every image in the records."""
+        preprocessing = self.image_input.preprocessing
+        if preprocessing is None:
+            return []
+        return [
+            pixels(picture, preprocessing)
+            for record in records
+            if record.images
+            for exchange in self.corpus.exchanges(record.number)[: len(record.prompts)]
+            for picture in exchange.question.pictures
+        ]

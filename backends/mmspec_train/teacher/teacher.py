@@ -1,0 +1,142 @@
+"""The frozen target: its input format, hidden states and output matrix.
+
+Shape letters: B sequences, L columns, M images, N positions of one image, H width, V vocabulary.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mmspec.checkpoints.config import ModelConfig
+from mmspec.checkpoints.loading_plan import plan
+from mmspec.checkpoints.manifest import LM_HEAD
+from mmspec.drafters.heads.packing import Span as ImageSpan
+from mmspec.errors import UsageError
+from mmspec.prompt.chat_template import ChatTemplate, load_template
+from mmspec.prompt.images import Picture, Preprocessing, pixels, read_preprocessing
+from mmspec.prompt.tokenizer import Tokenizer
+from mmspec.seam import Float32
+from mmspec_torch.backend import TorchBackend
+from mmspec_torch.model import TorchModel
+from mmspec_torch.network.cache import CacheSpan
+from mmspec_torch.network.llama import Step
+from mmspec_torch.network.llava import TorchFeatures
+from mmspec_torch.weights import read_tensor
+from mmspec_train.teacher.batch import ConversationBatch, TeacherBatch
+
+
+@dataclass(frozen=True, slots=True)
+class InputFormat:
+    """Tokenizer, chat template and preprocessing of a target, readable without its weights."""
+
+    config: ModelConfig
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    preprocessing: Preprocessing | None
+
+    @classmethod
+    def read(cls, directory: Path, config: ModelConfig) -> "InputFormat":
+        """Read a checkpoint's tokenizer, template and preprocessing."""
+        vision = config.vision
+        preprocessing = read_preprocessing(directory, vision.image_size) if vision else None
+        return cls(config, Tokenizer.read(directory), load_template(directory), preprocessing)
+
+    @property
+    def stop(self) -> frozenset[int]:
+        """The tokens that end an answer."""
+        return self.tokenizer.eos_ids | frozenset(self.config.eos_token_ids)
+
+    @property
+    def image_id(self) -> int:
+        """The image token, or a newline for a text-only model."""
+        image = self.config.image_token_id
+        return self.tokenizer.newline_id if image is None else image
+
+    def pixels(self, picture: Picture) -> Float32:
+        """Preprocess a picture into pixels [3, height, width] for the vision tower."""
+        if self.preprocessing is None:
+            raise UsageError("this model is text-only: it cannot look at an image")
+        return pixels(picture, self.preprocessing)
+
+
+class Teacher:
+    """The frozen target model."""
+
+    def __init__(self, directory: Path, device: str = "auto", dtype: str = "auto") -> None:
+        self.directory = directory
+        self.model: TorchModel = TorchBackend().load(directory, device=device, dtype=dtype)
+        self.config = self.model.config
+        self.input_format = InputFormat.read(directory, self.config)
+        self.output_matrix = self._output_matrix()
+
+    def _output_matrix(self) -> Tensor:
+        llama = self.model.llama
+        if self.config.text.tie_word_embeddings:
+            return llama.embedding
+        return read_tensor(plan(self.directory, self.config)[LM_HEAD], llama.dtype).to(llama.device)
+
+    def digest(self) -> str:
+        """Return a digest of the embeddings and output matrix, which identifies the target."""
+        tensors = (self.model.llama.embedding, self.output_matrix)
+        content = b"".join(t.detach().cpu().float().numpy().tobytes() for t in tensors)
+        return hashlib.sha256(content).hexdigest()[:16]
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Return the embeddings [..., H] of tokens."""
+        return self.model.llama.embed(ids)
+
+    @torch.no_grad()
+    def features(self, images: Sequence[Float32]) -> list[TorchFeatures]:
+        """Return the tower's features of images [3, height, width]."""
+        return [self.model.encode(image) for image in images]
+
+    @torch.no_grad()
+    def embed_images(self, features: Sequence[TorchFeatures]) -> Tensor:
+        """Project tower features into image embeddings [M, N, H]."""
+        shape = 0, self.config.image_tokens, self.config.text.hidden_size
+        llama = self.model.llama
+        if not features:
+            return torch.zeros(shape, device=llama.device, dtype=llama.dtype)
+        return torch.stack([self.model.projected(image) for image in features])
+
+    @torch.no_grad()
+    def read(
+        self, batch: ConversationBatch, features: Sequence[TorchFeatures] = ()
+    ) -> TeacherBatch:
+        """Add hidden states to a batch: the stored ones, else computed by the target.
+
+        features: the tower's features of the batch's images, if already computed.
+        """
+        with torch.autocast(self.output_matrix.device.type, enabled=False):
+            if batch.is_stored:
+                images = batch.image_embeddings
+            else:
+                images = self.embed_images(features or self.features(batch.pixels))
+            embeddings = self.embed_with_images(batch.ids, batch.images, images)
+            states = batch.states if batch.is_stored else self.hidden_states(embeddings)
+        tokens = batch.ids, batch.targets, batch.images, batch.lengths
+        return TeacherBatch(*tokens, states.float(), embeddings.float())
+
+    def embed_with_images(
+        self, ids: Tensor, spans: Sequence[Sequence[ImageSpan]], images: Tensor
+    ) -> Tensor:
+        """Return the embeddings [B, L, H] of ids [B, L], with images [M, N, H] at their spans."""
+        x = self.embed(ids)
+        places = [(row, span) for row, row_spans in enumerate(spans) for span in row_spans]
+        for (row, (first, end)), image in zip(places, images, strict=True):
+            x[row, first:end] = image.to(x.dtype)
+        return x
+
+    @torch.no_grad()
+    def hidden_states(self, embeddings: Tensor) -> Tensor:
+        """Return hidden states [B, L, H] after the last norm; no column attends to the padding."""
+        rows, columns, width = embeddings.shape
+        llama = self.model.llama
+        span = CacheSpan(llama.new_cache(rows), 0, columns)
+        step = Step(llama.rotary.run(0, columns), span, causal=True)
+        x = embeddings.to(llama.dtype).reshape(-1, width).clone()
+        return llama.states(llama.forward(x, step)).view(rows, columns, width)

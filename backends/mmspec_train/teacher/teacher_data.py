@@ -1,0 +1,123 @@
+"""A teacher with its prepared conversations, shared by all heads and drafts trained from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mmspec.checkpoints.hub import resolve
+from mmspec_train.run.distributed import Processes, join_processes
+from mmspec_train.run.log import Log
+from mmspec_train.run.phase import Machine, pick_device
+from mmspec_train.settings import DataSettings, RunSettings
+from mmspec_train.teacher.batch_source import ColumnLimit, Content, ConversationBatches
+from mmspec_train.teacher.cache import TeacherCache
+from mmspec_train.teacher.corpus import Corpus, open_corpora
+from mmspec_train.teacher.preparation import Preparation
+from mmspec_train.teacher.teacher import Teacher
+
+CHECKPOINT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class TeacherData:
+    """The training and held-out conversations of one target."""
+
+    teacher: Teacher
+    directory: Path
+    corpora: tuple[Corpus, Corpus]
+    """The training corpus and the held-out corpus."""
+    settings: DataSettings
+    machine: Machine
+    needs_states: bool = True
+    """Whether training uses the target's hidden states, so that the cache stores them."""
+    always_pixels: bool = False
+    """Whether batches contain pixels even if hidden states are stored, for a draft with vision."""
+    limit: ColumnLimit | None = None
+    """Most columns of a conversation that the draft can read; None: no limit."""
+
+    def check(self) -> None:
+        """Raise MmspecError for wrong options or data. Writes nothing."""
+        self._preparation("train").check()
+        self._preparation("held-out").check()
+
+    def prepare(self, log: Log) -> None:
+        """Fill both caches; held-out answers are always the target's own, greedy."""
+        if self.machine.processes.rank == 0:
+            self._preparation("train").run(log)
+            self._preparation("held-out").run(log)
+        self.machine.processes.wait()
+
+    def _preparation(self, split: str) -> Preparation:
+        corpus, settings = self.corpora[0], self.settings
+        if not self.needs_states:
+            settings = replace(settings, cache_gb=0.0)
+        if split == "held-out":
+            corpus, settings = self.corpora[1], self._held_out_settings
+        cache = TeacherCache(self.directory, split, self.teacher.config.text.hidden_size)
+        return Preparation(cache, corpus, self.teacher, settings, self.machine.workers)
+
+    @property
+    def _held_out_settings(self) -> DataSettings:
+        return replace(
+            self.settings,
+            samples=self.settings.held_out_samples,
+            answer_minutes=None,
+            answers="target",
+            temperature=0.0,
+        )
+
+    def batches(self, content: Content) -> ConversationBatches:
+        """Return batches of the training conversations with this content."""
+        return self._batches("train", content)
+
+    @property
+    def held_out(self) -> ConversationBatches:
+        """Held-out conversations in batches."""
+        return self._batches("held-out", "all")
+
+    def _batches(self, split: str, content: Content) -> ConversationBatches:
+        return replace(
+            self._preparation(split).batches(self.settings.batch),
+            content=content,
+            always_pixels=self.always_pixels,
+            limit=self.limit,
+        )
+
+    def require(self, contents: Sequence[Content]) -> None:
+        """Raise UsageError if one of the contents has no training conversation."""
+        for content in contents:
+            self.batches(content).records()
+
+    @property
+    def conversations(self) -> int:
+        """The number of training conversations."""
+        return len(self.batches("all").cache.records())
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The options that determine the answers; known before the caches are filled."""
+        return {
+            "target": str(self.teacher.directory),
+            "target_digest": self.teacher.digest(),
+            "corpus": self.corpora[0].about,
+            "--answers": self.settings.answers,
+            "--temperature": self.settings.temperature,
+            "--seed": self.settings.seed,
+        }
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The options that determine training; known after the caches are filled."""
+        return {**self.origin, "the number of conversations (--samples)": self.conversations}
+
+
+def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
+    """Load the target and open its corpora. Writes nothing."""
+    processes = join_processes() if run.accelerate else Processes()
+    device = processes.device or pick_device(run.device)
+    machine = Machine(device, run.workers, False, CHECKPOINT_SECONDS, processes)
+    teacher = Teacher(resolve(settings.target, "torch"), str(device), run.dtype)
+    directory = settings.answers_dir or run.out / "answers"
+    corpora = open_corpora(settings, teacher.config)
+    return TeacherData(teacher, directory, corpora, settings, machine)

@@ -1,0 +1,63 @@
+"""`mmspec bench grounding`: answers about pictures, judged against the pictures' content."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mmspec.chat.options import Gamma, Options
+from mmspec.diagnostics.provenance import provenance
+from mmspec_bench.commands.output import loaded, show_report
+from mmspec_bench.measure.grounding import GroundingReport, held_out, markdown
+from mmspec_bench.measure.grounding import grounding as judge_facts
+from mmspec_cli.options import JSON, LOADING, OUT, PLAIN, gamma_option
+from mmspec_cli.terminal.render import Screen
+
+
+@click.command()
+@LOADING
+@click.option(
+    "--samples",
+    type=click.IntRange(min=1),
+    default=300,
+    show_default=True,
+    help="Conversations per category.",
+)
+@click.option("--blank", is_flag=True, help="Ask again with grey in place of every image.")
+@gamma_option("auto")
+@click.option("--max-new-tokens", default=160, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@OUT
+@JSON
+@PLAIN
+def grounding(
+    *,
+    samples: int,
+    blank: bool,
+    gamma: Gamma,
+    max_new_tokens: int,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+    plain: bool,
+    **loading: Any,
+) -> None:
+    """Ask for facts about held-out pictures, and judge the answers."""
+    screen = Screen(plain=plain)
+    engine = loaded(screen, loading)
+    options = Options(gamma=gamma, max_new_tokens=max_new_tokens)
+    score = partial(
+        judge_facts,
+        engine,
+        held_out(engine),
+        options,
+        samples=samples,
+        seed=seed,
+        progress=screen.progress,
+    )
+    origin = provenance([engine.backend])
+    blanked = score(blank=True) if blank else None
+    report = GroundingReport(engine.target.name, seed, score(), blanked, origin)
+    table = partial(screen.say, markdown(report))
+    show_report(screen, report.as_dict(), out, table, as_json=as_json)

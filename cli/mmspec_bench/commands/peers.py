@@ -1,0 +1,128 @@
+"""`mmspec bench peers`: compares this project with others on one checkpoint."""
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from mmspec.chat.options import Gamma
+from mmspec.checkpoints.cards import load_cards
+from mmspec.checkpoints.config import read_config
+from mmspec.checkpoints.hub import resolve
+from mmspec.diagnostics.prompts import Prompt, read_prompts
+from mmspec.diagnostics.provenance import THREADS, provenance
+from mmspec.errors import UsageError
+from mmspec_bench.commands.output import show_report, split
+from mmspec_bench.compare.methods import PEERS, peer_methods
+from mmspec_bench.compare.questions import question_of
+from mmspec_bench.compare.report import COLUMNS, PeerReport, counted, markdown, rows
+from mmspec_bench.compare.runner import compare, run_script
+from mmspec_bench.compare.script_io import Task
+from mmspec_bench.prompts import text_prompts, world_prompts
+from mmspec_cli.options import DEVICE, DRAFT, JSON, MODEL, OUT, PLAIN, gamma_option
+from mmspec_cli.terminal.render import Screen
+
+COUNT = click.IntRange(min=1)
+
+
+@click.command()
+@MODEL
+@DRAFT
+@DEVICE
+@click.option("--dtype", default="float32", show_default=True, metavar="NAME", help="Of all peers.")
+@click.option(
+    "--peers", default=",".join(PEERS), show_default=True, metavar="LIST", help="Who is measured."
+)
+@click.option("--mlx-vlm", metavar="PYTHON", help="The Python of mlx-vlm's own environment.")
+@click.option("--drafting", default="M", show_default=True, metavar="LIST", help="Of mmspec.")
+@gamma_option(5)
+@click.option("--threads", type=COUNT, help="Of every process. Default: as the environment says.")
+@click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for parity.")
+@click.option("--count", type=COUNT, default=4, show_default=True, help="Default prompts, by set.")
+@click.option("--repeats", type=COUNT, default=3, show_default=True, help="Processes of each peer.")
+@click.option("--max-new-tokens", type=COUNT, default=96, show_default=True)
+@OUT
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
+@JSON
+@PLAIN
+def peers(
+    *,
+    model: str,
+    draft: str,
+    device: str,
+    dtype: str,
+    peers: str,
+    mlx_vlm: str | None,
+    drafting: str,
+    gamma: Gamma,
+    threads: int | None,
+    prompts: Path | None,
+    count: int,
+    repeats: int,
+    max_new_tokens: int,
+    out: Path | None,
+    as_markdown: bool,
+    as_json: bool,
+    plain: bool,
+) -> None:
+    """Compare with transformers, mlx-lm and mlx-vlm, each in processes of its own, in turn.
+
+    The row of a program that cannot run gives the reason. mlx-vlm needs its own environment, in
+    which this project is installed too.
+    """
+    screen = Screen(plain=plain)
+    os.environ.update(dict.fromkeys(THREADS if threads else (), str(threads)))
+    methods = peer_methods(split(peers), split(drafting), gamma, mlx_vlm)
+    name, directory, drafts = _named(model, draft)
+    sets = _prompts(directory, prompts, count)
+    with TemporaryDirectory() as folder:
+        questions = {
+            label: [question_of(prompt, Path(folder)) for prompt in every]
+            for label, every in sets.items()
+        }
+        pair = str(directory), str(drafts) if drafts else None
+        task = Task(*pair, device, dtype, {}, max_new_tokens, questions)
+        results = compare(methods, task, repeats, screen.progress, run_script)
+    report = PeerReport(
+        name,
+        drafts.name if drafts else None,
+        {label: len(every) for label, every in sets.items()},
+        repeats,
+        max_new_tokens,
+        results,
+        provenance([]),
+    )
+    show = partial(screen.say, markdown(report)) if as_markdown else partial(_show, screen, report)
+    show_report(screen, report.as_dict(), out, show, as_json=as_json)
+
+
+def _named(model: str, draft: str) -> tuple[str, Path, Path | None]:
+    """The target's name and directory, and the draft's directory, in the hub's format."""
+    name = "mini" if model == "auto" else model
+    directory = resolve(name, "torch")
+    if draft == "auto":
+        card = load_cards().get(name)
+        draft = card.pair or "none" if card else "none"
+    return name, directory, None if draft == "none" else resolve(draft, "torch")
+
+
+def _prompts(directory: Path, file: Path | None, count: int) -> Mapping[str, Sequence[Prompt]]:
+    """Sets of prompts: about images, which some peers cannot see, and text only."""
+    if file:
+        return {"given": read_prompts(file)}
+    vision = read_config(directory).vision
+    if vision is None:
+        raise UsageError(f"{directory} sees no images: bench peers compares models that do")
+    images = world_prompts(count, size=vision.image_size)
+    return {"images": images, "text": text_prompts(count)}
+
+
+def _show(screen: Screen, report: PeerReport) -> None:
+    for label in report.prompts:
+        screen.say(counted(report, label))
+        screen.table(COLUMNS, rows(report.peers, label))
+    threads = report.provenance["threads"]["OMP_NUM_THREADS"] or "all"
+    screen.say(f"{report.model} with {report.draft}; medians [range]; threads: {threads}")

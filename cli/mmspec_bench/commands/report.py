@@ -1,0 +1,68 @@
+"""`mmspec bench report`: writes tables, figures and files about a run."""
+
+from pathlib import Path
+
+import click
+
+from mmspec.errors import UsageError
+from mmspec_bench.report.merge import merge
+from mmspec_bench.report.published import PAPERS, PREFIX, read_paper
+from mmspec_bench.report.write import Report, write
+from mmspec_cli.options import JSON, PLAIN
+from mmspec_cli.terminal.render import Screen
+
+
+@click.command()
+@click.argument("directories", nargs=-1, required=True, type=Path, metavar="DIR...")
+@click.option(
+    "--compare",
+    multiple=True,
+    metavar="|".join(PREFIX + name for name in PAPERS),
+    help="Show a paper's numbers beside the run's; may be repeated.",
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Samples of each task in samples.html.",
+)
+@JSON
+@PLAIN
+def report(
+    directories: tuple[Path, ...],
+    compare: tuple[str, ...],
+    samples: int,
+    as_json: bool,
+    plain: bool,
+) -> None:
+    """Report on a run or on all its shards; files are written to the first DIR."""
+    screen = Screen(plain=plain)
+    papers = [read_paper(name) for name in dict.fromkeys(compare)]
+    screen.progress("reading")
+    run = merge(directories)
+    screen.progress("writing")
+    try:
+        written = write(run, papers, directories[0], samples)
+    except OSError as error:
+        file = error.filename or directories[0]
+        raise UsageError(f"{file} cannot be written ({error.strerror or error})") from error
+    if as_json:
+        summaries = [summary.as_dict() for summary in written.summaries]
+        screen.json({"methods": summaries, "files": list(map(str, written.files))})
+    else:
+        _show(screen, written)
+    if written.warning:
+        screen.note(written.warning)
+
+
+def _show(screen: Screen, written: Report) -> None:
+    for section in written.sections:
+        for remark in section.remarks:
+            screen.say(remark)
+        for table in section.tables:
+            if table.in_terminal:
+                screen.say(f"\n{table.title}")
+                screen.table(table.columns, table.rows)
+    for file in written.files:
+        screen.say(str(file))

@@ -1,0 +1,133 @@
+"""`mmspec bench run`: a suite of samples, answered by several methods."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mmspec_bench.commands.output import loaded, split
+from mmspec_bench.suite.methods import PROBES, read_methods
+from mmspec_bench.suite.metrics import block_efficiency, ratio
+from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
+from mmspec_bench.suite.run_folder import Settings
+from mmspec_bench.suite.runner import Runner, prepare
+from mmspec_bench.suite.sources import NAMES
+from mmspec_bench.suite.summary import Summary, summarise
+from mmspec_cli.options import CAPTIONER, JSON, LOADING, gamma_option
+from mmspec_cli.options import PLAIN as UNADORNED
+from mmspec_cli.terminal.render import Screen
+
+METHODS = "M,T,C,P,MT,MTC,MTCP,none"
+COUNT = click.IntRange(min=1)
+
+
+@click.command()
+@click.option(
+    "--suite",
+    default="offline",
+    show_default=True,
+    metavar="NAME|NAME=DIR|PATH",
+    help=f"Several with commas. Names: {', '.join(NAMES)}.",
+)
+@click.option("--tasks", default="", metavar="LIST", help="Only these of the suite's tasks.")
+@click.option(
+    "--methods",
+    default=METHODS,
+    show_default=True,
+    metavar="LIST",
+    help="Letters, perhaps with P's size, weights or an overflow rule (P36, MT:2,1, M/run); "
+    "adaptive:LETTERS, tree:LETTERS (dynamic; tree20w5: 20 nodes, width 5; tree3x2x1: static), "
+    "a head's kind; ngram, none; none:blank, draft, draft:blank show what a model knows.",
+)
+@gamma_option(5)
+@click.option(
+    "--temperature", type=float, default=0.0, show_default=True, help="0 takes the likeliest."
+)
+@click.option("--top-k", type=int, default=0, show_default=True, help="0 keeps all.")
+@click.option("--top-p", type=float, default=1.0, show_default=True)
+@click.option("--sampling-seed", default=0, show_default=True, help="Seed of sampled answers.")
+@click.option("--max-new-tokens", type=COUNT, default=128, show_default=True)
+@click.option("--limit", type=COUNT, help="Samples of each task. Default: 100, as published.")
+@click.option("--turns", type=COUNT, help="Turns of each conversation. Default: all.")
+@click.option("--seed", default=0, show_default=True, help="First seed of synthetic samples.")
+@click.option("--out", type=Path, required=True, metavar="DIR", help=f"Gets {ROWS}, {PROVENANCE}.")
+@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@click.option("--shard", default="1/1", metavar="I/N", help="Every N-th sample from the I-th on.")
+@click.option("--skip-bad", is_flag=True, help="Leave broken samples out, and name them.")
+@LOADING
+@CAPTIONER
+@JSON
+@UNADORNED
+def run(as_json: bool, plain: bool, out: Path, resume: bool, skip_bad: bool, **values: Any) -> int:
+    """Answer every sample of a suite by every method, and write a row for each answer.
+
+    Exit status: 0, or 1 if an answer differs from plain decoding's by more than rounding.
+    """
+    screen = Screen(plain=plain)
+    settings = _settings(values)
+    runner, done = prepare(
+        loaded(screen, values | {"captioner": settings.captioner}),
+        settings,
+        out,
+        resume=resume,
+        note_skipped=screen.note if skip_bad else None,
+        progress=screen.progress,
+    )
+    _run(screen, runner, done, out)
+    rows = read_rows(out / ROWS)
+    summaries = _summaries(rows, settings.methods)
+    if as_json:
+        screen.json({"methods": [summary.as_dict() for summary in summaries]})
+    else:
+        _show(screen, summaries, out)
+    return int(any(row.divergence and row.divergence["outcome"] == "bug" for row in rows))
+
+
+def _settings(values: dict[str, Any]) -> Settings:
+    """Remove the settings from `values`; the rest are options of loading."""
+    names = [name for name in Settings.__dataclass_fields__ if name in values]
+    chosen = {name: values.pop(name) for name in names}
+    methods = tuple(method.name for method in read_methods(chosen.pop("methods")))
+    return Settings(methods=methods, tasks=tuple(split(chosen.pop("tasks"))), **chosen)
+
+
+def _run(screen: Screen, runner: Runner, done: Sequence[Row], out: Path) -> None:
+    """Run all samples, showing the tokens per round of all drafting methods so far."""
+    rows = [row for row in done if row.drafted]
+    samples = len({row.sample for row in done})
+    try:
+        with screen.bar(len(runner.samples), done=samples) as advance:
+            for more in runner.run(done):
+                rows += [row for row in more if row.drafted]
+                advance(f"{block_efficiency(rows):.2f} tokens per round")
+    except KeyboardInterrupt:
+        screen.note(f"stopped: the rows so far are in {out}; go on with --resume")
+        raise
+
+
+def _summaries(rows: Sequence[Row], methods: Sequence[str]) -> list[Summary]:
+    by_method = {name: [row for row in rows if row.method == name] for name in methods}
+    plain = by_method.get(PLAIN, [])
+    return [summarise(some, plain) for some in by_method.values() if some]
+
+
+def _show(screen: Screen, summaries: Sequence[Summary], out: Path) -> None:
+    measures = ("tokens per round", "accepted", "times plain", "same tokens", "facts right")
+    screen.table(("", "answers", *measures), [_line(summary) for summary in summaries])
+    screen.say(f"{out / ROWS}")
+
+
+def _line(summary: Summary) -> tuple[str, ...]:
+    """A method's line in the table; a probe has no speed-up, because it is asked something else."""
+    has_speed_up = summary.speed_up_paired and summary.method not in PROBES
+    facts = ratio(summary.facts_right, summary.facts_asked)
+    return (
+        summary.method,
+        str(summary.answers),
+        f"{summary.block_efficiency:.2f}",
+        f"{summary.acceptance_rate:.0%}",
+        f"{summary.speed_up_paired:.2f}" if has_speed_up else "",
+        "" if summary.identical is None else f"{summary.identical:.1%}",
+        f"{facts:.0%}" if summary.facts_asked else "",
+    )

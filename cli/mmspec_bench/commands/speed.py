@@ -1,0 +1,180 @@
+"""`mmspec bench speed`: tokens per second of drafting methods, paired and interleaved."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mmspec.chat.engine import Engine, load
+from mmspec.chat.options import Gamma, Options
+from mmspec.checkpoints.quantization import computed
+from mmspec.diagnostics.prompts import read_prompts, typed_prompts
+from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
+from mmspec.drafters.views import UNLETTERED
+from mmspec.errors import UsageError, choice
+from mmspec_bench.commands.output import loaded, show_report, split
+from mmspec_bench.commands.synthetic import (
+    DIRECTORY,
+    SYNTHETIC,
+    draw,
+    measure_random,
+    require_alone,
+    show,
+)
+from mmspec_bench.compare.script_io import Task
+from mmspec_bench.measure.methods_under_test import ProgramMethod
+from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, SpeedReport
+from mmspec_bench.measure.speed import speed as measure_speed
+from mmspec_bench.prompts import prompts_for
+from mmspec_cli.options import JSON, LOADING, OUT, PLAIN
+from mmspec_cli.terminal.render import Screen
+
+VIEWS = "M,T,MT,MTC"
+"""Default draftings with a draft model."""
+TRANSFORMERS = "transformers"
+COUNT = click.IntRange(min=1)
+
+
+@click.command()
+@click.argument("images", nargs=-1, metavar="[IMAGE]...")
+@click.option("--prompt", help="Asked about the images. Default: synthetic questions.")
+@click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for parity.")
+@click.option("--count", type=COUNT, default=6, show_default=True, help="Of the default prompts.")
+@click.option("--tasks", default="", metavar="LIST", help="Tasks of the synthetic world.")
+@LOADING
+@click.option("--drafting", metavar="LIST", help=f"Default: {VIEWS}, or a head's own.")
+@click.option(
+    "--gammas",
+    default="",
+    metavar="LIST",
+    help="One, or some to search, auto among them. Default: 1 to 8.",
+)
+@click.option("--repeats", type=COUNT, default=3, show_default=True)
+@click.option("--max-new-tokens", default=96, show_default=True)
+@click.option("--against", metavar=TRANSFORMERS, help="Another project's loop (torch only).")
+@click.option("--against-backend", metavar="NAME", help="The same checkpoint there.")
+@SYNTHETIC
+@DIRECTORY
+@OUT
+@JSON
+@PLAIN
+@click.pass_context
+def speed(
+    context: click.Context,
+    /,
+    *,
+    images: tuple[str, ...],
+    prompt: str | None,
+    prompts: Path | None,
+    count: int,
+    tasks: str,
+    drafting: str | None,
+    gammas: str,
+    repeats: int,
+    max_new_tokens: int,
+    against: str | None,
+    against_backend: str | None,
+    synthetic: str | None,
+    synthetic_dir: Path | None,
+    out: Path | None,
+    as_json: bool,
+    plain: bool,
+    **loading: Any,
+) -> int:
+    """Compare tokens per second, paired and interleaved: medians and ranges.
+
+    Exit status: 0, or 1 if an answer differs from plain decoding's.
+    """
+    screen = Screen(plain=plain)
+    if synthetic:
+        require_alone(context)
+        costs = measure_random(screen, synthetic, synthetic_dir, repeats, loading)
+        show_report(screen, costs.as_dict(), out, partial(show, screen, costs), as_json=as_json)
+        draw(screen, costs, out)
+        return 0
+    lengths = [_gamma(gamma) for gamma in split(gammas)] or GAMMAS
+    questions = (
+        read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
+    )
+    engine = loaded(screen, loading)
+    options = Options(gamma=5, max_new_tokens=max_new_tokens)  # --gammas replaces it
+    report = measure_speed(
+        engine,
+        questions or prompts_for(engine.target.model.config, count, split(tasks)),
+        options,
+        draftings=_draftings(drafting, engine),
+        gammas=lengths,
+        repeats=repeats,
+        others=[load(**loading | {"backend": against_backend})] if against_backend else [],
+        programs=[_program(against, engine, max_new_tokens)] if against else [],
+        progress=screen.progress,
+    )
+    table = partial(_show_speed, screen, report)
+    show_report(screen, report.as_dict(), out, table, as_json=as_json)
+    return 0 if all(method.identical for method in report.methods) else 1
+
+
+def _draftings(drafting: str | None, engine: Engine) -> list[str]:
+    """Draftings to measure besides plain decoding; without a draft only those that need none."""
+    specs = split(drafting or (engine.head.kind if engine.head else VIEWS))
+    return [
+        spec
+        for spec in specs
+        if spec != PLAIN_DRAFTING.spec and (engine.drafts or spec in UNLETTERED)
+    ]
+
+
+def _gamma(text: str) -> Gamma:
+    if text == "auto":
+        return "auto"
+    if not text.isdigit() or text == "0":
+        raise UsageError(f"--gammas {text!r}: give numbers of at least 1, such as 2,4,6, or auto")
+    return Options(gamma=int(text)).gamma
+
+
+def _program(name: str, engine: Engine, max_new_tokens: int) -> ProgramMethod:
+    if name != TRANSFORMERS:
+        raise choice("program", name, [TRANSFORMERS])
+    if engine.backend.name != "torch":
+        raise UsageError(f"--against {name} runs on torch, not {engine.backend.name}")
+    from mmspec_bench.compare.run_transformers import Transformers
+
+    model, directory = engine.target.model, str(engine.target.directory)
+    task = Task(directory, None, model.device, model.dtype, {}, max_new_tokens, {})
+    return ProgramMethod(name, Transformers(task))
+
+
+def _show_speed(screen: Screen, report: SpeedReport) -> None:
+    columns = ("", "tokens/s", "times plain", "tokens per round", "accepted", "same tokens")
+    screen.table(columns, [_row(method) for method in report.methods])
+    if report.costs:
+        step = report.costs.target_step
+        drafts = (f"{word} {s * 1e3:.2f} ms" for word, s in report.costs.draft_step.items())
+        screen.say(f"target step {step * 1e3:.2f} ms; a drafted token: {', '.join(drafts)}")
+        screen.say("; ".join(f"{name}: {r:.2f}" for name, r in report.costs.ratios.items()))
+    if refit := report.refit:
+        screen.say(
+            f"fitting weights, {refit.drafting} gamma {refit.gamma}: {refit.refit * 1e3:.2f} ms "
+            f"beside drafting {refit.draft * 1e3:.2f} ms and verifying {refit.verify * 1e3:.2f} ms "
+            f"a round ({refit.share:.1%})"
+        )
+    peak = max(method.peak_memory_bytes for method in report.methods)
+    for method in report.methods:
+        if method.acceptance_rate and method.loop_share is not None:
+            screen.say(f"{method.name}: {method.loop_share:.1%} of decoding in the loop itself")
+    screen.say(
+        f"{report.prompts} prompts x {report.repeats}, medians [range]; {report.model} on "
+        f"{report.device}, {computed(report.dtype, report.quantize)}; peak {peak // 2**20} MiB"
+    )
+
+
+def _row(method: MethodSpeed) -> tuple[str, ...]:
+    return (
+        method.name,
+        method.tokens_per_second.text(1),
+        method.speed_up.text(2),
+        f"{method.block_efficiency:.2f}",
+        f"{method.acceptance_rate:.0%}",
+        "yes" if method.identical else "NO",
+    )

@@ -1,0 +1,73 @@
+"""`mmspec bench speed --synthetic`: the cost of forwards on random weights."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import gettempdir
+
+import click
+
+from mmspec.errors import UsageError
+from mmspec_bench.random_weights.checkpoints import write_checkpoints
+from mmspec_bench.random_weights.measure import RandomWeightsReport, measure
+from mmspec_bench.random_weights.report import tables
+from mmspec_bench.report.plots.bandwidth_bound import bound_plot
+from mmspec_bench.report.plots.style import save
+from mmspec_cli.terminal.render import Screen
+
+SYNTHETIC = click.option(
+    "--synthetic",
+    metavar="llava-1.5-7b|llava-1.5-13b|mini|tiny",
+    help="Measure costs of forwards on random weights of these sizes, and nothing else.",
+)
+DIRECTORY = click.option(
+    "--synthetic-dir",
+    type=Path,
+    metavar="DIR",
+    help="Where they are written and kept. Default: mmspec-synthetic in the temporary folder.",
+)
+FIGURE = ".png"
+LOADING_OPTIONS = ("backend", "device", "dtype", "quantize")
+"""The options of loading that apply."""
+OPTIONS = {*LOADING_OPTIONS, "repeats", "synthetic", "synthetic_dir", "out", "as_json", "plain"}
+"""All options of `bench speed` that apply."""
+
+
+def measure_random(
+    screen: Screen, name: str, directory: Path | None, repeats: int, loading: Mapping[str, str]
+) -> RandomWeightsReport:
+    """Write the checkpoints if they are missing, then load and measure them."""
+    place = directory or Path(gettempdir()) / "mmspec-synthetic"
+    checkpoints = write_checkpoints(name, place, screen.progress)
+    size = checkpoints.bytes / 1e9
+    screen.note(f"random weights: {checkpoints.target.parent}, {size:.2f} GB")
+    options = {option: loading[option] for option in LOADING_OPTIONS}
+    return measure(checkpoints, repeats, screen.progress, **options)
+
+
+def require_alone(context: click.Context) -> None:
+    """Raise UsageError for options that choose a model or prompts together with `--synthetic`."""
+    command_line = click.core.ParameterSource.COMMANDLINE
+    for option in context.command.params:
+        name = option.name or ""
+        if name not in OPTIONS and context.get_parameter_source(name) == command_line:
+            raise UsageError(f"--synthetic measures random weights: leave {option.opts[0]} out")
+    out = context.params["out"]
+    if out and out.suffix == FIGURE:
+        raise UsageError(f"--out {out}: the report is JSON, beside its figure: name a .json file")
+
+
+def draw(screen: Screen, report: RandomWeightsReport, out: Path | None) -> None:
+    """Draw costs and their bounds beside the JSON file `out`, if matplotlib is installed."""
+    if out and find_spec("matplotlib"):
+        save(replace(bound_plot(report), name=out.stem), out.parent)
+    elif out:
+        screen.note('no figure: it needs matplotlib, pip install "mmspec[bench]"')
+
+
+def show(screen: Screen, report: RandomWeightsReport) -> None:
+    """Print every table under its title."""
+    for number, table in enumerate(tables(report)):
+        screen.say(("\n" if number else "") + table.title)
+        screen.table(table.columns, table.rows)

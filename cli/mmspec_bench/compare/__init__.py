@@ -1,0 +1,1 @@
+"""Comparison with other projects: one script per program, run in turn in separate processes."""

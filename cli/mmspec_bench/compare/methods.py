@@ -1,0 +1,91 @@
+"""The methods of `bench peers`: each with its script and the script's options."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mmspec.chat.options import Gamma
+from mmspec.errors import choice
+
+PEERS = ("torch", "mlx", "transformers", "mlx-lm", "mlx-vlm")
+"""Programs to compare: this project on its two backends, and the others."""
+LOOKUP_TOKENS = 10
+"""Tokens that prompt lookup proposes, the value in transformers' documentation."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerMethod:
+    """One decoding method, run in its own processes."""
+
+    name: str
+    script: str
+    """Name of the script's module in `mmspec_bench.compare`."""
+    drafts: bool = False
+    """True if it loads a draft."""
+    options: dict[str, Any] = field(default_factory=dict)
+    python: str = sys.executable
+    hub_names: bool = False
+    """True if it can only read a tower under the hub's names."""
+
+    @property
+    def command(self) -> list[str]:
+        """The command line that starts the script."""
+        return [self.python, "-m", f"mmspec_bench.compare.{self.script}"]
+
+
+def peer_methods(
+    peers: Sequence[str], draftings: Sequence[str], gamma: Gamma, mlx_vlm: str | None = None
+) -> list[PeerMethod]:
+    """All methods of the named peers; raises UsageError for an unknown name.
+
+    draftings: this project's.  mlx_vlm: the Python of its environment.
+    """
+    for peer in peers:
+        if peer not in PEERS:
+            raise choice("peer", peer, PEERS)
+    vlm: dict[str, Any] = {
+        "script": "run_mlx_vlm",
+        "python": mlx_vlm or sys.executable,
+        "hub_names": True,
+    }
+    by_peer = {
+        "torch": _mmspec("torch", draftings, gamma),
+        "mlx": _mmspec("mlx", draftings, gamma),
+        "transformers": _transformers(gamma),
+        "mlx-lm": _mlx_lm(gamma),
+        "mlx-vlm": (
+            PeerMethod("mlx-vlm, plain", **vlm),
+            PeerMethod("mlx-vlm, draft_model", drafts=True, **vlm),
+        ),
+    }
+    return [method for peer in PEERS if peer in peers for method in by_peer[peer]]
+
+
+def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma) -> Iterator[PeerMethod]:
+    for drafting in ("none", *draftings):
+        name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
+        options = {"backend": backend, "drafting": drafting, "gamma": gamma}
+        drafts = drafting not in ("none", "ngram")
+        yield PeerMethod(f"mmspec {backend}, {name}", "run_mmspec", drafts, options)
+
+
+def _transformers(gamma: Gamma) -> Iterator[PeerMethod]:
+    """transformers plain, with assistants and with lookup, at both draft lengths."""
+    name, script = "transformers, assistant_model", "run_transformers"
+    yield PeerMethod("transformers, plain", script)
+    for part, assistant in (("", "whole"), (", text part", "text")):
+        yield PeerMethod(name + part, script, True, {"assistant": assistant})
+        if isinstance(gamma, int):
+            fixed = {"assistant": assistant, "assistant_tokens": gamma}
+            yield PeerMethod(f"{name}{part}, {gamma} tokens", script, True, fixed)
+    lookup = {"lookup": LOOKUP_TOKENS}
+    yield PeerMethod("transformers, prompt lookup", script, options=lookup)
+
+
+def _mlx_lm(gamma: Gamma) -> Iterator[PeerMethod]:
+    name, script = "mlx-lm, draft_model", "run_mlx_lm"
+    yield PeerMethod("mlx-lm, plain", script)
+    yield PeerMethod(name, script, drafts=True)
+    if isinstance(gamma, int):
+        yield PeerMethod(f"{name}, {gamma} tokens", script, True, {"draft_tokens": gamma})

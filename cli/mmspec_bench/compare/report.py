@@ -1,0 +1,68 @@
+"""The report of `bench peers`, as JSON and as tables."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mmspec_bench.compare.runner import PeerResult
+
+COLUMNS = (
+    *("", "tokens/s", "times first", "tokens per round", "first token, ms"),
+    *("start to first token, s", "peak, MiB", "same tokens"),
+)
+NONE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerReport:
+    """The results of all methods, with models, prompts and provenance."""
+
+    model: str
+    draft: str | None
+    prompts: dict[str, int]
+    """Number of prompts, by set."""
+    repeats: int
+    max_new_tokens: int
+    peers: list[PeerResult]
+    provenance: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report, JSON-serializable."""
+        return asdict(self)
+
+
+def rows(results: Sequence[PeerResult], label: str) -> list[tuple[str, ...]]:
+    """A row per method for one set of questions: its figures, or the reason for none."""
+    return [_row(result, label) for result in results]
+
+
+def markdown(report: PeerReport) -> str:
+    """A table for each set of questions."""
+    rule = ["---", *["--:"] * (len(COLUMNS) - 1)]
+    return "\n\n".join(
+        f"{counted(report, label)}\n\n"
+        + "\n".join(f"| {' | '.join(row)} |" for row in (COLUMNS, rule, *rows(report.peers, label)))
+        for label in report.prompts
+    )
+
+
+def counted(report: PeerReport, label: str) -> str:
+    """The number of prompts and repeats, such as `images: 4 prompts x 3`."""
+    return f"{label}: {report.prompts[label]} prompts x {report.repeats}"
+
+
+def _row(result: PeerResult, label: str) -> tuple[str, ...]:
+    figures, start = result.figures.get(label), result.start_seconds
+    if figures is None:
+        return (result.name, f"cannot: {result.reasons[label]}", *[""] * (len(COLUMNS) - 2))
+    same = figures.identical == figures.answers
+    return (
+        result.name,
+        figures.tokens_per_second.text(0),
+        figures.speed_up.text(2) if figures.speed_up.median else NONE,
+        f"{figures.tokens_per_round:.2f}",
+        f"{figures.first_token_seconds.median * 1e3:.0f}",
+        NONE if start is None else f"{start:.1f}",
+        str(result.peak_memory_bytes // 2**20),
+        "yes" if same else f"{figures.identical} of {figures.answers}",
+    )

@@ -1,0 +1,48 @@
+"""Runs this project: `python -m mmspec_bench.compare.run_mmspec TASK`."""
+
+from typing import Any
+
+from mmspec.chat.chat import Piece
+from mmspec.chat.engine import Engine, load
+from mmspec.chat.options import Options
+from mmspec.prompt.conversation import Message
+from mmspec.prompt.images import open_picture
+from mmspec_bench.compare.script_io import Clock, Program, Question, Task, main
+
+
+class Mmspec(Program):
+    """This project.  Options: `backend`, `drafting`, `gamma`."""
+
+    def __init__(self, task: Task) -> None:
+        names = {"device": task.device, "dtype": task.dtype, "backend": task.options["backend"]}
+        self._engine: Engine = load(task.model, task.draft or "none", **names)
+        drafting, gamma = task.options["drafting"], task.options["gamma"]
+        self._options = Options(drafting=drafting, gamma=gamma, max_new_tokens=task.max_tokens)
+
+    def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
+        """Answer in a new conversation; images are encoded again."""
+        self._engine.forget()
+        chat = self._engine.chat(self._options)
+        parts = (
+            open_picture(part["image"]) if "image" in part else part["text"] for part in question
+        )
+        for event in chat.send(Message("user", tuple(parts))):
+            if isinstance(event, Piece):
+                clock.known(len(chat.answer.token_ids))
+        stop = self._engine.stop
+        tokens = [token for token in chat.answer.token_ids if token not in stop]
+        return tokens, chat.answer.statistics.rounds
+
+    def describe(self) -> dict[str, Any]:
+        """The backend's own description."""
+        model = self._engine.target.model
+        return self._engine.backend.describe() | {"device": model.device, "dtype": model.dtype}
+
+    def device_bytes(self) -> int:
+        """The backend's memory counter on an accelerator; 0 on a CPU."""
+        on_cpu = self._engine.target.model.device == "cpu"
+        return 0 if on_cpu else self._engine.backend.peak_memory()
+
+
+if __name__ == "__main__":
+    main(Mmspec)

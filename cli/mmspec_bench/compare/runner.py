@@ -1,0 +1,207 @@
+"""Runs every method's script in turn, each in its own process; medians and ranges of results."""
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import time
+from typing import Any
+
+from mmspec_bench.compare.hub_names import with_hub_names
+from mmspec_bench.compare.methods import PeerMethod
+from mmspec_bench.compare.script_io import Task
+from mmspec_bench.measure.speed import Progress, Spread, rotated
+
+LIMIT_SECONDS = 1800.0
+"""Seconds after which a process is stopped."""
+
+
+class PeerError(Exception):
+    """The reason why a method cannot run, as one line for the table; other methods go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer with its speed."""
+
+    tokens: list[int]
+    """Token ids, without a stop token."""
+    tokens_per_second: float | None
+    """Tokens per second after the first tokens; None if no others followed."""
+    first_token_seconds: float
+    known: int
+    """Number of tokens, including a stop token."""
+    rounds: int
+    """Number of target forwards after the prefill."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The report of one process."""
+
+    load_seconds: float
+    start_seconds: float | None
+    """Seconds from the start of the process to its first token."""
+    peak_bytes: int
+    replies: dict[str, list[Reply]]
+    """Replies, by set of questions."""
+    reasons: dict[str, str]
+    """The reason why a set was not answered, by set."""
+    described: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The measures of one method on one set of questions."""
+
+    tokens_per_second: Spread
+    speed_up: Spread
+    """Ratio of speed to the first method's on the same question in the same turn."""
+    first_token_seconds: Spread
+    tokens_per_round: float
+    identical: int
+    """Number of answers equal to the first method's, token for token."""
+    answers: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerResult:
+    """The results of one method: by set, `figures` or the reason for their absence."""
+
+    name: str
+    load_seconds: float | None
+    start_seconds: float | None
+    """Seconds from the start of the process to its first token."""
+    peak_memory_bytes: int
+    figures: dict[str, Figures]
+    reasons: dict[str, str]
+    described: dict[str, Any]
+
+
+RunScript = Callable[[Sequence[str], Task], Run]
+
+
+def compare(
+    methods: Sequence[PeerMethod], task: Task, turns: int, progress: Progress, run: RunScript
+) -> list[PeerResult]:
+    """Run the task with every method, one after another, `turns` times; compare with the first.
+
+    The order rotates.  A method that fails is not run again, and its result has the reason.
+    """
+    runs: dict[str, list[Run]] = {method.name: [] for method in methods}
+    failures: dict[str, str] = {}
+    with TemporaryDirectory() as folder:
+        for turn in range(turns):
+            for method in rotated(methods, turn):
+                if method.name in failures:
+                    continue
+                progress(f"turn {turn + 1} of {turns}: {method.name}")
+                try:
+                    runs[method.name].append(run(method.command, own_task(method, task, folder)))
+                except PeerError as error:
+                    failures[method.name] = str(error)
+    first = runs[methods[0].name]
+    for name, reason in failures.items():
+        broken = Run(0.0, None, 0, {}, dict.fromkeys(task.questions, reason), {})
+        runs[name].append(broken)
+    return [_result(name, every, first) for name, every in runs.items()]
+
+
+def own_task(method: PeerMethod, task: Task, folder: str) -> Task:
+    """The task with the method's options, its draft if any, and tensor names that it can read.
+
+    folder: for renamed copies, which all methods and turns share.
+    """
+    draft = task.draft if method.drafts else None
+    if method.drafts and draft is None:
+        raise PeerError("needs a draft: name one with --draft")
+    model = task.model
+    if method.hub_names:
+        model = str(with_hub_names(Path(model), Path(folder) / "target"))
+        draft = draft and str(with_hub_names(Path(draft), Path(folder) / "draft"))
+    return replace(task, model=model, draft=draft, options=method.options)
+
+
+def run_script(command: Sequence[str], task: Task, limit_seconds: float = LIMIT_SECONDS) -> Run:
+    """Run a script on a task; raises PeerError if it reports nothing."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "task.json"
+        file.write_text(json.dumps(asdict(task) | {"started": time()}), encoding="utf-8")
+        try:
+            process = subprocess.run(
+                [*command, str(file)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=limit_seconds,
+            )
+        except OSError as error:
+            raise PeerError(f"cannot start {command[0]}: {error.strerror}") from error
+        except subprocess.TimeoutExpired:
+            raise PeerError(f"no answer within {limit_seconds:g} seconds") from None
+    if process.returncode:
+        last = _last_line(process.stderr)[:200]
+        raise PeerError(f"ended with status {process.returncode}" + (f": {last}" if last else ""))
+    report = json.loads(_last_line(process.stdout))
+    if "error" in report:
+        raise PeerError(report["error"])
+    replies = {
+        label: [Reply(**reply) for reply in every] for label, every in report["replies"].items()
+    }
+    return Run(**report | {"replies": replies})
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _result(name: str, runs: Sequence[Run], first: Sequence[Run]) -> PeerResult:
+    reasons: dict[str, str] = {}
+    for run in runs:
+        reasons |= run.reasons
+    labels = [label for label in runs[0].replies if label not in reasons]
+    starts = [run.start_seconds for run in runs if run.start_seconds is not None]
+    return PeerResult(
+        name,
+        median(run.load_seconds for run in runs) if starts else None,
+        median(starts) if starts else None,
+        max(run.peak_bytes for run in runs),
+        {label: figures(_paired(label, runs, first)) for label in labels},
+        reasons,
+        runs[0].described,
+    )
+
+
+def _paired(
+    label: str, runs: Sequence[Run], first: Sequence[Run]
+) -> list[tuple[Reply, Reply | None]]:
+    """Each reply and the first method's to the same question in the same turn."""
+    pairs: list[tuple[Reply, Reply | None]] = []
+    for run, other in zip_longest(runs, first[: len(runs)]):
+        theirs = other.replies.get(label, ()) if other else ()
+        pairs += zip_longest(run.replies[label], theirs)
+    return pairs
+
+
+def figures(pairs: Sequence[tuple[Reply, Reply | None]]) -> Figures:
+    """Compare one method's replies with the first's; an answer of one token has no speed."""
+    rates = [reply.tokens_per_second for reply, _ in pairs]
+    ratios = [
+        rate / other.tokens_per_second
+        for rate, (_, other) in zip(rates, pairs, strict=True)
+        if rate and other and other.tokens_per_second
+    ]
+    return Figures(
+        Spread.of([rate for rate in rates if rate] or [0.0]),
+        Spread.of(ratios or [0.0]),
+        Spread.of([reply.first_token_seconds for reply, _ in pairs]),
+        sum(reply.known for reply, _ in pairs) / sum(reply.rounds for reply, _ in pairs),
+        sum(other is not None and reply.tokens == other.tokens for reply, other in pairs),
+        len(pairs),
+    )

@@ -1,0 +1,163 @@
+"""Functions shared by the scripts: read a task, answer its questions, print a JSON line.
+
+A script may run in another project's environment, with only the core of mmspec installed.
+"""
+
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, time
+from typing import Any
+
+from mmspec.errors import MmspecError
+
+Question = list[dict[str, str]]
+"""A message's parts in order, each `{"text": TEXT}` or `{"image": FILE}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The task of one process: load a checkpoint and answer every question once."""
+
+    model: str
+    """Directory of the checkpoint."""
+    draft: str | None
+    """Directory of the draft; None decodes without one."""
+    device: str
+    dtype: str
+    options: dict[str, Any]
+    """Options of one script."""
+    max_tokens: int
+    questions: dict[str, list[Question]]
+    """Questions by set; each is asked in a new conversation and answered greedily."""
+    started: float = 0.0
+    """Start of the process, as seconds of `time()`."""
+
+
+class Clock:
+    """Records when each part of an answer was complete."""
+
+    def __init__(self) -> None:
+        self._started = perf_counter()
+        self.events: list[tuple[int, float]] = []
+        """Number of tokens, and seconds since the question, at each event.
+
+        The time before the first event includes pixels, the tower and the prefill.
+        """
+
+    def known(self, tokens: int) -> None:
+        """Record that `tokens` tokens of the answer are complete."""
+        if tokens > (self.events[-1][0] if self.events else 0):
+            self.events.append((tokens, perf_counter() - self._started))
+
+
+class Program(ABC):
+    """A loaded model, used as its project documents."""
+
+    @abstractmethod
+    def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
+        """Answer from cold caches; returns tokens without a stop token, and target forwards."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Device, precision and other facts on which its speed depends."""
+
+    @abstractmethod
+    def device_bytes(self) -> int:
+        """Peak of the accelerator's own counter; 0 on a CPU."""
+
+
+def main(load: Callable[[Task], Program]) -> None:
+    """Run the task in the file that the first argument names, and print the report.
+
+    The report is the last line of stdout, because libraries may print before it. It is `{"error":
+    LINE}` if nothing could be loaded.
+    """
+    task = Task(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    try:
+        report = _report(load(task), task)
+    except Exception as error:  # noqa: BLE001 - whatever another project raises is its reason
+        report = {"error": _reason(error)}
+    sys.stdout.write(f"\n{json.dumps(report)}\n")
+
+
+def _report(program: Program, task: Task) -> dict[str, Any]:
+    """Load time, start-up time, and the replies of each set or the reason for none.
+
+    The first question of a set is answered once more before, uncounted, to warm up caches.
+    """
+    load_seconds, start_seconds = time() - task.started, None
+    replies: dict[str, list[dict[str, Any]]] = {}
+    reasons: dict[str, str] = {}
+    for label, questions in task.questions.items():
+        try:
+            warm_up = _reply(program, questions[0])
+            start_seconds = start_seconds or load_seconds + warm_up["first_token_seconds"]
+            replies[label] = [_reply(program, question) for question in questions]
+        except Exception as error:  # noqa: BLE001 - a set that it cannot answer stops no other
+            reasons[label] = _reason(error)
+    from mmspec.diagnostics.provenance import versions  # after the start-up, which is measured
+
+    return {
+        "load_seconds": load_seconds,
+        "start_seconds": start_seconds,
+        "peak_bytes": program.device_bytes() or _process_bytes(),
+        "replies": replies,
+        "reasons": reasons,
+        "described": program.describe() | {"versions": versions(), "libraries": _libraries()},
+    }
+
+
+def _reply(program: Program, question: Question) -> dict[str, Any]:
+    clock = Clock()
+    tokens, rounds = program.answer(question, clock)
+    if not clock.events:
+        raise ValueError("it answered without a token")
+    (first, start), (last, end) = clock.events[0], clock.events[-1]
+    return {
+        "tokens": tokens,
+        "tokens_per_second": (last - first) / (end - start) if last > first else None,
+        "first_token_seconds": start,
+        "known": last,
+        "rounds": rounds,
+    }
+
+
+def text_of(question: Question) -> str:
+    """The text of a question."""
+    return "".join(part.get("text", "") for part in question)
+
+
+def images_of(question: Question) -> list[str]:
+    """The files of a question's images."""
+    return [part["image"] for part in question if "image" in part]
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is not installed for {sys.executable}"
+    text = " ".join(next(iter(str(error).splitlines()), "").split())[:200]
+    if isinstance(error, MmspecError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _process_bytes() -> int:
+    status = Path("/proc/self/status")
+    if status.exists():  # what getrusage says there includes the process that started this one
+        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return int(fields["VmHWM"].split()[0]) * 1024
+    import resource  # absent on Windows
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _libraries() -> list[str]:
+    """File names of the loaded libraries for matrix products; empty unless on Linux."""
+    maps = Path("/proc/self/maps")
+    files = {line.split("/")[-1] for line in maps.read_text().splitlines()} if maps.exists() else ()
+    return sorted(file for file in files if any(name in file for name in ("blas", "mkl", "dnnl")))

@@ -1,0 +1,152 @@
+"""Measures the cost of a token by context length.
+
+The context is one token repeated: costs do not depend on which.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from mmspec.chat.engine import Engine
+from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
+from mmspec.diagnostics.provenance import provenance
+from mmspec.errors import UsageError
+from mmspec.seam import Drafter, Segment, Target
+from mmspec_bench.measure.costs import seconds_of
+
+LENGTHS = (64, 128, 256, 512, 1024, 1536, 2000)
+"""Tokens of context to measure, as far as the model has the positions."""
+TOKEN = 5
+"""Id of the repeated token, which is not a special one in a Llama vocabulary."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCost:
+    """Median seconds at one length of context."""
+
+    tokens: int
+    prefill: float
+    """Seconds per token appended since the previous length."""
+    step: float
+    """Seconds of a target forward over one row: a token of plain decoding."""
+    block: float
+    """Seconds of a target forward over gamma + 1 rows."""
+    draft: float | None
+    """Seconds of a token drafted from one branch; None without a draft or past its positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextReport:
+    """The costs at all lengths, with models and provenance."""
+
+    model: str
+    draft: str | None
+    device: str
+    dtype: str
+    quantize: str
+    gamma: int
+    costs: list[ContextCost]
+    provenance: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report, JSON-serializable."""
+        return asdict(self)
+
+
+def context(
+    engine: Engine,
+    lengths: Sequence[int],
+    gamma: int,
+    *,
+    passes: int = 3,
+    repeats: int = 7,
+    progress: Progress,
+) -> ContextReport:
+    """Measure at each length, shortest first, in `passes` from an empty context.
+
+    lengths: empty means those of LENGTHS that fit.  Raises UsageError for lengths beyond the
+    target's positions.
+    """
+    loaded = engine.target.model
+    most = loaded.config.text.max_position_embeddings - gamma - 1
+    lengths = sorted(set(lengths) or {length for length in LENGTHS if length <= most})
+    if lengths[-1] > most:
+        raise UsageError(f"--lengths {lengths[-1]}: {engine.target.name} has room for {most}")
+    target, drafter = loaded.open_target(GREEDY), _drafter(engine)
+    costs: dict[int, list[ContextCost]] = defaultdict(list)
+    for turn in range(passes + 1):
+        target.rewind(0)
+        for before, length in zip([0, *lengths], lengths, strict=False):
+            progress(f"pass {turn} of {passes}: {length} tokens")
+            fits = drafter if length + gamma <= _room(engine) else None
+            costs[length].append(_cost(engine, target, fits, (before, length), gamma, repeats))
+        if drafter:
+            drafter.rewind(0)
+    return ContextReport(
+        engine.target.name,
+        engine.draft.name if engine.draft else None,
+        loaded.device,
+        loaded.dtype,
+        loaded.quantize,
+        gamma,
+        [_medians(passes_of[1:]) for passes_of in costs.values()],
+        provenance([engine.backend]),
+    )
+
+
+def _drafter(engine: Engine) -> Drafter | None:
+    if engine.draft is None:
+        return None
+    vocabulary = engine.target.model.config.text.vocab_size
+    return engine.draft.model.open_drafter(1, vocabulary, GREEDY)
+
+
+def _room(engine: Engine) -> int:
+    return engine.draft.model.config.text.max_position_embeddings if engine.draft else 0
+
+
+def _cost(
+    engine: Engine,
+    target: Target,
+    drafter: Drafter | None,
+    span: tuple[int, int],
+    gamma: int,
+    repeats: int,
+) -> ContextCost:
+    """Extend the context, then time the parts of a round there; commits nothing."""
+    before, length = span
+    segment, block = Segment([[TOKEN] * (length - before)]), HostDraft([TOKEN] * gamma)
+    prefill = seconds_of(engine, lambda: target.extend(segment))
+    if drafter:
+        drafter.extend([Segment([[TOKEN] * (length - drafter.length)])])
+    steps = [seconds_of(engine, lambda: target.verify(None, NO_NOISE)) for _ in range(repeats)]
+    blocks = [seconds_of(engine, lambda: target.verify(block, NO_NOISE)) for _ in range(repeats)]
+    return ContextCost(
+        length,
+        prefill / (length - before),
+        median(steps),
+        median(blocks),
+        median(_draft_seconds(engine, drafter, gamma, repeats)) if drafter else None,
+    )
+
+
+def _draft_seconds(engine: Engine, drafter: Drafter, gamma: int, repeats: int) -> Iterator[float]:
+    for _ in range(repeats):
+        yield seconds_of(engine, lambda: drafter.draft(gamma, (1.0,), NO_NOISE)) / gamma
+
+
+def _medians(costs: Sequence[ContextCost]) -> ContextCost:
+    drafts = [cost.draft for cost in costs if cost.draft is not None]
+    return ContextCost(
+        costs[0].tokens,
+        median(cost.prefill for cost in costs),
+        median(cost.step for cost in costs),
+        median(cost.block for cost in costs),
+        median(drafts) if drafts else None,
+    )

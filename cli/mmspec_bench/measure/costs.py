@@ -1,0 +1,185 @@
+"""Measures the costs of the parts of a round at the seam."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from statistics import fmean, median
+from time import perf_counter
+
+from mmspec.chat.draft_selection import drafting_for, open_drafter
+from mmspec.chat.engine import Engine
+from mmspec.chat.options import Options
+from mmspec.chat.session import OpenDrafter
+from mmspec.decoding.draft import Draft, HostDraft
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.diagnostics.prompts import Prompt
+from mmspec.diagnostics.single_turn import chunks_of, prefilled_target
+from mmspec.errors import UsageError
+from mmspec.seam import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Median seconds, with no work pending when the clock starts.
+
+    A drafted token and a target forward each include the output head and the choice of the token.
+    """
+
+    gamma: int
+    target_step: float
+    """Seconds of a target forward over 1 row: a round of plain decoding."""
+    target_block: float
+    """Seconds of a target forward over gamma + 1 rows."""
+    draft_step: dict[str, float]
+    """Seconds per token of a draft of gamma tokens, by drafting; one letter is one branch."""
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """The ratios on which the gain of speculation depends."""
+        one, many = min(self.draft_step, key=len), max(self.draft_step, key=len)
+        ratios = {"target step / draft step": self.target_step / self.draft_step[one]}
+        if many != one:
+            ratio = self.draft_step[many] / self.draft_step[one]
+            ratios[f"{len(many)} branches / {len(one)}"] = ratio
+        return ratios | {f"{self.gamma + 1} target rows / 1": self.target_block / self.target_step}
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """How often calls are timed, and how their seconds are averaged."""
+
+    repeats: int
+    """Minimum number of passes; one warm-up pass is not counted."""
+    seconds: float = 0.0
+    """Minimum seconds of all passes."""
+    centre: Callable[[Sequence[float]], float] = median
+
+    def time(self, once: Callable[[], Sequence[float]]) -> list[float]:
+        """The average of each column that `once` returns, over the passes."""
+        once()
+        passes: list[Sequence[float]] = []
+        end = perf_counter() + self.seconds
+        while len(passes) < self.repeats or perf_counter() < end:
+            passes.append(once())
+        return [self.centre(column) for column in zip(*passes, strict=True)]
+
+
+def middle_mean(values: Sequence[float]) -> float:
+    """The mean without the lowest and the highest eighth.
+
+    Means add up, unlike medians: if a short call alternates between two durations, its median is
+    one of the two.  Like a median it is robust to single outliers.
+    """
+    cut = len(values) // 8
+    return fmean(sorted(values)[cut : len(values) - cut])
+
+
+def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -> Costs:
+    """Time one branch (four if the draft sees images), and one and gamma + 1 target rows.
+
+    Commits nothing: every call starts from the same prompt.
+    """
+    gamma = options.longest_draft
+    draftings = ["M", "MTCP"] if prompt.message.pictures and _draft_sees(engine) else ["T"]
+    rows = (1, gamma + 1)
+    (step, block), tokens = step_seconds(engine, prompt, rows, draftings, Passes(repeats))
+    return Costs(gamma, step, block, dict(zip(draftings, tokens, strict=True)))
+
+
+def step_seconds(
+    engine: Engine,
+    prompt: Prompt,
+    rows: Sequence[int],
+    draftings: Sequence[str],
+    passes: Passes,
+) -> tuple[list[float], list[float]]:
+    """Seconds of a target forward over each of `rows`, and of a drafted token by drafting.
+
+    Drafts and forwards alternate, and a draft is timed after two rounds of its own, so that the
+    processor's caches are in the state of an answer.  A draft has one token less than the most
+    rows; its seconds are divided by its tokens.  Without draftings the tokens of the rows are
+    arbitrary.
+    """
+    target, gamma = prefilled_target(engine, prompt.message), max(rows) - 1
+    drafters = [open_beside(engine, prompt, Options(drafting=spec), target) for spec in draftings]
+    lengths = [draft.size if (draft := draft_once(opened, gamma)) else gamma for opened in drafters]
+
+    def forward_seconds(count: int) -> float:
+        draft = draft_once(drafters[0], count - 1) if drafters and count > 1 else None
+        if (draft.size if draft else 0) < count - 1:  # a head drafts only so many tokens
+            draft = HostDraft([0] * (count - 1))
+        return seconds_of(engine, lambda: target.verify(draft, NO_NOISE))
+
+    def draft_seconds(drafter: OpenDrafter) -> float:
+        for _ in range(2):
+            target.verify(draft_once(drafter, gamma), NO_NOISE)
+        return seconds_of(engine, lambda: draft_once(drafter, gamma))
+
+    def once() -> list[float]:
+        forwards, drafts = [], []
+        for count, drafter in zip_longest(rows, drafters):
+            forwards += [forward_seconds(count)] if count else []
+            drafts += [draft_seconds(drafter)] if drafter else []
+        return forwards + drafts
+
+    seconds = passes.time(once)
+    drafts = zip(seconds[len(rows) :], lengths, strict=True)
+    return seconds[: len(rows)], [whole / length for whole, length in drafts]
+
+
+def tree_costs(
+    engine: Engine, prompt: Prompt, options: Options, passes: Passes
+) -> tuple[float, float]:
+    """Seconds of drafting a level of `options.tree`, and of verifying the whole tree."""
+    target = prefilled_target(engine, prompt.message)
+    drafter = open_beside(engine, prompt, options, target)
+    gamma = options.longest_draft
+    tree = draft_once(drafter, gamma)
+    assert tree is not None  # a drafting that drafts nothing is refused
+
+    def once() -> list[float]:
+        draft = draft_once(drafter, gamma)
+        verify = seconds_of(engine, lambda: target.verify(draft, NO_NOISE))
+        return [seconds_of(engine, lambda: draft_once(drafter, gamma)), verify]
+
+    draft, verify = passes.time(once)
+    return draft / tree.depth, verify
+
+
+def draft_once(drafter: OpenDrafter, count: int) -> Draft | None:
+    """A draft of `count` tokens at the drafter's current position and weights."""
+    return drafter.drafter.draft(count, drafter.drafting.weights, NO_NOISE)
+
+
+def branch_draftings(engine: Engine) -> list[str]:
+    """One drafting for each possible number of branches: M, MT, MTC, MTCP."""
+    if engine.head:
+        return [engine.head.kind]
+    if engine.draft is None:
+        return []
+    sees = _draft_sees(engine)
+    able = {"M": sees, "T": True, "C": engine.captioner, "P": sees}
+    letters = [letter for letter, can in able.items() if can]
+    return ["".join(letters[: count + 1]) for count in range(len(letters))]
+
+
+def _draft_sees(engine: Engine) -> bool:
+    return engine.draft is not None and engine.draft.model.config.vision is not None
+
+
+def open_beside(engine: Engine, prompt: Prompt, options: Options, target: Target) -> OpenDrafter:
+    """Open the drafter of `options` beside `target`, and prefill the same prompt."""
+    drafter = open_drafter(engine, options, drafting_for(engine, options, ()), target)
+    if drafter is None:
+        raise UsageError(f"{options.drafting} drafts nothing whose cost could be measured")
+    drafter.prefill(chunks_of(engine, prompt.message))
+    return drafter
+
+
+def seconds_of(engine: Engine, call: Callable[[], object]) -> float:
+    """Seconds of a call and all work that it enqueues, after earlier work is done."""
+    engine.backend.synchronize()
+    started = perf_counter()
+    call()
+    engine.backend.synchronize()
+    return perf_counter() - started

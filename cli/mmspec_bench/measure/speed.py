@@ -1,0 +1,188 @@
+"""Measures tokens per second of several methods: paired, interleaved, medians and ranges."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any, TypeVar
+
+from mmspec.chat.engine import Engine
+from mmspec.chat.options import Gamma, Options
+from mmspec.diagnostics.prompts import Prompt
+from mmspec.diagnostics.provenance import provenance
+from mmspec_bench.measure.adaptive_cost import RefitCost, refit_cost
+from mmspec_bench.measure.costs import Costs, costs
+from mmspec_bench.measure.methods_under_test import TimedMethod, Timing, engine_method
+
+GAMMAS = (1, 2, 3, 4, 5, 6, 8)
+"""Draft lengths that a search tries."""
+SEARCHED = 2
+"""Number of prompts in a search for the best draft length."""
+
+Progress = Callable[[str], None]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The median and the range of some measurements."""
+
+    median: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """The spread of at least one value."""
+        return cls(median(values), min(values), max(values))
+
+    def text(self, digits: int) -> str:
+        """The spread as text, such as `2.10 [1.95..2.30]`."""
+        return f"{self.median:.{digits}f} [{self.least:.{digits}f}..{self.most:.{digits}f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class MethodSpeed:
+    """One method's results over all prompts and repetitions."""
+
+    name: str
+    tokens_per_second: Spread
+    speed_up: Spread
+    """Ratio of speed to the first method's on the same prompt in the same repetition."""
+    block_efficiency: float
+    """Tokens per target forward, over all answers together."""
+    acceptance_rate: float
+    identical: bool
+    """True if every answer equals the first method's, token for token."""
+    loop_share: float | None
+    """Median share of decoding outside drafting and verification, by the loop's own clocks."""
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedReport:
+    """The results of all methods, with models, prompts and provenance."""
+
+    model: str
+    draft: str | None
+    device: str
+    dtype: str
+    quantize: str
+    prompts: int
+    repeats: int
+    methods: list[MethodSpeed]
+    costs: Costs | None
+    refit: RefitCost | None
+    """The cost of fitting four branches' weights, if the draft sees images."""
+    provenance: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report, JSON-serializable."""
+        ratios = self.costs.ratios if self.costs else {}
+        return asdict(self) | {"ratios": ratios, "refit": self.refit and self.refit.as_dict()}
+
+
+def measure(
+    methods: Sequence[TimedMethod], prompts: Sequence[Prompt], repeats: int, progress: Progress
+) -> list[MethodSpeed]:
+    """Answer each prompt with all methods in turn, `repeats` times; the first is the plain one.
+
+    The order rotates, so that no method always follows the same other.  Each method's first answer
+    is an uncounted warm-up.
+    """
+    for method in methods:
+        progress(f"warming up: {method.name}")
+        method.answer(prompts[0])
+    timings: dict[str, list[Timing]] = {method.name: [] for method in methods}
+    for turn, (repeat, prompt) in enumerate((r, p) for r in range(repeats) for p in prompts):
+        for method in rotated(methods, turn):
+            progress(f"repetition {repeat + 1} of {repeats}: {prompt.name}, {method.name}")
+            timings[method.name].append(method.answer(prompt))
+    first = timings[methods[0].name]
+    return [summary(name, answers, first) for name, answers in timings.items()]
+
+
+def rotated(items: Sequence[T], by: int) -> list[T]:
+    """The items, starting at index `by`, wrapped around."""
+    start = by % len(items)
+    return [*items[start:], *items[:start]]
+
+
+def summary(name: str, timings: Sequence[Timing], first: Sequence[Timing]) -> MethodSpeed:
+    """Compare one method's timings with the first method's, paired in order."""
+    pairs = list(zip(timings, first, strict=True))
+    depth = sum(timing.depth for timing in timings)
+    shares = [timing.loop_share for timing in timings if timing.loop_share is not None]
+    return MethodSpeed(
+        name,
+        Spread.of([timing.tokens_per_second for timing in timings]),
+        Spread.of([timing.tokens_per_second / plain.tokens_per_second for timing, plain in pairs]),
+        sum(timing.timed_tokens for timing in timings) / sum(timing.rounds for timing in timings),
+        sum(timing.accepted for timing in timings) / depth if depth else 0.0,
+        all(timing.tokens == plain.tokens for timing, plain in pairs),
+        median(shares) if shares else None,
+        max(timing.peak_memory_bytes for timing in timings),
+    )
+
+
+def best_gamma(
+    engine: Engine,
+    options: Options,
+    drafting: str,
+    gammas: Sequence[Gamma],
+    prompts: Sequence[Prompt],
+    progress: Progress,
+) -> Gamma:
+    """The draft length with the most tokens per second over `prompts`.
+
+    The search is separate from the measurement, so that chance does not favour the best length.
+    """
+    rates: dict[Gamma, float] = {}
+    for gamma in gammas if len(gammas) > 1 else ():
+        method = engine_method(engine, options, drafting, gamma)
+        progress(f"searching gamma: {method.name}")
+        timings = [method.answer(prompt) for prompt in prompts]
+        rates[gamma] = sum(t.timed_tokens for t in timings) / sum(t.seconds for t in timings)
+    return max(rates, key=lambda gamma: rates[gamma]) if rates else gammas[0]
+
+
+def speed(
+    engine: Engine,
+    prompts: Sequence[Prompt],
+    options: Options,
+    *,
+    draftings: Sequence[str],
+    gammas: Sequence[Gamma],
+    repeats: int,
+    others: Sequence[Engine] = (),
+    programs: Sequence[TimedMethod] = (),
+    progress: Progress,
+) -> SpeedReport:
+    """Measure plain decoding and each drafting at its best draft length.
+
+    gammas: one to use it, several to search among.  others: the same checkpoint on other backends,
+    measured interleaved with this one.  programs: other projects', likewise.
+    """
+    plan: list[tuple[str, Gamma]] = [("none", 1)]
+    for drafting in draftings:
+        searched = prompts[:SEARCHED]
+        plan.append((drafting, best_gamma(engine, options, drafting, gammas, searched, progress)))
+    methods: list[TimedMethod] = [engine_method(engine, options, *step) for step in plan]
+    for other in others:
+        prefix = f"{other.backend.name}: "
+        methods += [engine_method(other, options, *step, prefix) for step in plan]
+    sees = engine.draft is not None and engine.draft.model.config.vision is not None
+    four_branches = sees and bool(prompts[0].message.pictures)
+    return SpeedReport(
+        model=engine.target.name,
+        draft=engine.drafts.name if engine.drafts else None,
+        device=engine.target.model.device,
+        dtype=engine.target.model.dtype,
+        quantize=engine.target.model.quantize,
+        prompts=len(prompts),
+        repeats=repeats,
+        methods=measure([*methods, *programs], prompts, repeats, progress),
+        costs=costs(engine, prompts[0], options) if engine.draft else None,
+        refit=refit_cost(engine, prompts[0], options, "MTCP") if four_branches else None,
+        provenance=provenance([loaded.backend for loaded in (engine, *others)]),
+    )

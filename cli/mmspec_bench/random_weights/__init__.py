@@ -1,0 +1,1 @@
+"""Full-size checkpoints of random weights, and the cost of rounds on them."""

@@ -1,0 +1,111 @@
+"""Writes random tensors to safetensors files, in shards if they are large."""
+
+import json
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmspec.checkpoints.loading_plan import INDEX_FILE, WEIGHTS_FILE
+from mmspec.checkpoints.manifest import Shape
+
+DRAWS = 16_777_213
+"""Normal draws shared by all tensors: a prime number, so that the rows of a matrix differ."""
+VECTOR_SPREAD = 0.02
+"""Standard deviation of tensors with one axis."""
+ITEM_BYTES = 2
+"""Bytes of a bfloat16 number."""
+SHARD_BYTES = 4 * 2**30
+"""Largest size of a file in bytes, unless a single tensor is larger."""
+
+Tensors = Mapping[str, Shape]
+Bits = NDArray[np.uint16]
+
+
+class RandomTensors:
+    """Tensors in bfloat16 by name and shape; equal names give equal values.
+
+    Matrices preserve the scale of their input, norm weights are one, and vectors are small.
+    """
+
+    def __init__(self, seed: int = 0, draws: int = DRAWS) -> None:
+        self._draws = np.random.default_rng(seed).standard_normal(draws, dtype=np.float32)
+        self._scaled: dict[float, Bits] = {}
+
+    def pieces(self, name: str, shape: Shape) -> Iterator[Bits]:
+        """The tensor's values in order, in pieces that are runs of the shared draws."""
+        count = prod(shape)
+        if _is_norm(name):
+            yield np.full(count, _bfloat16(np.ones(1, np.float32))[0])
+            return
+        draws = self._scaled_by(VECTOR_SPREAD if len(shape) == 1 else prod(shape[1:]) ** -0.5)
+        start = crc32(name.encode()) % len(draws)
+        while count:
+            piece = draws[start : start + count]
+            yield piece
+            start, count = 0, count - len(piece)
+
+    def _scaled_by(self, spread: float) -> Bits:
+        if spread not in self._scaled:
+            self._scaled[spread] = _bfloat16(self._draws * np.float32(spread))
+        return self._scaled[spread]
+
+
+def _is_norm(name: str) -> bool:
+    """True if a tensor is the weight of a norm, judged by its name."""
+    module, _, kind = name.rpartition(".")
+    return kind == "weight" and "norm" in module.rpartition(".")[2]
+
+
+def _bfloat16(values: NDArray[np.float32]) -> Bits:
+    """The upper halves of float32 numbers, rounded to nearest."""
+    return ((values.view(np.uint32) + np.uint32(0x8000)) >> np.uint32(16)).astype(np.uint16)
+
+
+def total_bytes(tensors: Tensors) -> int:
+    """Bytes of tensors in 16 bits."""
+    return ITEM_BYTES * sum(prod(shape) for shape in tensors.values())
+
+
+def write_weights(
+    directory: Path, tensors: Tensors, random: RandomTensors, limit: int = SHARD_BYTES
+) -> None:
+    """Write `model.safetensors`, or as many shards of up to `limit` bytes as are needed."""
+    shards = _shards(tensors, limit)
+    if len(shards) == 1:
+        _write(directory / WEIGHTS_FILE, tensors, random)
+        return
+    files: dict[str, str] = {}
+    for number, shard in enumerate(shards, start=1):
+        file = f"model-{number:05}-of-{len(shards):05}.safetensors"
+        _write(directory / file, shard, random)
+        files |= dict.fromkeys(shard, file)
+    index = {"metadata": {"total_size": total_bytes(tensors)}, "weight_map": files}
+    (directory / INDEX_FILE).write_text(json.dumps(index), encoding="utf-8")
+
+
+def _shards(tensors: Tensors, limit: int) -> list[dict[str, Shape]]:
+    shards: list[dict[str, Shape]] = [{}]
+    for name, shape in tensors.items():
+        if shards[-1] and total_bytes(shards[-1] | {name: shape}) > limit:
+            shards.append({})
+        shards[-1][name] = shape
+    return shards
+
+
+def _write(file: Path, tensors: Tensors, random: RandomTensors) -> None:
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, shape in tensors.items():
+        start, end = end, end + ITEM_BYTES * prod(shape)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with file.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for name, shape in tensors.items():
+            for piece in random.pieces(name, shape):
+                stream.write(piece.data)

@@ -1,0 +1,1 @@
+"""Reports on benchmark runs: tables, figures and coloured answers."""

@@ -1,0 +1,51 @@
+"""Writes the report as one Markdown file with links to its figures."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+
+from mmspec_bench.report.table import Section, Table
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
+
+
+def escaped(text: str) -> str:
+    r"""Text that Markdown shows literally, on one line.
+
+    >>> escaped("a|b <i>")
+    'a\\|b &lt;i&gt;'
+    """
+    return _SPECIAL.sub(r"\\\1", escape(" ".join(text.split()), quote=False))
+
+
+def document(title: str, sections: Sequence[Section], captions: Mapping[str, str]) -> str:
+    """The whole report; captions: by name, of the existing figures `figures/NAME.png`."""
+    blocks = [f"# {escaped(title)}"]
+    for section in sections:
+        blocks += _section(section, captions)
+    return "\n\n".join(blocks) + "\n"
+
+
+def _section(section: Section, captions: Mapping[str, str]) -> Iterator[str]:
+    yield f"## {escaped(section.title)}"
+    yield from map(escaped, section.remarks)
+    for name in section.figures:
+        if name in captions:
+            caption = escaped(captions[name])
+            yield f"![{caption}](figures/{name}.png)\n\n*{caption}*"
+    for table in section.tables:
+        yield from _table(table)
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield f"### {escaped(table.title)}"
+    if table.note:
+        yield escaped(table.note)
+    numbers = len(table.columns) - table.text_columns
+    rule = ["---"] * table.text_columns + ["--:"] * numbers
+    rows = [[*map(escaped, row)] for row in (table.columns, *table.rows)]
+    yield "\n".join(map(_row, [rows[0], rule, *rows[1:]]))
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

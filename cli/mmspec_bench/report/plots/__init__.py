@@ -1,0 +1,1 @@
+"""Figures.  matplotlib is imported only to draw one."""

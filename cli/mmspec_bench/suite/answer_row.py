@@ -1,0 +1,115 @@
+"""Converts an answer to a row, with its comparison to plain decoding."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mmspec.decoding.statistics import Round
+from mmspec.diagnostics.check import NEAR_TIES, common_prefix, diverged, place_after
+from mmspec.prompt.tokenizer import Tokenizer
+from mmspec_bench.suite.answerer import Answerer, TimedAnswer
+from mmspec_bench.suite.rows import PLAIN, RoundRow, Row
+from mmspec_bench.suite.samples import Question, SuiteSample
+from mmspec_world import judge
+
+STAGES = ("vision", "caption", "prefill", "draft", "verify", "decode", "total")
+DECIMALS = 7
+"""Decimals of seconds in a row, the precision of clocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTurn:
+    """One turn of one sample."""
+
+    sample: SuiteSample
+    questions: Sequence[Question]
+    turn: int
+
+    @property
+    def question(self) -> Question:
+        """The question of this turn."""
+        return self.questions[self.turn]
+
+    @property
+    def images(self) -> int:
+        """Number of images in the conversation so far."""
+        return sum(len(question.message.pictures) for question in self.questions[: self.turn + 1])
+
+
+def answer_row(turn: SampleTurn, answerer: Answerer, timed: TimedAnswer, position: int) -> Row:
+    """The row of one answer, without the comparison with plain decoding.
+
+    position: the method's index in the order in which the methods answered this sample.
+    """
+    answer, statistics = timed.answer, timed.answer.statistics
+    facts = turn.question.facts
+    right = sum(judge(fact, answer.text) for fact in facts)
+    seconds = {stage: statistics.seconds[stage] for stage in STAGES}
+    seconds["first_token"] = timed.first_token_seconds
+    refusal = [timed.refusal] if timed.refusal else []
+    return Row(
+        sample=turn.sample.name,
+        task=turn.sample.task,
+        images=turn.images,
+        turn=turn.turn,
+        method=answerer.method.name,
+        position=position,
+        token_ids=list(answer.token_ids),
+        pieces=pieces(answer.token_ids, answerer.engine.target.tokenizer),
+        prompt_tokens=statistics.prompt_tokens,
+        finish_reason="refused" if refusal else answer.finish_reason,
+        rounds=[_round_row(round_) for round_ in answer.rounds],
+        branches=[str(branch) for branch in answer.drafting.branches],
+        seconds={stage: round(value, DECIMALS) for stage, value in seconds.items()},
+        peak_memory_bytes=statistics.peak_memory_bytes,
+        weights=[list(r.weights) for r in answer.rounds] if answerer.method.adaptive else None,
+        facts={"asked": len(facts), "right": right} if facts else None,
+        notes=[*answer.notes, *refusal],
+    )
+
+
+def _round_row(round_: Round) -> RoundRow:
+    draft, verify = (round(s, DECIMALS) for s in (round_.draft_seconds, round_.verify_seconds))
+    levels = round_.depth if round_.depth != round_.drafted else None
+    return RoundRow(round_.drafted, round_.accepted, len(round_.tokens), draft, verify, levels)
+
+
+def pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
+    """The text of each token; together they are the whole text."""
+    if not ids:
+        return []
+    stream = tokenizer.stream()
+    texts = [stream.push([id]) for id in ids]
+    return [*texts[:-1], texts[-1] + stream.finish()]
+
+
+def compared(
+    row: Row, turn: SampleTurn, answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer
+) -> Row:
+    """The row with its comparison with plain decoding's answer to the same turn.
+
+    Probes are not compared: they are asked another question or use another model.  Nor is an answer
+    after one that differed, because the conversation differs.
+    """
+    if row.method == PLAIN or answerer.method.probe:
+        return row
+    if timed.before != plain.before:
+        return replace(row, notes=[*row.notes, "not compared: an earlier answer differs"])
+    identical = timed.answer.token_ids == plain.answer.token_ids
+    divergence = None if identical else _divergence(turn, answerer, timed, plain)
+    return replace(row, identical=identical, divergence=divergence)
+
+
+def _divergence(
+    turn: SampleTurn, answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer
+) -> dict[str, Any]:
+    """The position where two answers diverge, the gap of the two best logits there, the outcome."""
+    ids, others = plain.answer.token_ids, timed.answer.token_ids
+    shared = ids[: common_prefix(ids, others)]
+    target = answerer.engine.target
+    place = place_after(
+        answerer.engine, turn.question.message, shared, answerer.options, plain.before
+    )
+    divergence = diverged(ids, others, place, target.tokenizer)
+    outcome = divergence.outcome(NEAR_TIES[target.model.dtype])
+    return {"position": divergence.position, "margin": divergence.gap, "outcome": outcome}

@@ -1,0 +1,145 @@
+"""Reads rows of datasets on this machine: parquet as on the hub, or JSON lines.
+
+Images are decoded when they are needed, so that a broken one affects only its row.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from mmspec.checkpoints.json_file import read_lines
+from mmspec.errors import ImageError, UsageError
+from mmspec.prompt.images import Picture, decode_picture, open_picture
+
+BATCH = 16
+"""Rows of parquet in memory at a time; an image may take megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row; its methods raise UsageError or ImageError naming row, column and value."""
+
+    where: str
+    folder: Path
+    """Folder to which paths of images are relative."""
+    values: dict[str, Any]
+    problem: str = ""
+    """The reason why the row could not be read, else empty."""
+    columns: tuple[str, ...] = ()
+    """All columns of the table, even those that were not read."""
+
+    def value(self, column: str) -> Any:
+        """The value of a column, which may be None."""
+        if self.problem:
+            raise UsageError(f"{self.where}: {self.problem}")
+        if column not in self.values:
+            names = ", ".join(self.columns or self.values) or "none"
+            raise UsageError(f"{self.where}: no column {column!r} (there are: {names})")
+        return self.values[column]
+
+    def has(self, column: str) -> bool:
+        """True if a column exists and is not empty."""
+        return self.values.get(column) is not None
+
+    def text(self, column: str) -> str:
+        """The text in a column; must not be empty."""
+        value = self.value(column)
+        if not isinstance(value, str) or not value.strip():
+            raise UsageError(f"{self.where}: {column} is {value!r:.60}, but must be a text")
+        return value
+
+    def texts(self, column: str) -> list[str]:
+        """The list of texts in a column."""
+        value = self.value(column)
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            raise UsageError(
+                f"{self.where}: {column} is {value!r:.60}, but must be a list of texts"
+            )
+        return value
+
+    def picture(self, column: str) -> Picture:
+        """The image in a column: a path relative to the table, or bytes."""
+        match self.value(column):
+            case str(path) if path:
+                return open_picture(self.folder / path)
+            case {"bytes": bytes(content)}:
+                return decode_picture(content, f"{self.where}: {column}")
+            case {"path": str(path)} if path:
+                return open_picture(self.folder / path)
+        raise ImageError(f"{self.where}: {column} holds no image")
+
+
+def read_table(
+    files: Sequence[Path],
+    columns: Sequence[str],
+    count: int | None = None,
+    where: tuple[str, str] | None = None,
+) -> list[Record]:
+    """The first `count` rows, or all, of tables that continue one another.
+
+    columns: those to read from parquet.  where: a column and the value that selects rows.  Raises
+    UsageError for a file that is not a table, or that lacks that column.
+    """
+    rows = (row for file in files for row in _rows(file, columns, where))
+    return list(islice(rows, count))
+
+
+def _rows(file: Path, columns: Sequence[str], where: tuple[str, str] | None) -> Iterator[Record]:
+    if file.suffix == ".parquet":
+        return _parquet(file, columns, where)
+    return _json_lines(file, where)
+
+
+def _json_lines(file: Path, where: tuple[str, str] | None) -> Iterator[Record]:
+    for number, line in enumerate(read_lines(file), start=1):
+        record = _record(line, f"{file.name}:{number}", file.parent)
+        if line.strip() and (where is None or record.problem or _matches(record, where)):
+            yield record
+
+
+def _matches(record: Record, where: tuple[str, str]) -> bool:
+    return bool(record.value(where[0]) == where[1])
+
+
+def _record(line: str, where: str, folder: Path) -> Record:
+    try:
+        values = json.loads(line or "{}")
+    except (ValueError, RecursionError) as error:
+        return Record(where, folder, {}, f"not JSON ({error})")
+    if not isinstance(values, dict):
+        return Record(where, folder, {}, f"a JSON object is needed, not {line[:40]}")
+    return Record(where, folder, values)
+
+
+def _parquet(file: Path, columns: Sequence[str], where: tuple[str, str] | None) -> Iterator[Record]:
+    """Read a few rows at a time; rows that `where` excludes are not decoded."""
+    field, table = _open(file)
+    names = tuple(table.schema.names)
+    if where and where[0] not in names:
+        raise UsageError(f"{file}: no column {where[0]!r} (there are: {', '.join(names)})")
+    batches = table.to_batches(
+        columns=[column for column in columns if column in names],
+        filter=field(where[0]) == where[1] if where else None,
+        batch_size=BATCH,
+        batch_readahead=1,
+    )
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for number, row in enumerate(rows):
+        yield Record(f"{file.name} row {number}", file.parent, row, columns=names)
+
+
+def _open(file: Path) -> tuple[Any, Any]:
+    """The constructor of filters, and the table."""
+    try:
+        from pyarrow import ArrowException, dataset  # type: ignore[import-untyped]  # no stubs
+    except ImportError as error:
+        raise UsageError(
+            'reading parquet needs pyarrow: run pip install "mmspec[bench]"'
+        ) from error
+    try:
+        return dataset.field, dataset.dataset(file, format="parquet")
+    except (ArrowException, OSError) as error:
+        raise UsageError(f"{file}: not a parquet file ({error})") from error

@@ -1,0 +1,171 @@
+"""Measures over the rows of one method, defined in docs/measuring.md; 0 if nothing was counted.
+
+`plain` are the rows of plain decoding; a pair is two rows with the same sample and turn.  Seconds
+are wall-clock.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from mmspec_bench.suite.rows import Row
+
+STAGES = ("vision", "caption", "prefill", "draft", "verify", "loop")
+"""The parts of an answer's seconds; `loop` is decoding outside `draft` and `verify`."""
+
+Pair = tuple[Row, Row]
+
+
+def ratio(over: float, under: float) -> float:
+    """The quotient; 0 if the divisor is 0."""
+    return over / under if under else 0.0
+
+
+def mean(values: Iterable[float]) -> float:
+    """The arithmetic mean."""
+    numbers = list(values)
+    return ratio(sum(numbers), len(numbers))
+
+
+def pairs(rows: Iterable[Row], plain: Iterable[Row]) -> list[Pair]:
+    """Each row whose question plain decoding answered too, with that answer."""
+    others = {row.key: row for row in plain}
+    return [(row, others[row.key]) for row in rows if row.key in others]
+
+
+def block_efficiency(rows: Iterable[Row], *, bonus: bool = True) -> float:
+    """Tokens per round over all rounds (micro average; IbED, section 4).
+
+    bonus: count the target's own token of each round, else only accepted tokens.
+    """
+    rows = list(rows)
+    tokens = sum(row.emitted if bonus else row.accepted for row in rows)
+    return ratio(tokens, sum(len(row.rounds) for row in rows))
+
+
+def macro_block_efficiency(rows: Iterable[Row], *, bonus: bool = True) -> float:
+    """The mean of the block efficiencies of single answers."""
+    return mean(block_efficiency([row], bonus=bonus) for row in rows if row.rounds)
+
+
+def acceptance_rate(rows: Iterable[Row]) -> float:
+    """Accepted tokens divided by drafted ones; for trees, by levels."""
+    rows = list(rows)
+    return ratio(sum(row.accepted for row in rows), sum(row.depth for row in rows))
+
+
+def acceptance_by_position(rows: Iterable[Row], *, conditional: bool = False) -> list[float]:
+    """[gamma] the share of rounds that accepted tokens 1..i, among those that drafted token i.
+
+    conditional: only among rounds that accepted tokens 1..i-1.  In trees: a token of level i.
+    """
+    rounds = [round_ for row in rows for round_ in row.rounds]
+    shares = []
+    for i in range(1, max((round_.depth for round_ in rounds), default=0) + 1):
+        reached = [
+            round_
+            for round_ in rounds
+            if round_.depth >= i and (not conditional or round_.accepted >= i - 1)
+        ]
+        shares.append(ratio(sum(round_.accepted >= i for round_ in reached), len(reached)))
+    return shares
+
+
+def throughput(rows: Iterable[Row], stage: str = "decode") -> float:
+    """Tokens per second of a stage over all rows: "decode", or "total" from question to end."""
+    rows = list(rows)
+    return ratio(sum(row.emitted for row in rows), sum(row.seconds[stage] for row in rows))
+
+
+def global_speed_up(paired: Sequence[Pair], stage: str = "decode") -> float:
+    """The quotient of both throughputs over the same questions; long answers weigh more."""
+    ours, plain = ([pair[side] for pair in paired] for side in (0, 1))
+    return ratio(throughput(ours, stage), throughput(plain, stage))
+
+
+def paired_speed_ups(paired: Iterable[Pair], stage: str = "decode") -> list[float]:
+    """The quotient of the two answers' tokens per second, by question."""
+    return [ratio(throughput([row], stage), throughput([plain], stage)) for row, plain in paired]
+
+
+def tokens_per_second(rows: Iterable[Row]) -> list[float]:
+    """Tokens per second of decoding, by answer."""
+    return [throughput([row]) for row in rows if row.rounds]
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The value below which `percent` % of the values lie, interpolated."""
+    return float(np.percentile(values, percent)) if len(values) else 0.0
+
+
+def reached_by(values: Sequence[float], percent: float) -> float:
+    """The value above which `percent` % of the values lie; for speeds p95 is the slow end."""
+    return percentile(values, 100 - percent)
+
+
+def first_token_seconds(rows: Iterable[Row]) -> list[float]:
+    """Seconds of vision, caption, prefill and the first round, by answer."""
+    return [row.seconds["first_token"] for row in rows if row.rounds]
+
+
+def stage_seconds(rows: Iterable[Row]) -> dict[str, float]:
+    """Mean seconds per answer in each of STAGES."""
+    rows = list(rows)
+    means = {name: mean(row.seconds[name] for row in rows) for name in (*STAGES[:-1], "decode")}
+    loop = means.pop("decode") - means["draft"] - means["verify"]
+    return means | {"loop": loop}
+
+
+def identical_rate(rows: Iterable[Row]) -> float | None:
+    """The share of answers equal to plain decoding's; None if none was compared."""
+    compared = [row.identical for row in rows if row.identical is not None]
+    return sum(compared) / len(compared) if compared else None
+
+
+def peak_memory_bytes(rows: Iterable[Row]) -> int:
+    """The maximum over the answers."""
+    return max((row.peak_memory_bytes for row in rows), default=0)
+
+
+def facts_right(rows: Iterable[Row]) -> tuple[int, int]:
+    """Numbers of correct facts and of asked facts."""
+    facts = [row.facts for row in rows if row.facts]
+    return sum(entry["right"] for entry in facts), sum(entry["asked"] for entry in facts)
+
+
+def accepted_positions(row: Row) -> list[int]:
+    """Positions in the answer, from 0, of the accepted tokens."""
+    starts = np.cumsum([0, *(round_.emitted for round_ in row.rounds)])
+    return [
+        int(start) + i
+        for start, round_ in zip(starts, row.rounds, strict=False)
+        for i in range(round_.accepted)
+    ]
+
+
+def accepted_over_time(rows: Iterable[Row], parts: int) -> list[float]:
+    """[parts] the share of accepted tokens in each equal part of the answers (IbED, figure 11)."""
+    accepted, emitted = np.zeros(parts), np.zeros(parts)
+    for row in rows:
+        part = np.arange(row.emitted) * parts // max(row.emitted, 1)
+        np.add.at(emitted, part, 1)
+        np.add.at(accepted, part[accepted_positions(row)], 1)
+    return [ratio(float(a), float(e)) for a, e in zip(accepted, emitted, strict=True)]
+
+
+def weights_by_round(rows: Iterable[Row], branch: str) -> list[float]:
+    """For each round, the mean weight of the branch with this letter.
+
+    The mean of round i covers the answers with at least i rounds.  The list stops when fewer than a
+    tenth of the answers have that many.  An answer without the branch counts as weight 0.
+    """
+    answers = [_weights(row, branch) for row in rows if row.weights]
+    longest = max(map(len, answers), default=0)
+    by_round = ([weights[i] for weights in answers if i < len(weights)] for i in range(longest))
+    return [mean(weights) for weights in by_round if 10 * len(weights) >= len(answers)]
+
+
+def _weights(row: Row, branch: str) -> list[float]:
+    columns = [i for i, name in enumerate(row.branches) if name.startswith(branch)]
+    # A round at the end of the budget may draft nothing and has no weights.
+    return [sum(weights[i] for i in columns) for weights in row.weights or [] if weights]

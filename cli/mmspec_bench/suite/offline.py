@@ -1,0 +1,83 @@
+"""The suite without downloads: held-out samples of the synthetic world."""
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+
+from mmspec.prompt.conversation import interleaved
+from mmspec.prompt.images import picture_from
+from mmspec_bench.suite.samples import FollowUp, Question, SuiteSample, with_follow_up
+from mmspec_world import Sample, Turn, sample
+from mmspec_world.tasks.prompts import EDIT, REASONED, SPOT, VIDEO
+
+SAMPLES = 100
+"""Samples of each task, as many as in the papers' datasets."""
+
+OFFLINE_TASKS: dict[str, FollowUp | None] = {
+    "chart": "next",
+    "text": "next",
+    "general": "next",
+    "hallucination": "next",
+    "spot": "story",
+    "edit": "story",
+    "pororo": None,
+    "vist": None,
+    "conversation": None,
+    "detail": "summary",
+    "reasoning": "caption",
+    "caption": None,
+    "science": None,
+    "video": None,
+}
+"""Tasks that imitate the papers' datasets, with their second question."""
+
+TEXT_TASKS: dict[str, FollowUp | None] = {"told": None}
+"""Tasks without images; rows and published tables use these names."""
+
+_PAPER_PROMPTS = {"spot": SPOT[0], "edit": EDIT[0], "video": VIDEO[0]}
+"""The papers' prompts for tasks for which the world has several."""
+_REASONED = ("chart", "text", "general", "hallucination")
+"""Tasks whose questions follow the papers' request for reasoning."""
+
+
+def offline(
+    size: int,
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    tasks: Mapping[str, FollowUp | None] = OFFLINE_TASKS,
+) -> list[SuiteSample]:
+    """Held-out samples of every task from `seed` on; images of `size` x `size` pixels."""
+    numbers = range(seed, seed + (limit or SAMPLES))
+    return [
+        sample
+        for task, follow_up in tasks.items()
+        for sample in with_follow_up([_suite_sample(task, n, size) for n in numbers], follow_up)
+    ]
+
+
+def _suite_sample(task: str, seed: int, size: int) -> SuiteSample:
+    return SuiteSample(f"{task}/{seed}", task, partial(_questions, task, seed, size))
+
+
+def _questions(task: str, seed: int, size: int) -> tuple[Question, ...]:
+    source = held_out(task, seed, size)
+    pictures = (picture_from(im, f"{task}/{seed}-{n}") for n, im in enumerate(source.images))
+    return tuple(
+        Question(interleaved(turn.question, list(islice(pictures, turn.images))), turn.facts)
+        for turn in source.turns
+    )
+
+
+def held_out(task: str, seed: int, size: int) -> Sample:
+    """The held-out sample of a seed, with its first question worded as in the papers."""
+    source = sample(task, seed, split="held-out", size=size)
+    first, *rest = source.turns
+    turn = Turn(_wording(task, first.question), first.answer, first.facts, first.images)
+    return Sample(source.task, source.images, (turn, *rest), source.key)
+
+
+def _wording(task: str, text: str) -> str:
+    if task in _REASONED:
+        return REASONED + text.removeprefix(REASONED)
+    return _PAPER_PROMPTS.get(task, text)

@@ -1,0 +1,165 @@
+"""The rows of a run: one method's answer to one question, and its cost.
+
+`rows.jsonl` has one JSON object per line, in the order of the answers.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mmspec.errors import UsageError
+
+ROWS = "rows.jsonl"
+PROVENANCE = "provenance.json"
+PLAIN = "none"
+"""The method that decodes plainly; all others are compared with it."""
+
+
+class RoundRow(NamedTuple):
+    """The counts and seconds of one round."""
+
+    drafted: int
+    accepted: int
+    emitted: int
+    draft_seconds: float
+    verify_seconds: float
+    levels: int | None = None
+    """Levels of a drafted tree; None for a chain."""
+
+    @property
+    def depth(self) -> int:
+        """The most drafted tokens that the target could accept."""
+        return self.drafted if self.levels is None else self.levels
+
+    def as_list(self) -> list[float | None]:
+        """The fields in order; `levels` only for a tree."""
+        return list(self if self.levels is not None else self[:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One answer."""
+
+    sample: str
+    """Task and number, such as `chart/17`."""
+    task: str
+    images: int
+    """Number of images in the conversation so far."""
+    turn: int
+    method: str
+    position: int
+    """The method's index in the order in which the methods answered this sample."""
+    token_ids: list[int]
+    pieces: list[str]
+    """The text of each token; together they are the answer."""
+    prompt_tokens: int
+    finish_reason: str
+    """'stop', 'length', or 'refused' if the prompt did not fit the model."""
+    rounds: list[RoundRow]
+    branches: list[str]
+    """The views drafted from, such as M, T, P36; empty for plain decoding."""
+    seconds: dict[str, float]
+    """Seconds of vision, caption, prefill, draft, verify, decode, first_token, total."""
+    peak_memory_bytes: int
+    identical: bool | None = None
+    """True if the tokens equal plain decoding's; None if they were not compared."""
+    divergence: dict[str, Any] | None = None
+    """`position`, `margin` (top-2 logit gap there) and `outcome` of an answer that differs."""
+    weights: list[list[float]] | None = None
+    """[rounds, branches] adaptive weights; empty for a round without a draft."""
+    facts: dict[str, int] | None = None
+    """Numbers of facts `asked` and `right`, if the truth is known."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Sample and turn, which identify the question for all methods."""
+        return self.sample, self.turn
+
+    @property
+    def text(self) -> str:
+        """The answer."""
+        return "".join(self.pieces)
+
+    @property
+    def emitted(self) -> int:
+        """Number of tokens in the answer."""
+        return sum(round_.emitted for round_ in self.rounds)
+
+    @property
+    def drafted(self) -> int:
+        """Number of drafted tokens, or of nodes for trees."""
+        return sum(round_.drafted for round_ in self.rounds)
+
+    @property
+    def depth(self) -> int:
+        """The most drafted tokens that the target could accept, one per level of a tree."""
+        return sum(round_.depth for round_ in self.rounds)
+
+    @property
+    def accepted(self) -> int:
+        """Number of drafted tokens that the target accepted."""
+        return sum(round_.accepted for round_ in self.rounds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object; `weights` and `facts` only if they are set."""
+        values = asdict(self) | {"rounds": [round_.as_list() for round_ in self.rounds]}
+        absent = [name for name in ("weights", "facts") if values[name] is None]
+        return {name: value for name, value in values.items() if name not in absent}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Row":
+        """The row in the output of `as_dict`; unknown keys are ignored.
+
+        Raises TypeError for a missing key, and for a malformed round.
+        """
+        names = {entry.name for entry in fields(cls)}
+        row = cls(**{name: value for name, value in values.items() if name in names})
+        return replace(row, rounds=[RoundRow(*round_) for round_ in row.rounds])
+
+
+def read_rows(file: Path) -> list[Row]:
+    """Read all rows of a file, without an incomplete last line, as after a kill.
+
+    Raises UsageError naming the file and a malformed line.
+    """
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+    complete, _, _rest = text.rpartition("\n")
+    lines = enumerate(complete.split("\n"), start=1)
+    return [_row(line, f"{file}:{number}") for number, line in lines if line]
+
+
+def _row(line: str, where: str) -> Row:
+    try:
+        return Row.from_dict(json.loads(line))
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{where}: not JSON ({error.msg}); delete the line to go on") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UsageError(f"{where}: not a row: {error}") from error
+
+
+def append(file: Path, rows: Sequence[Row]) -> None:
+    """Append rows to a file; on return they are on the disk."""
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write("".join(lines(rows)))
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def rewrite(file: Path, rows: Sequence[Row]) -> None:
+    """Replace a file's rows; the old ones stay until the new ones are on the disk."""
+    new = file.with_name(f"{file.name}.new")
+    new.unlink(missing_ok=True)
+    append(new, rows)
+    new.replace(file)
+
+
+def lines(rows: Iterable[Row]) -> Iterator[str]:
+    """Each row as a line of JSON."""
+    return (json.dumps(row.as_dict(), ensure_ascii=False) + "\n" for row in rows)

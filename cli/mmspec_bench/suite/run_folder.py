@@ -1,0 +1,167 @@
+"""The folder of a run: its settings in `provenance.json`, which a resumed run must match."""
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mmspec.chat.engine import Engine
+from mmspec.chat.loaded_model import LoadedHead, LoadedModel
+from mmspec.chat.options import Gamma, Options
+from mmspec.checkpoints.config import CONFIG_FILE
+from mmspec.checkpoints.json_file import read_json
+from mmspec.checkpoints.loading_plan import weight_files
+from mmspec.decoding.sampling import Sampling
+from mmspec.diagnostics.provenance import provenance
+from mmspec.errors import UsageError
+from mmspec_bench.suite.rows import PROVENANCE, ROWS, Row, read_rows, rewrite
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+"""Matches the name of a large file in the hub's cache: the SHA-256 of its content."""
+
+SAMPLING_DEFAULTS = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "sampling_seed": 0}
+"""Settings that runs of earlier versions lack; they decoded greedily."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a run: its samples, methods and decoding."""
+
+    suite: str
+    methods: tuple[str, ...]
+    gamma: Gamma = 5
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    sampling_seed: int = 0
+    max_new_tokens: int = 128
+    limit: int | None = None
+    turns: int | None = None
+    tasks: tuple[str, ...] = ()
+    seed: int = 0
+    shard: str = "1/1"
+    captioner: str = "auto"
+
+    @property
+    def options(self) -> Options:
+        """Decoding options of every method; raises UsageError for one out of range."""
+        return Options(
+            gamma=self.gamma,
+            sampling=Sampling(self.temperature, self.top_k, self.top_p),
+            seed=self.sampling_seed,
+            max_new_tokens=self.max_new_tokens,
+        )
+
+
+FIXED = (
+    *Settings.__dataclass_fields__,
+    *("models", "backend", "device", "dtype", "platform", "processor", "threads"),
+)
+"""Entries of the provenance that must not change within a run."""
+
+
+def description(settings: Settings, engine: Engine) -> dict[str, Any]:
+    """The entries of `provenance.json` at the start of the run."""
+    models = {"target": engine.target, "draft": engine.drafts}
+    return provenance([engine.backend]) | {
+        **asdict(settings),
+        "models": {role: _model(loaded) for role, loaded in models.items()},
+        "backend": engine.backend.name,
+        "device": engine.target.model.device,
+        "dtype": engine.target.model.dtype,
+        "costs": [],
+        "skipped": [],
+        "resumed": [],
+    }
+
+
+def _model(loaded: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
+    if loaded is None:
+        return None
+    entry = {"name": loaded.name, "digest": model_digest(loaded.directory)}
+    if isinstance(loaded, LoadedModel) and loaded.model.quantize != "none":
+        entry["quantize"] = loaded.model.quantize
+    return entry
+
+
+def model_digest(directory: Path) -> str:
+    """SHA-256 over a checkpoint's config and weights, equal for equal files anywhere."""
+    digest = hashlib.sha256()
+    for file in sorted([directory / CONFIG_FILE, *weight_files(directory)]):
+        digest.update(f"{file.name} {_file_digest(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def _file_digest(file: Path) -> str:
+    name = file.resolve().name
+    if _SHA256.fullmatch(name):
+        return name
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[Row]:
+    """Open the folder of a run and return its rows; removes a torn last row.
+
+    Raises UsageError for an existing run without `resume`, and with it for another run, naming the
+    differences.
+    """
+    if not (folder / PROVENANCE).exists():
+        if (folder / ROWS).exists():
+            raise UsageError(f"{folder} has {ROWS} without {PROVENANCE}: choose another --out")
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"--out {folder} is no folder: give one, or a name that is free")
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder, entries)
+        return []
+    if not resume:
+        raise UsageError(
+            f"{folder} holds a run: continue it with --resume, or choose another --out"
+        )
+    earlier = read_provenance(folder)
+    _check_same(folder, earlier, entries)
+    again = {name: entries[name] for name in ("command", "commit", "date", "versions")}
+    update_provenance(folder, resumed=[*earlier["resumed"], again])
+    rows = read_rows(folder / ROWS) if (folder / ROWS).exists() else []
+    rewrite(folder / ROWS, rows)
+    return rows
+
+
+def _check_same(folder: Path, earlier: dict[str, Any], entries: dict[str, Any]) -> None:
+    now = json.loads(json.dumps(entries))  # as it would be read: tuples as lists
+    for name in FIXED:
+        if earlier.get(name) != now[name]:
+            raise UsageError(
+                f"--resume: {folder} was run with {name} {_shown(earlier.get(name))}, and this is "
+                f"{_shown(now[name])}: give what it was, or choose another --out"
+            )
+
+
+def _shown(value: Any) -> str:
+    return ",".join(value) if isinstance(value, list) else json.dumps(value)
+
+
+def read_provenance(folder: Path) -> dict[str, Any]:
+    """The provenance of a run."""
+    return SAMPLING_DEFAULTS | read_json(folder / PROVENANCE)
+
+
+def update_provenance(folder: Path, **entries: Any) -> None:
+    """Replace some entries of the provenance."""
+    _write(folder, read_provenance(folder) | entries)
+
+
+def record_skipped(folder: Path, sample: str, reason: str) -> None:
+    """Record a broken sample, once even if the run is resumed."""
+    skipped = read_provenance(folder)["skipped"]
+    others = [entry for entry in skipped if entry["sample"] != sample]
+    update_provenance(folder, skipped=[*others, {"sample": sample, "reason": reason}])
+
+
+def _write(folder: Path, entries: dict[str, Any]) -> None:
+    """Replace the file; the old one stays until the new one is complete."""
+    new = folder / f"{PROVENANCE}.new"
+    new.write_text(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    new.replace(folder / PROVENANCE)

@@ -1,0 +1,148 @@
+"""Runs a suite: every method answers every sample in turn, with one row per answer."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mmspec.chat.engine import Engine
+from mmspec.errors import MmspecError, UsageError
+from mmspec_bench.measure.speed import rotated
+from mmspec_bench.suite.answer_row import SampleTurn, answer_row, compared
+from mmspec_bench.suite.answerer import Answerer, open_answerer
+from mmspec_bench.suite.measure_costs import measure_costs
+from mmspec_bench.suite.methods import read_method
+from mmspec_bench.suite.rows import PLAIN, ROWS, Row, append, rewrite
+from mmspec_bench.suite.run_folder import (
+    Settings,
+    description,
+    open_folder,
+    read_provenance,
+    record_skipped,
+    update_provenance,
+)
+from mmspec_bench.suite.samples import Question, SuiteSample, shard
+from mmspec_bench.suite.sources import suite_samples
+
+Notify = Callable[[str], None]
+"""Shows a line of text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """The methods and samples of a run."""
+
+    answerers: Sequence[Answerer]
+    samples: Sequence[tuple[int, SuiteSample]]
+    """Samples with their indices in the whole suite, by which the order of methods rotates."""
+    file: Path
+    """File for the rows of a sample, written once the last method has answered it."""
+    skip: Callable[[str, str], None] | None = None
+    """Gets name and reason of each broken sample; if None, its error is raised."""
+
+    def run(self, done: Sequence[Row]) -> Iterator[list[Row]]:
+        """Answer every sample without a row in `done`; yield its rows once they are on the disk.
+
+        A skipped sample yields no rows.
+        """
+        finished = {row.sample for row in done}
+        for place, sample in self.samples:
+            if sample.name in finished:
+                continue
+            try:
+                rows = self._rows(place, sample, sample.read())
+            except MmspecError as error:
+                if self.skip is None:
+                    text = f"{sample.name}: {error}; --skip-bad leaves it out"
+                    raise type(error)(text) from error
+                self.skip(sample.name, str(error))
+                rows = []
+            append(self.file, rows)
+            yield rows
+
+    def drop_partial(self, rows: Sequence[Row]) -> list[Row]:
+        """Drop the last sample's rows, also from the file, if a kill left only some of them."""
+        last = [row for row in rows if row.sample == rows[-1].sample]
+        names = {sample.name: sample for _, sample in self.samples}
+        sample = names.get(last[0].sample) if last else None
+        if sample is None or len(last) == len(sample.read()) * len(self.answerers):
+            return list(rows)
+        complete = list(rows[: -len(last)])
+        rewrite(self.file, complete)
+        return complete
+
+    def warm_up(self) -> None:
+        """Answer the first sample that is not broken by every method, without rows."""
+        for _, sample in self.samples:
+            try:
+                questions = sample.read()
+                for answerer in self.answerers:
+                    list(answerer.answers(questions))
+            except MmspecError:
+                continue
+            return
+
+    def _rows(self, place: int, sample: SuiteSample, questions: Sequence[Question]) -> list[Row]:
+        order = rotated(self.answerers, place)
+        answers = {answerer.method.name: list(answerer.answers(questions)) for answerer in order}
+        plain = answers.get(PLAIN)
+        rows = []
+        for position, answerer in enumerate(order):
+            for n, timed in enumerate(answers[answerer.method.name]):
+                turn = SampleTurn(sample, questions, n)
+                row = answer_row(turn, answerer, timed, position)
+                rows.append(compared(row, turn, answerer, timed, plain[n]) if plain else row)
+        return rows
+
+
+def prepare(
+    engine: Engine,
+    settings: Settings,
+    folder: Path,
+    *,
+    resume: bool,
+    note_skipped: Notify | None,
+    progress: Notify,
+) -> tuple[Runner, list[Row]]:
+    """Open the folder, measure costs unless it has them, and warm up; also return existing rows.
+
+    note_skipped: shows each broken sample; None makes it an error.  Raises UsageError for a method
+    that the models cannot do, an unknown suite, or another run in the folder.
+    """
+    answerers = [
+        open_answerer(read_method(name), engine, settings.options) for name in settings.methods
+    ]
+    progress("reading the suite")
+    samples = shard(_samples(engine, settings), settings.shard)
+    progress("reading the models' files")
+    rows = open_folder(folder, description(settings, engine), resume=resume)
+    skip = _skip(folder, note_skipped) if note_skipped else None
+    runner = Runner(answerers, samples, folder / ROWS, skip)
+    if not read_provenance(folder)["costs"]:
+        progress("measuring what single forwards cost")
+        costs = measure_costs(engine, [sample for _, sample in samples], answerers)
+        update_provenance(folder, costs=[step.as_dict() for step in costs])
+    progress("warming up")
+    runner.warm_up()
+    return runner, runner.drop_partial(rows)
+
+
+def _samples(engine: Engine, settings: Settings) -> list[SuiteSample]:
+    vision = engine.target.model.config.vision
+    if vision is None:
+        raise UsageError(f"{engine.target.name} is text-only: a suite asks about images")
+    return suite_samples(
+        settings.suite,
+        vision.image_size,
+        limit=settings.limit,
+        turns=settings.turns,
+        tasks=settings.tasks,
+        seed=settings.seed,
+    )
+
+
+def _skip(folder: Path, notify: Notify) -> Callable[[str, str], None]:
+    def skip(sample: str, reason: str) -> None:
+        record_skipped(folder, sample, reason)
+        notify(f"left out {sample}: {reason}")
+
+    return skip

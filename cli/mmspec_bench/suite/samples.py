@@ -1,0 +1,82 @@
+"""The samples of a suite: conversations of one or more questions, read when needed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from mmspec.errors import UsageError
+from mmspec.prompt.conversation import Message
+from mmspec.prompt.images import Picture
+from mmspec_bench.measure.grounding import blanked
+from mmspec_world import Fact
+
+FollowUp = Literal["next", "story", "caption", "summary"]
+"""The second question of a sample; "next" is the next sample's question (TABED)."""
+
+FOLLOW_UPS: dict[FollowUp, str] = {
+    "story": "Can you use the previous responses to write a long story for children?",
+    "caption": "Provide a detailed caption for the provided image.",
+    "summary": "Summarize the previous answer.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One turn: a message, and the facts that its answer must state if they are known."""
+
+    message: Message
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def blank(self) -> "Question":
+        """The same question with grey pictures of the same sizes."""
+        parts = tuple(
+            blanked(part) if isinstance(part, Picture) else part for part in self.message.parts
+        )
+        return Question(replace(self.message, parts=parts), self.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteSample:
+    """One conversation; `read` returns its questions and raises MmspecError if it is broken."""
+
+    name: str
+    """Task and number, such as `chart/17`."""
+    task: str
+    read: Callable[[], tuple[Question, ...]]
+
+
+def with_follow_up(samples: Sequence[SuiteSample], follow_up: FollowUp | None) -> list[SuiteSample]:
+    """The samples, each with a second question; the first sample follows the last."""
+    if follow_up is None:
+        return list(samples)
+    if follow_up == "next":
+        following = [*samples[1:], *samples[:1]]
+        return [_extended(*pair) for pair in zip(samples, following, strict=True)]
+    question = Question(Message("user", (FOLLOW_UPS[follow_up],)))
+    fixed = SuiteSample("", "", lambda: (question,))
+    return [_extended(sample, fixed) for sample in samples]
+
+
+def _extended(sample: SuiteSample, following: SuiteSample) -> SuiteSample:
+    return replace(sample, read=lambda: (sample.read()[0], following.read()[0]))
+
+
+def first_turns(samples: Sequence[SuiteSample], turns: int | None) -> list[SuiteSample]:
+    """The samples with their first `turns` turns; None keeps all."""
+    return [_cut(sample, turns) for sample in samples]
+
+
+def _cut(sample: SuiteSample, turns: int | None) -> SuiteSample:
+    return replace(sample, read=lambda: sample.read()[:turns])
+
+
+def shard(samples: Sequence[SuiteSample], part: str) -> list[tuple[int, SuiteSample]]:
+    """Part 'i/n' of the samples: every n-th from the i-th on, with its index among all.
+
+    Raises UsageError for a malformed part.
+    """
+    first, slash, count = part.partition("/")
+    if not (slash and first.isdigit() and count.isdigit() and 1 <= int(first) <= int(count)):
+        raise UsageError(f"--shard {part!r}: give which of how many, such as 1/2")
+    return list(enumerate(samples))[int(first) - 1 :: int(count)]

@@ -1,0 +1,142 @@
+"""Reads the samples that --suite names: the synthetic world, a paper's datasets, local files."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from mmspec.checkpoints.hub_cache import cached_dataset
+from mmspec.checkpoints.paths import expand_home
+from mmspec.diagnostics.prompts import read_prompts
+from mmspec.errors import HubError, UsageError, choice
+from mmspec.prompt.conversation import Message
+from mmspec_bench.suite.dataset_rows import Record, read_table
+from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
+from mmspec_bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS, offline
+from mmspec_bench.suite.samples import Question, SuiteSample, first_turns, with_follow_up
+
+SYNTHETIC = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS}
+"""Tasks of the synthetic world by the name of their suite."""
+MMSPEC_FILE = "mmspec.jsonl"
+NAMES = (*SYNTHETIC, *GROUPS, *DATASETS)
+
+
+def suite_samples(
+    suite: str,
+    size: int,
+    *,
+    limit: int | None = None,
+    turns: int | None = None,
+    tasks: Sequence[str] = (),
+    seed: int = 0,
+) -> list[SuiteSample]:
+    """Every sample of the suites named in `suite`, in order; at most `limit` of each task.
+
+    suite: names, NAME=PATH and paths, separated by commas.  size: pixels of synthetic images.
+    tasks: the tasks to use, all if empty.  Raises UsageError for an unknown suite and HubError for
+    a dataset that is not on this machine.
+    """
+    words = [word.strip() for word in suite.split(",") if word.strip()]
+    samples = [sample for word in words for sample in _samples(word, size, limit, seed)]
+    if len({sample.name for sample in samples}) < len(samples):
+        raise UsageError(f"--suite {suite}: the same samples twice")
+    return first_turns(_of_tasks(samples, tasks), turns)
+
+
+def _of_tasks(samples: Sequence[SuiteSample], tasks: Sequence[str]) -> list[SuiteSample]:
+    available = list(dict.fromkeys(sample.task for sample in samples))
+    for task in tasks:
+        if task not in available:
+            raise choice("task", task, available)
+    if not samples:
+        raise UsageError("--suite: there is no sample in it")
+    return [sample for sample in samples if not tasks or sample.task in tasks]
+
+
+def _samples(word: str, size: int, limit: int | None, seed: int) -> list[SuiteSample]:
+    name, equals, path = word.partition("=")
+    if word in SYNTHETIC:
+        return offline(size, limit=limit, seed=seed, tasks=SYNTHETIC[word])
+    if word in GROUPS:
+        return [sample for dataset in GROUPS[word] for sample in _of_dataset(dataset, None, limit)]
+    if name in DATASETS:
+        return _of_dataset(name, expand_home(path) if equals else None, limit)
+    if equals:
+        raise choice("dataset", name, DATASETS)
+    return _of_path(expand_home(word), limit)
+
+
+def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
+    if (path / MMSPEC_FILE).is_file():
+        return _limited(_mmspec(path), limit)
+    if path.is_file() and path.suffix == ".jsonl":
+        return _limited(_prompts(path), limit)
+    if path.exists():
+        raise UsageError(
+            f"--suite {path}: there is no {MMSPEC_FILE} in it; for a dataset of the hub say which, "
+            f"such as chartqa={path}"
+        )
+    raise choice("suite", str(path), NAMES)
+
+
+def _limited(samples: Iterator[SuiteSample], limit: int | None) -> list[SuiteSample]:
+    numbers: dict[str, Iterator[int]] = {}
+    return [
+        sample
+        for sample in samples
+        if next(numbers.setdefault(sample.task, count())) < (limit or float("inf"))
+    ]
+
+
+def _of_dataset(name: str, folder: Path | None, limit: int | None) -> list[SuiteSample]:
+    dataset = DATASETS[name]
+    records = read_table(
+        _files(name, dataset, folder),
+        (*dataset.columns, *dataset.images),
+        min(dataset.rows, limit or dataset.rows),
+        dataset.filter,
+    )
+    reads = [partial(dataset.questions, record) for record in records]
+    samples = [SuiteSample(f"{name}/{number}", name, read) for number, read in enumerate(reads)]
+    return with_follow_up(samples, dataset.follow_up)
+
+
+def _files(name: str, dataset: Dataset, folder: Path | None) -> list[Path]:
+    """A dataset's tables: in the hub's cache, or in a folder, laid out as on the hub or flat."""
+    if folder is None:
+        for repository in dataset.repositories:
+            if files := cached_dataset(repository, dataset.files):
+                return files
+        raise HubError(
+            f"{name} is not on this machine: run `hf download --repo-type dataset "
+            f'{dataset.repositories[0]} --include "{dataset.files}"` where there is network, or '
+            f"give {name}=DIR"
+        )
+    for pattern in (dataset.files, Path(dataset.files).name, "*.parquet", "*.jsonl"):
+        if files := sorted(folder.glob(pattern)):
+            return files
+    raise UsageError(f"--suite {name}={folder}: there is no {dataset.files}, *.parquet or *.jsonl")
+
+
+def _mmspec(folder: Path) -> Iterator[SuiteSample]:
+    for number, record in enumerate(read_table([folder / MMSPEC_FILE], ())):
+        topic, id = (record.values.get(key) for key in ("topic", "id"))
+        read = partial(_mmspec_questions, record, folder / "images")
+        yield SuiteSample(f"mmspec/{id or number}", str(topic or "mmspec"), read)
+
+
+def _mmspec_questions(record: Record, images: Path) -> tuple[Question, ...]:
+    first, *rest = record.texts("turns")
+    picture = replace(record, folder=images).picture("image")
+    later = (Question(Message("user", (text,))) for text in rest)
+    return (Question(Message("user", (picture, first))), *later)
+
+
+def _prompts(file: Path) -> Iterator[SuiteSample]:
+    for number, prompt in enumerate(read_prompts(file)):
+        yield SuiteSample(f"{file.stem}/{number}", file.stem, partial(_question, prompt.message))
+
+
+def _question(message: Message) -> tuple[Question, ...]:
+    return (Question(message),)

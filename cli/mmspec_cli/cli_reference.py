@@ -1,0 +1,89 @@
+"""Generates docs/cli.md from the commands: `python -m mmspec_cli.cli_reference > docs/cli.md`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import cleandoc
+from textwrap import fill
+
+import click
+
+from mmspec_cli.main import cli
+
+WIDTH = 100
+"""Columns of text on the page."""
+
+INTRODUCTION = """\
+# Commands and options
+
+Written from the commands by `make docs-cli`. An option is described at the first command that takes
+it; `mmspec COMMAND --help` shows all of one command, `mmspec --version` the version. A command
+exits with 0 when it is done, with 2 after one line on stderr about what to change, with 130 after
+Ctrl-C and with 143 after SIGTERM. Where another status is possible, its text says so.
+"""
+
+MANY = 5
+"""Number of options above which a command is named instead of listing them."""
+
+Help = tuple[str, str]
+"""An option's syntax and its help."""
+
+
+def reference() -> str:
+    """The text of docs/cli.md."""
+    described: dict[str, list[Help]] = {}
+    sections = []
+    for context in _commands(cli, "mmspec"):
+        sections.append(_section(context, described))
+        described[context.command_path] = _options(context)
+    return "\n".join([INTRODUCTION, *sections])
+
+
+def _commands(command: click.Command, name: str) -> Iterator[click.Context]:
+    """Yield every command that is not a group, in a context with its full name."""
+    context = click.Context(command, info_name=name)
+    if not isinstance(command, click.Group):
+        yield context
+        return
+    for part in command.list_commands(context):
+        subcommand = command.get_command(context, part)
+        if subcommand is not None:
+            yield from _commands(subcommand, f"{name} {part}")
+
+
+def _options(context: click.Context) -> list[Help]:
+    options = (option for option in context.command.params if isinstance(option, click.Option))
+    records = (option.get_help_record(context) for option in options)
+    return [record for record in records if record is not None]
+
+
+def _section(context: click.Context, described: Mapping[str, Sequence[Help]]) -> str:
+    """A command's usage, help and new options, and the names of the others."""
+    command, options = context.command, _options(context)
+    usage = " ".join(command.collect_usage_pieces(context)).removeprefix("[OPTIONS]").strip()
+    text = " ".join(cleandoc(command.help or "").split())
+    earlier_options = {option for earlier in described.values() for option in earlier}
+    lines = [f"## {context.command_path}", "", f"`{usage}`: {text}" if usage else text]
+    lines += [
+        f"- `{name}`: {text}" for name, text in options if (name, text) not in earlier_options
+    ]
+    repeated = [option for option in options if option in earlier_options]
+    if repeated:
+        lines.append(f"- As above: {', '.join(_names(repeated, described))}.")
+    return "".join(f"{_wrapped(line)}\n" for line in lines)
+
+
+def _names(options: Sequence[Help], described: Mapping[str, Sequence[Help]]) -> Iterator[str]:
+    """Yield the options' names; instead of many options of one command, the command's."""
+    left = list(options)
+    for name, earlier in described.items():
+        if len(earlier) > MANY and set(earlier) <= set(left):
+            yield f"every option of `{name}`"
+            left = [option for option in left if option not in earlier]
+    yield from (f"`{name.split()[0]}`" for name, _ in left)
+
+
+def _wrapped(text: str) -> str:
+    return fill(text, WIDTH, subsequent_indent="  " * text.startswith("- "), break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    click.echo(reference(), nl=False)

@@ -1,0 +1,87 @@
+"""Shows an answer as it is generated, and a line with its cost."""
+
+from collections.abc import Generator
+from contextlib import closing, suppress
+from time import perf_counter
+
+from mmspec.chat.chat import Piece
+from mmspec.chat.session import Prefilled
+from mmspec.decoding.statistics import Statistics
+from mmspec_cli.terminal.interrupt import Interrupt
+from mmspec_cli.terminal.render import Screen
+
+Answering = Generator[Prefilled | Piece]
+
+
+def stream(
+    answering: Answering, screen: Screen, interrupt: Interrupt, *, silent: bool = False
+) -> float | None:
+    """Write an answer's text as it is generated, until its end or Ctrl-C.
+
+    The first Ctrl-C ends the answer at the next boundary, a second one at once; later ones are
+    ignored.  Returns the seconds to the first piece, None if there was none.
+    """
+    started = perf_counter()
+    first = None
+    screen.progress("looking")
+    with suppress(KeyboardInterrupt), closing(answering):
+        for item in answering:
+            if isinstance(item, Prefilled):
+                screen.progress(f"reading {item.done} of {item.total} tokens")
+            else:
+                if first is None:
+                    first, item = perf_counter() - started, unspaced(item)
+                if not silent:
+                    screen.piece(item)
+            if interrupt.requested:
+                break
+        interrupt.settle()
+    screen.clear_progress()
+    return first
+
+
+def unspaced(piece: Piece) -> Piece:
+    """The first piece without the space that many tokenizers put before a word."""
+    if piece.accepted:
+        return Piece(piece.accepted.removeprefix(" "), piece.own)
+    return Piece("", piece.own.removeprefix(" "))
+
+
+def footer(statistics: Statistics, first_token: float | None) -> str:
+    """A line with speed, time to the first token and its parts, drafting, prompt and memory.
+
+    first_token: seconds from the question to the first text; None if there was none.
+    """
+    parts = [
+        f"{statistics.tokens} tokens, {statistics.tokens_per_second:.1f}/s",
+        _first_token(statistics, first_token),
+        _drafting(statistics),
+        _prompt(statistics),
+        f"peak {_memory(statistics.peak_memory_bytes)}",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _first_token(statistics: Statistics, seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    stages = [stage for stage in ("vision", "caption") if statistics.seconds[stage]]
+    split = [f"{stage} {statistics.seconds[stage]:.2f}" for stage in (*stages, "prefill")]
+    return f"first after {seconds:.2f} s ({', '.join(split)})"
+
+
+def _drafting(statistics: Statistics) -> str:
+    if not statistics.drafted:
+        return "no drafting"
+    return (
+        f"{statistics.block_efficiency:.2f} tokens/round, {statistics.acceptance_rate:.0%} accepted"
+    )
+
+
+def _prompt(statistics: Statistics) -> str:
+    new = statistics.prompt_tokens - statistics.cached_tokens
+    return f"prompt {statistics.cached_tokens} cached + {new} new"
+
+
+def _memory(size: int) -> str:
+    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

@@ -1,0 +1,151 @@
+"""A chat on a screen: staged images, questions, answers and remarks."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from mmspec.chat.chat import Chat
+from mmspec.errors import ContextError, MmspecError, UsageError
+from mmspec.prompt.conversation import Conversation
+from mmspec.prompt.images import Picture, open_picture
+from mmspec_cli.report import answer_report
+from mmspec_cli.terminal.answer import Answering, footer, stream
+from mmspec_cli.terminal.attachments import take_images
+from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
+from mmspec_cli.terminal.render import Screen
+
+
+class Dialogue:
+    """A chat on a screen; a method that raises MmspecError leaves chat and images unchanged."""
+
+    def __init__(
+        self, chat: Chat, screen: Screen, *, interactive: bool, as_json: bool = False
+    ) -> None:
+        """interactive: Ctrl-C ends only an answer, not the command.
+
+        as_json: every line of stdout is a JSON object; answers have the form of `generate --json`.
+        """
+        self.chat = chat
+        self.screen = screen
+        self.staged: list[Picture] = []
+        self.leaving = False
+        self.interactive = interactive
+        self._as_json = as_json
+        self._last_notes: list[str] = []
+        # Replaced conversations, each with the number of turns that its successor began with.
+        self._replaced: list[tuple[Conversation, int]] = []
+        self._refused = ""
+
+    @property
+    def prompt(self) -> str:
+        """The prompt, with the number of images staged for the next question."""
+        count = len(self.staged)
+        return f"[{count} image{'s' if count > 1 else ''}] > " if count else "> "
+
+    def notice(self, text: str) -> None:
+        """Show the result of a command."""
+        if self._as_json:
+            self.screen.json({"notice": text})
+        else:
+            self.screen.say(text)
+
+    def show(
+        self, value: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[str]]
+    ) -> None:
+        """Show `rows`, or `value` in JSON mode."""
+        if self._as_json:
+            self.screen.json(value)
+        else:
+            self.screen.table(columns, rows)
+
+    def stage(self, pictures: Sequence[Picture]) -> None:
+        """Stage images for the next question; raises UsageError for a text-only target."""
+        if pictures and self.chat.models.target.features is None:
+            raise UsageError(f"{self.chat.models.target.name} is text-only and cannot see images")
+        for picture in pictures:
+            self.screen.note(f"Added image {picture.name}")
+        self.staged += pictures
+
+    def stage_file(self, path: str) -> None:
+        """Stage the image in a file for the next question; raises ImageError."""
+        self.stage([open_picture(path)])
+
+    def ask(self, message: str) -> None:
+        """Answer a message, with the staged images and those whose paths it contains.
+
+        A message that names a missing file is refused once, and sent as text when it is repeated.
+        """
+        staged = list(self.staged)
+        repeated, self._refused = message == self._refused, message
+        text, attached = take_images(message, words=repeated)
+        self._refused = ""
+        self.stage(attached)
+        if not text:
+            return
+        images, self.staged = self.staged, []
+        try:
+            self._show(self.chat.ask(text, images))
+        except MmspecError as error:
+            self.staged = staged
+            if isinstance(error, ContextError):
+                raise ContextError(f"{error}, or start again with /reset") from error
+            raise
+
+    def resume(self, conversation: Conversation) -> bool:
+        """Replace the conversation; returns True if `undo` can restore the old one."""
+        replaced = self.chat.conversation
+        self.chat.resume(conversation)
+        if replaced.turns:
+            self._replaced.append((replaced, len(conversation.turns)))
+        return bool(replaced.turns)
+
+    def undo(self) -> str:
+        """Undo the last turn, or the last `resume` if no turn followed; returns a notice."""
+        if self._replaced and len(self.chat.conversation.turns) <= self._replaced[-1][1]:
+            self.chat.conversation, _ = self._replaced.pop()
+            return "brought back the conversation before"
+        turns = self.chat.conversation.turns
+        images = len(turns[-1].question.pictures) if turns else 0
+        self.chat.conversation.undo()
+        with_images = f", and with them {images} image{'s' * (images > 1)}" if images else ""
+        return f"took back the last question and its answer{with_images}"
+
+    def retry(self) -> None:
+        """Answer the last question again, with another seed if tokens are sampled."""
+        options = self.chat.options
+        answering = self.chat.retry()
+        if not options.sampling.greedy:
+            self.chat.options = replace(options, seed=options.seed + 1)
+        self._show(answering)
+
+    def _show(self, answering: Answering) -> None:
+        typing = hidden_typing() if self.interactive else nullcontext()
+        with typing, deferred_interrupt() as interrupt:
+            first = stream(answering, self.screen, interrupt, silent=self._as_json)
+            if self._as_json:
+                self.screen.json(answer_report(self.chat))
+            else:
+                self._remark(first)
+        if not self.interactive and self.chat.answer.finish_reason == "interrupted":
+            raise click.Abort
+
+    def _remark(self, first_token: float | None) -> None:
+        """Show how the answer ended, its cost and its notes, except those of the last answer."""
+        screen, answer = self.screen, self.chat.answer
+        screen.end_line()
+        if answer.finish_reason != "stop":
+            screen.note(_unfinished(answer.finish_reason, self.chat.options.max_new_tokens))
+        for note in answer.notes:
+            if note not in self._last_notes:
+                screen.note(note)
+        self._last_notes = answer.notes
+        screen.note(footer(answer.statistics, first_token))
+
+
+def _unfinished(reason: str, budget: int) -> str:
+    if reason == "length":
+        return f"cut at {budget} tokens (--max-new-tokens)"
+    return "stopped; /retry answers again"

@@ -1,0 +1,103 @@
+"""Handles keys and signals during an answer: Ctrl-C, Ctrl-Z, typing ahead, termination."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+LOCAL_FLAGS = 3
+"""Index of the local flags among termios' attributes."""
+
+
+@dataclass(slots=True)
+class Interrupt:
+    """The state of Ctrl-C during an answer: pressed or not, ignored or not."""
+
+    requested: bool = False
+    settled: bool = False
+
+    def settle(self) -> None:
+        """Ignore Ctrl-C from now on: the work that it would stop has ended."""
+        self.settled = True
+
+
+@contextmanager
+def orderly_end() -> Iterator[None]:
+    """Context in which SIGTERM raises SystemExit with status 143, as a shell reports it."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    with handled(signal.SIGTERM, leave):
+        yield
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[Interrupt]:
+    """Context in which the first Ctrl-C only sets `requested`, which a loop checks.
+
+    A second one raises KeyboardInterrupt at once; later ones, and any after `settle`, are ignored.
+    """
+    interrupt = Interrupt()
+
+    def request(_signal: int, _frame: FrameType | None) -> None:
+        if interrupt.settled:
+            return
+        if interrupt.requested:
+            interrupt.settle()
+            raise KeyboardInterrupt
+        interrupt.requested = True
+
+    with handled(signal.SIGINT, request):
+        yield interrupt
+
+
+@contextmanager
+def hidden_typing() -> Iterator[None]:
+    """Context in which the terminal does not echo keys and saves them for the next prompt.
+
+    Ctrl-C and Ctrl-Z still work. The terminal's settings are restored on leaving and while Ctrl-Z
+    suspends the command. Does nothing without termios.
+    """
+    try:
+        import termios
+    except ImportError:
+        yield
+        return
+    terminal = sys.stdin.fileno()
+    visible = termios.tcgetattr(terminal)
+    hidden = [*visible]
+    hidden[LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON)
+    hidden[LOCAL_FLAGS] |= termios.NOFLSH  # Ctrl-C drops neither what was typed nor the output
+
+    def become(attributes: list[Any]) -> None:
+        if os.tcgetpgrp(terminal) == os.getpgrp():  # in the background it belongs to another job
+            termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        become(visible)
+        with handled(signal.SIGTSTP, signal.SIG_DFL):
+            signal.raise_signal(signal.SIGTSTP)  # the command stands still here
+        become(hidden)
+
+    ignored = signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN
+    with handled(signal.SIGTSTP, signal.SIG_IGN if ignored else stop):
+        become(hidden)
+        try:
+            yield
+        finally:
+            become(visible)
+
+
+@contextmanager
+def handled(number: int, handler: Any) -> Iterator[None]:
+    """Context in which a signal has this handler."""
+    previous = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, previous)

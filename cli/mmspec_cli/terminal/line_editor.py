@@ -1,0 +1,125 @@
+"""Input at a terminal: editing, history, completion of commands and paths.
+
+Imported only if a person types, because prompt_toolkit loads slowly.
+"""
+
+import os
+import re
+import signal
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.output.defaults import create_output
+from prompt_toolkit.shortcuts import CompleteStyle
+
+from mmspec.checkpoints.paths import expand_home
+from mmspec_cli.terminal.attachments import SUFFIXES
+from mmspec_cli.terminal.interrupt import handled
+
+HISTORY_LENGTH = 1000
+"""Questions of earlier chats in the history."""
+
+FILE_COMMANDS = ("/load", "/save")
+PATH_COMMANDS = ("/image", *FILE_COMMANDS)
+
+
+class LineEditor:
+    """Reads one question at a time from a person; pasted lines are one question."""
+
+    def __init__(self, commands: Sequence[str]) -> None:
+        output = create_output()
+        output.enable_cpr = False  # type: ignore[attr-defined]  # not every terminal answers
+        self._session: PromptSession[str] = PromptSession(
+            output=output,
+            history=PrivateHistory(history_file()),
+            completer=ChatCompleter(commands),
+            complete_style=CompleteStyle.READLINE_LIKE,
+            complete_while_typing=False,
+            enable_suspend=True,
+            reserve_space_for_menu=0,
+        )
+
+    def __call__(self, prompt: str) -> str:
+        """The typed question; raises EOFError, or KeyboardInterrupt on Ctrl-C."""
+        with handled(signal.SIGTERM, self._leave):
+            return self._session.prompt(prompt)
+
+    def _leave(self, number: int, _frame: FrameType | None) -> None:
+        """End the prompt through its event loop: SystemExit raised here might end only one task."""
+        app, end = self._session.app, SystemExit(128 + number)
+        if app.loop is None or not app.is_running:
+            raise end
+        app.loop.call_soon_threadsafe(partial(app.exit, exception=end))
+
+
+def history_file() -> Path:
+    """Path of the history: under $XDG_STATE_HOME, by default ~/.local/state."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return expand_home(state) / "mmspec" / "history"
+
+
+class PrivateHistory(FileHistory):
+    """A history in a file that only its owner can read; ignores an unusable file."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        with suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch(mode=0o600)
+            file.chmod(0o600)
+
+    def load_history_strings(self) -> Iterable[str]:
+        """The latest entries, the newest first."""
+        with suppress(OSError):
+            return list(islice(super().load_history_strings(), HISTORY_LENGTH))
+        return []
+
+    def store_string(self, string: str) -> None:
+        """Append an entry to the file."""
+        with suppress(OSError):
+            super().store_string(string)
+
+
+class ChatCompleter(Completer):
+    """Completes commands, and paths after a command that takes one or in a word with a slash."""
+
+    def __init__(self, commands: Sequence[str]) -> None:
+        self._commands = commands
+        self._images = PathCompleter(expanduser=True, file_filter=_is_image_or_folder)
+        self._files = PathCompleter(expanduser=True)
+
+    def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
+        """Yield completions at the cursor."""
+        line = document.text_before_cursor
+        commands = [name for name in self._commands if line and name.startswith(line)]
+        if commands:
+            yield from (Completion(name, start_position=-len(line)) for name in commands)
+            return
+        typed = _started_path(line)
+        files = self._files if line.startswith(FILE_COMMANDS) else self._images
+        unescaped = re.sub(r"\\(.)", r"\1", typed)
+        for completion in files.get_completions(Document(unescaped), event) if typed else ():
+            slash = "/" if completion.display_text.endswith("/") else ""
+            yield Completion(re.sub(r"([\s\\\"'])", r"\\\1", completion.text) + slash)
+
+
+def _started_path(line: str) -> str:
+    """The end of the line if it is the beginning of a path, else ''."""
+    command, _, argument = line.partition(" ")
+    if command in PATH_COMMANDS:
+        return argument.lstrip()
+    # A space behind a backslash is part of the word.
+    word = re.split(r"(?<!\\)\s", line)[-1]
+    return word if "/" in word or word.startswith("~") else ""
+
+
+def _is_image_or_folder(path: str) -> bool:
+    return path.lower().endswith(SUFFIXES) or Path(path).is_dir()

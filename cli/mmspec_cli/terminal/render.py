@@ -1,0 +1,165 @@
+"""Writes answers and results to stdout, and remarks to stderr."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.control import Control
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import ControlType
+from rich.table import Table
+from rich.text import Text
+
+from mmspec.chat.chat import Piece
+from mmspec_cli.terminal.escape import one_line, visible
+from mmspec_cli.terminal.wrapping import Step, Wrap
+
+ACCEPTED, QUIET, WRONG = "green", "dim", "bold red"
+OPENING = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
+CLOSING = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+_TO_THE_END = (ControlType.ERASE_IN_LINE, 0)
+_ERASED_LINE = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+
+
+def _width(console: Console) -> int:
+    """The terminal's columns now; Console prefers COLUMNS, which is stale after a resize."""
+    try:
+        return os.get_terminal_size(console.file.fileno()).columns or console.width
+    except (OSError, ValueError):  # no terminal of the system's
+        return console.width
+
+
+class Screen:
+    """Writes text without markup; on a terminal it spells out control characters.
+
+    plain: no colour, boxes or temporary lines; also set if stdout is not a terminal, NO_COLOR is
+    set, or the terminal is dumb.  accepted: mark accepted draft tokens, by colour or, if plain, by
+    angle quotes.
+    """
+
+    def __init__(self, *, plain: bool = False, accepted: bool = False) -> None:
+        self.terminal = sys.stdout.isatty()
+        dumb = os.environ.get("TERM") == "dumb"
+        self._wraps = self.terminal and not dumb
+        self.plain = plain or dumb or not self.terminal or bool(os.environ.get("NO_COLOR"))
+        self.accepted = accepted
+        self._out = self._console(sys.stdout)
+        self._err = self._console(sys.stderr)
+        self._progress = False
+        self._in_line = False
+        self._wrap = Wrap()
+
+    def _console(self, file: Any) -> Console:
+        return Console(file=file, color_system=None if self.plain else "auto", highlight=False)
+
+    def piece(self, piece: Piece) -> None:
+        """Write one round's text without ending the line."""
+        self.clear_progress()
+        if piece.accepted and self.accepted:
+            marked = f"{OPENING}{piece.accepted}{CLOSING}" if self.plain else piece.accepted
+            self._stream(marked, ACCEPTED)
+            self._stream(piece.own)
+        else:
+            self._stream(piece.text)
+
+    def _stream(self, text: str, style: str | None = None) -> None:
+        """Write text without ending the line; on a terminal lines break between words."""
+        if not self._wraps:
+            self._write(text, style)
+            return
+        for step in self._wrap.lay(visible(text), style, _width(self._out)):
+            if step.erase:
+                self._out.control(Control((ControlType.CURSOR_BACKWARD, step.erase), _TO_THE_END))
+            self._write(step.text, step.style)
+
+    def _write(self, text: str, style: str | None = None) -> None:
+        self._out.out(visible(text) if self.terminal else text, end="", style=style)
+        self._out.file.flush()
+        self._in_line = not text.endswith("\n") if text else self._in_line
+
+    def end_line(self) -> None:
+        """End the line of stdout if it has text."""
+        if self._in_line:
+            self._write("\n")
+            self._wrap = Wrap()
+
+    def say(self, text: str = "") -> None:
+        """Write a line to stdout."""
+        self.clear_progress()
+        self._write(f"{text}\n")
+
+    def json(self, value: Any) -> None:
+        """Write one JSON document on one line."""
+        self._out.file.write(json.dumps(value, ensure_ascii=False) + "\n")
+        self._out.file.flush()
+
+    def note(self, text: str) -> None:
+        """Write a remark to stderr on one line; on a terminal it wraps between words."""
+        self._remark(text, QUIET, wraps=self._wraps and self._err.is_terminal)
+
+    def error(self, text: str) -> None:
+        """Write an error on one line of stderr."""
+        self._remark(text, WRONG)
+
+    def _remark(self, text: str, style: str, *, wraps: bool = False) -> None:
+        self.clear_progress()
+        self.end_line()
+        line = one_line(text)
+        steps = Wrap().lay(line, None, _width(self._err)) if wraps else [Step(line)]
+        self._err.out("".join(step.text for step in steps), style=style)
+
+    def progress(self, text: str) -> None:
+        """Show a temporary line on stderr, which the next output replaces; nothing if plain."""
+        if self.plain or not self._err.is_terminal:
+            return
+        self.clear_progress()
+        self._err.out(one_line(text)[: self._err.width - 1], style=QUIET, end="")
+        self._progress = True
+
+    def clear_progress(self) -> None:
+        """Erase the progress line."""
+        if self._progress:
+            self._err.control(Control(*_ERASED_LINE))
+            self._progress = False
+
+    @contextmanager
+    def bar(self, total: int, *, done: int = 0) -> Iterator[Callable[[str], None]]:
+        """Show a progress bar from `done` to `total` with the time left; nothing if plain.
+
+        Yields a function that advances it by one and shows a remark.
+        """
+        self.clear_progress()
+        columns = (
+            *(BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False)),
+            *(TimeRemainingColumn(), TextColumn("left")),
+        )
+        hidden = self.plain or not self._err.is_terminal
+        with Progress(*columns, console=self._err, transient=True, disable=hidden) as progress:
+            task = progress.add_task("", total=total, completed=done)
+            yield lambda text: progress.update(task, advance=1, description=one_line(text))
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write a table of text to stdout."""
+        self.clear_progress()
+        cells = [[one_line(cell) for cell in row] for row in rows]
+        if self.plain:
+            self._plain_table([list(columns), *cells] if any(columns) else cells)
+            return
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in cells:
+            table.add_row(*map(Text, row))
+        self._out.print(table)
+
+    def _plain_table(self, rows: Sequence[Sequence[str]]) -> None:
+        widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+        for row in rows:
+            padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+            self._write("  ".join(padded).rstrip() + "\n")

@@ -1,1 +1,0 @@
-"""Workloads, metrics and reports."""

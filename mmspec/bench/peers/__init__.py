@@ -1,1 +1,0 @@
-"""This project and others beside each other, each in a process of its own."""

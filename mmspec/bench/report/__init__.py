@@ -1,1 +1,0 @@
-"""What one or more benchmark runs say: tables, figures and coloured answers."""

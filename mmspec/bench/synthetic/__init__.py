@@ -1,1 +1,0 @@
-"""Full-size checkpoints of random weights, and what rounds cost on them."""

@@ -1,0 +1,55 @@
+"""Captions for the C view."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from mmspec.chat.loaded_model import LoadedModel
+from mmspec.chat.session import Session
+from mmspec.decoding.sampling import GREEDY
+from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.prompt.conversation import Conversation, Message, render
+from mmspec.prompt.images import Picture
+
+PROMPT = "Provide a one-sentence caption for the provided image."
+MAX_TOKENS = 48
+"""Tokens: the maximum length of a caption."""
+
+
+class Captioner(Protocol):
+    """Describes one image in a sentence."""
+
+    def caption(self, picture: Picture) -> str:
+        """The caption: plain text on one line."""
+        ...
+
+
+class ModelCaptioner:
+    """A LLaVA checkpoint that writes captions by plain greedy decoding."""
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self._loaded = loaded
+
+    def caption(self, picture: Picture) -> str:
+        """The model's greedy answer to a request for a one-sentence caption."""
+        conversation = Conversation()
+        conversation.add(Message("user", (picture, PROMPT)))
+        chunks = render(conversation, self._loaded.template, self._loaded.tokenizer)
+        session = Session(
+            self._loaded.model.open_target(GREEDY), self._loaded.views(_nothing), self._loaded.view
+        )
+        for _ in session.prefill(chunks):
+            pass
+        stop = self._loaded.tokenizer.eos_ids
+        plain = FixedDraftLength(0)
+        rounds = session.decode(plain, max_tokens=MAX_TOKENS, stop=stop, seed=0)
+        ids = [token for round_ in rounds for token in round_.tokens]
+        return " ".join(self._loaded.tokenizer.decode(ids).split())
+
+    def forget(self) -> None:
+        """Drop the cached vision features."""
+        if self._loaded.features:
+            self._loaded.features.forget()
+
+
+def _nothing(_: Picture) -> Sequence[int]:
+    return ()

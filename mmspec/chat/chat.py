@@ -1,0 +1,289 @@
+"""A conversation with loaded models: questions in, text streamed out as it is decoded."""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from mmspec.chat.draft_selection import (
+    check_options,
+    drafting_for,
+    fitting,
+    open_drafter,
+    pictures,
+    spec_for,
+)
+from mmspec.chat.loaded_model import LoadedModel
+from mmspec.chat.models import Models
+from mmspec.chat.options import Options
+from mmspec.chat.session import OpenDrafter, Prefilled, Session
+from mmspec.decoding.statistics import Round, Statistics
+from mmspec.decoding.tree import Tree
+from mmspec.draft_length.policy import AdaptiveDraftLength, DraftLength, FixedDraftLength
+from mmspec.drafters.views import NGRAM, PLAIN, Drafting
+from mmspec.errors import ContextError, UsageError
+from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, render
+from mmspec.prompt.images import Picture
+from mmspec.prompt.tokenizer import TextStream
+
+AdaptiveLengths = Callable[[Drafting, Tree | None], AdaptiveDraftLength]
+"""Returns the adaptive draft length of a drafting and tree, shared by all conversations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text of one round: that of its accepted drafted tokens, then that of the target's token."""
+
+    accepted: str
+    own: str
+
+    @property
+    def text(self) -> str:
+        """The text of the whole round."""
+        return self.accepted + self.own
+
+
+@dataclass(slots=True)
+class Answer:
+    """The answer to one question, with its rounds and statistics."""
+
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    """All generated tokens, including the stop token."""
+    finish_reason: str = "interrupted"
+    """'stop', 'length', or 'interrupted' until the answer is complete."""
+    drafting: Drafting = PLAIN
+    weights: tuple[float, ...] = ()
+    """[R] mixture weights of the last round, in the order of `drafting`'s branches."""
+    notes: list[str] = field(default_factory=list)
+    """One line for each decision that was made without the user."""
+    rounds: list[Round] = field(default_factory=list)
+    statistics: Statistics = field(default_factory=Statistics)
+
+
+class Chat:
+    """One conversation: its turns, its caches and the last answer."""
+
+    def __init__(
+        self,
+        models: Models,
+        adaptive_length: AdaptiveLengths,
+        options: Options,
+        conversation: Conversation,
+    ) -> None:
+        """Called by `Engine.chat`; raises UsageError for a drafting that the models cannot do."""
+        check_options(models, options)
+        self.models = models
+        self.options = options
+        self.conversation = conversation
+        self.speculate = True
+        self.answer = Answer()
+        target = models.target
+        opened = target.model.open_target(options.sampling)
+        self._session = Session(opened, target.views(models.caption), target.view)
+        self._adaptive_length = adaptive_length
+        self._drafter: OpenDrafter | None = None
+        self._verdict: str | None = None
+
+    @property
+    def plain(self) -> bool:
+        """True if nothing can be drafted, so that every answer is decoded plainly."""
+        return spec_for(self.models, self.options, ()) == PLAIN.spec
+
+    def verdict(self) -> str | None:
+        """Under gamma 'auto', a line on why the last answer ended in plain decoding; else None."""
+        return self._verdict
+
+    def ask(self, text: str, images: Sequence[Picture] = ()) -> Generator[Prefilled | Piece]:
+        """Add a question with its images and stream the answer.
+
+        Yields progress of the prefill, then text.  Dropping the iterator interrupts the answer; the
+        part generated so far stays in the conversation.  If prompt, images and budget exceed the
+        target's positions, it removes the question again and raises ContextError before any work.
+        """
+        return self.send(Message("user", (*images, text)))
+
+    def send(self, message: Message) -> Generator[Prefilled | Piece]:
+        """Ask a question whose images may stand anywhere in its text; see `ask`."""
+        self._check_sight(message)
+        turns = list(self.conversation.turns)
+        self.conversation.add(message)
+        yield from self._answered_or(turns)
+
+    def reply(self, text: str, images: Sequence[Picture] = ()) -> Answer:
+        """Ask a question and wait for the whole answer."""
+        for _ in self.ask(text, images):
+            pass
+        return self.answer
+
+    def retry(self) -> Generator[Prefilled | Piece]:
+        """Answer the last question again; keeps the old answer if no new one can start."""
+        turns = list(self.conversation.turns)
+        self.conversation.reopen()
+        yield from self._answered_or(turns)
+
+    def resume(self, conversation: Conversation) -> None:
+        """Continue a saved conversation.
+
+        Raises UsageError if an answer's tokens do not decode to its text (another tokenizer), if
+        they are outside the target's vocabulary, or if the target cannot see the images.
+        """
+        decode = self.models.target.tokenizer.decode
+        for number, turn in enumerate(conversation.turns, start=1):
+            self._check_sight(turn.question)
+            self._check_tokens(number, turn.answer or ())
+            text, saved = decode(turn.answer or ()), turn.answer_text
+            # An interrupted answer may end within a character, a whole one with a stop token.
+            if not (text.startswith(saved) or saved.startswith(text)):
+                raise UsageError(
+                    f"answer {number} was written in other tokens than {self.models.target.name}'s:"
+                    " go on with the model that gave it"
+                )
+        self.conversation = conversation
+
+    def _check_sight(self, message: Message) -> None:
+        if message.pictures and self.models.target.features is None:
+            raise UsageError(f"{self.models.target.name} is text-only and cannot see images")
+
+    def _check_tokens(self, number: int, answer: Sequence[int]) -> None:
+        """Raise UsageError for ids outside the target's vocabulary."""
+        target = self.models.target
+        size = target.model.config.text.vocab_size
+        for token in answer:
+            if not 0 <= token < size:
+                raise UsageError(
+                    f"answer {number} holds {token}, which is no token of {target.name}'s (0 to "
+                    f"{size - 1}): the file was damaged, or comes from another model"
+                )
+
+    def _answered_or(self, turns: list[Turn]) -> Generator[Prefilled | Piece]:
+        """Answer the open question; restore `turns` if no answer starts."""
+        try:
+            yield from self._answered()
+        finally:
+            if self.conversation.is_open:
+                self.conversation.turns[:] = turns
+
+    def _answered(self) -> Generator[Prefilled | Piece]:
+        started = perf_counter()
+        models = self.models
+        answer = self.answer = Answer()
+        chunks = render(self.conversation, models.target.template, models.target.tokenizer)
+        answer.statistics.prompt_tokens = self._check_context(chunks)
+        answer.statistics.cached_tokens = self._session.cached(chunks)
+        models.backend.reset_peak_memory()
+        try:
+            drafter = self._select_drafter(chunks)
+            yield from self._prefilled(chunks, drafter)
+            yield from self._decoded(drafter)
+        finally:
+            stop = models.stop
+            ids = tuple(token for token in answer.token_ids if token not in stop)
+            self.conversation.answer(ids, answer.text)
+            answer.statistics.peak_memory_bytes = models.backend.peak_memory()
+            answer.statistics.seconds["load"] = models.load_seconds
+            answer.statistics.seconds["total"] = perf_counter() - started
+
+    def _check_context(self, chunks: Sequence[Chunk]) -> int:
+        """Number of prompt positions; ContextError if they and the answer exceed the context."""
+        target = self.models.target
+        length = target.views(self.models.caption).length(chunks, target.view)
+        room = target.model.config.text.max_position_embeddings
+        if length + self.options.max_new_tokens > room:
+            raise ContextError(
+                f"prompt and images take {length} positions and the answer may take "
+                f"{self.options.max_new_tokens}: {target.name} has {room}; use fewer images, "
+                "a shorter prompt or a smaller --max-new-tokens"
+            )
+        return length
+
+    def _select_drafter(self, chunks: Sequence[Chunk]) -> OpenDrafter | None:
+        """The drafter for this answer; reuses the last one if its branches are the same.
+
+        Computes features and captions of new images.
+        """
+        models, options, answer = self.models, self.options, self.answer
+        fresh = list(pictures(self._session.fresh(chunks)))
+        drafting = drafting_for(models, options, chunks) if self.speculate else PLAIN
+        self._encode(models.target, fresh)
+        if "C" in _letters(drafting):
+            self._caption(fresh)  # before it is known whether C fits: that is its length
+        answer.drafting, notes = fitting(models, options, drafting, chunks)
+        answer.notes += notes
+        answer.weights = () if answer.drafting == NGRAM else answer.drafting.weights
+        if models.draft and _letters(answer.drafting) & {"M", "P"}:
+            self._encode(models.draft, fresh)
+        if not answer.drafting.branches:
+            return None
+        if self._drafter is None or self._drafter.drafting != answer.drafting:
+            self._drafter = open_drafter(models, options, answer.drafting, self._session.target)
+        return self._drafter
+
+    def _encode(self, loaded: LoadedModel, images: Sequence[Picture]) -> None:
+        """Compute the vision features of images, timed as a stage of their own."""
+        features = loaded.features
+        if features is None:
+            return
+        for picture in images:
+            with self.answer.statistics.timing("vision"):
+                features(picture)
+                self.models.backend.synchronize()
+
+    def _caption(self, images: Sequence[Picture]) -> None:
+        for picture in images:
+            with self.answer.statistics.timing("caption"):
+                self.models.caption(picture)
+
+    def _prefilled(
+        self, chunks: Sequence[Chunk], drafter: OpenDrafter | None
+    ) -> Iterator[Prefilled]:
+        prefill = self._session.prefill(chunks, drafter)
+        yield from self.answer.statistics.timed("prefill", prefill)
+        with self.answer.statistics.timing("prefill"):
+            self.models.backend.synchronize()
+
+    def _decoded(self, drafter: OpenDrafter | None) -> Iterator[Piece]:
+        options, answer = self.options, self.answer
+        stream = self.models.target.tokenizer.stream()
+        draft_length = self._draft_length(drafter)
+        rounds = self._session.decode(
+            draft_length,
+            max_tokens=options.max_new_tokens,
+            stop=self.models.stop,
+            seed=options.seed,
+        )
+        for round_ in answer.statistics.timed("decode", rounds):
+            answer.statistics.count(round_)
+            answer.rounds.append(round_)
+            answer.token_ids += round_.tokens
+            answer.weights = round_.weights or answer.weights
+            yield self._piece(round_, stream)
+        self._note_verdict(draft_length)
+        answer.finish_reason = "stop" if answer.token_ids[-1] in self.models.stop else "length"
+        rest = stream.finish()
+        answer.text += rest
+        if rest:
+            yield Piece("", rest)
+
+    def _draft_length(self, drafter: OpenDrafter | None) -> DraftLength:
+        if drafter is None:
+            return FixedDraftLength(0)
+        return self.options.fixed_length or self._adaptive_length(
+            drafter.drafting, self.options.tree
+        )
+
+    def _note_verdict(self, draft_length: DraftLength) -> None:
+        """Add a note when decoding first becomes plain; repeat it only after drafting resumed."""
+        verdict = draft_length.verdict()
+        if verdict and not self._verdict:
+            self.answer.notes.append(verdict)
+        self._verdict = verdict
+
+    def _piece(self, round_: Round, stream: TextStream) -> Piece:
+        accepted = stream.push(round_.tokens[: round_.accepted])
+        piece = Piece(accepted, stream.push(round_.tokens[round_.accepted :]))
+        self.answer.text += piece.text
+        return piece
+
+
+def _letters(drafting: Drafting) -> set[str]:
+    return {branch.letter for branch in drafting.branches}

@@ -1,0 +1,136 @@
+"""Chooses and opens the drafter of an answer: views of a draft model, a head, or n-gram lookup."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mmspec.chat.models import Models
+from mmspec.chat.options import Options
+from mmspec.chat.session import OpenDrafter
+from mmspec.checkpoints.config import read_config
+from mmspec.drafters.ngram import NgramDrafter
+from mmspec.drafters.views import NGRAM, UNLETTERED, Branch, Drafting, fit, parse_drafting
+from mmspec.errors import UsageError
+from mmspec.plugins import head_kind
+from mmspec.prompt.conversation import Chunk
+from mmspec.prompt.images import Picture
+from mmspec.seam import Target
+
+TYPICAL_ANSWER = 128
+"""Positions that a branch must have left after its prompt to be used."""
+
+IMAGES_FOR_M = 2
+"""Images up to which M accepts most; on five, M gives 1.17 tokens a round, T 2.05 (IbED)."""
+
+
+def spec_for(models: Models, options: Options, chunks: Sequence[Chunk]) -> str:
+    """The drafting that the options name, or the default.
+
+    The default is a head's kind. For a draft model it is M with one or two images, MT with images
+    if weights adapt, else T.
+    """
+    if options.drafting:
+        return options.drafting
+    if models.head:
+        return models.head.kind
+    if models.draft is None:
+        return models.draftless
+    images = len(list(pictures(chunks))) if models.draft.features else 0
+    if options.adaptive:
+        return "MT" if images else "T"
+    return "M" if 0 < images <= IMAGES_FOR_M else "T"
+
+
+def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk]) -> Drafting:
+    """The drafting for a prompt; raises UsageError if the models cannot do it."""
+    spec = spec_for(models, options, chunks)
+    if spec in UNLETTERED:
+        return UNLETTERED[spec]
+    if models.head:
+        _require_kind(options, models.head.name, models.head.kind, spec)
+        return Drafting((models.target.view,), (1.0,), spec)
+    if options.names_head:
+        raise UsageError(f"--drafting {spec} needs a head of that kind: name one with --draft")
+    if models.draft is None:
+        raise UsageError(f"--drafting {spec} needs a draft: name one with --draft")
+    weights = options.weights if options.drafting else ()
+    return parse_drafting(spec, models.draft.model.config, weights, options.pool)
+
+
+def check_options(models: Models, options: Options) -> None:
+    """Raise UsageError for a drafting that the loaded models cannot do."""
+    if models.drafts is None:
+        options.require_draft()
+    drafting_for(models, options, ())
+
+
+def refuse(options: Options, name: str, directory: Path) -> None:
+    """Raise UsageError for options that the draft in `directory` cannot do, by its config."""
+    spec = options.drafting
+    if spec in UNLETTERED:
+        return
+    if kind := head_kind(directory):
+        _require_kind(options, name, kind, spec or kind)
+    elif options.names_head:
+        raise UsageError(f"--drafting {spec} needs a head of that kind: name one with --draft")
+    elif spec:
+        parse_drafting(spec, read_config(directory), options.weights, options.pool)
+
+
+def _require_kind(options: Options, name: str, kind: str, spec: str) -> None:
+    """Raise UsageError for options that a head of this kind cannot do."""
+    if spec != kind:
+        raise UsageError(
+            f"--drafting {spec}: the draft {name} is a {kind} head: use {kind}, "
+            f"{' or '.join(UNLETTERED)}"
+        )
+    if options.adaptive:
+        raise UsageError(
+            f"--adaptive weighs views of a draft model, and {name} is a {kind} head: leave it out"
+        )
+
+
+def fitting(
+    models: Models, options: Options, drafting: Drafting, chunks: Sequence[Chunk]
+) -> tuple[Drafting, list[str]]:
+    """The drafting without branches that exceed the draft's positions, and a note per change."""
+    draft = models.draft
+    if draft is None or drafting in UNLETTERED.values():
+        return drafting, []
+    views, config = draft.views(models.caption), draft.model.config
+
+    def length(branch: Branch) -> int:
+        return views.length(chunks, branch)
+
+    answer = min(options.max_new_tokens, TYPICAL_ANSWER)
+    room = config.text.max_position_embeddings - answer
+    return fit(drafting, room, length, config, options.overflow)
+
+
+def open_drafter(
+    models: Models, options: Options, drafting: Drafting, target: Target
+) -> OpenDrafter | None:
+    """Open a drafter beside `target`; None if the drafting is plain."""
+    if not drafting.branches:
+        return None
+    if drafting == NGRAM:
+        return OpenDrafter(NGRAM, models.target.views(models.caption), NgramDrafter(), None)
+    if models.head:
+        head = models.head.head
+        drafter = head.open_drafter(target, options.sampling, options.tree)
+        limit = head.config.positions if options.overflow != "run" else None
+        return OpenDrafter(drafting, models.target.views(models.caption), drafter, limit)
+    if models.draft is None:
+        raise ValueError(f"nothing loaded drafts {drafting.spec}")
+    model, vocabulary = models.draft.model, models.target.model.config.text.vocab_size
+    adaptive = options.adaptive
+    drafter = model.open_drafter(
+        len(drafting.branches), vocabulary, options.sampling, adaptive, options.tree
+    )
+    limit = model.config.text.max_position_embeddings if options.overflow != "run" else None
+    carry = adaptive is not None and adaptive.carry
+    return OpenDrafter(drafting, models.draft.views(models.caption), drafter, limit, carry)
+
+
+def pictures(chunks: Sequence[Chunk]) -> Iterator[Picture]:
+    """The images of a prompt, in order."""
+    return (part for chunk in chunks for part in chunk.parts if isinstance(part, Picture))

@@ -1,0 +1,180 @@
+"""Loads target, draft and captioner together: the entry point of the Python API."""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+from mmspec.chat.calibration import calibration_file
+from mmspec.chat.captions import Captioner, ModelCaptioner
+from mmspec.chat.chat import Chat
+from mmspec.chat.draft_selection import refuse
+from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model
+from mmspec.chat.models import Models
+from mmspec.chat.options import Options
+from mmspec.checkpoints.cards import Card, load_cards, present
+from mmspec.checkpoints.config import model_type
+from mmspec.checkpoints.hub import resolve
+from mmspec.decoding.tree import Tree
+from mmspec.draft_length.calibration_file import Calibration
+from mmspec.draft_length.policy import AdaptiveDraftLength
+from mmspec.drafters.views import NGRAM, PLAIN, Drafting
+from mmspec.errors import HubError
+from mmspec.plugins import load_backend, load_captioner, load_head
+from mmspec.prompt.conversation import Conversation
+from mmspec.prompt.tokenizer import shared_vocabulary
+from mmspec.seam import InspectableBackend
+
+PREFERRED = "llava-1.5-7b"
+BUNDLED = "mini"
+
+Loading = partial[LoadedModel]
+"""`load_model` with the backend and the options that all models share."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Engine(Models):
+    """Loaded models, which open conversations and share adaptive draft lengths between them."""
+
+    calibration: Calibration = field(default_factory=Calibration)
+    """Round costs measured by `mmspec calibrate` for these models on this machine."""
+    _adaptive: dict[tuple[Drafting, Tree | None], AdaptiveDraftLength] = field(
+        default_factory=dict, init=False
+    )
+
+    def chat(
+        self, options: Options | None = None, conversation: Conversation | None = None
+    ) -> Chat:
+        """Open a new conversation, or continue a saved one."""
+        conversation = conversation or Conversation()
+        return Chat(self, self.adaptive_length, options or Options(), conversation)
+
+    def adaptive_length(self, drafting: Drafting, tree: Tree | None = None) -> AdaptiveDraftLength:
+        """The draft length that all conversations of this engine share, one per drafting and tree.
+
+        It starts from the calibration, except for trees: `mmspec calibrate` measures chains.
+        """
+        if (drafting, tree) not in self._adaptive:
+            calibrated = {} if tree else self._calibrated(drafting)
+            self._adaptive[drafting, tree] = AdaptiveDraftLength(calibrated)
+        return self._adaptive[drafting, tree]
+
+    def _calibrated(self, drafting: Drafting) -> dict[int, float]:
+        """Seconds of a round by draft length, for the lengths that a head can draft."""
+        if drafting == NGRAM:
+            return self.calibration.round_costs(0)
+        costs = self.calibration.round_costs(len(drafting.branches))
+        slots = self.head.head.config.slots if self.head else 0
+        return {gamma: cost for gamma, cost in costs.items() if not slots or gamma <= slots}
+
+
+def load(
+    model: str = "auto",
+    draft: str = "auto",
+    *,
+    backend: str = "auto",
+    device: str = "auto",
+    dtype: str = "auto",
+    quantize: str = "none",
+    captioner: str = "auto",
+    options: Options | None = None,
+) -> Engine:
+    """Load a target and its draft from cards, hub repositories or directories.
+
+    model: 'auto' takes LLaVA-1.5-7B if it is on this machine, else the bundled pair, and adds a
+    note.  draft: a draft model or a head; 'auto' takes the one that the model's card names.  A name
+    that cannot be loaded raises an MmspecError.
+
+    quantize: 'int8', 'int4', 'int4-32' or 'int4-128' for the matrices of every model (torch only).
+    options: checked before any weights are read; UsageError if the draft cannot do them.
+    """
+    started = perf_counter()
+    chosen = load_backend(backend)
+    notes: list[str] = []
+    name = _auto_model(chosen, notes) if model == "auto" else model
+    directory = resolve(name, chosen.name)
+    place = _find_draft(chosen, name, draft, notes)
+    if options and place:
+        refuse(options, *place)
+    elif options:
+        options.require_draft()
+    loading = partial(load_model, chosen, device=device, dtype=dtype, quantize=quantize)
+    target = loading(name, directory)
+    drafts = _load_draft(loading, chosen, target, *place) if place else None
+    head = drafts if isinstance(drafts, LoadedHead) else None
+    draft_model = drafts if isinstance(drafts, LoadedModel) else None
+    models = (model for model in (draft_model, target) if model and model.features)
+    engine = Engine(
+        chosen,
+        target,
+        draft_model,
+        _captioner(loading, chosen, captioner, next(models, None)),
+        head,
+        NGRAM.spec if draft == "auto" else PLAIN.spec,
+    )
+    calibration, note = calibration_file(engine).read()
+    notes += [note] if note else []
+    seconds = perf_counter() - started
+    return replace(engine, notes=notes, load_seconds=seconds, calibration=calibration)
+
+
+def _auto_model(backend: InspectableBackend, notes: list[str]) -> str:
+    here = present(load_cards()[PREFERRED], backend.name)
+    name = PREFERRED if here else BUNDLED
+    notes.append(f"model: {name}" + ("" if here else " (bundled)"))
+    return name
+
+
+def _find_draft(
+    backend: InspectableBackend, target: str, draft: str, notes: list[str]
+) -> tuple[str, Path] | None:
+    """The draft's name and directory; if 'auto' finds none, None and a note."""
+    if draft == "none":
+        return None
+    name = _pair(target) if draft == "auto" else draft
+    if name is None:
+        notes.append(f"draft: none (no card names one for {target}); drafting from n-grams")
+        return None
+    try:
+        return name, resolve(name, backend.name)
+    except HubError as error:
+        if draft != "auto":
+            raise
+        notes.append(f"draft: none ({error}); drafting from n-grams")
+        return None
+
+
+def _load_draft(
+    loading: Loading, backend: InspectableBackend, target: LoadedModel, name: str, directory: Path
+) -> LoadedModel | LoadedHead:
+    head = load_head(backend, directory, target.model)
+    if head:
+        return LoadedHead(name, directory, head)
+    loaded = loading(name, directory, sharing=target.features)
+    shared_vocabulary(target.tokenizer, loaded.tokenizer)
+    return loaded
+
+
+def _pair(name: str) -> str | None:
+    card = _card_of(name)
+    return card.pair if card else None
+
+
+def _card_of(name: str) -> Card | None:
+    cards = load_cards()
+    return cards.get(name) or next(
+        (card for card in cards.values() if name in card.sources.values()), None
+    )
+
+
+def _captioner(
+    loading: Loading, backend: InspectableBackend, name: str, default: LoadedModel | None
+) -> Captioner | None:
+    """The named captioner; for 'auto' the draft, or the target if the draft sees no images."""
+    if name == "auto":
+        return ModelCaptioner(default) if default else None
+    directory = resolve(name, backend.name)
+    kind = model_type(directory)
+    if kind == "llava":
+        return ModelCaptioner(loading(name, directory))
+    return load_captioner(kind, directory)

@@ -1,0 +1,110 @@
+"""A checkpoint in memory with its tokenizer, chat template and image features."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mmspec.drafters.views import Branch, Views
+from mmspec.prompt.chat_template import ChatTemplate, load_template
+from mmspec.prompt.images import Picture, Preprocessing, pixels, read_preprocessing
+from mmspec.prompt.tokenizer import Tokenizer
+from mmspec.seam import Head, InspectableBackend, InspectableFeatures, InspectableModel
+
+MAX_IMAGES = 32
+"""Images whose features stay on the device; LLaVA-1.5's take 1.2 MB each in 16 bits."""
+
+
+class FeatureCache:
+    """Cache of vision features by image content; drops the least recently used."""
+
+    def __init__(self, model: InspectableModel, preprocessing: Preprocessing) -> None:
+        self.model = model
+        self.preprocessing = preprocessing
+        self._features: OrderedDict[str, InspectableFeatures] = OrderedDict()
+
+    def __call__(self, picture: Picture) -> InspectableFeatures:
+        """The features of one image; computes them if they are not cached."""
+        if picture.digest not in self._features:
+            self._features[picture.digest] = self.model.encode(pixels(picture, self.preprocessing))
+            if len(self._features) > MAX_IMAGES:
+                self._features.popitem(last=False)
+        self._features.move_to_end(picture.digest)
+        return self._features[picture.digest]
+
+    def forget(self) -> None:
+        """Empty the cache, so that the next measurement includes computing features."""
+        self._features.clear()
+
+    def serves(self, model: InspectableModel, preprocessing: Preprocessing) -> bool:
+        """True if another model would compute the same features."""
+        return bool(model.tower) and (model.tower, preprocessing) == (
+            self.model.tower,
+            self.preprocessing,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model with its tokenizer, chat template and image features."""
+
+    name: str
+    directory: Path
+    model: InspectableModel
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    features: FeatureCache | None
+    """None for a text-only model."""
+
+    @property
+    def view(self) -> Branch:
+        """The view in which this model as a target sees a prompt."""
+        sees = self.model.config.vision is not None
+        return Branch("M", self.model.config.image_tokens) if sees else Branch("T")
+
+    def views(self, caption: Callable[[Picture], Sequence[int]]) -> Views:
+        """The views of a prompt for this model as a draft; caption: for the C view."""
+        return Views(self.tokenizer.newline_id, self.features or _blind, caption)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedHead:
+    """A head, which uses the tokenizer and images of its target."""
+
+    name: str
+    directory: Path
+    head: Head
+
+    @property
+    def kind(self) -> str:
+        """The head's kind, which is also its drafting."""
+        return self.head.config.kind
+
+
+def _blind(picture: Picture) -> InspectableFeatures:
+    raise ValueError(f"a text-only model was shown {picture.name}")
+
+
+def load_model(
+    backend: InspectableBackend,
+    name: str,
+    directory: Path,
+    *,
+    device: str,
+    dtype: str,
+    quantize: str = "none",
+    sharing: FeatureCache | None = None,
+) -> LoadedModel:
+    """Load a checkpoint directory.
+
+    sharing: another model's features, reused if this model would compute the same ones.
+    """
+    model = backend.load(directory, device=device, dtype=dtype, quantize=quantize)
+    features = None
+    if model.config.vision:
+        preprocessing = read_preprocessing(directory, model.config.vision.image_size)
+        shared = sharing and sharing.serves(model, preprocessing)
+        features = sharing if shared else FeatureCache(model, preprocessing)
+    return LoadedModel(
+        name, directory, model, Tokenizer.read(directory), load_template(directory), features
+    )

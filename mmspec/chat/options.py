@@ -1,0 +1,121 @@
+"""Options of a conversation: how to draft and how to sample."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.tree import Tree
+from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.draft_length.round_costs import MAX_AUTO_GAMMA
+from mmspec.drafters.views import OVERFLOWS, PLAIN, UNLETTERED, normalised, read_letters
+from mmspec.errors import UsageError, choice
+from mmspec.plugins import is_kind
+
+Gamma = int | Literal["auto"]
+"""Tokens drafted per round, or 'auto', which adapts to measured costs and acceptance."""
+
+MAX_GAMMA = 64
+"""Tokens: the largest draft length that can be set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Drafting and sampling options; raises UsageError for a value out of range."""
+
+    drafting: str | None = None
+    """Letters of M, T, C, P, a head's kind, 'ngram' or 'none'.
+
+    None is the default: the head's kind; for a draft model M with one or two images (MT if
+    `adaptive`), else T; n-grams if no draft was found.
+    """
+    weights: tuple[float, ...] = ()
+    """One weight per letter, default equal; an adaptive ensemble starts from them."""
+    adaptive: Adaptation | None = None
+    """How the weights are fitted to the target's output; None keeps them fixed."""
+    pool: int | None = None
+    """Positions of a pooled image in view P; None takes at most a quarter of the grid."""
+    overflow: str = "pool"
+    """What to do with a view longer than the draft's positions: 'pool', 'drop' or 'run'."""
+    gamma: Gamma = "auto"
+    sampling: Sampling = GREEDY
+    seed: int = 0
+    max_new_tokens: int = 512
+    tree: Tree | None = None
+    """The shape of drafts, whose depth is gamma; None drafts chains."""
+
+    fixed_length: FixedDraftLength | None = field(init=False, repr=False, compare=False)
+    """Gamma as a draft length for the loop; None if gamma is 'auto'."""
+
+    def __post_init__(self) -> None:
+        lettered = self.drafting not in (None, *UNLETTERED) and not self.names_head
+        views = read_letters(str(self.drafting)) if lettered else []
+        if self.overflow not in OVERFLOWS:
+            raise choice("overflow rule", self.overflow, OVERFLOWS)
+        object.__setattr__(self, "fixed_length", _fixed_length(self.gamma))
+        _at_least("--max-new-tokens", self.max_new_tokens, 1)
+        _at_least("--temperature", self.sampling.temperature, 0)
+        _at_least("--top-k", self.sampling.top_k, 0)
+        if not 0 < self.sampling.top_p <= 1:
+            raise UsageError(f"--top-p {self.sampling.top_p}: give a number above 0 and at most 1")
+        self._check_mixture(len(views))
+        if self.pool is not None and "P" not in views and self.drafting != PLAIN.spec:
+            raise UsageError(
+                f"--pool {self.pool} is the size of view P: give --drafting with a P, such as MTP, "
+                "or leave it out"
+            )
+        if self.tree:
+            self._check_tree(self.tree)
+
+    def _check_mixture(self, views: int) -> None:
+        if self.weights and not views and self.drafting != PLAIN.spec:
+            raise UsageError("--weights needs --drafting with letters, one weight for each")
+        if views:
+            normalised(self.weights, views)
+        if self.adaptive and views < 2 and self.drafting not in (None, PLAIN.spec):
+            allowed = "give --drafting two or more letters, such as MTC"
+            raise UsageError(f"--adaptive has nothing to weigh in {self.drafting!r}: {allowed}")
+
+    def _check_tree(self, tree: Tree) -> None:
+        if self.drafting == "ngram":
+            raise UsageError(f"--tree {tree.spec}: n-grams propose a chain; leave --tree out")
+        if self.adaptive:
+            raise UsageError(f"--tree {tree.spec}: --adaptive fits weights to chains; take one")
+
+    @property
+    def names_head(self) -> bool:
+        """True if the drafting is a head's kind."""
+        return self.drafting is not None and is_kind(self.drafting)
+
+    @property
+    def needs_draft(self) -> str:
+        """The option that needs a draft, as it is typed; '' if none does."""
+        if self.drafting not in (None, *UNLETTERED):
+            return f"--drafting {self.drafting}"
+        if self.drafting:
+            return ""
+        return f"--tree {self.tree.spec}" if self.tree else "--adaptive" * bool(self.adaptive)
+
+    def require_draft(self) -> None:
+        """Raise UsageError if an option needs a draft."""
+        if self.needs_draft:
+            raise UsageError(f"{self.needs_draft} needs a draft: name one with --draft")
+
+    @property
+    def longest_draft(self) -> int:
+        """The most tokens that a round drafts."""
+        return self.fixed_length.gamma if self.fixed_length else MAX_AUTO_GAMMA
+
+
+def _fixed_length(gamma: Gamma) -> FixedDraftLength | None:
+    """The draft length of gamma; None for 'auto', UsageError for other values out of range."""
+    if gamma == "auto":
+        return None
+    if gamma in range(1, MAX_GAMMA + 1):
+        return FixedDraftLength(gamma)
+    raise UsageError(f"--gamma {gamma}: give a number from 1 to {MAX_GAMMA}, or auto")
+
+
+def _at_least(name: str, value: float, least: float) -> None:
+    if not least <= value < float("inf"):
+        raise UsageError(f"{name} {value}: give a number of at least {least}")

@@ -1,0 +1,82 @@
+"""Model cards: the purpose of each model and its source for each backend."""
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from mmspec.checkpoints.hub_cache import cached, is_whole
+from mmspec.errors import choice
+
+Kind = Literal["target", "draft", "captioner"]
+
+PACKAGE = "mmspec_models"
+
+
+@dataclass(frozen=True)
+class Card:
+    """A named model.
+
+    `serves` names the targets of a draft, `pair` the draft of a target. `sources` maps a backend to
+    its repository on the hub. A bundled model has a `bundled` directory and no sources.
+    """
+
+    name: str
+    kind: Kind
+    description: str
+    licence: str
+    note: str = ""
+    serves: tuple[str, ...] = ()
+    pair: str | None = None
+    revision: str = "main"
+    sources: dict[str, str] = field(default_factory=dict)
+    bundled: Path | None = None
+
+    def repositories(self, backend: str) -> list[str]:
+        """The hub ids that `backend` can read, its own format first."""
+        own = [self.sources[backend]] if backend in self.sources else []
+        return list(dict.fromkeys([*own, *self.sources.values()]))
+
+
+def load_cards() -> dict[str, Card]:
+    """All cards by name, in alphabetical order."""
+    cards = (_parse(text, name) for name, text in _texts())
+    return {card.name: card for card in sorted(cards, key=lambda card: card.name)}
+
+
+def card(name: str) -> Card:
+    """The card with this name; raises UsageError with the nearest name."""
+    cards = load_cards()
+    if name not in cards:
+        raise choice("model", name, cards)
+    return cards[name]
+
+
+def present(card: Card, backend: str) -> Path | None:
+    """The directory of the card's model on this machine, the backend's own format first.
+
+    None if it must be pulled first, or if a bundled model's weights are missing.
+    """
+    if card.bundled is not None:
+        return card.bundled if is_whole(card.bundled) else None
+    snapshots = (cached(repository, card.revision) for repository in card.repositories(backend))
+    return next((path for path in snapshots if path is not None), None)
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    for entry in files(PACKAGE).iterdir():
+        if entry.name.endswith(".toml"):
+            yield entry.name.removesuffix(".toml"), entry.read_text(encoding="utf-8")
+
+
+def _parse(text: str, name: str) -> Card:
+    table: dict[str, Any] = tomllib.loads(text)
+    if table["kind"] not in get_args(Kind):
+        raise ValueError(f"{name}.toml: kind is {table['kind']!r}")
+    table["serves"] = tuple(table.pop("for", ()))
+    table["sources"] = table.pop("source", {})
+    if table.pop("bundled", False):
+        table["bundled"] = Path(str(files(PACKAGE))) / name
+    return Card(name=name, **table)

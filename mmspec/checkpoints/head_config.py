@@ -1,0 +1,209 @@
+"""Reads the config.json of a predictive head: this project's own, EAGLE's or MSD's.
+
+Shape letters: H width of the target, V its vocabulary, K slots, C queries.
+"""
+
+import pickletools
+import zipfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mmspec.checkpoints.config import (
+    CONFIG_FILE,
+    ModelConfig,
+    TextConfig,
+    read_dtype,
+    read_text,
+)
+from mmspec.checkpoints.json_file import Block, read_json
+from mmspec.checkpoints.loading_plan import has_safetensors, read_tensors
+from mmspec.errors import CheckpointError, UsageError
+
+MODEL_TYPE = "mmspec_head"
+"""The `model_type` of this project's own heads."""
+PICKLE_FILE = "pytorch_model.bin"
+"""File name of the tensors of published heads."""
+
+LAYERED = ("eagle", "msd", "flash")
+"""Kinds with a decoder layer, and so a cache and positions."""
+SLOTTED = ("medusa", "hydra", "flash")
+"""Kinds with a fixed number of predicted positions."""
+KINDS = ("eagle", "msd", "medusa", "hydra", "flash")
+
+VISION = ("none", "mean", "attention")
+"""How a Medusa or Hydra head uses image embeddings in addition to the hidden state."""
+
+_PUBLISHED = {"llava": "msd", "llama": "eagle", "qwen2": "eagle"}
+"""The kind of a published head by the `model_type` of the target it was trained for."""
+_FUSION = "fc.weight"
+"""Tensor that distinguishes a published head from a whole model of the same `model_type`."""
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """A head's kind and sizes."""
+
+    kind: str
+    """One of KINDS."""
+    hidden_size: int
+    """H."""
+    vocab_size: int
+    """V of the target it was trained for; the vocabulary of its target may be larger."""
+    slots: int = 0
+    """K, number of predicted positions; 0 if the head drafts autoregressively."""
+    queries: int = 0
+    """C, latents per image in FLASH; 0 uses all of the image's positions."""
+    vision: str = "none"
+    """One of VISION."""
+    bias: bool = True
+    """True if the fusion of embedding and hidden state has a bias."""
+    qkv_bias: bool = False
+    """True if the layer's queries, keys and values have a bias."""
+    input_norm: bool = False
+    """True if the layer normalises its input; EAGLE's and MSD's do not."""
+    layer: TextConfig | None = None
+    """The decoder layer's sizes; None for a kind without one."""
+    dtype: str | None = None
+    """The file's dtype, None if it has none."""
+
+    @property
+    def apart(self) -> bool:
+        """True if images are not fed as pairs of embedding and hidden state."""
+        return self.kind in ("msd", "flash")
+
+    @property
+    def positions(self) -> int | None:
+        """Positions that the layer was trained for; None without a layer."""
+        return self.layer.max_position_embeddings if self.layer else None
+
+    def described(self) -> dict[str, Any]:
+        """A config.json from which `read_head_config` reads this config."""
+        values = {"model_type": MODEL_TYPE} | asdict(self)
+        layer = values.pop("layer") or {}
+        values |= {name: layer[name] for name in _LAYER_SIZES if name in layer}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+_LAYER_SIZES = (
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "rope_theta",
+)
+
+
+def is_head(directory: Path) -> bool:
+    """True if a checkpoint directory holds a head, by its config or its tensors' names.
+
+    Raises CheckpointError if the files cannot be read.
+    """
+    if not (directory / CONFIG_FILE).exists():
+        return False
+    kind = read_json(directory / CONFIG_FILE).get("model_type")
+    return kind == MODEL_TYPE or (kind in _PUBLISHED and _FUSION in stored_names(directory))
+
+
+def stored_names(directory: Path) -> frozenset[str]:
+    """The names of the tensors in safetensors files, else in a published head's pickle.
+
+    Only the strings of a pickle are read; it is never executed.
+    """
+    if has_safetensors(directory):
+        return frozenset(read_tensors(directory))
+    file = directory / PICKLE_FILE
+    return _strings(file) if file.exists() else frozenset()
+
+
+def _strings(file: Path) -> frozenset[str]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            inner = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+            code = b"".join(archive.read(name) for name in inner[:1])
+        return frozenset(text for _, text, _ in pickletools.genops(code) if isinstance(text, str))
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise CheckpointError(f"{file} is not a file that torch.save wrote: {error}") from error
+
+
+def read_head_config(directory: Path) -> HeadConfig:
+    """Read a head's `config.json`.
+
+    This project's own format must have every key; missing keys of a published head take Llama's
+    defaults. Raises CheckpointError, naming file, key, value and what is allowed.
+    """
+    whole = Block(read_json(directory / CONFIG_FILE), directory / CONFIG_FILE)
+    allowed = (MODEL_TYPE, *_PUBLISHED)
+    if whole.only("model_type", allowed, None) == MODEL_TYPE:
+        return _own(whole)
+    return _published(whole, stored_names(directory))
+
+
+def _own(whole: Block) -> HeadConfig:
+    kind = whole.only("kind", KINDS, None)
+    layered = kind in LAYERED
+    for key in ("hidden_size", "vocab_size", *(_REQUIRED if layered else ())):
+        if whole.get(key) is None:
+            raise whole.error(key, "there")
+    least = 1 if kind in SLOTTED else 0
+    slots = whole.index("slots", 0)
+    if slots < least or (slots and not least):
+        raise whole.error("slots", "a positive integer" if least else "absent")
+    return HeadConfig(
+        kind=kind,
+        hidden_size=whole.count("hidden_size", 0),
+        vocab_size=whole.count("vocab_size", 0),
+        slots=slots,
+        queries=_queries(whole, kind),
+        vision=whole.only("vision", VISION if kind in ("medusa", "hydra") else VISION[:1], "none"),
+        bias=whole.only("bias", (True, False), True),
+        qkv_bias=whole.only("qkv_bias", (False, True), False),
+        input_norm=whole.only("input_norm", (False, True), kind == "flash"),
+        layer=_layer(whole) if layered else None,
+        dtype=read_dtype(whole),
+    )
+
+
+_REQUIRED = ("intermediate_size", "num_attention_heads", "max_position_embeddings")
+
+
+def _queries(whole: Block, kind: str) -> int:
+    queries = whole.index("queries", 0)
+    if queries < 0 or (queries and kind != "flash"):
+        raise whole.error("queries", "0 or more" if kind == "flash" else "absent")
+    return queries
+
+
+def _published(whole: Block, names: frozenset[str]) -> HeadConfig:
+    if "imadpt.q" in names:
+        allowed = ", ".join(KINDS)
+        raise CheckpointError(f"{whole.file}: ViSpec heads cannot be run: give one of {allowed}")
+    whole.only("num_hidden_layers", (1,), 1)
+    layer = _layer(whole)
+    return HeadConfig(
+        kind=_PUBLISHED[whole.get("model_type")],
+        hidden_size=layer.hidden_size,
+        vocab_size=layer.vocab_size,
+        bias=whole.only("bias", (True, False), True),
+        qkv_bias=whole.only("qkv_bias", (False, True), False),
+        layer=layer,
+        dtype=read_dtype(whole),
+    )
+
+
+def _layer(whole: Block) -> TextConfig:
+    """Sizes of the layer, read like those of a Llama with one layer."""
+    return read_text(Block(whole.values | {"num_hidden_layers": 1}, whole.file, whole.path), False)
+
+
+def require_fit(config: HeadConfig, target: ModelConfig, directory: Path) -> None:
+    """Raise UsageError if a head's sizes do not match the target's."""
+    text = target.text
+    if config.hidden_size != text.hidden_size or config.vocab_size > text.vocab_size:
+        raise UsageError(
+            f"{directory}: a head for a target of width {config.hidden_size} and "
+            f"{config.vocab_size} tokens; this target has {text.hidden_size} and {text.vocab_size}:"
+            " a head works with the target it was trained on alone"
+        )

@@ -1,0 +1,116 @@
+"""The tensors of each kind of head, under their names in files.
+
+Shapes are PyTorch's, (out, in). H width, V vocabulary, F the layer's inner width, C queries:
+
+    eagle, msd   fc, layers.0.…                 as published, layers.0 without an input norm
+    flash        fc, compressor.{queries,norm}, layers.0.… with one, slots.i
+    medusa       heads.i.linear, vision.…
+    hydra        heads.i.linear_1 (H, (2 + i) H), heads.i.linear_2, vision.…
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from mmspec.checkpoints.config import TextConfig
+from mmspec.checkpoints.head_config import PICKLE_FILE, HeadConfig
+from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_named, read_tensors
+from mmspec.checkpoints.manifest import Shape
+from mmspec.checkpoints.safetensors_header import StoredTensor
+from mmspec.errors import CheckpointError
+
+LAYER = "layers.0"
+EMBEDDING = "embed_tokens.weight"
+"""Copy of the target's embedding in published heads."""
+
+_Tensors = Iterator[tuple[str, Shape]]
+
+
+def head_manifest(config: HeadConfig) -> dict[str, Shape]:
+    """Name and shape of every tensor that must be present and is loaded."""
+    return dict(_tensors(config))
+
+
+def head_optional(config: HeadConfig) -> dict[str, Shape]:
+    """Name and shape of tensors that may be present and are never loaded."""
+    if config.kind in ("eagle", "msd"):
+        return {EMBEDDING: (config.vocab_size, config.hidden_size)}
+    return {}
+
+
+def plan_head(directory: Path, config: HeadConfig) -> dict[str, TensorSource]:
+    """The source of every tensor that the head loads, in its safetensors files.
+
+    Raises CheckpointError for files that are missing, malformed or pickled, and for tensors that
+    are missing, unexpected or misshapen.
+    """
+    if head_pickle(directory):
+        raise CheckpointError(
+            f"{directory} has only pickled weights ({PICKLE_FILE}), which torch alone reads: where "
+            f"it is installed, run python -m mmspec_torch.heads.convert {directory}"
+        )
+    tensors = read_tensors(directory)
+    return plan_named(tensors, head_manifest(config), head_optional(config), directory)
+
+
+def head_pickle(directory: Path) -> Path | None:
+    """The pickle file of a published head; None if it has another format."""
+    file = directory / PICKLE_FILE
+    return file if file.exists() and not has_safetensors(directory) else None
+
+
+def require_tensors(shapes: Mapping[str, Shape], config: HeadConfig, file: Path) -> list[str]:
+    """The names to load, given the shapes of tensors that have been read.
+
+    Raises CheckpointError as `plan_head` does.
+    """
+    by_name = {name: StoredTensor(file, name, "F32", shape, 0, 0) for name, shape in shapes.items()}
+    return list(plan_named(by_name, head_manifest(config), head_optional(config), file))
+
+
+def _tensors(config: HeadConfig) -> _Tensors:
+    """Yield name and shape, in the order of the forward pass."""
+    width = config.hidden_size
+    if config.layer:
+        yield from _linear("fc", width, 2 * width, bias=config.bias)
+        if config.queries:
+            yield "compressor.queries", (config.queries, width)
+            yield "compressor.norm.weight", (width,)
+        yield from _layer(config, config.layer)
+    if config.vision == "mean":
+        yield "vision.weight", (width, width)
+    elif config.vision == "attention":
+        yield "vision.query.weight", (width, width)
+        yield "vision.output.weight", (width, width)
+    for slot in range(config.slots):
+        yield from _slot(config.kind, slot, width)
+
+
+def _slot(kind: str, slot: int, width: int) -> _Tensors:
+    if kind == "flash":
+        yield from _linear(f"slots.{slot}", width, width)
+    elif kind == "medusa":
+        yield from _linear(f"heads.{slot}.linear", width, width)
+    else:
+        yield from _linear(f"heads.{slot}.linear_1", width, (2 + slot) * width)
+        yield from _linear(f"heads.{slot}.linear_2", width, width)
+
+
+def _layer(config: HeadConfig, layer: TextConfig) -> _Tensors:
+    width, inner = layer.hidden_size, layer.intermediate_size
+    queries = layer.num_attention_heads * layer.head_dim
+    keys = layer.num_key_value_heads * layer.head_dim
+    if config.input_norm:
+        yield f"{LAYER}.input_layernorm.weight", (width,)
+    for name, outputs in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
+        yield from _linear(f"{LAYER}.self_attn.{name}", outputs, width, bias=config.qkv_bias)
+    yield f"{LAYER}.self_attn.o_proj.weight", (width, queries)
+    yield f"{LAYER}.post_attention_layernorm.weight", (width,)
+    yield f"{LAYER}.mlp.gate_proj.weight", (inner, width)
+    yield f"{LAYER}.mlp.up_proj.weight", (inner, width)
+    yield f"{LAYER}.mlp.down_proj.weight", (width, inner)
+
+
+def _linear(path: str, outputs: int, inputs: int, *, bias: bool = True) -> _Tensors:
+    yield f"{path}.weight", (outputs, inputs)
+    if bias:
+        yield f"{path}.bias", (outputs,)

@@ -1,0 +1,121 @@
+"""Finds models on this machine, or downloads them. Only `pull` uses the network."""
+
+import difflib
+import re
+from pathlib import Path
+
+from mmspec.checkpoints.cards import Card, load_cards, present
+from mmspec.checkpoints.config import CONFIG_FILE
+from mmspec.checkpoints.hub_cache import PULLED, cached
+from mmspec.checkpoints.loading_plan import weight_files
+from mmspec.checkpoints.paths import expand_home
+from mmspec.errors import CheckpointError, HubError, UsageError, choice
+
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+
+
+def resolve(name: str, backend: str) -> Path:
+    """The directory of a model, from a directory, a card's name or a hub id.
+
+    Downloads nothing. Raises UsageError for an unknown name, HubError for a model that is not on
+    this machine, CheckpointError for a directory without a model.
+    """
+    directory, cards = expand_home(name), load_cards()
+    if name and (directory / CONFIG_FILE).is_file():
+        return directory
+    if name in cards:
+        return _present_or_raise(cards[name], backend)
+    if name and directory.is_dir():
+        raise CheckpointError(f"{name} has no {CONFIG_FILE}: it is not a model's directory")
+    snapshot = cached(_repository(name, cards), "main")
+    if snapshot is None:
+        raise _not_here(name, backend, cards)
+    return snapshot
+
+
+def pull(name: str, backend: str, revision: str | None = None) -> Path:
+    """Download a card's model or a hub id into the hub's cache; returns its directory.
+
+    Raises HubError with the reason if the download fails.
+    """
+    cards = load_cards()
+    card = cards.get(name)
+    if card is None:
+        return _download(_repository(name, cards), revision or "main")
+    if card.bundled is not None:
+        return _present_or_raise(card, backend)
+    return _download(card.repositories(backend)[0], revision or card.revision)
+
+
+def _present_or_raise(card: Card, backend: str) -> Path:
+    snapshot = present(card, backend)
+    if snapshot is not None:
+        return snapshot
+    if card.bundled is not None:
+        raise HubError(
+            f"{card.name} is bundled, but its weights are not in {card.bundled}: "
+            "reinstall mmspec, or train them with `mmspec train mini`"
+        )
+    raise HubError(_pull_first(card.name, backend))
+
+
+def _pull_first(name: str, backend: str) -> str:
+    command = f"mmspec models pull {name} --backend {backend}"
+    return f"{name} is not on this machine: run `{command}` where there is network"
+
+
+def _not_here(name: str, backend: str, cards: dict[str, Card]) -> HubError:
+    """The error for a hub id that is not cached; suggests the nearest known one."""
+    repositories = [source for card in cards.values() for source in card.sources.values()]
+    nearest = difflib.get_close_matches(name, repositories, n=1, cutoff=0.8)
+    hint = f" (known and near: {nearest[0]})" if nearest and nearest[0] != name else ""
+    return HubError(_pull_first(name, backend) + hint)
+
+
+def _repository(name: str, cards: dict[str, Card]) -> str:
+    """`name` if it has the form of a hub id; raises UsageError otherwise."""
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise UsageError(f"there is no directory {name}: give a directory, a card or a hub id")
+    if not _REPOSITORY.fullmatch(name):
+        raise choice("model", name, cards)
+    return name
+
+
+def _download(repository: str, revision: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        snapshot = Path(snapshot_download(repository, revision=revision, allow_patterns=PULLED))
+    except Exception as error:  # HTTP, Xet and the disk fail in classes without a common one
+        raise _unreachable(repository, revision, error) from error
+    try:
+        weight_files(snapshot)
+    except CheckpointError as error:
+        raise HubError(
+            f"{repository} at {revision} has no complete safetensors weights, and pickles are not "
+            "downloaded: name a revision that has them with --revision"
+        ) from error
+    return snapshot
+
+
+def _unreachable(repository: str, revision: str, error: Exception) -> HubError:
+    """The error that explains why a repository could not be downloaded."""
+    from huggingface_hub import constants
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    match error:
+        case GatedRepoError():
+            return HubError(f"{repository} needs its licence accepted: log in with `hf auth login`")
+        case RepositoryNotFoundError():
+            return HubError(f"{repository} is not on the hub, or is private: check the name")
+        case RevisionNotFoundError():
+            return HubError(f"{repository} has no revision {revision} on the hub")
+        case LocalEntryNotFoundError() if constants.HF_HUB_OFFLINE:
+            return HubError(f"{repository} cannot be pulled: HF_HUB_OFFLINE is set; unset it")
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    return HubError(f"cannot pull {repository}: is there network? ({reason})")

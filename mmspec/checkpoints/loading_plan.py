@@ -1,0 +1,242 @@
+"""Finds the bytes of every tensor of a model in its files, before any weight is read.
+
+`plan` is strict: it raises an error naming a missing, unexpected or misshapen tensor. It reads only
+safetensors headers; it never opens pickled weights.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from mmspec.checkpoints.config import ModelConfig, Quantization
+from mmspec.checkpoints.json_file import Block, read_json
+from mmspec.checkpoints.manifest import PATCHES, Shape, canonical, is_buffer, manifest, optional
+from mmspec.checkpoints.safetensors_header import StoredTensor, read_header
+from mmspec.errors import CheckpointError
+
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+
+_FLOATS = ("F32", "F16", "BF16")
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Scales and biases of a quantized weight: weight = scales · integers + biases, by group.
+
+    The weight is U32 (out, in · bits / 32), least significant bits first; `scales` and `biases`
+    are (out, in / group_size).
+    """
+
+    scales: StoredTensor
+    biases: StoredTensor
+    bits: int
+    group_size: int
+
+
+@dataclass(frozen=True)
+class TensorSource:
+    """The location of one tensor of the model in its files.
+
+    `shape` is the tensor's own, in PyTorch's order. `layout` is "mlx" for a convolution stored as
+    (out, height, width, in). A quantized weight has a `packing`.
+    """
+
+    stored: StoredTensor
+    shape: Shape
+    layout: Literal["torch", "mlx"] = "torch"
+    packing: Packing | None = None
+
+
+def plan(directory: Path, config: ModelConfig) -> dict[str, TensorSource]:
+    """The source of every tensor that the model loads, by canonical name.
+
+    Raises CheckpointError for files that are missing, malformed or pickled, and for tensors that
+    are missing, unexpected or misshapen.
+    """
+    return plan_tensors(read_tensors(directory), config, directory)
+
+
+def plan_tensors(
+    tensors: Mapping[str, StoredTensor], config: ModelConfig, directory: Path
+) -> dict[str, TensorSource]:
+    """The sources from headers that have been read; errors name `directory`."""
+    by_name = _by_canonical_name(tensors, directory)
+    return plan_named(by_name, manifest(config), optional(config), directory, config.quantization)
+
+
+def plan_named(
+    by_name: Mapping[str, StoredTensor],
+    needed: Mapping[str, Shape],
+    spare: Mapping[str, Shape],
+    directory: Path,
+    quantization: Quantization | None = None,
+) -> dict[str, TensorSource]:
+    """The source of every needed tensor; spare tensors are only checked for their shapes.
+
+    Raises CheckpointError for tensors that are missing, unexpected or misshapen.
+    """
+    sources: dict[str, TensorSource] = {}
+    problems: list[str] = []
+    allowed = {**needed, **spare}
+    for name, shape in allowed.items():
+        if name not in by_name:
+            problems += [f"{name} {list(shape)} is missing"] if name in needed else []
+            continue
+        try:
+            sources[name] = _source(name, shape, by_name, quantization)
+        except _Misfit as misfit:
+            problems.append(str(misfit))
+    problems += _unexpected(by_name, sources, allowed)
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise CheckpointError(f"{directory}: {problems[0]}{more}")
+    return {name: sources[name] for name in needed}
+
+
+def read_tensors(directory: Path) -> dict[str, StoredTensor]:
+    """All tensors of the checkpoint in `directory` by their stored names."""
+    tensors = _merged(weight_files(directory))
+    for name, shard in _shards(directory).items():
+        if name not in tensors:
+            raise CheckpointError(f"{directory}: {name} is missing from {shard}")
+    return tensors
+
+
+def has_safetensors(directory: Path) -> bool:
+    """True if there are weights in safetensors files."""
+    return any(directory.glob("*.safetensors"))
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The shards that the index names, else `model.safetensors`, else all safetensors files.
+
+    Raises CheckpointError if any of them is missing, or there are none.
+    """
+    shards = sorted(set(_shards(directory).values()))
+    if shards:
+        return [directory / shard for shard in shards]
+    single = directory / WEIGHTS_FILE
+    files = [single] if single.exists() else sorted(directory.glob("*.safetensors"))
+    if not files:
+        raise _no_weights(directory)
+    return files
+
+
+def _shards(directory: Path) -> dict[str, str]:
+    """The shard of every tensor; empty without an index."""
+    index = directory / INDEX_FILE
+    if not index.exists():
+        return {}
+    shards = Block(read_json(index), index).block("weight_map").values
+    for name, shard in shards.items():
+        if not isinstance(shard, str) or shard in ("", "..") or Path(shard).name != shard:
+            raise CheckpointError(f"{index}: {name} must lie in a file beside it, not {shard!r}")
+        if not (directory / shard).exists():
+            raise CheckpointError(
+                f"{directory}: the shard {shard} is missing, but {INDEX_FILE} names it"
+            )
+    return shards
+
+
+def _merged(files: list[Path]) -> dict[str, StoredTensor]:
+    tensors: dict[str, StoredTensor] = {}
+    for file in files:
+        for name, stored in read_header(file).items():
+            if name in tensors:
+                raise CheckpointError(f"{name} is both in {tensors[name].file} and in {file}")
+            tensors[name] = stored
+    return tensors
+
+
+def _no_weights(directory: Path) -> CheckpointError:
+    pickles = sorted(file.name for file in directory.glob("*") if file.suffix in _PICKLES)
+    if pickles:
+        return CheckpointError(
+            f"{directory} has only pickled weights ({pickles[0]}), which can run code when opened: "
+            "nothing was executed; save the model as safetensors"
+        )
+    return CheckpointError(f"{directory} has no weights: expected {WEIGHTS_FILE} or {INDEX_FILE}")
+
+
+def _by_canonical_name(
+    tensors: Mapping[str, StoredTensor], directory: Path
+) -> dict[str, StoredTensor]:
+    by_name: dict[str, StoredTensor] = {}
+    for name, stored in tensors.items():
+        if is_buffer(name):
+            continue
+        other = by_name.setdefault(canonical(name), stored)
+        if other is not stored:
+            raise CheckpointError(f"{directory}: {other.name} and {name} are the same tensor twice")
+    return by_name
+
+
+class _Misfit(Exception):
+    """The reason why a stored tensor does not fit the model, as half a sentence."""
+
+
+def _source(
+    name: str, shape: Shape, by_name: Mapping[str, StoredTensor], quantization: Quantization | None
+) -> TensorSource:
+    stored = by_name[name]
+    scales = by_name.get(name.removesuffix("weight") + "scales")
+    if scales is None:
+        return _plain(stored, name, shape)
+    biases = by_name.get(name.removesuffix("weight") + "biases")
+    if quantization is None:
+        raise _Misfit(f"{scales.name} is there, but config.json has no quantization")
+    if biases is None:
+        raise _Misfit(f"{stored.name} has scales but no biases")
+    packing = Packing(scales, biases, quantization.bits, quantization.group_size)
+    return _packed(stored, shape, packing)
+
+
+def _plain(stored: StoredTensor, name: str, shape: Shape) -> TensorSource:
+    if stored.dtype not in _FLOATS:
+        raise _Misfit(f"{stored.name} is {stored.dtype}, not {', '.join(_FLOATS)}")
+    if name == PATCHES and _is_mlx_convolution(stored, shape):
+        return TensorSource(stored, shape, "mlx")
+    _require(stored, shape)
+    return TensorSource(stored, shape)
+
+
+def _is_mlx_convolution(stored: StoredTensor, shape: Shape) -> bool:
+    """True for a convolution in MLX's layout, judged by its shape, or else its writer."""
+    outputs, inputs, height, width = shape
+    if stored.shape != (outputs, height, width, inputs):
+        return False
+    return stored.shape != shape or stored.writer == "mlx"
+
+
+def _packed(stored: StoredTensor, shape: Shape, packing: Packing) -> TensorSource:
+    if len(shape) != 2 or shape[1] % packing.group_size:
+        raise _Misfit(f"{stored.name} {list(shape)} has no groups of {packing.group_size}")
+    outputs, inputs = shape
+    _require(stored, (outputs, inputs * packing.bits // 32))
+    for part in (packing.scales, packing.biases):
+        _require(part, (outputs, inputs // packing.group_size))
+        if part.dtype not in _FLOATS:
+            raise _Misfit(f"{part.name} is {part.dtype}, not {', '.join(_FLOATS)}")
+    if stored.dtype != "U32":
+        raise _Misfit(f"{stored.name} is {stored.dtype} with scales, not U32")
+    return TensorSource(stored, shape, packing=packing)
+
+
+def _require(stored: StoredTensor, shape: Shape) -> None:
+    if stored.shape != shape:
+        raise _Misfit(f"{stored.name} is {list(stored.shape)}, expected {list(shape)}")
+
+
+def _unexpected(
+    by_name: Mapping[str, StoredTensor],
+    sources: Mapping[str, TensorSource],
+    allowed: Mapping[str, Shape],
+) -> Iterator[str]:
+    packed = (source.packing for source in sources.values() if source.packing)
+    parts = {part.name for packing in packed for part in (packing.scales, packing.biases)}
+    for name, stored in by_name.items():
+        if name not in allowed and stored.name not in parts:
+            yield f"{stored.name} is unexpected"

@@ -1,0 +1,48 @@
+"""Schemes for quantizing weights on loading, and the bytes of quantized weights."""
+
+import re
+from dataclasses import dataclass
+from math import prod
+
+from mmspec.errors import choice
+
+LINEAR = re.compile(r"(\.layers\.\d+\..*|^multi_modal_projector\.linear_\d)\.weight$")
+"""Names of linear layers' weights; also matches norms, which have one axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A quantization scheme: 8 bits, or 4 bits in groups."""
+
+    name: str
+    group: int | None = None
+    """Number of inputs that share a scale and a zero point; None (8 bits): one scale per output."""
+
+    def bytes(self, outputs: int, inputs: int, width: int) -> int:
+        """Bytes of a matrix whose scales and zero points have `width` bytes each."""
+        if self.group is None:
+            return outputs * (inputs + width)
+        return outputs * (inputs // 2 + inputs // self.group * 2 * width)
+
+
+SCHEMES = (Scheme("int8"), Scheme("int4", 64), Scheme("int4-32", 32), Scheme("int4-128", 128))
+
+
+def read_scheme(name: str) -> Scheme | None:
+    """The scheme called `name`; None for 'none'.  Raises UsageError."""
+    schemes = {scheme.name: scheme for scheme in SCHEMES}
+    if name not in ("none", *schemes):
+        raise choice("quantization", name, ["none", *schemes])
+    return schemes.get(name)
+
+
+def held_bytes(name: str, shape: tuple[int, ...], width: int, scheme: Scheme | None) -> int:
+    """A tensor's bytes: `width` per float, or by `scheme` for the weight of a linear layer."""
+    if scheme is None or len(shape) != 2 or not LINEAR.search(name):
+        return width * prod(shape)
+    return scheme.bytes(*shape, width)
+
+
+def computed(dtype: str, quantize: str) -> str:
+    """A model's dtype and, if any, its quantization."""
+    return dtype if quantize == "none" else f"{dtype} {quantize}"

@@ -1,0 +1,36 @@
+"""Computes the memory of a checkpoint's weights from its headers."""
+
+from collections.abc import Iterable
+from math import prod
+from pathlib import Path
+
+from mmspec.checkpoints.config import read_config
+from mmspec.checkpoints.loading_plan import TensorSource, plan
+from mmspec.checkpoints.safetensors_header import StoredTensor
+
+WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
+"""Bytes per number, by dtype."""
+
+
+def weight_bytes(directory: Path, dtype: str, *, packed: bool) -> int:
+    """Bytes of a model's weights once loaded.
+
+    Copies that a CPU makes of small matrices are not counted; they are small for models near the
+    limit of memory.
+
+    dtype: the type they are loaded in; 'auto' keeps each file's.  packed: true if quantized weights
+    stay quantized.  Raises CheckpointError for files without a model.
+    """
+    sources = plan(directory, read_config(directory)).values()
+    return sum(_bytes(source, WIDTHS.get(dtype), packed) for source in sources)
+
+
+def _bytes(source: TensorSource, width: int | None, packed: bool) -> int:
+    if source.packing and packed:
+        return _stored((source.stored, source.packing.scales, source.packing.biases))
+    floats = source.packing.scales if source.packing else source.stored
+    return prod(source.shape) * (width or _stored((floats,)) // prod(floats.shape))
+
+
+def _stored(parts: Iterable[StoredTensor]) -> int:
+    return sum(part.end - part.start for part in parts)

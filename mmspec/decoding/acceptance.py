@@ -1,0 +1,75 @@
+"""The target's verdict on a draft, and the rule for accepting drafted tokens.
+
+A drafted token is accepted if and only if it is the token that the target itself chooses there.
+
+Shape letters: R branches, n drafted nodes.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from mmspec.decoding.adaptive_weights import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The target's own tokens at n drafted nodes, read back to the host.
+
+    The nodes form a tree rooted at the end of the sequence, parents before children; a chain is the
+    tree in which every node has one child.
+    """
+
+    drafted: list[int]
+    """[n] the drafted tokens; siblings differ."""
+    parents: list[int]
+    """[n] index of each token's parent node, -1 for the root."""
+    best: list[int]
+    """[n + 1] the target's own token after the root (index 0) and after node i (index i + 1)."""
+    weights: list[float] = field(default_factory=list)
+    """[R] mixture weights fitted by an adapting drafter; empty if the weights are fixed."""
+    evidence: Evidence | None = None
+    """Probabilities of branches and target from which an adapting drafter learns; on the device."""
+
+    def along(self, path: Sequence[int]) -> list[int]:
+        """The tokens on `path`; raises ValueError unless it leads down from the root."""
+        at = -1
+        for node in path:
+            if not 0 <= node < len(self.parents) or self.parents[node] != at:
+                raise ValueError(f"{list(path)} is no path in {self.parents}")
+            at = node
+        return [self.drafted[node] for node in path]
+
+
+def verdict_of(
+    drafted: Sequence[float],
+    best: Sequence[float],
+    weights: Sequence[float] = (),
+    parents: Sequence[float] | None = None,
+) -> Verdict:
+    """The verdict from lists read off the device; ids are floats, which represent them exactly.
+
+    parents: None for a chain.
+    """
+    above = range(-1, len(drafted) - 1) if parents is None else map(int, parents)
+    return Verdict([*map(int, drafted)], [*above], [*map(int, best)], [*weights])
+
+
+def accept(verdict: Verdict, stop: Collection[int] = ()) -> tuple[list[int], list[int]]:
+    """The accepted nodes, and the tokens of the round: the accepted ones, then the target's next.
+
+    Walking from the root, a node is accepted if its token is the target's own after its parent. A
+    stop token ends the round, whether it was drafted or not.
+    """
+    pairs = zip(verdict.parents, verdict.drafted, strict=True)
+    children = {pair: node for node, pair in enumerate(pairs)}
+    path: list[int] = []
+    tokens: list[int] = []
+    at: int | None = -1
+    while at is not None:
+        tokens.append(verdict.best[at + 1])
+        at = children.get((at, tokens[-1]))
+        if at is not None:
+            path.append(at)
+        if tokens[-1] in stop:
+            break
+    return path, tokens

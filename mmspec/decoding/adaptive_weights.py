@@ -1,0 +1,171 @@
+"""Branch weights that are fitted to the target's output during an answer (TABED).
+
+The target's probabilities at a verified token show how well any mixture of the branches would have
+predicted it.  Scores are sums over tokens, so a round costs the same however long the answer is:
+one vector per candidate mixture is stored, or one per token of the window.  All arrays stay on the
+backend's device; this module only enqueues operations.
+
+Shape letters: R branches, k drafted tokens, n observed ones, G candidate mixtures, V vocabulary.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from mmspec.decoding import formulas
+from mmspec.decoding.formulas import Array
+from mmspec.errors import UsageError, choice
+
+STEPS = 10
+"""Number of equal steps from 0 to 1 in the weights on the lattice."""
+
+RULES = ("lattice", "kl", "tv", "accepted")
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptation:
+    """How weights are fitted to observed tokens; raises UsageError for an unknown rule.
+
+    rule: 'lattice' takes the mixture, weights in steps of 0.1, whose argmax agreed with the
+    target's most often; ties go to the least cross-entropy.  The other rules score each branch
+    alone. Its weight is proportional to 1 / KL(p, q) for 'kl', to 1 / |p - q| for 'tv', both summed
+    over tokens, and to the number of tokens on which its argmax was the target's for 'accepted'.
+    """
+
+    rule: str = "lattice"
+    window: int = 0
+    """Number of latest tokens that are scored; 0 scores all."""
+    carry: bool = False
+    """True if observations carry over from one answer of a conversation to the next."""
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise choice("adaptive rule", self.rule, RULES)
+        if self.window < 0:
+            raise UsageError(f"--adaptive-window {self.window}: give tokens, or 0 for all")
+
+    def candidates(self, branches: int) -> list[tuple[float, ...]]:
+        """The candidate mixtures [G, R]."""
+        if self.rule == "lattice":
+            return lattice(branches)
+        return [tuple(float(row == at) for at in range(branches)) for row in range(branches)]
+
+
+def lattice(branches: int) -> list[tuple[float, ...]]:
+    """All weights in steps of 0.1 that sum to one, the most even first, so that ties go to it."""
+    counts = product(range(STEPS + 1), repeat=branches)
+    points = [point for point in counts if sum(point) == STEPS]
+    points.sort(key=lambda point: (sum(n * n for n in point), [-n for n in point]))
+    return [tuple(n / STEPS for n in point) for point in points]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BranchOutputs:
+    """The branches' probabilities for a drafted chain, on the device."""
+
+    weights: Array
+    """[R] weight of each branch in the mixture."""
+    q: Array
+    """[k, R, V] each branch's probabilities."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Probabilities of branches and target at the same k positions, on the device."""
+
+    q: Array
+    """[k, R, V] each branch's probabilities."""
+    logits: Array
+    """[k, V] the target's logits, float32."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """The scores of all candidate mixtures, on one device; immutable."""
+
+    xp: Any
+    adaptation: Adaptation
+    candidates: Array
+    """[G, R] the candidate mixtures."""
+    top: formulas.Top
+    scores: Array | None = None
+    """[1, 2, G] sums of `formulas.score`; with a window [n, 2, G], one row per token in it."""
+    tokens: int = 0
+    """n, the number of tokens in `scores`."""
+    unread: tuple[Evidence, int] | None = None
+    """The last round and the number of its tokens to score; scored when weights are next needed."""
+
+    def forgotten(self) -> "Tally":
+        """A tally without observations."""
+        return Tally(self.xp, self.adaptation, self.candidates, self.top)
+
+    def noted(self, evidence: Evidence | None, tokens: int) -> "Tally":
+        """A tally that also counts the first `tokens` positions of a draft, if there was a draft.
+
+        An accepted token counts, and so does the token that replaces a rejected one: draft and
+        target saw the same past there.  The bonus token after k accepted tokens does not count: the
+        draft has no probabilities q for it.
+        """
+        if evidence is None:
+            return self
+        return replace(self, unread=(evidence, min(tokens, evidence.q.shape[0])))
+
+    def settled(self) -> "Tally":
+        """A tally in which the last round is scored."""
+        if self.unread is None:
+            return self
+        evidence, count = self.unread
+        scores = self._scored(evidence, count)
+        if self.scores is not None:
+            scores = self.xp.concat([self.scores, scores], axis=0)
+        window, tokens = self.adaptation.window, self.tokens + count
+        if window:
+            return replace(self, scores=scores[-window:], tokens=min(tokens, window), unread=None)
+        total = self.xp.sum(scores, axis=0, keepdims=True)
+        return replace(self, scores=total, tokens=tokens, unread=None)
+
+    def _scored(self, evidence: Evidence, count: int) -> Array:
+        p = formulas.softmax(self.xp, evidence.logits[:count])
+        distance = formulas.variation if self.adaptation.rule == "tv" else formulas.divergence
+        return formulas.score(self.xp, p, evidence.q[:count], self.candidates, distance, self.top)
+
+    def weights(self, given: Array) -> Array:
+        """The weights [R] to draft with: `given` until a token is observed.
+
+        Branches with weight zero in `given` keep weight zero.
+        """
+        if self.scores is None:
+            return given
+        agreed, far = self.xp.sum(self.scores, axis=0)
+        slack = formulas.TIE * self.tokens
+        if self.adaptation.rule == "lattice":
+            return best(self.xp, agreed, far, self.candidates, given, slack)
+        if self.adaptation.rule == "accepted":
+            return shared(self.xp, agreed, given)
+        return shared(self.xp, 1 / self.xp.maximum(far, slack + self.xp.zeros_like(far)), given)
+
+
+def best(
+    xp: Any, agreed: Array, far: Array, candidates: Array, given: Array, slack: float
+) -> Array:
+    """The candidate [R] with the most agreements; ties go to the smallest distance, then the first.
+
+    agreed: agreements [G].  far: distances [G]; two within `slack` are a tie.  Candidates that use
+    a branch with weight zero in `given` are left out.
+    """
+    barred = candidates @ xp.where(given > 0, xp.zeros_like(given), xp.ones_like(given))
+    agreed = xp.where(barred > 0, -1.0, agreed)
+    far = xp.where(agreed == xp.max(agreed), far, float("inf"))
+    near = xp.where(far <= xp.min(far) + slack, xp.ones_like(far), xp.zeros_like(far))
+    # The array API's argmax returns the first of several equal values.
+    return xp.take(candidates, xp.expand_dims(xp.argmax(near, axis=-1), axis=0), axis=0)[0]
+
+
+def shared(xp: Any, merit: Array, given: Array) -> Array:
+    """Weights [R] in proportion to `merit` [R]; zero where `given` is zero.
+
+    Returns `given` if every merit is zero.
+    """
+    merit = xp.where(given > 0, merit, xp.zeros_like(merit))
+    total = xp.sum(merit)
+    return xp.where(total > 0, merit / xp.where(total > 0, total, xp.ones_like(total)), given)

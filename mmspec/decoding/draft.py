@@ -1,0 +1,66 @@
+"""Drafts: proposed tokens, on a device or on the host.
+
+Shape letters: k tokens of a chain, n nodes.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, Protocol
+
+from mmspec.decoding.adaptive_weights import BranchOutputs
+from mmspec.decoding.arrays import A
+
+
+class Draft(Protocol):
+    """Proposed tokens that the host has not read; only the backend that made them looks inside."""
+
+    @property
+    def size(self) -> int:
+        """The number of drafted nodes."""
+        ...
+
+    @property
+    def depth(self) -> int:
+        """The number of nodes on the longest path: the tokens of a chain, the levels of a tree."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDraft(Generic[A]):
+    """A drafted chain or tree on a device; each backend has an empty subclass of its own."""
+
+    ids: A
+    """[n] the tokens, parents before children."""
+    branches: BranchOutputs | None = None
+    """Branch probabilities, from which an adapting drafter learns after verification."""
+    parents: A | None = None
+    """[n] index of each node's parent, -1 for the root; None for a chain."""
+    levels: int = 0
+    """Levels of a tree, an upper bound on the length of its paths."""
+
+    @property
+    def size(self) -> int:
+        """The number of drafted tokens, n."""
+        return self.ids.shape[0]
+
+    @property
+    def depth(self) -> int:
+        """The most nodes of a path."""
+        return self.size if self.parents is None else self.levels
+
+
+@dataclass(frozen=True, slots=True)
+class HostDraft:
+    """A chain proposed on the host, such as n-gram lookup; every backend's target accepts it."""
+
+    tokens: list[int]
+    """[k] ids of the target, k >= 1."""
+
+    @property
+    def size(self) -> int:
+        """The number of drafted tokens, k."""
+        return len(self.tokens)
+
+    @property
+    def depth(self) -> int:
+        """k."""
+        return len(self.tokens)

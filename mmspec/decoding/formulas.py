@@ -1,0 +1,113 @@
+"""The vocabulary-sized formulas, written once for every backend.
+
+Each function takes `xp`, a namespace that follows the Python array API standard (`numpy`,
+`mlx.core`, `array_api_compat.torch`), and float32 arrays on the backend's device.
+
+Axis names: R draft branches, k drafted tokens, V vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+Array = Any  # whatever `xp` calls an array
+
+Top = Callable[[Array, int], tuple[Array, Array]]
+"""The `count` largest entries [..., count] of [..., n] and their indices; ties by index."""
+
+KEPT = 32
+"""Number of the likeliest tokens that a mixture is scored on individually."""
+
+FLOOR = 2.0**-30
+"""Lower bound on probabilities before they are scored."""
+
+TIE = 1e-5
+"""Largest difference treated as a tie: relative for probabilities, nats per token for KL."""
+
+
+def softmax(xp: Any, logits: Array) -> Array:
+    """Probabilities [..., V] of logits [..., V]."""
+    exp = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    return exp / xp.sum(exp, axis=-1, keepdims=True)
+
+
+def mix(xp: Any, weights: Array, q: Array) -> Array:
+    """Average the branches' probabilities: weights [R], q [R, V] give [V].
+
+    IbED, section 3.1: the mixture is of probabilities at temperature 1, not of logits.
+    """
+    return xp.matmul(weights, q)
+
+
+def nucleus_floor(xp: Any, p: Array, top_p: float) -> Array:
+    """The least probability [..., 1] in the smallest set of likeliest tokens that reaches top_p.
+
+    The likeliest token is always in the set, even if top_p underflows in its type.
+    """
+    ordered = -xp.sort(-p, axis=-1)
+    before = xp.cumulative_sum(ordered, axis=-1) - ordered
+    inside = xp.where((before < top_p) | (before <= 0), ordered, xp.ones_like(ordered))
+    return xp.min(inside, axis=-1, keepdims=True)
+
+
+def ancestry(xp: Any, parents: Array, depth: int) -> Array:
+    """Attention mask [n+1, n+1] of a root and n nodes: each sees itself and its ancestors.
+
+    parents: [n], -1 for the root; depth: an upper bound on the levels.  The sum of a row is the
+    node's depth plus one.
+    """
+    above = xp.concat([xp.zeros_like(parents[:1]), parents + 1], axis=0)
+    own = xp.cumulative_sum(xp.ones_like(above), axis=0) - 1
+    at = own
+    visible = xp.expand_dims(at, axis=-1) == own
+    for _ in range(depth):
+        at = xp.take(above, at, axis=0)
+        visible = visible | (xp.expand_dims(at, axis=-1) == own)
+    return visible
+
+
+def condense(xp: Any, rows: Array, top: Top) -> Array:
+    """Reduce distributions [n, rows, V] to their C likeliest tokens and a rest: [n, rows, C + 1].
+
+    C is the smaller of V and KEPT.  Column 0 is the argmax of row 0. The next are the tokens with
+    the largest probability in any row. The last is the sum of all others, so that each row remains
+    a distribution.
+    """
+    n, count, vocabulary = rows.shape
+    size = min(KEPT, vocabulary)
+    first, most = rows[:, 0, :], xp.max(rows, axis=1)
+    most = xp.where(first >= xp.max(first, axis=-1, keepdims=True), 2.0, most)
+    at = xp.broadcast_to(xp.expand_dims(top(most, size)[1], axis=1), (n, count, size))
+    likeliest = xp.take_along_axis(rows, at, axis=-1)
+    rest = 1 - xp.sum(likeliest, axis=-1, keepdims=True)
+    condensed = xp.concat([likeliest, rest], axis=-1)
+    return xp.where(condensed > FLOOR, condensed, FLOOR)
+
+
+def divergence(xp: Any, p: Array, q: Array) -> Array:
+    """KL(p, q) in nats [n, G] of p [n, C] and q [n, G, C], all above zero.
+
+    The terms of p alone are left out: they are the same for every q.
+    """
+    negentropy = xp.sum(p * xp.log(p), axis=-1, keepdims=True)
+    return negentropy - (xp.log(q) @ xp.expand_dims(p, axis=-1))[..., 0]
+
+
+def variation(xp: Any, p: Array, q: Array) -> Array:
+    """The sum of |p - q| [n, G] for p [n, C] and q [n, G, C]."""
+    return xp.sum(xp.abs(xp.expand_dims(p, axis=1) - q), axis=-1)
+
+
+def score(
+    xp: Any, p: Array, q: Array, candidates: Array, distance: Callable[..., Array], top: Top
+) -> Array:
+    """Score how well candidate mixtures predicted the target (TABED): [n, 2, G].
+
+    p: [n, V] target; q: [n, R, V] branches; candidates: [G, R]; distance: `divergence` or
+    `variation`.  The first score is 1 if the mixture's argmax is the target's or nearly tied with
+    it, else 0; the second is the mixture's distance from p.
+    """
+    rows = condense(xp, xp.concat([xp.expand_dims(p, axis=1), q], axis=1), top)
+    mixed = candidates @ rows[:, 1:, :]
+    most = (1 - TIE) * xp.max(mixed[..., :-1], axis=-1)
+    agreed = xp.where(mixed[..., 0] >= most, xp.ones_like(most), xp.zeros_like(most))
+    return xp.stack([agreed, distance(xp, rows[:, 0, :], mixed)], axis=1)

@@ -1,0 +1,70 @@
+"""Speculative decoding: draft, verify, commit the accepted tokens."""
+
+from collections.abc import Collection, Iterator, Sequence
+from time import perf_counter
+from typing import Protocol
+
+from mmspec.decoding.acceptance import accept
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.statistics import Round
+from mmspec.seam import Drafter, Target
+
+
+class Weighting(Protocol):
+    """Chooses, before each round, the weights of the branches.
+
+    A drafter that adapts starts from these weights and never uses a branch whose weight is zero.
+    """
+
+    def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:
+        """Weights [R] that sum to one; empty if no branch has room to draft `gamma` tokens."""
+        ...
+
+
+class DraftLengthPolicy(Protocol):
+    """Chooses, before each round, the number of tokens to draft, and observes the round."""
+
+    def choose(self, max_gamma: int) -> int:
+        """The number of tokens to draft, 0 <= gamma <= max_gamma; 0 is a plain round."""
+        ...
+
+    def observe(self, round_: Round) -> None:
+        """Observe a finished round; it may have drafted fewer tokens than were chosen."""
+        ...
+
+
+def decode(
+    target: Target,
+    drafter: Drafter | None,
+    weighting: Weighting | None,
+    *,
+    draft_length: DraftLengthPolicy,
+    max_tokens: int,
+    stop: Collection[int] = (),
+    seed: int = 0,
+) -> Iterator[Round]:
+    """Decode until a stop token or `max_tokens`, yielding one `Round` at a time.
+
+    The tokens equal those of plain decoding: they depend only on the prompt, `seed`, the target and
+    its sampling.  Between rounds both sequences are consistent, so a consumer may stop there.
+    """
+    left = max_tokens
+    while left > 0:
+        noise, clock = Noise(seed, target.length), [perf_counter()]
+        gamma = draft_length.choose(left - 1) if drafter else 0
+        weights: Sequence[float] = ()
+        if drafter and weighting and gamma:
+            weights = weighting.weights(drafter.row_lengths, gamma)
+        draft = drafter.draft(gamma, weights, noise) if drafter and weights else None
+        clock.append(perf_counter())
+        verdict = target.verify(draft, noise)
+        clock.append(perf_counter())
+        path, tokens = accept(verdict, stop)
+        round_ = Round.of(tokens, len(path), draft, verdict.weights or weights, clock)
+        path = path[: len(tokens) - 1]  # without a stop token, which is never fed
+        target.commit(path, tokens[-1])
+        if drafter:
+            drafter.commit(path, tokens, verdict.evidence)
+        left = 0 if tokens[-1] in stop else left - len(tokens)
+        draft_length.observe(round_)
+        yield round_

@@ -1,0 +1,79 @@
+"""The noise under which sampling is greedy decoding: a pure function of (seed, position, token).
+
+Every position n of a sequence and every token v own one exponential variable E[n, v].  The token
+with the least E[n, v] / p(v) is an exact draw from p, independent from position to position
+(Gumbel-max sampling).  A draft that uses the same E mostly names the same token, and the text does
+not depend on how it was drafted (Daliri, Musco and Suresh 2024, arXiv 2408.07978).
+
+Shape letters: n positions, c tokens.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+Array = Any
+
+_64_BITS, _32_BITS = 2**64 - 1, 2**32 - 1
+_BELOW_ONE = 1 - 2.0**-24
+"""The largest float32 below 1: log(1 - w) must be finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The noise of one round, for its next token and the positions after it."""
+
+    seed: int
+    position: int
+    """The target's length before the round, which is the position of the next token.
+
+    A drafter uses the target's position too, because its own prompt may be shorter.  The token
+    after a node at depth d of a draft stands d positions later.
+    """
+
+    def keys(self, count: int) -> list[list[int]]:
+        """[count, 2] keys of this position and the following ones, 32 bits unsigned each."""
+        return [_key(self.seed, self.position + depth) for depth in range(count)]
+
+
+NO_NOISE = Noise(seed=0, position=0)
+"""Placeholder noise for greedy rounds, which never read it."""
+
+
+def _key(seed: int, position: int) -> list[int]:
+    """An odd multiplier and an offset, derived from seed and position."""
+    bits = _mixed(_mixed(seed & _64_BITS) ^ position)
+    return [bits & _32_BITS | 1, bits >> 32]
+
+
+def _mixed(bits: int) -> int:
+    """SplitMix64's step (Steele, Lea and Flood 2014): a bijection with full avalanche."""
+    bits = (bits + 0x9E3779B97F4A7C15) & _64_BITS
+    bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & _64_BITS
+    bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & _64_BITS
+    return bits ^ (bits >> 31)
+
+
+def exponentials(xp: Any, keys: Array, tokens: Array) -> Array:
+    """The exponential variables E [n, c] for keys and tokens, float32, above zero.
+
+    keys: [n, 2] from `Noise.keys`.  tokens: ids [c] or [n, c].  Both have one 32-bit integer type,
+    signed or unsigned, whose products wrap around.
+    """
+    h = _hash(keys[:, :1] * tokens + keys[:, 1:])
+    # w = (h + 0.5) / 2^32, rounded once: float32 holds each half of h exactly.
+    high, low = (xp.astype(half, xp.float32) for half in (_shifted(h, 16), h & 0xFFFF))
+    w = high * 2.0**-16 + (low + 0.5) * 2.0**-32
+    # The small ones win and keep their relative precision; -log(1 - w) would lose it.
+    return -xp.log1p(-xp.where(w < _BELOW_ONE, w, _BELOW_ONE))
+
+
+def _hash(x: Array) -> Array:
+    """Two rounds of xorshift and multiplication: each bit of x flips half of the result's bits."""
+    x = (x ^ _shifted(x, 16)) * 0x21F0AAAD
+    x = (x ^ _shifted(x, 15)) * 0x735A2D97
+    return x ^ _shifted(x, 15)
+
+
+def _shifted(x: Array, bits: int) -> Array:
+    """Logical shift right by `bits`, also for signed integers."""
+    return (x >> bits) & (2 ** (32 - bits) - 1)

@@ -1,0 +1,136 @@
+"""Counts and times of rounds and of whole answers."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, TypeVar
+
+from mmspec.decoding.draft import Draft
+
+STAGES = ("load", "vision", "caption", "prefill", "draft", "verify", "decode", "total")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One pass of the loop: its tokens, and how much of its draft was accepted."""
+
+    tokens: list[int]
+    """The accepted drafted tokens, then one of the target's own unless the answer ended."""
+    drafted: int
+    """Drafted tokens of a chain, or nodes of a tree."""
+    accepted: int
+    """Number of leading `tokens` that were drafted."""
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    weights: tuple[float, ...] = ()
+    """[R] mixture weights of the branches; empty if nothing was drafted."""
+    levels: int | None = None
+    """Levels of a drafted tree, the most tokens that could have been accepted; None for a chain."""
+
+    @classmethod
+    def of(
+        cls,
+        tokens: list[int],
+        accepted: int,
+        draft: Draft | None,
+        weights: Sequence[float],
+        clock: Sequence[float],
+    ) -> "Round":
+        """A round from three times in `clock`: start, end of drafting, end of verifying."""
+        seconds = clock[1] - clock[0], clock[2] - clock[1]
+        if draft is None:
+            return cls(tokens, 0, accepted, *seconds, levels=0)
+        return cls(tokens, draft.size, accepted, *seconds, tuple(weights), draft.depth)
+
+    @property
+    def depth(self) -> int:
+        """The most drafted tokens that could have been accepted."""
+        return self.drafted if self.levels is None else self.levels
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Counts and seconds of one answer."""
+
+    rounds: int = 0
+    tokens: int = 0
+    drafted: int = 0
+    """Drafted tokens of chains, or nodes of trees."""
+    depth: int = 0
+    """Drafted tokens that could have been accepted at best: one per level of a tree."""
+    accepted: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """Prompt tokens whose keys were already in the target's cache."""
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
+    peak_memory_bytes: int = 0
+
+    def count(self, round_: Round) -> None:
+        """Add one round to the counts."""
+        self.rounds += 1
+        self.tokens += len(round_.tokens)
+        self.drafted += round_.drafted
+        self.depth += round_.depth
+        self.accepted += round_.accepted
+        self.seconds["draft"] += round_.draft_seconds
+        self.seconds["verify"] += round_.verify_seconds
+
+    @contextmanager
+    def timing(self, stage: str) -> Iterator[None]:
+        """Context manager that adds the time spent in its body to `stage`."""
+        started = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] += perf_counter() - started
+
+    def timed(self, stage: str, items: Iterator[T]) -> Iterator[T]:
+        """Yield from `items`, adding the time spent producing each item to `stage`."""
+        done = object()
+        try:
+            while True:
+                with self.timing(stage):
+                    item = next(items, done)
+                if item is done:
+                    return
+                yield item  # type: ignore[misc]  # the sentinel has been taken out above
+        finally:
+            items.close()  # type: ignore[attr-defined]  # generators, so that theirs end here too
+
+    @property
+    def block_efficiency(self) -> float:
+        """Tokens per target forward, including the correction or bonus token (IbED, section 4)."""
+        return self.tokens / self.rounds if self.rounds else 0.0
+
+    @property
+    def draft_length(self) -> float:
+        """Mean drafted tokens, or nodes, per round; plain rounds count."""
+        return self.drafted / self.rounds if self.rounds else 0.0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted tokens divided by drafted ones, or by the levels of drafted trees."""
+        return self.accepted / self.depth if self.depth else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens divided by the seconds from the end of prefill to the last token."""
+        return self.tokens / self.seconds["decode"] if self.seconds["decode"] else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields of `stats` in the output of `generate --json`."""
+        return {
+            "rounds": self.rounds,
+            "drafted": self.drafted,
+            "depth": self.depth,
+            "accepted": self.accepted,
+            "draft_length": self.draft_length,
+            "block_efficiency": self.block_efficiency,
+            "acceptance_rate": self.acceptance_rate,
+            "tokens_per_second": self.tokens_per_second,
+            "cached_tokens": self.cached_tokens,
+            "seconds": dict(self.seconds),
+            "peak_memory_bytes": self.peak_memory_bytes,
+        }

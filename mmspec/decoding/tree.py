@@ -1,0 +1,134 @@
+"""Tree shapes: several drafted tokens per position, verified in one forward.
+
+A static tree has the same shape in every round, with a fixed number of children for each node of a
+level, as in Medusa (Cai et al. 2024, section 2.1.2).  A dynamic tree grows where the draft is most
+confident (EAGLE-2, Li et al. 2024).  Shapes are computed on the host; `tree_drafting` drafts them.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heappop, heappush
+from itertools import groupby
+
+from mmspec.errors import UsageError
+
+WIDTH, NODES = 10, 60
+"""Default width and number of nodes of a tree (EAGLE-2's own)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A tree's shape and node budget; raises UsageError for a number below one."""
+
+    branching: tuple[int, ...] = ()
+    """Children per node, level by level, of a static tree; empty for a dynamic one."""
+    width: int = WIDTH
+    """Nodes expanded per level of a dynamic tree, and children of each."""
+    nodes: int = NODES
+    """The most drafted nodes; the root, which is the last token, does not count."""
+
+    def __post_init__(self) -> None:
+        if min(self.branching, default=1) < 1:
+            raise UsageError(f"--tree {self.spec}: every level needs at least 1 child")
+        for name, value in (("width", self.width), ("nodes", self.nodes)):
+            if value < 1:
+                raise UsageError(f"--tree-{name} {value}: give a number of at least 1")
+
+    @property
+    def spec(self) -> str:
+        """The value of --tree: 'dynamic', or the branching such as '3,2,1'."""
+        return ",".join(map(str, self.branching)) or "dynamic"
+
+    def depth(self, k: int) -> int:
+        """The number of levels of a draft whose paths may have at most k tokens."""
+        return min(k, len(self.branching)) if self.branching else k
+
+
+def parse_tree(spec: str, width: int = WIDTH, nodes: int = NODES) -> Tree | None:
+    """Parse 'none' (a chain), 'dynamic' or a branching such as '3,2,1'; raises UsageError."""
+    if spec == "none":
+        return None
+    if spec == "dynamic":
+        return Tree((), width, nodes)
+    try:
+        branching = tuple(int(part) for part in spec.split(","))
+    except ValueError as error:
+        raise UsageError(
+            f"--tree {spec!r}: give none, dynamic, or the children of each level, such as 3,2,1"
+        ) from error
+    return Tree(branching, width, nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a static tree: n nodes, e of which have children."""
+
+    count: int
+    """The number of children proposed by each expanded node of the level above, or by the root."""
+    picks: tuple[int, ...]
+    """[n] each node's index in the flattened proposals [expanded nodes, count]."""
+    inner: tuple[int, ...]
+    """[e] the nodes to expand, as indices into this level."""
+    origins: tuple[int, ...]
+    """[e] parents of the nodes to expand, as indices into the nodes expanded in the level above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A static tree of n nodes, level by level."""
+
+    parents: tuple[int, ...]
+    """[n] index of each node's parent, -1 for the root."""
+    levels: tuple[Level, ...]
+
+
+Path = tuple[int, ...]
+"""Ranks from the root down to a node, 0 for the likeliest child; empty for the root."""
+
+
+@lru_cache
+def shape(branching: tuple[int, ...], nodes: int) -> Shape:
+    """The Cartesian tree of `branching`, cut to `nodes`.
+
+    It keeps the nodes with the smallest product of (rank + 1) along their paths; ties go to the
+    shallower node, then to lower ranks.  A node's ancestors are always kept with it.
+    """
+    paths = sorted(_best_paths(branching, nodes), key=lambda path: (len(path), path))
+    places = {path: place for place, path in enumerate(paths)}
+    parents = tuple(places.get(path[:-1], -1) for path in paths)
+    levels: list[Level] = []
+    expanded: list[Path] = [()]
+    for _, group in groupby(paths, key=len):
+        level, expanded = _level(list(group), expanded, places)
+        levels.append(level)
+    return Shape(parents, tuple(levels))
+
+
+def _best_paths(branching: tuple[int, ...], nodes: int) -> list[Path]:
+    """The best paths in order, by best-first search: the whole tree may be huge."""
+    heap: list[tuple[int, int, Path]] = [(1, 1, (0,))]
+    paths: list[Path] = []
+    while heap and len(paths) < nodes:
+        product, size, path = heappop(heap)
+        paths.append(path)
+        rank = path[-1]
+        if rank + 1 < branching[size - 1]:
+            sibling = product // (rank + 1) * (rank + 2)
+            heappush(heap, (sibling, size, (*path[:-1], rank + 1)))
+        if size < len(branching):
+            heappush(heap, (product, size + 1, (*path, 0)))
+    return paths
+
+
+def _level(
+    paths: list[Path], expanded: list[Path], places: dict[Path, int]
+) -> tuple[Level, list[Path]]:
+    """One level, and the paths in it that have children."""
+    rows = {path: row for row, path in enumerate(expanded)}
+    count = max(path[-1] for path in paths) + 1
+    picks = tuple(rows[path[:-1]] * count + path[-1] for path in paths)
+    # If a node has children, the likeliest is among them.
+    inner = tuple(place for place, path in enumerate(paths) if (*path, 0) in places)
+    parents = [paths[place] for place in inner]
+    origins = tuple(rows[path[:-1]] for path in parents)
+    return Level(count, picks, inner, origins), parents

@@ -1,0 +1,153 @@
+"""Drafts chains and trees level by level, for every backend and every kind of drafter.
+
+An `Expander` returns the logits after each of several nodes at once.  All arrays stay on the
+backend's device: this module only enqueues operations, and the host knows only sizes.
+
+Shape letters: k tokens of a path, V vocabulary, w expanded nodes, c candidates of a level, C of
+all, n nodes of the tree.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from mmspec.decoding.formulas import Array
+from mmspec.decoding.sampling import Sampler
+from mmspec.decoding.tree import Tree, shape
+
+
+class Expander(Protocol):
+    """Returns logits after the sequence, then after the nodes of one level after another.
+
+    If the logits do not depend on the node, it may return one row broadcast to w.
+    """
+
+    def root(self) -> Array:
+        """Logits [1, V] of the token after the sequence.  Called first, once."""
+        ...
+
+    def expand(self, tokens: Array, parents: Array | None) -> Array:
+        """Logits [w, V] of the tokens after each of w nodes of the next level.
+
+        tokens: [w].  parents: [w] index of each node's parent among the nodes of the previous call;
+        all 0 in the first call, where the parent is the root; None in a chain, where each node
+        follows the one before it.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TreeArrays:
+    """The framework's functions for drafting a tree."""
+
+    sampler: Sampler
+    integers: Callable[[Sequence[int]], Array]
+    """Function that copies signed integers [n] to the device."""
+
+    @property
+    def xp(self) -> Any:
+        """Array namespace as in `mmspec.decoding.formulas`."""
+        return self.sampler.xp
+
+
+class DraftedTree(NamedTuple):
+    """A tree on the device, parents before children, siblings by rank."""
+
+    ids: Array
+    """[n] the tokens."""
+    parents: Array
+    """[n] index of each node's parent, -1 for the root."""
+    depth: int
+    """Levels, an upper bound on the length of a path."""
+
+
+def draft_chain(sampler: Sampler, expander: Expander, keys: Array) -> Array:
+    """Draft a chain of k tokens [k]; keys: [k, 2], noise keys from the first position on."""
+    ids: list[Array] = []
+    for node in range(len(keys)):
+        logits = expander.expand(ids[-1], None) if ids else expander.root()
+        ids.append(sampler.tokens(logits, keys[node : node + 1]))
+    return sampler.xp.concat(ids, axis=0)
+
+
+def draft_tree(
+    arrays: TreeArrays, expander: Expander, tree: Tree, k: int, keys: Array
+) -> DraftedTree:
+    """Draft a tree whose paths have at most k tokens (k >= 1); keys: [k, 2] as for a chain.
+
+    The children of a node are the tokens that the draft ranks first under the target's noise: draws
+    without replacement.
+    """
+    build = _static if tree.branching else _dynamic
+    return build(arrays, expander, tree, tree.depth(k), keys)
+
+
+def _static(
+    arrays: TreeArrays, expander: Expander, tree: Tree, depth: int, keys: Array
+) -> DraftedTree:
+    xp, rows = arrays.xp, expander.root()
+    most = arrays.sampler.sampling.top_k or rows.shape[-1]
+    branching = tuple(min(children, most, rows.shape[-1]) for children in tree.branching[:depth])
+    plan = shape(branching, tree.nodes)
+    ids = []
+    for at, level in enumerate(plan.levels):
+        tokens = arrays.sampler.children(rows, keys[at : at + 1], level.count)[1]
+        ids.append(xp.take(xp.reshape(tokens, (-1,)), arrays.integers(level.picks), axis=0))
+        if level.inner:
+            chosen = xp.take(ids[-1], arrays.integers(level.inner), axis=0)
+            rows = expander.expand(chosen, arrays.integers(level.origins))
+    return DraftedTree(xp.concat(ids, axis=0), arrays.integers(plan.parents), len(plan.levels))
+
+
+class Candidates(NamedTuple):
+    """Children proposed by the expanded nodes of one level."""
+
+    ids: Array
+    """[c] the tokens."""
+    chances: Array
+    """[c] the product of confidences along the path from the root."""
+    parents: Array
+    """[c] index of the parent among the candidates of all levels, -1 for the root."""
+
+
+def _dynamic(
+    arrays: TreeArrays, expander: Expander, tree: Tree, depth: int, keys: Array
+) -> DraftedTree:
+    """EAGLE-2: expand the `width` most confident nodes of each level, keep the best `nodes` of all.
+
+    A child's confidence never exceeds its parent's and it always comes later, so that a node is
+    never kept without its ancestors.
+    """
+    xp, top = arrays.xp, arrays.sampler.top
+    rows, parents = expander.root(), arrays.integers([-1])
+    chances = xp.ones_like(xp.astype(rows[:, 0], xp.float32))
+    levels: list[Candidates] = []
+    for level in range(depth):
+        children = arrays.sampler.children(rows, keys[level : level + 1], tree.width)
+        levels.append(_candidates(xp, *children, chances, parents))
+        if level + 1 < depth:
+            count, width = levels[-1].ids.shape[0], children[1].shape[1]
+            before = sum(above.ids.shape[0] for above in levels[:-1])
+            chances, best = top(levels[-1].chances, min(tree.width, count))
+            chosen = xp.take(levels[-1].ids, best, axis=0)
+            rows, parents = expander.expand(chosen, best // width), best + before
+    return _surest(arrays, levels, tree.nodes)
+
+
+def _candidates(
+    xp: Any, confidence: Array, ids: Array, chances: Array, parents: Array
+) -> Candidates:
+    """The children [w, width] of nodes [w], parent by parent."""
+    chances = xp.expand_dims(chances, axis=-1) * confidence
+    parents = xp.broadcast_to(xp.expand_dims(parents, axis=-1), ids.shape)
+    return Candidates(*(xp.reshape(column, (-1,)) for column in (ids, chances, parents)))
+
+
+def _surest(arrays: TreeArrays, levels: list[Candidates], nodes: int) -> DraftedTree:
+    xp, columns = arrays.xp, zip(*levels, strict=True)
+    ids, chances, parents = (xp.concat(column, axis=0) for column in columns)
+    chosen = xp.sort(arrays.sampler.top(chances, min(nodes, ids.shape[0]))[1])
+    above = xp.expand_dims(xp.take(parents, chosen, axis=0), axis=-1)
+    # The number of chosen nodes up to the parent, which is chosen too; 0 for the root.
+    places = xp.sum(xp.expand_dims(chosen, axis=0) <= above, axis=-1) - 1
+    return DraftedTree(xp.take(ids, chosen, axis=0), places, len(levels))

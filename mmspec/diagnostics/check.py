@@ -1,0 +1,255 @@
+"""Compares plain and speculative decoding token for token."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmspec.chat.engine import Engine
+from mmspec.chat.options import Gamma, Options
+from mmspec.decoding import formulas
+from mmspec.decoding.noise import NO_NOISE, Noise, exponentials
+from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.diagnostics.prompts import Prompt
+from mmspec.diagnostics.single_turn import answer_once, feed, prefilled_target
+from mmspec.drafters.views import NGRAM, PLAIN
+from mmspec.errors import UsageError
+from mmspec.prompt.conversation import Message, Turn
+from mmspec.prompt.tokenizer import Tokenizer
+from mmspec.seam import Float32
+
+Outcome = Literal["identical", "near-tie", "bug"]
+
+EXIT_CODES: dict[Outcome, int] = {"identical": 0, "near-tie": 3, "bug": 1}
+
+NEAR_TIES = {"float32": 1e-4, "float16": 0.03, "bfloat16": 0.25}
+"""Largest logit gap that rounding can invert, by the dtype of activations.
+
+The order of summation depends on the number of rows. The 16-bit values are about one unit in the
+last place of a logit near 32; quantized weights have the limit of their activations' dtype.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first position at which two answers differ.
+
+    Logits are compared after adding the noise of sampling, logits - T log E: the largest is the
+    token.  Rounding moves these values as far as the logits themselves.
+    """
+
+    position: int
+    """Number of tokens before the divergence."""
+    first: int
+    second: int
+    """The token ids of both answers; -1 if an answer has ended."""
+    texts: tuple[str, str]
+    gap: float
+    """The largest logit minus the second largest, in plain decoding."""
+    shortfall: float | None
+    """The largest logit minus the lower of the two tokens'.
+
+    None if an answer has ended, or if top-k or top-p certainly excludes a token.
+    """
+
+    def outcome(self, threshold: float) -> Outcome:
+        """A near-tie if both tokens are within `threshold` of the largest logit, else a bug."""
+        tie = self.shortfall is not None and self.shortfall <= threshold
+        return "near-tie" if tie else "bug"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The plain and the speculative answer to one prompt, compared."""
+
+    prompt: str
+    outcome: Outcome
+    tokens: int
+    """Number of tokens in the plain answer."""
+    drafted: int
+    """Number of tokens drafted for the speculative answer; 0 if nothing was tested."""
+    drafting: str
+    block_efficiency: float
+    divergence: Divergence | None
+    notes: list[str]
+    """Notes on views that did not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """All comparisons, with the models and options that were compared."""
+
+    model: str
+    draft: str
+    backend: str
+    device: str
+    dtype: str
+    quantize: str
+    gamma: Gamma
+    threshold: float
+    comparisons: list[Comparison]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst outcome of all prompts."""
+        return max((result.outcome for result in self.comparisons), key=list(EXIT_CODES).index)
+
+    @property
+    def exit_code(self) -> int:
+        """0 identical, 3 near-tie, 1 bug."""
+        return EXIT_CODES[self.outcome]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report, JSON-serializable."""
+        return {"outcome": self.outcome, "exit_code": self.exit_code} | asdict(self)
+
+
+def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckReport:
+    """Answer every prompt plainly and speculatively, and compare the answers.
+
+    Raises UsageError if there is no draft or it drafted nothing.
+    """
+    require_comparable(options)
+    draft = _draft_of(engine, options)
+    model = engine.target.model
+    threshold = NEAR_TIES[model.dtype]
+    comparisons = [compare(engine, prompt, options, threshold) for prompt in prompts]
+    if not comparisons:
+        raise UsageError("nothing to check: give a prompt")
+    _require_drafted(comparisons)
+    return CheckReport(
+        engine.target.name,
+        draft,
+        engine.backend.name,
+        model.device,
+        model.dtype,
+        model.quantize,
+        options.gamma,
+        threshold,
+        comparisons,
+    )
+
+
+def require_comparable(options: Options) -> None:
+    """Raise UsageError for options under which answers cannot be compared token for token."""
+    if options.drafting == PLAIN.spec:
+        raise UsageError("check compares drafting with plain decoding: leave --drafting none out")
+
+
+def _draft_of(engine: Engine, options: Options) -> str:
+    if options.drafting == NGRAM.spec:
+        return NGRAM.spec
+    name = engine.drafts.name if engine.drafts else engine.draftless
+    if name == PLAIN.spec:
+        raise UsageError("check needs a draft to compare with plain decoding: give --draft")
+    return name
+
+
+def _require_drafted(comparisons: Sequence[Comparison]) -> None:
+    """Raise UsageError if every answer was decoded plainly, so that nothing was tested."""
+    if any(result.drafted or result.outcome != "identical" for result in comparisons):
+        return
+    notes = dict.fromkeys(note for result in comparisons for note in result.notes)
+    why = "; ".join(notes) or "ask for longer answers, or give another --drafting"
+    raise UsageError(f"nothing was drafted in any answer, so nothing was checked: {why}")
+
+
+def compare(engine: Engine, prompt: Prompt, options: Options, threshold: float) -> Comparison:
+    """Answer one prompt plainly, then speculatively."""
+    plain, speculative = (
+        answer_once(engine, prompt.message, options, speculate=speculate)
+        for speculate in (False, True)
+    )
+    first, second = plain.token_ids, speculative.token_ids
+    divergence = None
+    if first != second:
+        shared = first[: common_prefix(first, second)]
+        place = place_after(engine, prompt.message, shared, options)
+        divergence = diverged(first, second, place, engine.target.tokenizer)
+    return Comparison(
+        prompt.name,
+        divergence.outcome(threshold) if divergence else "identical",
+        len(first),
+        speculative.statistics.drafted,
+        speculative.drafting.spec,
+        speculative.statistics.block_efficiency,
+        divergence,
+        speculative.notes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position in an answer, and how the target samples there."""
+
+    logits: Float32
+    """[V] the target's logits."""
+    sampling: Sampling = GREEDY
+    noise: Noise = NO_NOISE
+    rounding: float = NEAR_TIES["float32"]
+    """Largest rounding error of a logit."""
+
+    def scores(self) -> tuple[Float32, NDArray[np.bool_]]:
+        """The scores logits - T log E [V], and a mask of tokens that are certainly not excluded.
+
+        The score of a token that top-k or top-p certainly excludes is -inf.
+        """
+        scores, lowest, surest = self.logits, -np.inf, -np.inf
+        if not self.sampling.greedy:
+            keys = np.array(self.noise.keys(1), dtype=np.uint32)
+            ids = np.arange(len(scores), dtype=np.uint32)
+            noise = np.log(exponentials(np, keys, ids)[0])
+            scores = scores - np.float32(self.sampling.temperature) * noise
+            lowest, surest = self._floor(self.rounding), self._floor(-self.rounding)
+        return np.where(self.logits >= lowest, scores, -np.inf), self.logits >= surest
+
+    def _floor(self, rounding: float) -> float:
+        """The least logit that top-k and top-p keep, allowing for rounding errors."""
+        top_k, top_p, T = self.sampling.top_k, self.sampling.top_p, self.sampling.temperature
+        logits = np.sort(self.logits)[::-1][: top_k or None]
+        if top_p < 1:
+            p = formulas.softmax(np, logits / T)
+            mass = top_p * (1 + 2 * rounding / T)
+            logits = logits[p >= formulas.nucleus_floor(np, p, mass)]
+        return min(float(logits[-1]) - rounding, float(logits[0]))
+
+
+def diverged(
+    first: Sequence[int], second: Sequence[int], place: Place, tokenizer: Tokenizer
+) -> Divergence:
+    """Describe where two different answers diverge; place: after their common prefix."""
+    at = common_prefix(first, second)
+    ids = [_token(answer, at) for answer in (first, second)]
+    scores, sure = place.scores()
+    best, runner_up = np.sort(scores)[-1:-3:-1]
+    below = float(scores[sure].max() - min(scores[ids])) if min(ids) >= 0 else np.inf
+    texts = [tokenizer.decode([id], skip_special=False) if id >= 0 else "" for id in ids]
+    gap, shortfall = float(best - runner_up), below if below < np.inf else None
+    return Divergence(at, ids[0], ids[1], (texts[0], texts[1]), gap, shortfall)
+
+
+def _token(answer: Sequence[int], at: int) -> int:
+    return answer[at] if at < len(answer) else -1
+
+
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """The number of leading tokens that two answers share."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(first), len(second)))
+
+
+def place_after(
+    engine: Engine,
+    message: Message,
+    tokens: Sequence[int],
+    options: Options,
+    before: Sequence[Turn] = (),
+) -> Place:
+    """The position after `before`, `message` and `tokens`, where `tokens` are fed one by one."""
+    target = prefilled_target(engine, message, before)
+    for token in tokens:
+        feed(target, token)
+    noise, rounding = Noise(options.seed, target.length), NEAR_TIES[engine.target.model.dtype]
+    return Place(target.logits(), options.sampling, noise, rounding)

@@ -1,0 +1,288 @@
+"""Compares backends on the same checkpoint, stage by stage.
+
+Each backend computes all its stages before the next one is loaded, so that only one copy of the
+weights is in memory.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmspec.chat.engine import Engine
+from mmspec.chat.options import Options
+from mmspec.diagnostics.check import NEAR_TIES, common_prefix
+from mmspec.diagnostics.prompts import Prompt
+from mmspec.diagnostics.single_turn import answer_once, feed, prefilled_target
+from mmspec.errors import UsageError
+from mmspec.prompt.images import pixels
+from mmspec.prompt.tokenizer import Tokenizer
+from mmspec.seam import Float32
+
+RELATIVE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+"""Largest allowed difference, relative to the stage's largest magnitude, by dtype.
+
+Pixels are computed by the core and must be equal.
+"""
+
+Load = Callable[[str, Path], Engine]
+"""Function that loads a checkpoint directory on the backend with that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The difference between two backends' arrays of one stage."""
+
+    stage: str
+    largest: float
+    """The largest absolute difference."""
+    relative: float
+    """`largest` divided by the largest magnitude of the first backend's array."""
+    allowed: float | None
+    """Tolerance for `relative`; None if the difference is only reported."""
+
+    @property
+    def passed(self) -> bool:
+        """True if the difference is within the tolerance."""
+        return self.allowed is None or self.relative <= self.allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The comparison of two greedy answers."""
+
+    kind: str
+    """'plain' or 'speculative'."""
+    compared: int
+    """Number of tokens in the first answer."""
+    position: int | None
+    """Position of the first difference; None if the answers are identical."""
+    texts: tuple[str, str] | None
+    """The two tokens at that position."""
+    gap: float | None
+    """The first backend's gap between its two largest logits there, decoding plainly."""
+    near_tie: bool
+
+    @property
+    def passed(self) -> bool:
+        """True if the answers are identical, or diverge at a near-tie."""
+        return self.position is None or self.near_tie
+
+
+@dataclass(frozen=True, slots=True)
+class PromptParity:
+    """One prompt, compared between two backends or two checkpoints."""
+
+    prompt: str
+    differences: list[Difference]
+    answers: list[Agreement]
+
+    @property
+    def passed(self) -> bool:
+        """True if all stages and answers pass."""
+        parts: list[Difference | Agreement] = [*self.differences, *self.answers]
+        return all(part.passed for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ParityReport:
+    """Port error: the same weights on two backends.  Quantization error: two sets on one."""
+
+    model: str
+    draft: str | None
+    backends: list[str]
+    dtype: str
+    quantized: bool
+    allowed: float
+    near_tie: float
+    port: dict[str, list[PromptParity]]
+    """Comparisons with the first backend, by the name of the other."""
+    reference: str | None = None
+    quantization: list[PromptParity] | None = None
+    """Comparison with the float `reference` on the first backend; reported, never failed."""
+
+    @property
+    def passed(self) -> bool:
+        """True if every prompt passes on every backend."""
+        return all(prompt.passed for prompts in self.port.values() for prompt in prompts)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if everything passed, else 1."""
+        return 0 if self.passed else 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report, JSON-serializable."""
+        return {"passed": self.passed, "exit_code": self.exit_code} | asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class StageArrays:
+    """The arrays and answers of one backend for one prompt, on the host."""
+
+    stages: dict[str, Float32]
+    """Arrays by stage; those of several images are concatenated."""
+    answers: dict[str, list[int]]
+    """Token ids of the 'plain' and, with a draft, the 'speculative' answer."""
+    gaps: list[float]
+    """Gap between the two largest logits before each token, decoding plainly."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendRun:
+    """The results of one backend for all prompts, without its weights."""
+
+    draft: str | None
+    dtype: str
+    quantized: bool
+    tokenizer: Tokenizer
+    results: list[StageArrays]
+
+
+def parity(
+    load: Load,
+    directory: Path,
+    backends: Sequence[str],
+    prompts: Sequence[Prompt],
+    options: Options,
+    *,
+    reference: Path | None = None,
+) -> ParityReport:
+    """Compare every backend with the first, and a quantized checkpoint with a float one.
+
+    options: drafting options, and the number of tokens to compare.  Raises UsageError for fewer
+    than two backends, or for a reference if the weights are not packed.
+    """
+    if len(set(backends)) < max(2, len(backends)):
+        raise UsageError(f"--backends {','.join(backends)}: give two or more different ones")
+    first = backends[0]
+    base = run_backend(load(first, directory), prompts, options)
+    if reference and not base.quantized:
+        raise UsageError(
+            f"--reference {reference}: the model is not quantized, so there is no quantization "
+            "error to tell apart; leave --reference out"
+        )
+
+    def compared(backend: str, where: Path, allowed: float | None) -> list[PromptParity]:
+        other = run_backend(load(backend, where), prompts, options)
+        return compare_runs(prompts, base, other, allowed)
+
+    allowed = RELATIVE[base.dtype]
+    return ParityReport(
+        model=str(directory),
+        draft=base.draft,
+        backends=list(backends),
+        dtype=base.dtype,
+        quantized=base.quantized,
+        allowed=allowed,
+        near_tie=NEAR_TIES[base.dtype],
+        port={name: compared(name, directory, allowed) for name in backends[1:]},
+        reference=str(reference) if reference else None,
+        quantization=compared(first, reference, None) if reference else None,
+    )
+
+
+def run_backend(engine: Engine, prompts: Sequence[Prompt], options: Options) -> BackendRun:
+    """Compute every stage of every prompt on one engine."""
+    model = engine.target.model
+    return BackendRun(
+        engine.drafts.name if engine.drafts else None,
+        model.dtype,
+        model.config.quantization is not None,
+        engine.target.tokenizer,
+        [_stage_arrays(engine, prompt, options) for prompt in prompts],
+    )
+
+
+def _stage_arrays(engine: Engine, prompt: Prompt, options: Options) -> StageArrays:
+    answer = answer_once(engine, prompt.message, options)
+    stages = dict(_image_stages(engine, prompt))
+    stages["prefill logits"], plain, gaps = _decode(engine, prompt, options.max_new_tokens)
+    speculative = {"speculative": answer.token_ids} if engine.drafts else {}
+    return StageArrays(stages, {"plain": plain} | speculative, gaps)
+
+
+def _image_stages(engine: Engine, prompt: Prompt) -> Iterator[tuple[str, Float32]]:
+    cache, model = engine.target.features, engine.target.model
+    pictures = prompt.message.pictures
+    if cache is None or not pictures:
+        return
+    features = [cache(picture) for picture in pictures]
+    arrays = [pixels(picture, cache.preprocessing) for picture in pictures]
+    yield "pixels", np.concatenate(arrays)
+    yield "vision features", np.concatenate([image.numpy() for image in features])
+    yield "projected features", np.concatenate([model.project(image) for image in features])
+
+
+def _decode(engine: Engine, prompt: Prompt, count: int) -> tuple[Float32, list[int], list[float]]:
+    """The logits after the prompt, greedy tokens, and the gap of the two largest logits at each."""
+    target = prefilled_target(engine, prompt.message)
+    first = logits = target.logits()
+    tokens: list[int] = []
+    gaps: list[float] = []
+    while len(tokens) < count:
+        best, runner_up = np.sort(logits)[-1:-3:-1]
+        tokens.append(int(logits.argmax()))
+        gaps.append(float(best - runner_up))
+        if tokens[-1] in engine.stop:
+            break
+        feed(target, tokens[-1])
+        logits = target.logits()
+    return first, tokens, gaps
+
+
+def compare_runs(
+    prompts: Sequence[Prompt], first: BackendRun, second: BackendRun, allowed: float | None
+) -> list[PromptParity]:
+    """Compare two runs prompt by prompt; None for `allowed` only reports differences."""
+    near_tie = NEAR_TIES[first.dtype]
+    return [
+        PromptParity(
+            prompt.name,
+            differences(one.stages, other.stages, allowed),
+            agreements(one, other, near_tie, first.tokenizer),
+        )
+        for prompt, one, other in zip(prompts, first.results, second.results, strict=True)
+    ]
+
+
+def differences(
+    first: Mapping[str, Float32], second: Mapping[str, Float32], allowed: float | None
+) -> list[Difference]:
+    """Compare arrays of equal shape, stage by stage; inf and nan count as float32's maximum."""
+    result = []
+    for stage, array in first.items():
+        distance = np.nan_to_num(np.abs(array - second[stage]), nan=np.inf)
+        largest, scale = float(distance.max()), float(np.abs(array).max()) or 1.0
+        limit = 0.0 if stage == "pixels" else allowed
+        result.append(Difference(stage, largest, largest / scale, limit))
+    return result
+
+
+def agreements(
+    first: StageArrays, second: StageArrays, near_tie: float, tokenizer: Tokenizer
+) -> list[Agreement]:
+    """Compare two backends' answers; near_tie: logit gap that counts as a tie."""
+    return [
+        _agreement(kind, (tokens, second.answers[kind]), first.gaps, near_tie, tokenizer)
+        for kind, tokens in first.answers.items()
+        if kind in second.answers
+    ]
+
+
+def _agreement(
+    kind: str,
+    answers: tuple[list[int], list[int]],
+    gaps: Sequence[float],
+    near_tie: float,
+    tokenizer: Tokenizer,
+) -> Agreement:
+    first, second = answers
+    if first == second:
+        return Agreement(kind, len(first), None, None, None, False)
+    at = common_prefix(first, second)
+    one, other = (tokenizer.decode(tokens[at : at + 1], skip_special=False) for tokens in answers)
+    gap = gaps[at] if at < len(gaps) else None
+    return Agreement(kind, len(first), at, (one, other), gap, gap is not None and gap <= near_tie)

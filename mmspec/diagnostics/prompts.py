@@ -1,0 +1,68 @@
+"""Prompts for checks and benchmarks, from the command line or a file."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmspec.checkpoints.json_file import read_lines
+from mmspec.checkpoints.paths import expand_home
+from mmspec.errors import UsageError
+from mmspec.prompt.conversation import Message
+from mmspec.prompt.images import Picture, open_picture
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A user message, and its name in reports."""
+
+    name: str
+    message: Message
+
+
+def user_prompt(text: str, pictures: Sequence[Picture] = (), name: str = "") -> Prompt:
+    """A question after its images; the text is literal."""
+    return Prompt(name or text[:40], Message("user", (*pictures, text)))
+
+
+def typed_prompts(texts: Iterable[str], images: Sequence[str]) -> list[Prompt]:
+    """Questions from the command line, each about all of the images."""
+    pictures = [open_picture(image) for image in images]
+    prompts = [user_prompt(text, pictures) for text in texts]
+    if pictures and not prompts:
+        raise UsageError("images need a question: give --prompt TEXT")
+    return prompts
+
+
+def read_prompts(path: Path) -> list[Prompt]:
+    """Read JSON lines `{"prompt": TEXT, "images": [FILE, ...]}`; images are relative to the file.
+
+    Raises UsageError naming the file and line of a malformed entry, and ImageError.
+    """
+    prompts = list(_parsed(path, read_lines(path)))
+    if not prompts:
+        raise UsageError(f'{path} holds no prompt: give lines {{"prompt": ..., "images": [...]}}')
+    return prompts
+
+
+def _parsed(path: Path, lines: Sequence[str]) -> Iterator[Prompt]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        text, images = _fields(line, f"{path}:{number}")
+        pictures = [open_picture(path.parent / expand_home(image)) for image in images]
+        yield user_prompt(text, pictures, f"{path.name}:{number}")
+
+
+def _fields(line: str, where: str) -> tuple[str, list[str]]:
+    try:
+        value: Any = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{where}: not JSON ({error.msg})") from error
+    match value:
+        case {"prompt": str(text), **rest} if text:
+            images = rest.get("images", [])
+            if isinstance(images, list) and all(isinstance(image, str) for image in images):
+                return text, images
+    raise UsageError(f'{where}: give {{"prompt": TEXT, "images": [FILE, ...]}}')

@@ -1,0 +1,68 @@
+"""Provenance of measurements: command, commit, versions, device, threads, date."""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from mmspec.seam import InspectableBackend
+
+PACKAGES = (
+    *("mmspec", "numpy", "pillow", "tokenizers", "jinja2", "huggingface_hub", "click", "rich"),
+    *("torch", "mlx", "transformers", "mlx-lm", "pyarrow", "matplotlib"),
+)
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def provenance(
+    backends: Sequence[InspectableBackend], command: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Everything needed to repeat a measurement; JSON-serializable."""
+    return {
+        "command": list(sys.argv if command is None else command),
+        "commit": commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": {name: os.environ.get(name) for name in THREADS},
+        "versions": versions(),
+        "backends": [backend.describe() for backend in backends],
+    }
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of the relevant packages, None for those not installed; imports none."""
+    return {name: _version(name) for name in PACKAGES}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def commit() -> str | None:
+    """The git commit of the source tree, with '+' if files differ; None outside a git tree."""
+    root = Path(__file__).resolve().parents[2]
+    head = _git(root, "rev-parse", "--short=12", "HEAD")
+    if not head or not (root / ".git").exists():
+        return None
+    return head + ("+" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        run = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return run.stdout.strip() if run.returncode == 0 else None

@@ -1,0 +1,48 @@
+"""Prefills or answers one question, for measurements of the steps of an answer."""
+
+from collections.abc import Sequence
+
+from mmspec.chat.chat import Answer
+from mmspec.chat.engine import Engine
+from mmspec.chat.options import Options
+from mmspec.chat.session import Session
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
+from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, render
+from mmspec.seam import InspectableTarget, Target
+
+
+def chunks_of(engine: Engine, message: Message, before: Sequence[Turn] = ()) -> list[Chunk]:
+    """The chunks of a conversation in which `message` follows the turns `before`."""
+    conversation = Conversation(turns=list(before))
+    conversation.add(message)
+    return render(conversation, engine.target.template, engine.target.tokenizer)
+
+
+def prefilled_target(
+    engine: Engine, message: Message, before: Sequence[Turn] = ()
+) -> InspectableTarget:
+    """A greedy target sequence, prefilled with `message` after the turns `before`."""
+    loaded = engine.target
+    target = loaded.model.open_target(GREEDY)
+    session = Session(target, loaded.views(engine.caption), loaded.view)
+    for _ in session.prefill(chunks_of(engine, message, before)):
+        pass
+    return target
+
+
+def answer_once(
+    engine: Engine, message: Message, options: Options, *, speculate: bool = True
+) -> Answer:
+    """The whole answer to one message in a new conversation."""
+    chat = engine.chat(options)
+    chat.speculate = speculate
+    for _ in chat.send(message):
+        pass
+    return chat.answer
+
+
+def feed(target: Target, token: int) -> None:
+    """Append one token as plain decoding does: one row per forward."""
+    target.verify(None, NO_NOISE)
+    target.commit((), token)

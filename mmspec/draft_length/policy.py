@@ -1,0 +1,123 @@
+"""Chooses how many tokens to draft in a round: a fixed number, or from measured rounds.
+
+A round that drafts gamma tokens gives E(gamma) = 1 + a_1 + a_1 a_2 + ... + a_1...a_gamma tokens on
+average, where a_i is the probability that the i-th is accepted if all before it are, and takes
+c(gamma) seconds.  For a tree gamma counts the levels.  Only the sum of drafting and verifying time
+is used: on an asynchronous device the time of drafting shows up in verifying.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mmspec.decoding.statistics import Round
+from mmspec.draft_length.round_costs import MAX_AUTO_GAMMA, Acceptance, RoundCosts
+
+ALLOWANCE = 1.3
+"""Plain rounds that drafting may lose in total at the start."""
+SHARE = 0.008
+"""Plain rounds that drafting may lose per decoded token."""
+CREDIT = 8.0
+"""Plain rounds: the largest balance of gains that drafting may lose again."""
+EXPLORE = 16
+"""Rounds between trials of a neighbouring draft length while drafting pays."""
+LATE = 4
+"""Plain rounds in a row after which a draft must first feed the tokens it missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDraftLength:
+    """Drafts the same number of tokens in every round."""
+
+    gamma: int
+
+    def choose(self, max_gamma: int) -> int:
+        """Gamma, or fewer at the end of the budget."""
+        return min(self.gamma, max_gamma)
+
+    def observe(self, round_: Round) -> None:
+        """Do nothing: the length is fixed."""
+
+    def verdict(self) -> None:
+        """None: the length is fixed."""
+
+
+class AdaptiveDraftLength:
+    """Drafts the length with the most expected tokens per second, with bounded losses.
+
+    Two plain rounds measure c(0).  After them a round drafts the gamma with the largest E(gamma) /
+    c(gamma), at most twice the longest measured one.  Losses are bounded by a budget in plain
+    rounds: ALLOWANCE, plus SHARE per token, plus gains and minus losses of drafting so far. A
+    length is drafted only if the budget covers the rejection of the whole draft.  So if drafting
+    loses at every length, it is tried only as often as the budget grows.
+    """
+
+    def __init__(self, calibrated: Mapping[int, float] | None = None) -> None:
+        """calibrated: seconds of a round by draft length, including 0, if calibrated."""
+        self._costs = RoundCosts(calibrated or {})
+        self._acceptance = Acceptance()
+        self._expected = self._acceptance.expected_tokens()
+        self._budget = ALLOWANCE
+        self._rounds = 0
+        self._last_tried: dict[int, int] = {}
+        self._plain_in_a_row = 0
+
+    def choose(self, max_gamma: int) -> int:
+        """The number of tokens to draft next, 0 <= gamma <= max_gamma."""
+        if self._costs.plain_rounds < 2:
+            return 0
+        affordable = [gamma for gamma in self._lengths(max_gamma) if self._affords(gamma)]
+        best = max(affordable, key=self._rate)
+        candidates = [gamma for gamma in self._candidates(best) if gamma in affordable]
+        return min(candidates, key=lambda gamma: self._last_tried.get(gamma, 0), default=best)
+
+    def observe(self, round_: Round) -> None:
+        """Observe a round's cost and acceptance; it may have drafted fewer tokens than chosen."""
+        gamma, seconds = round_.depth, round_.draft_seconds + round_.verify_seconds
+        late = gamma > 0 and self._plain_in_a_row > LATE
+        self._plain_in_a_row = 0 if gamma else self._plain_in_a_row + 1
+        cost = self._costs.observe(gamma, seconds, late=late)
+        self._acceptance.observe(round_)
+        self._expected = self._acceptance.expected_tokens()
+        self._rounds += 1
+        self._last_tried[gamma] = self._rounds
+        if gamma and cost is not None:
+            self._budget += len(round_.tokens) - cost
+        self._budget = min(self._budget + SHARE * len(round_.tokens), CREDIT)
+
+    def verdict(self) -> str | None:
+        """A line on why decoding is plain; None while drafting pays or its cost is unknown."""
+        lengths = self._costs.lengths
+        if self._costs.plain_rounds < 2 or not lengths or self._best():
+            return None
+        gamma = max(lengths, key=self._rate)
+        return (
+            f"gamma auto: decoding plainly, for a round that drafts {gamma} would give "
+            f"{self._expected[gamma]:.2f} tokens and cost {self._costs.steps[gamma]:.2f} plain "
+            "rounds"
+        )
+
+    def _candidates(self, best: int) -> list[int]:
+        """Lengths to choose from; the next round drafts the least recently tried one."""
+        if not best:
+            lengths = self._lengths()
+            return [max(lengths[1:], key=self._rate), lengths[-1]]
+        return [0, best - 1, best + 1] if self._rounds % EXPLORE == 0 else [best]
+
+    def _lengths(self, max_gamma: int = MAX_AUTO_GAMMA) -> range:
+        """Draft lengths to consider, from 0 to twice the longest one with known cost."""
+        longest = max(2 * max(self._costs.lengths, default=0), 1)
+        return range(min(longest, MAX_AUTO_GAMMA, max_gamma) + 1)
+
+    def _best(self) -> int:
+        return max(self._lengths(), key=self._rate)
+
+    def _rate(self, gamma: int) -> float:
+        """Expected tokens in the time of one plain round."""
+        return self._expected[gamma] / self._costs.steps[gamma]
+
+    def _affords(self, gamma: int) -> bool:
+        """True if the budget covers a round whose draft is rejected entirely."""
+        return not gamma or self._budget >= min(self._costs.steps[gamma] - 1, CREDIT)
+
+
+DraftLength = FixedDraftLength | AdaptiveDraftLength

@@ -1,0 +1,93 @@
+"""The interface that heads need of a backend: array functions, layers and tensors.
+
+`mmspec.drafters.heads.modules`, `expanders` and `forwards` use it and serve every backend.
+
+Shape letters: n rows, w nodes, k drafted tokens, E rows to pick from, I inputs, O outputs, H width,
+V vocabulary.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol
+
+from mmspec.checkpoints.config import TextConfig
+from mmspec.decoding.arrays import A, Map
+from mmspec.decoding.draft import Draft
+from mmspec.decoding.ensemble_expander import DraftTail
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampler, Sampling
+from mmspec.decoding.tree import Tree
+from mmspec.decoding.tree_drafting import Expander
+
+
+@dataclass(frozen=True, slots=True)
+class Framework(Generic[A]):
+    """A framework's functions on one device."""
+
+    xp: Any
+    """Array namespace as in `mmspec.decoding.formulas`."""
+    concat: Callable[[list[A], int], A]
+    """Function that concatenates arrays along an axis."""
+    pick: Callable[[A, A], A]
+    """Function from rows [E, H] and indices [w] to rows [w, H]."""
+    silu: Map[A]
+    """x * sigmoid(x)."""
+    softmax: Map[A]
+    """Softmax over the last axis, in the input's type."""
+    sampler: Callable[[Sampling], Sampler]
+    """Function that creates a sampler."""
+    keys: Callable[[Noise, int], A]
+    """Function that copies the noise keys [k, 2] of a round's first k positions to the device."""
+    chain_draft: Callable[[A], Draft]
+    """Function that wraps ids [k] in a draft and starts computing them."""
+    tree_draft: Callable[[Sampler, Expander, Tree, int, A], Draft]
+    """Function that drafts a tree with `mmspec.decoding.tree_drafting.draft_tree`."""
+    inference: Callable[[], AbstractContextManager[object]]
+    """Context manager that every forward runs in."""
+
+
+class Layer(Protocol[A]):
+    """A decoder layer with its own cache over one sequence."""
+
+    def append(self, x: A, start: int) -> A:
+        """Feed rows [n, H] to the columns from `start` on; each attends to all before it.
+
+        x may be overwritten.  Returns the output [1, H] of the last row.
+        """
+        ...
+
+    def settle(self) -> None:
+        """Start computing what was fed, so that lazily evaluated work does not pile up."""
+        ...
+
+    def tail(self, columns: int) -> DraftTail[A]:
+        """Start a draft after the first `columns`."""
+        ...
+
+
+class Parts(Protocol[A]):
+    """A head's tensors by their paths in `mmspec.checkpoints.head_manifest`; each is read once."""
+
+    @property
+    def framework(self) -> Framework[A]:
+        """The functions that compute with them."""
+        ...
+
+    def tensor(self, name: str) -> A:
+        """A tensor as it is stored."""
+        ...
+
+    def linear(self, *paths: str, bias: bool = True) -> Map[A]:
+        """Several linear layers of the same input as one; their outputs are concatenated."""
+        ...
+
+    def norm(self, path: str, eps: float) -> Map[A]:
+        """A root-mean-square norm."""
+        ...
+
+    def layer(
+        self, text: TextConfig, *, qkv_bias: bool, input_norm: bool
+    ) -> Callable[[], Layer[A]]:
+        """The decoder layer, as a function that opens it with an empty cache."""
+        ...

@@ -1,0 +1,109 @@
+"""Decides, in integers, what a head is fed for a sequence; shared by all backends.
+
+Shape letters: k drafted tokens of a path, n columns.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from mmspec.decoding.adaptive_weights import Evidence
+from mmspec.decoding.draft import Draft
+from mmspec.decoding.noise import Noise
+from mmspec.drafters.heads.packing import Outline
+from mmspec.seam import Segment
+
+
+class Forwards(Protocol):
+    """A head's computation on a device, which reads the target's hidden states.
+
+    The target always holds every column that a call refers to.
+    """
+
+    def follow(self, outline: Outline, start: int, stop: int) -> None:
+        """Feed the slots from `start` to `stop` to the head's cache, if it has one."""
+        ...
+
+    def propose(self, outline: Outline, start: int, k: int, noise: Noise) -> Draft:
+        """Feed the slots from `start` on, then enqueue a draft whose paths have k tokens.
+
+        The cache rows of drafted tokens are void afterwards.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The outline of a sequence and the valid part of the head's cache; immutable."""
+
+    outline: Outline
+    fed: int = 0
+    """Number of slots in the cache."""
+    draft: Draft | None = None
+    """The draft whose nodes the next commit may accept."""
+
+
+class HeadDrafter:
+    """Implements `mmspec.seam.Drafter` for one branch, which reads the target's hidden states."""
+
+    def __init__(self, forwards: Forwards, outline: Outline, slots: int = 0) -> None:
+        """slots: the most tokens a head can predict; 0 for a head that drafts autoregressively."""
+        self._forwards = forwards
+        self._slots = slots
+        self._state = State(outline)
+
+    @property
+    def length(self) -> int:
+        """Columns in the sequence, including the last one, which is not fed."""
+        return self._state.outline.columns
+
+    @property
+    def row_lengths(self) -> list[int]:
+        """[1] positions in the head's layer; a packed image counts its packed rows."""
+        outline = self._state.outline
+        return [outline.rows(outline.slots) + 1]
+
+    def extend(self, segments: Sequence[Segment]) -> None:
+        """Append the segment that the target was extended by, and feed all slots but one."""
+        (segment,) = segments
+        outline = self._state.outline.extended(segment)
+        stop = outline.settled(outline.columns - 2)
+        if stop > self._state.fed:
+            self._forwards.follow(outline, self._state.fed, stop)
+        self._state = State(outline, max(self._state.fed, stop))
+
+    def rewind(self, length: int) -> None:
+        """Forget all columns from `length` on."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot rewind {self.length} columns to {length}")
+        outline = self._state.outline.cut(length)
+        # The last remaining column's slot needs the next column, which may differ now.
+        self._state = State(outline, min(self._state.fed, outline.slots))
+
+    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> Draft | None:  # noqa: ARG002
+        """Enqueue k tokens, or as many as the head has slots; None before any hidden state."""
+        state = self._state = replace(self._state, draft=None)
+        if state.outline.columns < 2 or state.outline.ends_in_image:
+            return None
+        count = min(k, self._slots) if self._slots else k
+        # The last slot's output starts the draft, so it is fed again if no slot is pending.
+        start = min(state.fed, state.outline.slots - 1)
+        draft = self._forwards.propose(state.outline, start, count, noise)
+        self._state = replace(state, draft=draft)
+        return draft
+
+    def commit(
+        self,
+        path: Sequence[int],
+        tokens: Sequence[int],
+        evidence: Evidence | None = None,  # noqa: ARG002 - one branch has no weights to fit
+    ) -> None:
+        """Append `tokens`; the next draft reads the target's hidden states of them."""
+        state, depth = self._state, self._state.draft.depth if self._state.draft else 0
+        if len(path) > min(depth, len(tokens)):
+            raise ValueError(f"path {list(path)} is none of a draft {depth} deep")
+        fed = state.outline.slots if state.draft else state.fed
+        self._state = State(state.outline.grown(len(tokens)), fed)
+
+    def forget(self) -> None:
+        """Do nothing: a head does not adapt."""

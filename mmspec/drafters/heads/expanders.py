@@ -1,0 +1,98 @@
+"""Expanders of heads: logits for one level of drafted tokens after another.
+
+They implement `tree_drafting.Expander`. `project` maps features [w, H] to logits [w, V].
+
+Shape letters: w nodes expanded at once, E expanded so far, K slots, V vocabulary, H width.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Generic
+
+from mmspec.decoding.arrays import A, Map
+from mmspec.decoding.ensemble_expander import DraftTail
+from mmspec.drafters.heads.backend_interface import Framework
+from mmspec.drafters.heads.modules import Successor
+
+Fuse = Callable[[A, A], A]
+"""Function from embeddings and features [w, H] to the layer's input [w, H]."""
+
+
+def of(framework: Framework[A], rows: A, parents: A | None) -> A:
+    """The rows [w, H] of the nodes' parents, from rows [E, H] and parents [w]."""
+    return rows if parents is None else framework.pick(rows, parents)
+
+
+class Recurrent(Generic[A]):
+    """EAGLE: the feature of a drafted token is fed in place of the target's hidden state."""
+
+    def __init__(
+        self,
+        framework: Framework[A],
+        tail: DraftTail[A],
+        feature: A,
+        fuse: Fuse[A],
+        embed: Map[A],
+        project: Map[A],
+    ) -> None:
+        """feature: [1, H], the layer's output at the last slot.  embed: ids to embeddings."""
+        self._framework, self._tail, self._features = framework, tail, feature
+        self._fuse, self._embed, self._project = fuse, embed, project
+
+    def root(self) -> A:
+        """Logits [1, V] of the token after the sequence."""
+        return self._project(self._features)
+
+    def expand(self, tokens: A, parents: A | None) -> A:
+        """Logits [w, V] of the tokens after w nodes of the next level."""
+        x = self._fuse(self._embed(tokens), of(self._framework, self._features, parents))
+        self._features = self._tail.feed(x, parents)
+        return self._project(self._features)
+
+
+class Block(Generic[A]):
+    """Medusa and FLASH: predicts all positions at once, independently of the drafted tokens."""
+
+    def __init__(self, framework: Framework[A], features: A, project: Map[A]) -> None:
+        """features: [K, H], one for each position to predict."""
+        self._framework = framework
+        self._rows = project(features)
+        self._level = 0
+
+    def root(self) -> A:
+        """Logits [1, V] of the token after the sequence."""
+        return self._rows[:1]
+
+    def expand(self, tokens: A, parents: A | None) -> A:  # noqa: ARG002
+        """Logits [w, V] of the next position, the same for every node."""
+        self._level += 1
+        row = self._rows[self._level : self._level + 1]
+        same: A = self._framework.xp.broadcast_to(row, (len(tokens), row.shape[1]))
+        return same
+
+
+class Successive(Generic[A]):
+    """Hydra: one hidden state, and one module per position that reads the tokens before it."""
+
+    def __init__(
+        self,
+        framework: Framework[A],
+        heads: Sequence[Successor[A]],
+        state: A,
+        last: A,
+        embed: Map[A],
+        project: Map[A],
+    ) -> None:
+        """state: [1, H].  last: [1, H], the embedding of the token that follows the state."""
+        self._framework, self._heads, self._state = framework, iter(heads), state
+        self._embed, self._project = embed, project
+        self._inputs = framework.concat([state, last], -1)
+
+    def root(self) -> A:
+        """Logits [1, V] of the token after the sequence."""
+        return self._project(next(self._heads)(self._state, self._inputs))
+
+    def expand(self, tokens: A, parents: A | None) -> A:
+        """Logits [w, V] of the tokens after w nodes of the next level."""
+        inputs = of(self._framework, self._inputs, parents)
+        self._inputs = self._framework.concat([inputs, self._embed(tokens)], -1)
+        return self._project(next(self._heads)(self._state, self._inputs))

@@ -1,0 +1,118 @@
+"""Computes a head's input from the target's hidden states, and its drafts.
+
+Shape letters: n columns, r rows fed, k drafted tokens of a path, V vocabulary, H width.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Generic
+
+from mmspec.decoding.arrays import A
+from mmspec.decoding.draft import Draft
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.tree import Tree
+from mmspec.decoding.tree_drafting import Expander, draft_chain
+from mmspec.drafters.heads.backend_interface import Framework
+from mmspec.drafters.heads.expanders import Block, Recurrent, Successive
+from mmspec.drafters.heads.modules import Layered, Slotted
+from mmspec.drafters.heads.packing import Outline, Run
+from mmspec.seam import HiddenStates
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[A]):
+    """The target that a head reads, and how it samples and branches."""
+
+    base: HiddenStates[A]
+    sampling: Sampling
+    tree: Tree | None = None
+
+
+class Forwards(ABC, Generic[A]):
+    """The part of `mmspec.drafters.heads.drafter.Forwards` that all kinds of heads share."""
+
+    def __init__(self, framework: Framework[A], setting: Setting[A]) -> None:
+        self._framework, self._base, self._setting = framework, setting.base, setting
+        self._sampler = framework.sampler(setting.sampling)
+
+    def propose(self, outline: Outline, start: int, k: int, noise: Noise) -> Draft:
+        """Enqueue a chain of k tokens, or a tree of k levels."""
+        framework, sampler, tree = self._framework, self._sampler, self._setting.tree
+        with framework.inference():
+            expander, keys = self._expander(outline, start, k), framework.keys(noise, k)
+            if tree:
+                return framework.tree_draft(sampler, expander, tree, k, keys)
+            return framework.chain_draft(draft_chain(sampler, expander, keys))
+
+    @abstractmethod
+    def follow(self, outline: Outline, start: int, stop: int) -> None:
+        """Feed the slots from `start` to `stop`, before any draft."""
+
+    @abstractmethod
+    def _expander(self, outline: Outline, start: int, k: int) -> Expander:
+        """Feed the slots from `start` on; returns an expander for up to k levels."""
+
+
+class LayeredForwards(Forwards[A]):
+    """EAGLE, MSD and FLASH: a decoder layer with its own cache."""
+
+    def __init__(self, parts: Layered[A], setting: Setting[A]) -> None:
+        super().__init__(parts.framework, setting)
+        self._parts, self._layer = parts, parts.layer()
+
+    def follow(self, outline: Outline, start: int, stop: int) -> None:
+        """Feed slots to the layer."""
+        with self._framework.inference():
+            self._advance(outline, start, stop)
+            self._layer.settle()
+
+    def _expander(self, outline: Outline, start: int, k: int) -> Expander:
+        last = self._advance(outline, start, outline.slots)
+        parts, framework = self._parts, self._framework
+        if parts.expansion:
+            return Block(framework, parts.expansion(last, k), self._base.project)
+        tail = self._layer.tail(outline.rows(outline.slots))
+        base = self._base
+        return Recurrent(framework, tail, last, parts.fuse, base.embed, base.project)
+
+    def _advance(self, outline: Outline, start: int, stop: int) -> A:
+        """Feed slots; returns the layer's last output [1, H]."""
+        x = self._framework.concat([self._rows(run) for run in outline.runs(start, stop)], 0)
+        return self._layer.append(x, outline.rows(start))
+
+    def _rows(self, run: Run) -> A:
+        """The layer's input [r, H] for a run of slots."""
+        base, after = self._base, (run.start + 1, run.stop + 1)
+        if run.image is None:
+            return self._parts.fuse(base.embeddings(*after), base.states(run.start, run.stop))
+        if self._parts.compressor:
+            return self._parts.compressor(base.states(*run.image))
+        return base.states(*after) if self._parts.expansion else base.embeddings(*after)
+
+
+class SlottedForwards(Forwards[A]):
+    """Medusa and Hydra: read the last hidden state, and optionally the images' embeddings."""
+
+    def __init__(self, parts: Slotted[A], setting: Setting[A]) -> None:
+        super().__init__(parts.framework, setting)
+        self._parts = parts
+
+    def follow(self, outline: Outline, start: int, stop: int) -> None:
+        """Do nothing: the head has no cache."""
+
+    def _expander(self, outline: Outline, _: int, k: int) -> Expander:
+        last, parts, framework = outline.columns - 1, self._parts, self._framework
+        state = self._seeing(self._base.states(last - 1, last), outline)
+        if parts.expansion:
+            return Block(framework, parts.expansion(state, k), self._base.project)
+        base = self._base
+        token = base.embeddings(last, last + 1)
+        return Successive(framework, parts.successors, state, token, base.embed, base.project)
+
+    def _seeing(self, state: A, outline: Outline) -> A:
+        """The state [1, H] plus what the head computes from the images."""
+        if not self._parts.sight or not outline.images:
+            return state
+        images = [self._base.embeddings(*image) for image in outline.images]
+        return self._parts.sight(state, self._framework.concat(images, 0))

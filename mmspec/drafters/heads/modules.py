@@ -1,0 +1,132 @@
+"""The modules that heads are built from.
+
+Shape letters: n rows, H width, N visual positions, C queries, K slots, I inputs.
+"""
+
+from dataclasses import dataclass
+from typing import Generic
+
+from mmspec.checkpoints.config import TextConfig
+from mmspec.checkpoints.head_config import HeadConfig
+from mmspec.decoding.arrays import A, Map
+from mmspec.drafters.heads.backend_interface import Framework, Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Compressor(Generic[A]):
+    """Learned queries that attend to an image's hidden states (FLASH, section 3.2)."""
+
+    framework: Framework[A]
+    queries: A
+    """[C, H] the learned queries."""
+    norm: Map[A]
+
+    def __call__(self, states: A) -> A:
+        """Compress states [N, H] to latents [C, H]: softmax(A norm(F)^T / sqrt(H)) F."""
+        scores = self.queries @ self.norm(states).T / states.shape[-1] ** 0.5
+        return self.framework.softmax(scores) @ states
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion(Generic[A]):
+    """K features of one state, each x + silu(W_i x + b_i) (Medusa, Cai et al. 2024, eq. 1)."""
+
+    framework: Framework[A]
+    together: Map[A]
+    """All W_i and b_i as one linear layer, [H, K * H]."""
+
+    def __call__(self, x: A, count: int) -> A:
+        """The first `count` features [count, H] of x [1, H]."""
+        blocks = self.framework.xp.reshape(self.together(x), (-1, x.shape[-1]))
+        return x + self.framework.silu(blocks[:count])
+
+
+@dataclass(frozen=True, slots=True)
+class Successor(Generic[A]):
+    """One module of a Hydra head, which reads the tokens before it (Ankner et al. 2024, eq. 2)."""
+
+    framework: Framework[A]
+    first: Map[A]
+    second: Map[A]
+
+    @classmethod
+    def take(cls, parts: Parts[A], path: str) -> "Successor[A]":
+        """Read both linear layers from `parts`."""
+        first, second = parts.linear(f"{path}.linear_1"), parts.linear(f"{path}.linear_2")
+        return cls(parts.framework, first, second)
+
+    def __call__(self, state: A, inputs: A) -> A:
+        """Features [n, H] from state [1, H] and rows [n, I]: it and the later embeddings."""
+        return state + self.second(self.framework.silu(self.first(inputs)))
+
+
+class Mean(Generic[A]):
+    """Adds a linear map of the images' mean embedding to a state."""
+
+    def __init__(self, parts: Parts[A]) -> None:
+        self._xp = parts.framework.xp
+        self._map = parts.linear("vision", bias=False)
+
+    def __call__(self, state: A, images: A) -> A:
+        """The new state [1, H] from state [1, H] and the embeddings [N, H] of all images."""
+        return state + self._map(self._xp.mean(images, axis=0, keepdims=True))
+
+
+class Attention(Generic[A]):
+    """Adds the output of single-head attention over all visual embeddings to a state."""
+
+    def __init__(self, parts: Parts[A]) -> None:
+        self._softmax = parts.framework.softmax
+        self._query = parts.linear("vision.query", bias=False)
+        self._output = parts.linear("vision.output", bias=False)
+
+    def __call__(self, state: A, images: A) -> A:
+        """The new state [1, H] from state [1, H] and the embeddings [N, H] of all images."""
+        scores = self._query(state) @ images.T / state.shape[-1] ** 0.5
+        return state + self._output(self._softmax(scores) @ images)
+
+
+class Layered(Generic[A]):
+    """The modules of EAGLE, MSD and FLASH."""
+
+    def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
+        """text: sizes of the decoder layer."""
+        self.framework, norm = parts.framework, config.input_norm
+        self._fusion = parts.linear("fc", bias=config.bias)
+        self.layer = parts.layer(text, qkv_bias=config.qkv_bias, input_norm=norm)
+        self.compressor: Compressor[A] | None = None
+        if config.queries:
+            queries = parts.tensor("compressor.queries")
+            scale = parts.norm("compressor.norm", text.rms_norm_eps)
+            self.compressor = Compressor(self.framework, queries, scale)
+        self.expansion: Expansion[A] | None = None
+        if config.slots:
+            slots = parts.linear(*(f"slots.{i}" for i in range(config.slots)))
+            self.expansion = Expansion(self.framework, slots)
+
+    def fuse(self, embeddings: A, states: A) -> A:
+        """The layer's input [n, H] from embeddings [n, H] and preceding states [n, H]."""
+        return self._fusion(self.framework.concat([embeddings, states], -1))
+
+
+class Slotted(Generic[A]):
+    """The modules of Medusa and Hydra."""
+
+    def __init__(self, parts: Parts[A], config: HeadConfig) -> None:
+        self.framework = parts.framework
+        paths = [f"heads.{i}" for i in range(config.slots)]
+        self.sight: Mean[A] | Attention[A] | None = None
+        if config.vision != "none":
+            self.sight = Mean(parts) if config.vision == "mean" else Attention(parts)
+        self.expansion: Expansion[A] | None = None
+        self.successors: list[Successor[A]] = []
+        if config.kind == "medusa":
+            together = parts.linear(*(f"{path}.linear" for path in paths))
+            self.expansion = Expansion(self.framework, together)
+        else:
+            self.successors = [Successor.take(parts, path) for path in paths]
+
+
+def take(parts: Parts[A], config: HeadConfig) -> Layered[A] | Slotted[A]:
+    """Build a head's modules from its tensors."""
+    return Layered(parts, config, config.layer) if config.layer else Slotted(parts, config)

@@ -1,0 +1,100 @@
+"""Computes, in integers, which rows a head's layer is fed: slots, images and packing.
+
+Column c of a sequence has an embedding e_c and, once the target has fed it, a hidden state h_c.
+Slot j pairs h_j with e_{j+1}: the feature at a token with the token that follows it (EAGLE, Li et
+al. 2024, section 3.1). A sequence of n columns, the last not fed, has the slots 0 to n - 2.
+
+An image in columns p to p + N - 1 is the *next* column in the slots p - 1 to p + N - 2. A head that
+treats images separately feeds other rows than pairs in these N slots, or packs them into fewer rows
+(MSD; FLASH). Every text column but the first appears in exactly one pair.
+
+Shape letters: n columns, N columns of an image, C rows that it is packed into.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from mmspec.seam import Segment
+
+Span = tuple[int, int]
+"""Range of an image's columns: the first, and the one after the last."""
+
+
+class Run(NamedTuple):
+    """Range of slots with one kind of input."""
+
+    start: int
+    stop: int
+    image: Span | None = None
+    """The image in these slots; None if they are pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Number of columns of a sequence and the positions of its images; immutable."""
+
+    apart: bool = False
+    """True if the slots of images are fed differently from pairs."""
+    packed: int = 0
+    """C; 0 if an image has as many rows as slots."""
+    columns: int = 0
+    """n, the number of columns."""
+    images: tuple[Span, ...] = ()
+
+    def extended(self, segment: Segment) -> "Outline":
+        """The outline after appending a segment."""
+        images = segment.images(self.columns)
+        spans = tuple((start, start + image.positions) for start, image in images)
+        return replace(self, columns=self.columns + len(segment), images=self.images + spans)
+
+    def grown(self, count: int) -> "Outline":
+        """The outline after appending `count` text tokens."""
+        return replace(self, columns=self.columns + count)
+
+    def cut(self, columns: int) -> "Outline":
+        """The outline of the first `columns`; an image that ends beyond them is dropped."""
+        images = tuple(image for image in self.images if image[1] <= columns)
+        return replace(self, columns=columns, images=images)
+
+    @property
+    def slots(self) -> int:
+        """The number of slots, n - 1."""
+        return max(self.columns - 1, 0)
+
+    @property
+    def ends_in_image(self) -> bool:
+        """True if the last column, which is not fed, belongs to an image."""
+        return bool(self.images) and self.images[-1][1] == self.columns
+
+    def settled(self, slots: int) -> int:
+        """The largest number up to `slots` that does not split an image."""
+        parted = (run.start for run in self._visual() if run.start < slots < run.stop)
+        return next(parted, max(slots, 0))
+
+    def rows(self, slots: int) -> int:
+        """The number of rows fed for the first `slots` slots, which must not split an image."""
+        done = (run for run in self._visual() if run.stop <= slots)
+        saved = sum(run.stop - run.start - self.packed for run in done) if self.packed else 0
+        return max(slots, 0) - saved
+
+    def runs(self, start: int, stop: int) -> Iterator[Run]:
+        """The runs from slot `start` to `stop`, neither of which splits an image."""
+        at = start
+        for run in self._visual():
+            if run.start >= start and run.stop <= stop:
+                if at < run.start:
+                    yield Run(at, run.start)
+                yield run
+                at = run.stop
+        if at < stop:
+            yield Run(at, stop)
+
+    def _visual(self) -> Iterator[Run]:
+        """The runs of images; none if their slots are fed like pairs."""
+        if self.apart:
+            for first, end in self.images:
+                # An image at the start of the sequence has no slot before its first column.
+                start = max(first - 1, 0)
+                if start < end - 1:
+                    yield Run(start, end - 1, (first, end))

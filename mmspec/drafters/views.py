@@ -1,0 +1,239 @@
+"""The views M, T, C and P of a prompt, their weights, and their fit into the draft's positions.
+
+Each view is a different prompt for the same draft model (IbED, sections 3.1 and 3.2): M has the
+images as the target sees them, T a newline for each image, C `image: ` and a caption, P the images
+with average-pooled features.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mmspec.checkpoints.config import ModelConfig
+from mmspec.errors import UsageError, choice
+from mmspec.prompt.conversation import Chunk
+from mmspec.prompt.images import Picture
+from mmspec.seam import Features, Segment
+
+LETTERS = {"M": "multimodal", "T": "text only", "C": "caption", "P": "pooled"}
+OVERFLOWS = ("pool", "drop", "run")
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One view of the prompt: its letter and, for M and P, the number of positions of an image."""
+
+    letter: str
+    positions: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.letter}{self.positions}" if self.letter == "P" else self.letter
+
+
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """The branches [R] of one batched draft and their weights [R], which sum to one."""
+
+    branches: tuple[Branch, ...]
+    weights: tuple[float, ...]
+    kind: str = ""
+    """'ngram' or a head's kind; empty if a draft model reads the branches."""
+
+    @property
+    def spec(self) -> str:
+        """The value of --drafting: its kind, its letters, or 'none'."""
+        return self.kind or "".join(branch.letter for branch in self.branches) or "none"
+
+
+TEXT = Branch("T")
+PLAIN = Drafting((), ())
+NGRAM = Drafting((TEXT,), (1.0,), "ngram")
+"""N-gram lookup over the text view, without a model (`drafters.ngram`)."""
+
+
+UNLETTERED = {drafting.spec: drafting for drafting in (PLAIN, NGRAM)}
+"""Draftings without a draft model, by their specs."""
+
+
+def parse_drafting(
+    spec: str, draft: ModelConfig, weights: Sequence[float] = (), pool: int | None = None
+) -> Drafting:
+    """Parse 'ngram', 'none' or letters such as 'MTC', with weights (default equal) and P's size.
+
+    Raises UsageError for an unknown or repeated letter, for M or P if the draft has no vision
+    tower, for a pooled size that does not divide the grid, and for weights that do not match the
+    letters.
+    """
+    if spec in UNLETTERED:
+        return UNLETTERED[spec]
+    letters = read_letters(spec)
+    for letter in letters:
+        _check_sight(letter, draft)
+    branches = tuple(Branch(letter, _positions(letter, draft, pool)) for letter in letters)
+    return Drafting(branches, normalised(weights, len(branches)))
+
+
+def read_letters(spec: str) -> list[str]:
+    """The view letters of `spec` in capitals; UsageError if one is unknown or repeated, or none."""
+    letters = list(spec.upper())
+    for letter in letters:
+        if letter not in LETTERS:
+            raise choice("drafting letter", letter, [*LETTERS])
+    if len(set(letters)) < len(letters) or not letters:
+        raise UsageError(f"--drafting {spec!r}: give each of the letters M, T, C, P at most once")
+    return letters
+
+
+def _check_sight(letter: str, draft: ModelConfig) -> None:
+    if draft.vision is None and letter in "MP":
+        raise UsageError(
+            f"drafting {letter} ({LETTERS[letter]}) needs a draft that sees images; this one is "
+            "text-only: use T or C"
+        )
+
+
+def _positions(letter: str, draft: ModelConfig, pool: int | None) -> int:
+    if letter == "M":
+        return draft.image_tokens
+    if letter == "P":
+        return pooled_positions(draft, pool)
+    return 0
+
+
+def pool_sizes(draft: ModelConfig) -> list[int]:
+    """Position counts that the draft's patch grid can be pooled to, largest first."""
+    grid = draft.vision.grid if draft.vision else 0
+    return [side * side for side in range(grid - 1, 0, -1) if grid % side == 0]
+
+
+def pooled_positions(draft: ModelConfig, pool: int | None) -> int:
+    """Positions of a pooled image: `pool`, or the largest size up to a quarter of the grid."""
+    sizes = pool_sizes(draft)
+    if pool is None:
+        return next(size for size in sizes if 4 * size <= draft.image_tokens)
+    if pool not in sizes:
+        nearest = min(sizes, key=lambda size: abs(size - pool))
+        allowed = ", ".join(map(str, sizes))
+        raise UsageError(f"--pool {pool}: the grid divides into {allowed} (nearest: {nearest})")
+    return pool
+
+
+def normalised(weights: Sequence[float], count: int) -> tuple[float, ...]:
+    """[count] weights that sum to one, default equal; raises UsageError for invalid weights."""
+    weights = weights or [1.0] * count
+    if len(weights) != count:
+        raise UsageError(f"--weights: {len(weights)} given for {count} drafting letters")
+    if min(weights) < 0 or not 0 < sum(weights) < float("inf"):
+        raise UsageError(f"--weights {','.join(map(str, weights))}: give numbers >= 0, one above 0")
+    return tuple(weight / sum(weights) for weight in weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """Converts prompt chunks to segments for one model."""
+
+    newline_id: int
+    features: Callable[[Picture], Features]
+    caption: Callable[[Picture], Sequence[int]]
+    """Function to the token ids that replace an image in the C view."""
+
+    def segment(self, chunk: Chunk, branch: Branch) -> Segment:
+        """The chunk's tokens and images in the view `branch`."""
+        return Segment([self._part(part, branch) for part in chunk.parts])
+
+    def pieces(self, chunk: Chunk, branch: Branch, size: int) -> Iterator[Segment]:
+        """The chunk's segment in pieces of at most `size` tokens; an image is never split."""
+        for part in chunk.parts:
+            piece = self._part(part, branch)
+            if isinstance(piece, Sequence):
+                starts = range(0, len(piece), size)
+                yield from (Segment([piece[start : start + size]]) for start in starts)
+            else:
+                yield Segment([piece])
+
+    def _part(self, part: tuple[int, ...] | Picture, branch: Branch) -> Sequence[int] | Features:
+        if not isinstance(part, Picture):
+            return part
+        if branch.letter == "T":
+            return [self.newline_id]
+        if branch.letter == "C":
+            return self.caption(part)
+        features = self.features(part)
+        same = features.positions == branch.positions
+        return features if same else features.pooled(branch.positions)
+
+    def length(self, chunks: Iterable[Chunk], branch: Branch) -> int:
+        """Tokens of `chunks` in the view `branch`; computes no features."""
+        return sum(self._part_length(part, branch) for chunk in chunks for part in chunk.parts)
+
+    def _part_length(self, part: tuple[int, ...] | Picture, branch: Branch) -> int:
+        if not isinstance(part, Picture):
+            return len(part)
+        if branch.letter == "C":
+            return len(self.caption(part))
+        return branch.positions or 1
+
+
+def fit(
+    drafting: Drafting, room: int, length: Callable[[Branch], int], draft: ModelConfig, rule: str
+) -> tuple[Drafting, list[str]]:
+    """Pool or drop the branches whose prompt is longer than `room` positions.
+
+    rule: 'pool' shrinks an image branch to the largest size that fits, or drops it if none does;
+    'drop' drops it; 'run' keeps it, past the draft's positions.  Returns the remaining branches,
+    equal ones merged, and a note for each change.  If none remains, T replaces them if it fits.
+    """
+    weights: dict[Branch, float] = {}
+    notes = []
+    for branch, weight in zip(drafting.branches, drafting.weights, strict=True):
+        fitted = branch if rule == "run" else _fitted(branch, room, length, draft, rule)
+        if fitted != branch:
+            notes.append(_note(branch, fitted, length(branch), room))
+        if fitted:
+            weights[fitted] = weights.get(fitted, 0.0) + weight
+    total = sum(weights.values())
+    if not total:
+        return _instead(drafting, room, length, notes)
+    return Drafting(tuple(weights), tuple(weight / total for weight in weights.values())), notes
+
+
+def _instead(
+    drafting: Drafting, room: int, length: Callable[[Branch], int], notes: list[str]
+) -> tuple[Drafting, list[str]]:
+    """T if it fits and was not tried, else no drafting."""
+    if TEXT in drafting.branches or length(TEXT) > room:
+        return PLAIN, notes
+    return Drafting((TEXT,), (1.0,)), [*notes, "no branch is left: T drafts in their place"]
+
+
+def _fitted(
+    branch: Branch, room: int, length: Callable[[Branch], int], draft: ModelConfig, rule: str
+) -> Branch | None:
+    candidates = [branch]
+    if rule == "pool" and branch.letter in "MP":
+        smaller = (size for size in pool_sizes(draft) if size < branch.positions)
+        candidates += [replace(branch, letter="P", positions=size) for size in smaller]
+    return next((view for view in candidates if length(view) <= room), None)
+
+
+def _note(branch: Branch, fitted: Branch | None, length: int, room: int) -> str:
+    what = f"pooled to {fitted.positions} positions per image" if fitted else "left out"
+    return f"drafting {branch}: {length} prompt positions, the draft has room for {room}: {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class StaticWeights:
+    """Fixed weights (IbED, section 3.1), without the branches that have no positions left."""
+
+    drafting: Drafting
+    positions: int | None
+    """Positions the draft was trained for; None if branches may run past them."""
+
+    def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:
+        """Weights [R], zero for branches with fewer than `gamma` positions left."""
+        weights = self.drafting.weights
+        if self.positions is None or max(row_lengths) + gamma <= self.positions:
+            return weights
+        pairs = zip(weights, row_lengths, strict=True)
+        left = [w if length + gamma <= self.positions else 0.0 for w, length in pairs]
+        total = sum(left)
+        return [w / total for w in left] if total else []

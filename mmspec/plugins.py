@@ -1,0 +1,109 @@
+"""Finds backends, captioners and drafters by entry point; imports them only to load them."""
+
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from mmspec.chat.captions import Captioner
+from mmspec.checkpoints.config import model_type
+from mmspec.checkpoints.head_config import KINDS, is_head, read_head_config
+from mmspec.drafters.views import LETTERS
+from mmspec.errors import BackendError, choice
+from mmspec.seam import Backend, Head, InspectableBackend, Model
+
+BACKENDS = "mmspec.backends"
+CAPTIONERS = "mmspec.captioners"
+DRAFTERS = "mmspec.drafters"
+"""Entry-point group of the drafters of other packages; see docs/extending.md."""
+
+FRAMEWORKS = {"mlx": "mlx", "torch": "torch"}
+"""The framework that a backend of this project needs, by the backend's name."""
+
+
+def registered(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group by name."""
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def installed_backends() -> list[str]:
+    """The backends whose framework is installed, the preferred one first.
+
+    MLX is preferred on a Mac, PyTorch elsewhere.
+    """
+    preferred = "mlx" if sys.platform == "darwin" else "torch"
+    names = [name for name in registered(BACKENDS) if _has_framework(name)]
+    return sorted(names, key=lambda name: (name != preferred, name))
+
+
+def _has_framework(name: str) -> bool:
+    framework = FRAMEWORKS.get(name)
+    return framework is None or find_spec(framework) is not None
+
+
+def load_backend(name: str) -> InspectableBackend:
+    """Load the backend `name`, or the preferred installed one for 'auto'.
+
+    Raises UsageError for an unknown name, BackendError for one that is not installed.
+    """
+    plugins = registered(BACKENDS)
+    if name == "auto":
+        name = _any_installed()
+    if name not in plugins:
+        raise choice("backend", name, ["auto", *sorted(plugins)])
+    if not _has_framework(name):
+        raise BackendError(
+            f'backend {name} is not installed: run pip install "mmspec[{name}]", or use another'
+        )
+    backend: InspectableBackend = plugins[name].load()()
+    return backend
+
+
+def _any_installed() -> str:
+    names = installed_backends()
+    if not names:
+        raise BackendError(
+            'no backend is installed: run pip install "mmspec[mlx]" on a Mac, '
+            'pip install "mmspec[torch]" elsewhere'
+        )
+    return names[0]
+
+
+def load_captioner(kind: str, directory: Path) -> Captioner:
+    """The captioner for checkpoints whose model_type is `kind`.
+
+    Raises UsageError for a kind that no installed package has a captioner for.
+    """
+    plugins = registered(CAPTIONERS)
+    if kind not in plugins:
+        raise choice("captioner type", kind, ["llava", *sorted(plugins)])
+    captioner: Captioner = plugins[kind].load()(directory)
+    return captioner
+
+
+def is_kind(name: str) -> bool:
+    """True if `name` is a kind of head, of this or another package."""
+    if set(name.upper()) <= LETTERS.keys():
+        return False
+    return name in KINDS or name in registered(DRAFTERS)
+
+
+def head_kind(directory: Path) -> str | None:
+    """The kind of the head in a checkpoint directory; None if it holds a whole model."""
+    kind = model_type(directory)
+    if kind in registered(DRAFTERS):
+        return kind
+    return read_head_config(directory).kind if is_head(directory) else None
+
+
+def load_head(backend: Backend, directory: Path, model: Model) -> Head | None:
+    """Load the head in a checkpoint directory for `model`; None if it holds a whole model.
+
+    Another package loads it if the config's `model_type` is one of that package's kinds. Raises
+    CheckpointError or UsageError for a head that cannot be loaded.
+    """
+    plugins, kind = registered(DRAFTERS), model_type(directory)
+    if kind in plugins:
+        head: Head = plugins[kind].load()(directory, model)
+        return head
+    return backend.load_head(directory, model) if is_head(directory) else None

@@ -1,0 +1,142 @@
+"""Chat templates: render a conversation as the text format that a model was trained on."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mmspec.checkpoints.json_file import Block, read_json
+from mmspec.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+Content = Sequence[Mapping[str, str]]
+"""A message's parts: {"type": "image"} or {"type": "text", "text": …}."""
+
+# What LLaVA-1.5 was trained on. Repositories older than chat templates come without one.
+LLAVA = """\
+{% for message in messages %}
+{% if message.role != 'system' %}{{ message.role | upper }}: {% endif %}
+{% for part in message.content if part.type == 'image' %}{{ '<image>\\n' }}{% endfor %}
+{% for part in message.content if part.type == 'text' %}{{ part.text + ' ' }}{% endfor %}
+{% endfor %}
+{% if add_generation_prompt %}ASSISTANT:{% endif %}
+"""
+_PROBE = "mmspec-probe"
+
+
+class ChatTemplate:
+    """A checkpoint's chat template, run in a sandbox.
+
+    Raises CheckpointError, naming its file, if it is invalid, writes too much or accesses Python
+    internals.
+    """
+
+    def __init__(
+        self,
+        source: str = LLAVA,
+        file: str = "the built-in LLaVA template",
+        tokens: Mapping[str, str] | None = None,
+    ) -> None:
+        """tokens: special tokens that the template may write, by name, such as bos_token."""
+        self.source = source
+        self.file = file
+        self._tokens = dict(tokens or {})
+
+    def render(
+        self, messages: Sequence[tuple[str, Content]], *, generation_prompt: bool = True
+    ) -> str:
+        """Render (role, content) messages, by default with the prompt for the next answer."""
+        variables = [
+            {"role": role, "content": list(content) if self._takes_parts else _flat(content)}
+            for role, content in messages
+        ]
+        return self._run(variables, generation_prompt)
+
+    @cached_property
+    def _takes_parts(self) -> bool:
+        """True if contents are lists of parts; templates of text-only models take strings."""
+        message = {"role": "user", "content": [{"type": "text", "text": _PROBE}]}
+        try:
+            text = self._run([message], True)
+        except CheckpointError:
+            return False
+        return _PROBE in text and "'text'" not in text and '"text"' not in text
+
+    def _run(self, messages: Sequence[Mapping[str, Any]], generation_prompt: bool) -> str:
+        from mmspec.prompt.template_sandbox import rendered
+
+        variables = {
+            "messages": messages,
+            "add_generation_prompt": generation_prompt,
+            "tools": None,
+            "documents": None,
+            **self._tokens,
+        }
+        try:
+            return rendered(self._compiled, variables)
+        except Exception as error:  # a template can raise whatever Python can
+            raise self._refused(error) from error
+
+    @cached_property
+    def _compiled(self) -> "Template":
+        from mmspec.prompt.template_sandbox import compiled
+
+        return compiled(self.source)
+
+    def _refused(self, error: Exception) -> CheckpointError:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        printable = "".join(c if c.isprintable() else "?" for c in reason[:200])
+        return CheckpointError(f"the chat template in {self.file} cannot be used: {printable}")
+
+
+def load_template(directory: Path) -> ChatTemplate:
+    """The chat template of a checkpoint directory, LLaVA-1.5's if it has none.
+
+    Raises CheckpointError for a malformed file.
+    """
+    tokens = _special_tokens(directory)
+    file = directory / "chat_template.jinja"
+    if file.is_file():
+        try:
+            return ChatTemplate(file.read_text(encoding="utf-8"), str(file), tokens)
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"cannot read {file}: {error}") from error
+    for name in ("chat_template.json", "processor_config.json", "tokenizer_config.json"):
+        file = directory / name
+        source = _source(file)
+        if source is not None:
+            return ChatTemplate(source, str(file), tokens)
+    return ChatTemplate(tokens=tokens)
+
+
+def _source(file: Path) -> str | None:
+    """The template in a JSON file; the one named default if there are several."""
+    if not file.is_file():
+        return None
+    block = Block(read_json(file), file)
+    source = block.get("chat_template")
+    if isinstance(source, list):
+        entries = [entry for entry in source if isinstance(entry, dict)]
+        source = {entry.get("name"): entry.get("template") for entry in entries}.get("default", "")
+    if source is not None and not (isinstance(source, str) and source):
+        raise block.error("chat_template", "a template, or a list with one named default")
+    return source
+
+
+def _special_tokens(directory: Path) -> dict[str, str]:
+    tokens = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        file = directory / name
+        for key, value in (read_json(file) if file.is_file() else {}).items():
+            content = value.get("content") if isinstance(value, dict) else value
+            if key.endswith("_token") and isinstance(content, str):
+                tokens[key] = content
+    return tokens
+
+
+def _flat(content: Content) -> str:
+    """The content as one string, image markers first, for templates that take strings."""
+    images = ["<image>\n" for part in content if part["type"] == "image"]
+    return "".join(images + [part["text"] for part in content if part["type"] == "text"])

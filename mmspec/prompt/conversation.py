@@ -1,0 +1,244 @@
+"""A conversation, and its rendering to chunks of tokens and images.
+
+Every image belongs to a turn. Generated ids are never tokenized again, and a turn's chunks depend
+only on it and the turns before it, so a prefilled prompt is a prefix of every later prompt.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, zip_longest
+from typing import Any, Literal, TypeVar
+
+from mmspec.checkpoints.paths import expand_home
+from mmspec.errors import ImageError, UsageError
+from mmspec.prompt.chat_template import ChatTemplate, Content
+from mmspec.prompt.images import Picture, open_picture
+from mmspec.prompt.placeholders import IMAGE_MARK, IMAGE_PLACEHOLDER, Placeholders
+from mmspec.prompt.tokenizer import Tokenizer
+
+Value = TypeVar("Value")
+
+IMAGE_MARKER = "<image>"
+"""Marks an image's position in a data set's question; typed text is not searched for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The text and pictures of one side, in order."""
+
+    role: str
+    parts: tuple[str | Picture, ...]
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures, in order."""
+        return tuple(part for part in self.parts if isinstance(part, Picture))
+
+
+def interleaved(text: str, pictures: Sequence[Picture]) -> Message:
+    """The user's message with each picture at its IMAGE_MARKER, or all before the text."""
+    texts = text.split(IMAGE_MARKER)
+    if len(texts) == 1:
+        return Message("user", (*pictures, text))
+    pairs = zip_longest(texts, pictures)
+    return Message("user", tuple(part for pair in pairs for part in pair if part))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question and its answer: the generated ids without a stop token, None until answered."""
+
+    question: Message
+    answer: tuple[int, ...] | None = None
+    answer_text: str = ""
+
+
+@dataclass
+class Conversation:
+    """A list of turns, of which only the last may be unanswered."""
+
+    system: str | None = None
+    turns: list[Turn] = field(default_factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        """True if the last question is unanswered."""
+        return bool(self.turns) and self.turns[-1].answer is None
+
+    def add(self, question: Message) -> None:
+        """Add a question; raises UsageError while another is unanswered."""
+        if self.is_open:
+            raise UsageError("the last question has no answer yet")
+        self.turns.append(Turn(question))
+
+    def answer(self, ids: Iterable[int], text: str) -> None:
+        """Answer the open question; raises UsageError if there is none."""
+        if not self.is_open:
+            raise UsageError("there is no question to answer")
+        self.turns[-1] = replace(self.turns[-1], answer=tuple(ids), answer_text=text)
+
+    def undo(self) -> None:
+        """Drop the last turn; raises UsageError if there is none."""
+        self._last()
+        self.turns.pop()
+
+    def reopen(self) -> None:
+        """Drop the last answer and keep its question; raises UsageError if there is no turn."""
+        self.turns[-1] = Turn(self._last().question)
+
+    def reset(self) -> None:
+        """Drop all turns; keeps the system message."""
+        self.turns.clear()
+
+    def _last(self) -> Turn:
+        if not self.turns:
+            raise UsageError("there is no turn yet")
+        return self.turns[-1]
+
+    def to_json(self) -> str:
+        """Return the conversation as JSON, its images by path and digest.
+
+        Raises UsageError for an image that was not read from a file.
+        """
+        turns = [
+            {
+                "question": [_saved(part) for part in turn.question.parts],
+                "answer": turn.answer,
+                "answer_text": turn.answer_text,
+            }
+            for turn in self.turns
+        ]
+        return json.dumps({"system": self.system, "turns": turns}, indent=1, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Conversation":
+        """Return what `to_json` wrote, its images opened anew.
+
+        Raises ImageError for an image that is missing or changed, UsageError for other text.
+        """
+        try:
+            saved = json.loads(text)
+            system = None if saved["system"] is None else _checked(saved["system"], str)
+            turns = [_turn(turn) for turn in saved["turns"]]
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise UsageError("this is not a saved conversation") from error
+        if any(turn.answer is None for turn in turns[:-1]):
+            raise UsageError("this is not a saved conversation: an answer is missing")
+        return cls(system, turns)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Tokens and pictures that one side adds to the sequence.
+
+    A Picture stands for all positions of its image.
+    """
+
+    kind: Literal["prompt", "answer"]
+    parts: tuple[tuple[int, ...] | Picture, ...]
+
+
+def render(conversation: Conversation, template: ChatTemplate, tokenizer: Tokenizer) -> list[Chunk]:
+    """Return prompt and answer chunks in turn; an open last turn ends with its prompt.
+
+    Raises CheckpointError for a template that drops or repeats answers or images.
+    """
+    chunks = []
+    for index, turn in enumerate(conversation.turns):
+        until = Conversation(conversation.system, conversation.turns[: index + 1])
+        chunks.append(Chunk("prompt", _prompt(until, template, tokenizer)))
+        if turn.answer is not None:
+            chunks.append(Chunk("answer", (turn.answer,) if turn.answer else ()))
+    return chunks
+
+
+def _prompt(
+    conversation: Conversation, template: ChatTemplate, tokenizer: Tokenizer
+) -> tuple[tuple[int, ...] | Picture, ...]:
+    """The tokens and images between the last two answers, or up to the first."""
+    placeholders = Placeholders(tokenizer, template.file)
+    text = template.render(list(_messages(conversation, placeholders)))
+    earlier = len(conversation.turns) - 1
+    if earlier:
+        text = placeholders.after_answer(text, earlier - 1)
+    pictures = conversation.turns[-1].question.pictures
+    parts = placeholders.parts(text, len(pictures))
+    ids = tokenizer.encode_parts(parts, continues=earlier > 0)
+    if not earlier and ids[:1] != tokenizer.prefix:
+        ids = tokenizer.prefix + ids
+    return tuple(_with_pictures(ids, pictures))
+
+
+def _messages(
+    conversation: Conversation, placeholders: Placeholders
+) -> Iterator[tuple[str, Content]]:
+    if conversation.system is not None:
+        yield "system", [_text(placeholders.protect(conversation.system))]
+    *before, last = conversation.turns
+    for index, turn in enumerate(before):
+        yield turn.question.role, _content(turn.question, placeholders)
+        yield "assistant", [_text(placeholders.answer(index))]
+    yield last.question.role, _content(last.question, placeholders)
+
+
+def _content(message: Message, placeholders: Placeholders) -> Content:
+    """The template's content: it places leading images; the text marks the others."""
+    pictures = message.pictures
+    texts = [part for part in message.parts if isinstance(part, str)]
+    if message.parts[: len(pictures)] == pictures:
+        images = [{"type": "image"} for _ in pictures]
+        return images + [_text(placeholders.protect(text)) for text in texts]
+    parts = (
+        placeholders.protect(part) if isinstance(part, str) else IMAGE_MARK
+        for part in message.parts
+    )
+    return [_text("".join(parts))]
+
+
+def _text(text: str) -> Mapping[str, str]:
+    return {"type": "text", "text": text}
+
+
+def _with_pictures(
+    ids: Sequence[int], pictures: Sequence[Picture]
+) -> Iterator[tuple[int, ...] | Picture]:
+    remaining = iter(pictures)
+    for is_image, run in groupby(ids, key=lambda id: id == IMAGE_PLACEHOLDER):
+        if is_image:
+            yield from (next(remaining) for _ in run)
+        else:
+            yield tuple(run)
+
+
+def _saved(part: str | Picture) -> dict[str, str]:
+    if isinstance(part, str):
+        return {"text": part}
+    if not part.name:
+        raise UsageError("an image that was not read from a file cannot be saved")
+    path = str(expand_home(part.name).absolute())
+    return {"image": path, "digest": part.digest}
+
+
+def _opened(saved: Mapping[str, Any]) -> str | Picture:
+    if "text" in saved:
+        return _checked(saved["text"], str)
+    picture = open_picture(_checked(saved["image"], str))
+    if picture.digest != saved["digest"]:
+        raise ImageError(f"{picture.name}: the image has changed since the conversation was saved")
+    return picture
+
+
+def _turn(saved: Mapping[str, Any]) -> Turn:
+    answer = saved["answer"]
+    return Turn(
+        Message("user", tuple(map(_opened, saved["question"]))),
+        None if answer is None else tuple(_checked(id, int) for id in answer),
+        _checked(saved["answer_text"], str),
+    )
+
+
+def _checked(value: Any, kind: type[Value]) -> Value:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value

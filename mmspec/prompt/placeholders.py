@@ -1,0 +1,79 @@
+"""Placeholders that pass answers, images and literal text through a chat template unchanged.
+
+A template writes special tokens and image markers as plain text, and a user may type the same text.
+Special texts in user input are therefore replaced by placeholders before rendering and restored
+afterwards; those that the template writes become special tokens.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from mmspec.errors import CheckpointError
+from mmspec.prompt.tokenizer import Tokenizer
+
+# Private-use characters. Where a user's text holds one, it is replaced like a special token.
+_LITERAL, _ANSWER, IMAGE_MARK, _END = "\ue000", "\ue001", "\ue002", "\ue003"
+_PLACEHOLDER = re.compile(f"{_LITERAL}([0-9]+){_END}")
+
+IMAGE_PLACEHOLDER = -1
+"""Id that stands for an image."""
+
+
+class Placeholders:
+    """The placeholders of one rendering; file: the template's, named in errors."""
+
+    def __init__(self, tokenizer: Tokenizer, file: str) -> None:
+        self._tokenizer = tokenizer
+        self._file = file
+        self._replaced: list[str] = []
+        special = [*tokenizer.special_texts, _LITERAL, _ANSWER, IMAGE_MARK, _END]
+        self._special = re.compile("|".join(map(re.escape, special)))
+
+    def protect(self, text: str) -> str:
+        """`text` with placeholders for the parts that would be read as special tokens."""
+        return self._special.sub(self._replace, text)
+
+    def _replace(self, match: re.Match[str]) -> str:
+        self._replaced.append(match.group())
+        return f"{_LITERAL}{len(self._replaced) - 1}{_END}"
+
+    def answer(self, turn: int) -> str:
+        """The placeholder of a turn's answer."""
+        return f"{_ANSWER}{turn}{_END}"
+
+    def after_answer(self, text: str, turn: int) -> str:
+        """The part of a rendered text after the answer of a turn."""
+        _, placeholder, after = text.partition(self.answer(turn))
+        if not placeholder or placeholder in after:
+            raise CheckpointError(f"the chat template in {self._file} drops or repeats answers")
+        return after
+
+    def parts(self, text: str, images: int) -> Sequence[str | int]:
+        """A rendered text as literal texts, ids of special tokens and image placeholders."""
+        parts = list(self._parts(text))
+        count = parts.count(IMAGE_PLACEHOLDER)
+        if count != images:
+            raise CheckpointError(
+                f"the chat template in {self._file} shows {count} of {images} images"
+            )
+        return parts
+
+    def _parts(self, text: str) -> Iterator[str | int]:
+        image_id = self._tokenizer.image_token_id
+        if image_id is None:
+            text = text.replace(self._tokenizer.image_token, IMAGE_MARK)
+        for part in self._tokenizer.split_special(text):
+            if isinstance(part, int):
+                yield IMAGE_PLACEHOLDER if part == image_id else part
+            else:
+                yield from self._with_images(part)
+
+    def _with_images(self, text: str) -> Iterator[str | int]:
+        first, *others = text.split(IMAGE_MARK)
+        yield from [self._restored(first)] if first else []
+        for other in others:
+            yield IMAGE_PLACEHOLDER
+            yield from [self._restored(other)] if other else []
+
+    def _restored(self, text: str) -> str:
+        return _PLACEHOLDER.sub(lambda match: self._replaced[int(match[1])], text)

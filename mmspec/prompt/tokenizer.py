@@ -1,0 +1,238 @@
+"""Converts text to token ids and back with a checkpoint's tokenizer.
+
+Text is literal: "</s>" or "<image>" in it are characters, never the special token. Special tokens
+are passed as ids, or written in the text of `encode_template`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mmspec.errors import CheckpointError, UsageError
+from mmspec.prompt.tokenizer_files import Names, read_backend, read_names
+
+if TYPE_CHECKING:
+    from tokenizers import AddedToken
+    from tokenizers import Tokenizer as Backend
+
+# Private-use text standing for any special token while text is encoded.
+_MARK = "\U0010fffdmmspec\U0010fffc"
+
+
+class Tokenizer:
+    """A checkpoint's tokenizer.
+
+    `size` is the number of its ids; larger ids (a padded vocabulary) have no text. `bos_id` and
+    `image_token_id` are None if there is no such token. `prefix` starts every prompt: BOS, or
+    nothing. Generation stops at any of `eos_ids`.
+    """
+
+    def __init__(self, backend: "Backend", names: Names) -> None:
+        """backend: its settings are changed.  Use `read` to open a directory."""
+        self._backend = backend
+        self.size = max(backend.get_vocab().values(), default=-1) + 1
+        self.image_token = names.image
+        self.image_token_id = self.token_id(names.image)
+        self.bos_id = self.token_id(names.bos)
+        eos_id = self.token_id(names.eos)
+        self.eos_ids = names.eos_ids or frozenset(() if eos_id is None else (eos_id,))
+        starts_with_bos = backend.encode("").ids[:1] == [self.bos_id]
+        adds_bos = starts_with_bos if names.adds_bos is None else names.adds_bos
+        self.prefix = [] if self.bos_id is None or not adds_bos else [self.bos_id]
+        self._added = self._take_literally()
+        self._mark_id = backend.token_to_id(_MARK)
+
+    @classmethod
+    def read(cls, directory: Path) -> "Tokenizer":
+        """Return the tokenizer of a checkpoint directory.
+
+        Raises CheckpointError if its files are missing or malformed.
+        """
+        return cls(read_backend(directory), read_names(directory))
+
+    def _take_literally(self) -> dict[int, "AddedToken"]:
+        """Make the backend read special tokens in text as text; returns the added tokens by id."""
+        from tokenizers import AddedToken
+
+        if self.image_token_id is not None:  # some files do not mark it as special
+            self._backend.add_special_tokens([AddedToken(self.image_token, special=True)])
+        added = self._backend.get_added_tokens_decoder()
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._backend.encode_special_tokens = True
+        self._backend.add_tokens([AddedToken(_MARK, special=False, normalized=False)])
+        return added
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of literal `text` at the start of a prompt, without BOS."""
+        return self.encode_parts([text])
+
+    def encode_template(self, text: str) -> list[int]:
+        """The ids of `text`, in which special tokens are recognized."""
+        return self.encode_parts(self.split_special(text))
+
+    def split_special(self, text: str) -> list[str | int]:
+        """Split `text` into literal texts and the ids of special tokens."""
+        return list(self._split(text))
+
+    def _split(self, text: str) -> Iterator[str | int]:
+        end = 0
+        for match in self._special_pattern.finditer(text):
+            if match.start() > end:
+                yield text[end : match.start()]
+            yield self._special_ids[match[match.lastindex or 0]]
+            end = match.end()
+        if end < len(text):
+            yield text[end:]
+
+    def encode_parts(self, parts: Sequence[str | int], *, continues: bool = False) -> list[int]:
+        """The ids of literal texts; ids among the parts stay as they are.
+
+        Every id splits the text, as a special token does. With `continues`, the first text follows
+        other tokens and gets no leading space.
+        """
+        if continues:
+            return self.encode_parts([-1, *self._continued(parts)])[1:]
+        given_ids = iter([part for part in parts if isinstance(part, int)])
+        texts = (_MARK if isinstance(part, int) else part.replace(_MARK, "") for part in parts)
+        ids = self._backend.encode(_unicode("".join(texts)), add_special_tokens=False).ids
+        return [next(given_ids) if id == self._mark_id else id for id in ids]
+
+    def _continued(self, parts: Sequence[str | int]) -> list[str | int]:
+        """Remove the leading space that some normalizers add to every text."""
+        first, *others = parts or [""]
+        if isinstance(first, str) and self._prepends_space:
+            first = first.removeprefix(" ")
+        return [first, *others]
+
+    @cached_property
+    def _prepends_space(self) -> bool:
+        normalizer = self._backend.normalizer
+        return normalizer is not None and normalizer.normalize_str("x") == "\u2581x"
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        """The text of `ids`; ids without a token are left out."""
+        with_text = [id for id in ids if 0 <= id < self.size]
+        return self._backend.decode(with_text, skip_special_tokens=skip_special)
+
+    def stream(self) -> "TextStream":
+        """A stream whose pieces concatenate to `decode` of all pushed ids."""
+        return TextStream(self.decode, self._visible_token)
+
+    def token(self, id: int) -> str | None:
+        """The token with this id as the vocabulary writes it, or None."""
+        return self._backend.id_to_token(id) if 0 <= id < self.size else None
+
+    def token_id(self, token: str | None) -> int | None:
+        """The id of a token as the vocabulary writes it, or None."""
+        return None if token is None else self._backend.token_to_id(token)
+
+    @cached_property
+    def newline_id(self) -> int:
+        """The id of the newline token; raises CheckpointError if there is none."""
+        for id in reversed(self.encode("\n")):
+            if self.decode([id]) == "\n":
+                return id
+        raise CheckpointError("the tokenizer has no token for a newline")
+
+    def is_added(self, id: int) -> bool:
+        """True if `id` was added to the model's vocabulary, special or not."""
+        return id in self._added
+
+    @property
+    def special_texts(self) -> tuple[str, ...]:
+        """The texts of special tokens and of the image marker, longest first."""
+        return tuple(sorted({*self._special_ids, self.image_token}, key=len, reverse=True))
+
+    def _visible_token(self, id: int) -> str | None:
+        added = self._added.get(id)
+        return None if added is not None and added.special else self.token(id)
+
+    @cached_property
+    def _special_ids(self) -> dict[str, int]:
+        return {token.content: id for id, token in self._added.items() if token.special}
+
+    @cached_property
+    def _special_pattern(self) -> re.Pattern[str]:
+        tokens = [token for token in self._added.values() if token.special]
+        tokens.sort(key=lambda token: len(token.content), reverse=True)
+        return re.compile("|".join(map(_written, tokens)) or "(?!)")
+
+
+class TextStream:
+    """Decodes ids incrementally; withholds text that a later id could still change.
+
+    Such text is an incomplete character, or a run of byte tokens, which a decoder reads as a whole
+    (`tokenizers.decoders.DecodeStream` fails there). Each push decodes only a short tail of ids
+    again.
+    """
+
+    def __init__(
+        self, decode: Callable[[Sequence[int]], str], token: Callable[[int], str | None]
+    ) -> None:
+        """Called by `Tokenizer.stream`; `token` returns None for ids without text."""
+        self._decode = decode
+        self._token = token
+        self._context: list[int] = []  # the ids returned last: a decoder trims a text's start
+        self._pending: list[int] = []
+
+    def push(self, ids: Iterable[int]) -> str:
+        """The text that `ids` complete, which may be empty."""
+        self._pending += [id for id in ids if self._token(id) is not None]
+        stable = len(self._pending)
+        while stable and _is_byte(self._token(self._pending[stable - 1])):
+            stable -= 1
+        return self._release(stable) if stable else ""
+
+    def finish(self) -> str:
+        """The withheld text; resets the stream."""
+        piece = self._text_of(self._pending)
+        self._context, self._pending = [], []
+        return piece
+
+    def _release(self, stable: int) -> str:
+        piece = self._text_of(self._pending[:stable])
+        if piece.endswith("\ufffd"):  # perhaps a character whose last bytes are to come
+            return ""
+        self._context, self._pending = self._pending[:stable], self._pending[stable:]
+        return piece
+
+    def _text_of(self, ids: list[int]) -> str:
+        return self._decode(self._context + ids)[len(self._decode(self._context)) :]
+
+
+def shared_vocabulary(target: Tokenizer, draft: Tokenizer) -> int:
+    """The number of leading ids with the same token in both; padding may differ.
+
+    Raises UsageError naming the first id that differs, unless all from there on are added tokens.
+    """
+    shared = min(target.size, draft.size)
+    equal = next((id for id in range(shared) if target.token(id) != draft.token(id)), shared)
+    if all(target.is_added(id) or draft.is_added(id) for id in range(equal, shared)):
+        return equal
+    raise UsageError(
+        f"the draft has another vocabulary: id {equal} is {draft.token(equal)!r}, but "
+        f"{target.token(equal)!r} in the target; use a draft with the target's tokenizer"
+    )
+
+
+def _is_byte(token: str | None) -> bool:
+    return token is not None and len(token) == 6 and token.startswith("<0x") and token[-1] == ">"
+
+
+def _written(token: "AddedToken") -> str:
+    """A regular expression for a special token in text, including the spaces it absorbs."""
+    left = r"\s*" if token.lstrip else ""
+    right = r"\s*" if token.rstrip else ""
+    return f"{left}({re.escape(token.content)}){right}"
+
+
+def _unicode(text: str) -> str:
+    """The text; raises UsageError if it contains bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{text[error.start : error.end]!r} in the text is not UTF-8") from error
+    return text

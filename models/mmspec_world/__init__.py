@@ -1,0 +1,22 @@
+"""The synthetic world: pictures with questions and true answers, generated from a seed.
+
+It imports nothing from mmspec."""
+
+from mmspec_world.facts import CATEGORIES, Fact, Sample, Turn, judge
+from mmspec_world.samples import TASKS, labelled_picture, sample
+from mmspec_world.scenes.draw import LABELS
+from mmspec_world.split import Split, split_of
+
+__all__ = [
+    "CATEGORIES",
+    "LABELS",
+    "TASKS",
+    "Fact",
+    "Sample",
+    "Split",
+    "Turn",
+    "judge",
+    "labelled_picture",
+    "sample",
+    "split_of",
+]

@@ -1,0 +1,194 @@
+"""Answers about a pair of scenes: the difference, and instructions for the edit."""
+
+import random
+from collections.abc import Mapping
+
+from mmspec_world.answers.answers import join_sentences, maybe_sentence
+from mmspec_world.answers.phrasing import (
+    an,
+    join_with_and,
+    place_pattern,
+    place_phrase,
+    say,
+    say_sentence,
+    sentence,
+    thing_at_place,
+    things_at_places,
+)
+from mmspec_world.facts import Fact
+from mmspec_world.scenes.pairs import Pair
+from mmspec_world.scenes.palette import COLOURS, PLACES, SHAPES
+from mmspec_world.scenes.scene import Thing
+
+CHANGE_SENTENCES = ("the {before} {at_here} [becomes|turns into|has become] {a_after} {at_there}",)
+CHANGE_EDITS = (
+    "[turn|change|make] the {before} {at_here} into {a_after} {at_there}",
+    "[redraw|edit] the picture so that the {before} {at_here} [becomes|turns into] "
+    "{a_after} {at_there}",
+)
+DIFFERENCES = {
+    "recolour": CHANGE_SENTENCES,
+    "reshape": CHANGE_SENTENCES,
+    "move": CHANGE_SENTENCES,
+    "remove": (
+        "the {before} [is missing|is gone|has been removed|has disappeared] in the second image",
+        "in the second image, the {before} [is missing|is gone|has been removed|has disappeared]",
+    ),
+    "add": (
+        "{a_after} [has been added|is new|appears] {at_there} in the second image",
+        "in the second image, {a_after} [has been added|is new|appears] {at_there}",
+    ),
+}
+EDITS = {
+    "recolour": CHANGE_EDITS,
+    "reshape": CHANGE_EDITS,
+    "move": CHANGE_EDITS,
+    "remove": (
+        "[remove|delete|erase|take away] the {before}[ from the picture|]",
+        "[please |]remove the {before} and leave the {b} background empty {at_here}",
+    ),
+    "add": (
+        "[add|draw|put] {a_after} {at_there}[ of the picture|]",
+        "[add|draw|put] {a_after} {at_there}, on the {b} background",
+    ),
+}
+REMOVED_VERBS = "(?:is missing|is gone|has been removed|has disappeared)"
+ERASE = "(?:remove|delete|erase|take away) the"
+ADDED_VERBS = "(?:has been added|is new|appears)"
+PUT = "(?:add|draw|put) an?"
+BECOMES = "(?:becomes|has become|into)"
+SOMEWHERE = r"(?:in|at|on) the [\w ]+?"
+# For each kind of change, the facts to state: which thing (before or after), its trait, the forms.
+STATEMENTS = {
+    "recolour": (
+        ("before", "colour", (rf"{{}} \w+ {SOMEWHERE}(?: turns)? {BECOMES}",)),
+        ("after", "colour", (rf"{BECOMES} an? {{}}",)),
+    ),
+    "reshape": (
+        ("before", "shape", (rf"\w+ {{}} {SOMEWHERE}(?: turns)? {BECOMES}",)),
+        ("after", "shape", (rf"{BECOMES} an? \w+ {{}}",)),
+    ),
+    "move": (
+        (
+            "before",
+            "place",
+            (rf"the \w+ \w+ {place_pattern()}(?: corner| side)?(?: turns)? {BECOMES}",),
+        ),
+        ("after", "place", (rf"{BECOMES} an? \w+ \w+ {place_pattern()}",)),
+    ),
+    "remove": (
+        ("before", "colour", (rf"{{}} \w+ {REMOVED_VERBS}", rf"{ERASE} {{}} \w+")),
+        ("before", "shape", (rf"\w+ {{}} {REMOVED_VERBS}", rf"{ERASE} \w+ {{}}")),
+    ),
+    "add": (
+        ("after", "colour", (rf"{{}} \w+ {ADDED_VERBS}", rf"{PUT} {{}} \w+")),
+        ("after", "shape", (rf"\w+ {{}} {ADDED_VERBS}", rf"{PUT} \w+ {{}}")),
+        (
+            "after",
+            "place",
+            (rf"{ADDED_VERBS} {place_pattern()}", rf"{PUT} \w+ \w+ {place_pattern()}"),
+        ),
+    ),
+}
+BOTH = "the first image [shows|has|contains] {first}. The second [image |one |][shows|has] {second}"
+ONLY = "only the {which} [image |one |][shows|has|contains] {thing}"
+PAIR_OPENINGS = (
+    "[I compare|let me compare] the two images",
+    "[the two images|both pictures] are [almost the same|nearly alike], but one thing is different",
+    "there is [one difference|a single change] between the images",
+)
+PAIR_CLOSINGS = (
+    "[everything else|the rest] [stays the same|is unchanged]",
+    "[nothing else changes|no other thing is different]",
+    "the {b} background [stays the same|does not change]",
+)
+
+
+def pair_facts(pair: Pair) -> tuple[Fact, ...]:
+    """Return facts about the difference; their forms match both kinds of answers."""
+    things = {"before": pair.before, "after": pair.after}
+    return tuple(
+        _fact(thing, trait, forms)
+        for when, trait, forms in STATEMENTS[pair.kind]
+        if (thing := things[when])
+    )
+
+
+def difference_text(rng: random.Random, pair: Pair) -> str:
+    """Describe both images, then name the difference."""
+    change = sentence(_change(rng, pair, DIFFERENCES))
+    closing = say_sentence(rng, PAIR_CLOSINGS, b=pair.scenes[0].background)
+    opening = maybe_sentence(rng, 0.2, PAIR_OPENINGS)
+    parts = opening, describe_both(rng, pair), _comparison(rng, pair), change
+    return join_sentences(*parts, closing if rng.random() < 0.3 else "")
+
+
+def edit_text(rng: random.Random, pair: Pair) -> str:
+    """Describe both images, then say how to edit the first into the second."""
+    change = sentence(_change(rng, pair, EDITS))
+    keep = say_sentence(rng, "[leave|keep] [everything else|the rest] as [it is|before]")
+    parts = describe_both(rng, pair), _comparison(rng, pair), change
+    return join_sentences(*parts, keep if rng.random() < 0.5 else "")
+
+
+def change_text(rng: random.Random, pair: Pair, kind: str) -> str:
+    """Name the difference or the edit without descriptions; `kind` is "difference" or "edit"."""
+    change = sentence(_change(rng, pair, DIFFERENCES if kind == "difference" else EDITS))
+    return f"{_comparison(rng, pair)} {change}"
+
+
+def _comparison(rng: random.Random, pair: Pair) -> str:
+    """Name the things that stay, then those that only one image shows."""
+    first, second = pair.scenes
+    same = [f"the {thing.name}" for thing in first.things if thing in second.things]
+    verb = "stay" if len(same) > 1 else "stays"
+    stay = sentence(f"{join_with_and(same)} {verb} the same") if same else ""
+    alone = [
+        say_sentence(rng, ONLY, which=which, thing=thing_at_place(rng, thing))
+        for which, thing in (("first", pair.before), ("second", pair.after))
+        if thing
+    ]
+    return join_sentences(stay, *alone)
+
+
+def compare_traits(thing: Thing, other: Thing) -> str:
+    """Compare two things trait by trait: "shape: star, cross, another; place: ..."."""
+    pairs = {
+        "shape": (thing.shape, other.shape),
+        "place": (PLACES[thing.place], PLACES[other.place]),
+        "colour": (thing.colour, other.colour),
+    }
+    return "; ".join(
+        f"{name}: {was}, {now}, {'same' if was == now else 'another'}"
+        for name, (was, now) in pairs.items()
+    )
+
+
+def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, ...]]) -> str:
+    before, after = pair.before or pair.after, pair.after or pair.before
+    assert before is not None
+    assert after is not None
+    return say(
+        rng,
+        templates[pair.kind],
+        before=before.name,
+        a_after=an(after.name),
+        at_here=place_phrase(rng, before.place),
+        at_there=place_phrase(rng, after.place),
+        b=pair.scenes[0].background,
+    )
+
+
+def describe_both(rng: random.Random, pair: Pair) -> str:
+    """Describe both images."""
+    first, second = (things_at_places(rng, scene.things) for scene in pair.scenes)
+    return say_sentence(rng, BOTH, first=first, second=second)
+
+
+def _fact(thing: Thing, trait: str, forms: tuple[str, ...]) -> Fact:
+    value, options = {
+        "colour": (thing.colour, tuple(COLOURS)),
+        "shape": (thing.shape, SHAPES),
+        "place": (PLACES[thing.place], PLACES),
+    }[trait]
+    return Fact("difference", value, options, forms)

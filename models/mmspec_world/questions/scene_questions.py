@@ -1,0 +1,199 @@
+"""Questions about one scene, with the parts of their answers."""
+
+import random
+from collections.abc import Sequence
+
+from mmspec_world.answers.descriptions import Drawing, describe
+from mmspec_world.answers.phrasing import (
+    an,
+    place_pattern,
+    place_phrase,
+    plural,
+    say,
+    say_sentence,
+    sentence,
+)
+from mmspec_world.answers.statements import background_fact, thing_colour, thing_place, thing_shape
+from mmspec_world.facts import Fact, Query
+from mmspec_world.scenes.palette import NUMBERS, PLACES, SHAPES
+from mmspec_world.scenes.scene import Scene, Thing
+
+LOOK = (
+    "{there} [there is|I can see|I find] {thing}",
+    "[looking at the picture|looking closely], I find {thing} {there}",
+    "the picture [shows|has] {thing} {there}",
+)
+GOING_THROUGH = (
+    "going through [the picture|all shapes]: {things}",
+    "[I go through|I count in] the picture: {things}",
+    "[counting them one by one|counting from top to bottom]: {things}",
+)
+QUESTIONS: dict[str, Sequence[str]] = {
+    "colour": (
+        "What colour is the {shape}?",
+        "What is the colour of the {shape}?",
+        "Which colour does the {shape} have?",
+    ),
+    "shape": (
+        "What shape is the {colour} object?",
+        "What is the {colour} object?",
+        "Which shape is {colour}?",
+    ),
+    "count": (
+        "How many {shapes} are there?",
+        "How many {shapes} [can you see|are in the picture]?",
+        "What is the number of {shapes}?",
+    ),
+    "place": (
+        "Where is the {shape}?",
+        "Where in the picture is the {shape}?",
+        "In which part of the picture is the {shape}?",
+    ),
+    "what is at": ("What is {there}?", "Which shape is {there}?", "What can you see {there}?"),
+    "relation": (
+        "Where is the {a} relative to the {b}?",
+        "Is the {a} left of, right of, above or below the {b}?",
+        "On which side of the {b} is the {a}?",
+    ),
+    "background": (
+        "What colour is the background?",
+        "Which colour does the background have?",
+        "What is the background of the picture?",
+    ),
+}
+
+
+def colour_query(rng: random.Random, scene: Scene) -> Query | None:
+    """Ask for the colour of a shape that occurs once."""
+    if not (singles := scene.shape_singles()):
+        return None
+    thing = rng.choice(singles)
+    question = say(rng, QUESTIONS["colour"], shape=thing.shape)
+    clause = say(
+        rng,
+        "[the {s} is {c}|the {s} in the picture is {c}|the colour of the {s} is {c}]",
+        s=thing.shape,
+        c=thing.colour,
+    )
+    return Query(question, clause, _look(rng, scene, thing), thing_colour(thing), thing.shape)
+
+
+def shape_query(rng: random.Random, scene: Scene) -> Query | None:
+    """Ask for the shape of the only thing of a colour."""
+    if not (singles := scene.colour_singles()):
+        return None
+    thing = rng.choice(singles)
+    question = say(rng, QUESTIONS["shape"], colour=thing.colour)
+    clause = say(rng, "the {c} [object|shape|thing] is {s}", c=thing.colour, s=an(thing.shape))
+    return Query(question, clause, _look(rng, scene, thing), thing_shape(thing))
+
+
+def count_query(rng: random.Random, scene: Scene) -> Query | None:
+    """Ask for the number of things of the most common shape."""
+    shape = max(SHAPES, key=scene.count)
+    number = scene.count(shape)
+    name = plural(shape) if number > 1 else shape
+    clause = say(
+        rng,
+        "[there {be} {n} {s}|I count {n} {s}|the picture has {n} {s}|we see {n} {s}]",
+        be="are" if number > 1 else "is",
+        n=NUMBERS[number - 1],
+        s=name,
+    )
+    forms = (rf"{{}} (?:{shape}|{plural(shape)})",)
+    fact = Fact("count", NUMBERS[number - 1], NUMBERS, forms)
+    question = say(rng, QUESTIONS["count"], shapes=plural(shape))
+    counted = [thing for thing in scene.things if thing.shape == shape]
+    return Query(question, clause, "", fact, derived=True, steps=tally(rng, scene, counted))
+
+
+def place_query(rng: random.Random, scene: Scene) -> Query | None:
+    """Ask for the place of a shape that occurs once."""
+    if not (singles := scene.shape_singles()):
+        return None
+    thing = rng.choice(singles)
+    question = say(rng, QUESTIONS["place"], shape=thing.shape)
+    clause = say(
+        rng,
+        "the {s} [is|sits|stands|appears|can be seen|can be found] {there}",
+        s=thing.shape,
+        there=place_phrase(rng, thing.place),
+    )
+    return Query(question, clause, _look(rng, scene, thing), thing_place(thing), thing.shape)
+
+
+def thing_at_query(rng: random.Random, scene: Scene) -> Query | None:
+    """Ask for the shape in a place."""
+    thing = rng.choice(scene.things)
+    there = place_phrase(rng, thing.place)
+    clause = say(rng, "the [shape|object] {there} is {s}", there=there, s=an(thing.shape))
+    form = rf"(?:shape|object) {place_pattern(thing.place)}(?: corner| side)? is an? {{}}"
+    fact = Fact("position", thing.shape, SHAPES, (form,))
+    question = say(rng, QUESTIONS["what is at"], there=there)
+    return Query(question, clause, _look(rng, scene, thing), fact)
+
+
+def relation_query(rng: random.Random, scene: Scene) -> Query | None:
+    """Ask where one thing lies relative to another; None if no pair has a clear direction."""
+    singles = scene.shape_singles()
+    pairs = [(a, b) for a in singles for b in singles if a is not b and relation(a, b)]
+    if not pairs:
+        return None
+    first, second = rng.choice(pairs)
+    side = relation(first, second)
+    clause = say(
+        rng,
+        "the {a} [is|lies] {to}{side} the {b}",
+        a=first.shape,
+        b=second.shape,
+        side=side,
+        to="to the " if side.endswith("of") else "",
+    )
+    form = rf"{first.shape} (?:is|lies) (?:to the )?{{}} the {second.shape}"
+    fact = Fact("relation", side, ("left of", "right of", "above", "below"), (form,))
+    question = say(rng, QUESTIONS["relation"], a=first.shape, b=second.shape)
+    places = sentence(by_shape(first, second))
+    return Query(question, clause, "", fact, derived=True, steps=places)
+
+
+def background_query(rng: random.Random, drawing: Drawing) -> Query | None:
+    """Ask for the colour of the background."""
+    clause = say(
+        rng,
+        ("the background[ of the picture|] is {b}", "the picture has a {b} background"),
+        b=drawing.background,
+    )
+    evidence = describe(rng, drawing)
+    return Query(
+        say(rng, QUESTIONS["background"]), clause, evidence, background_fact(drawing.background)
+    )
+
+
+def by_shape(*things: Thing) -> str:
+    """Return colour and place by shape: "star: red, top left; cross: blue, centre"."""
+    return "; ".join(f"{thing.shape}: {thing.colour}, {PLACES[thing.place]}" for thing in things)
+
+
+def relation(first: Thing, second: Thing) -> str:
+    """Return where the first thing lies relative to the second; empty on a diagonal."""
+    right = first.place % 3 - second.place % 3
+    down = first.place // 3 - second.place // 3
+    if abs(right) == abs(down):
+        return ""
+    if abs(right) > abs(down):
+        return "right of" if right > 0 else "left of"
+    return "below" if down > 0 else "above"
+
+
+def _look(rng: random.Random, scene: Scene, thing: Thing) -> str:
+    if rng.random() < 0.7:
+        return describe(rng, scene)
+    return say_sentence(rng, LOOK, thing=an(thing.name), there=place_phrase(rng, thing.place))
+
+
+def tally(rng: random.Random, scene: Scene, counted: Sequence[Thing]) -> str:
+    """List every thing, with a running number if it is in `counted`, else with "no"."""
+    numbers = iter(NUMBERS)
+    marks = [next(numbers) if thing in counted else "no" for thing in scene.things]
+    things = [f"{thing.name} {mark}" for thing, mark in zip(scene.things, marks, strict=True)]
+    return say_sentence(rng, GOING_THROUGH, things=", ".join(things))

@@ -1,0 +1,142 @@
+"""Pictures as lists of marks, rendered into an image or into a grid of labels."""
+
+import functools
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+from mmspec_world.scenes.palette import BACKGROUNDS, COLOURS, LETTERS, NUMBERS, SHAPES, Rgb, tint
+
+Point = tuple[float, float]
+Labels = dict[str, npt.NDArray[np.int64]]
+
+SHAPE_LABELS = (*SHAPES, "bar")
+LABELS: dict[str, int] = {
+    "colour": 1 + len(COLOURS),
+    "shape": 1 + len(SHAPE_LABELS),
+    "character": 1 + len(LETTERS),
+    "value": 1 + len(NUMBERS),
+    "background": len(BACKGROUNDS),
+}
+# Share of a cell that a mark must cover to label it.
+LEAST_COVER = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A filled polygon, or one letter whose baseline starts at the first point.
+
+    Points are fractions of the picture's side, y downwards; `em` is the letter's font size in the
+    same unit. An empty name gives the covered cells no label.
+    """
+
+    points: tuple[Point, ...]
+    fill: Rgb
+    outline: Rgb | None = None
+    colour: str = ""
+    shape: str = ""
+    value: int = 0
+    letter: str = ""
+    em: float = 0.0
+    bold: bool = False
+
+
+def render(rng: random.Random, marks: Iterable[Mark], background: str, size: int) -> Image.Image:
+    """Draw marks on a background as an RGB image of `size` x `size` pixels."""
+    scale = rng.choice((1, 2))
+    side = size * scale
+    image = Image.new("RGB", (side, side), tint(rng, BACKGROUNDS[background], 6))
+    pen = ImageDraw.Draw(image)
+    for mark in marks:
+        _draw(pen, mark, side, mark.fill, mark.outline)
+    if scale == 2:
+        image = image.reduce(2)
+    return _add_noise(rng, image) if rng.random() < 0.5 else image
+
+
+def label(marks: Iterable[Mark], background: str, grid: int) -> Labels:
+    """Label each cell of a grid x grid raster with the mark that covers most of the cell."""
+    side = 12 * grid
+    names = [name for name in LABELS if name != "background"]
+    layers = {name: Image.new("L", (side, side)) for name in names}
+    for mark in marks:
+        for name, number in _mark_labels(mark).items():
+            pen = ImageDraw.Draw(layers[name])
+            pen.fontmode = "1"
+            if name == "character":
+                pen.rectangle(_letter_box(mark, side), fill=number)
+            else:
+                _draw(pen, mark, side, number, None)
+    labels = {name: _per_cell(layers[name], LABELS[name], grid) for name in names}
+    background_class = tuple(BACKGROUNDS).index(background)
+    labels["background"] = np.full((grid, grid), background_class, dtype=np.int64)
+    return labels
+
+
+def letter_advance(letter: str) -> float:
+    """Return the width of a letter, in em."""
+    return _font(100).getlength(letter) / 100
+
+
+@functools.lru_cache(maxsize=256)
+def _font(pixels: int) -> ImageFont.FreeTypeFont:
+    font = ImageFont.load_default(size=pixels)
+    assert isinstance(font, ImageFont.FreeTypeFont), "Pillow was built without FreeType"
+    return font
+
+
+def _draw(
+    pen: ImageDraw.ImageDraw, mark: Mark, side: int, fill: Rgb | int, outline: Rgb | None
+) -> None:
+    points = [(x * side, y * side) for x, y in mark.points]
+    if mark.letter:
+        stroke = side // 144 if mark.bold else 0
+        font = _font(round(mark.em * side))
+        pen.text(points[0], mark.letter, fill, font, anchor="ls", stroke_width=stroke)
+    else:
+        pen.polygon(points, fill, outline, width=max(1, side // 96))
+
+
+def _letter_box(mark: Mark, side: int) -> tuple[float, float, float, float]:
+    x, y = mark.points[0][0] * side, mark.points[0][1] * side
+    left, top, right, bottom = _font(round(mark.em * side)).getbbox(mark.letter, anchor="ls")
+    return left + x, top + y, right + x, bottom + y
+
+
+def _mark_labels(mark: Mark) -> dict[str, int]:
+    numbers = {
+        "colour": 1 + tuple(COLOURS).index(mark.colour) if mark.colour else 0,
+        "shape": 1 + SHAPE_LABELS.index(mark.shape) if mark.shape else 0,
+        "character": 1 + LETTERS.index(mark.letter) if mark.letter else 0,
+        "value": mark.value,
+    }
+    return {name: number for name, number in numbers.items() if number}
+
+
+def _per_cell(layer: Image.Image, classes: int, grid: int) -> npt.NDArray[np.int64]:
+    pixels = np.asarray(layer, dtype=np.int64)
+    side = pixels.shape[0]
+    row = np.arange(side) * grid // side
+    cell = row[:, None] * grid + row[None, :]
+    counts = np.bincount((cell * classes + pixels).ravel(), minlength=grid * grid * classes)
+    covered = counts.reshape(grid, grid, classes)[..., 1:]
+    enough = covered.max(axis=-1) >= LEAST_COVER * (side / grid) ** 2
+    return np.where(enough, 1 + covered.argmax(axis=-1), 0)
+
+
+@functools.cache
+def _noise() -> npt.NDArray[np.int16]:
+    return np.random.default_rng(0).normal(0, 5, (512, 512, 3)).astype(np.int16)
+
+
+def _add_noise(rng: random.Random, image: Image.Image) -> Image.Image:
+    side = image.width
+    room = max(1, 512 - side)
+    x, y = rng.randrange(room), rng.randrange(room)
+    noise = np.resize(_noise()[y : y + side, x : x + side], (side, side, 3))
+    noisy = np.clip(np.asarray(image, dtype=np.int16) + noise, 0, 255)
+    return Image.fromarray(noisy.astype(np.uint8))

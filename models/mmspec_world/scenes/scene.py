@@ -1,0 +1,155 @@
+"""Scenes: a few coloured shapes in a jittered grid of three by three places."""
+
+import math
+import random
+from dataclasses import dataclass, replace
+
+from mmspec_world.scenes.draw import Mark, Point
+from mmspec_world.scenes.palette import (
+    COLOURS,
+    PLACES,
+    SHAPES,
+    allowed_colours,
+    choose_background,
+    choose_colours,
+    tint,
+)
+
+DARK = (40, 40, 44)
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """One shape in one of the nine places."""
+
+    colour: str
+    shape: str
+    place: int
+
+    @property
+    def name(self) -> str:
+        """Colour and shape."""
+        return f"{self.colour} {self.shape}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Things in reading order on a background."""
+
+    background: str
+    things: tuple[Thing, ...]
+
+    @property
+    def key(self) -> str:
+        """Background, then colour, shape and place of every thing."""
+        things = ", ".join(f"{t.name} {PLACES[t.place]}" for t in self.things)
+        return f"scene {self.background}: {things}"
+
+    @property
+    def colours(self) -> set[str]:
+        """All colours of things in the scene."""
+        return {thing.colour for thing in self.things}
+
+    def count(self, shape: str) -> int:
+        """Return the number of things with this shape."""
+        return sum(thing.shape == shape for thing in self.things)
+
+    def shape_singles(self) -> list[Thing]:
+        """Return the things whose shape is unique in the scene."""
+        return [thing for thing in self.things if self.count(thing.shape) == 1]
+
+    def colour_singles(self) -> list[Thing]:
+        """Return the things whose colour is unique in the scene."""
+        colours = [thing.colour for thing in self.things]
+        return [thing for thing in self.things if colours.count(thing.colour) == 1]
+
+    def marks(self, rng: random.Random) -> list[Mark]:
+        """Return the scene as marks, with random offsets of place, size, angle and shade."""
+        outlined = rng.random() < 0.3
+        alone = len(self.things) == 1
+        return [_thing_mark(rng, thing, outlined, alone) for thing in self.things]
+
+
+def scene_of(background: str, things: list[Thing]) -> Scene:
+    """Return a scene with the things in reading order."""
+    return Scene(background, tuple(sorted(things, key=lambda thing: thing.place)))
+
+
+def few_things(rng: random.Random) -> Scene:
+    """Draw a scene of one to four things of different shapes, mostly of different colours."""
+    background = choose_background(rng)
+    count = rng.choices((1, 2, 3, 4), (2, 4, 4, 1))[0]
+    colours = choose_colours(rng, min(count, 3), background)
+    colours += rng.choices(colours, k=count - len(colours))
+    shapes, places = rng.sample(SHAPES, count), rng.sample(range(9), count)
+    things = [Thing(*parts) for parts in zip(colours, shapes, places, strict=True)]
+    return scene_of(background, things)
+
+
+def many_things(rng: random.Random) -> Scene:
+    """Draw a scene with one to five things of one shape and, if there is room, others."""
+    background = choose_background(rng)
+    shape, *others = rng.sample(SHAPES, 3)
+    count = rng.randint(1, 5)
+    extra = rng.randint(0, min(2, 5 - count))
+    shapes = [shape] * count + rng.sample(others, extra)
+    colours = choose_colours(rng, rng.randint(1, 3), background)
+    places = rng.sample(range(9), len(shapes))
+    things = [Thing(rng.choice(colours), s, p) for s, p in zip(shapes, places, strict=True)]
+    return scene_of(background, things)
+
+
+def two_apart(rng: random.Random) -> Scene:
+    """Draw a scene of two to four things of different shapes."""
+    while len((scene := few_things(rng)).things) < 2:
+        pass
+    return scene
+
+
+def recolour(rng: random.Random, scene: Scene, thing: Thing) -> Thing:
+    """Return the thing in another colour that its scene allows."""
+    present = {other.colour for other in scene.things if other is not thing}
+    choices = set(allowed_colours(scene.background, present)) - {thing.colour}
+    return replace(thing, colour=rng.choice(sorted(choices)))
+
+
+def free_place(rng: random.Random, scene: Scene) -> int:
+    """Return a random place of the scene without a thing."""
+    return rng.choice(sorted(set(range(9)) - {thing.place for thing in scene.things}))
+
+
+def _thing_mark(rng: random.Random, thing: Thing, outlined: bool, alone: bool) -> Mark:
+    radius = rng.uniform(15, 20.5) / 144
+    if alone and thing.place == 4 and rng.random() < 0.5:
+        radius *= rng.uniform(1.2, 2.4)
+    x = (thing.place % 3) / 3 + 1 / 6 + rng.uniform(-3.5, 3.5) / 144
+    y = (thing.place // 3) / 3 + 1 / 6 + rng.uniform(-3.5, 3.5) / 144
+    angle = math.radians(rng.uniform(-9, 9))
+    cosine, sine = radius * math.cos(angle), radius * math.sin(angle)
+    points = tuple(
+        (x + u * cosine - v * sine, y + u * sine + v * cosine) for u, v in OUTLINES[thing.shape]
+    )
+    shade = tint(rng, COLOURS[thing.colour])
+    return Mark(points, shade, DARK if outlined else None, thing.colour, thing.shape)
+
+
+def _round(corners: int, radii: tuple[float, ...]) -> tuple[Point, ...]:
+    turn = 2 * math.pi / corners
+    return tuple(
+        (radii[i % len(radii)] * math.sin(i * turn), -radii[i % len(radii)] * math.cos(i * turn))
+        for i in range(corners)
+    )
+
+
+# Corners around the origin, in radii.
+OUTLINES: dict[str, tuple[Point, ...]] = {
+    "circle": _round(36, (1.0,)),
+    "square": ((-0.88, -0.88), (0.88, -0.88), (0.88, 0.88), (-0.88, 0.88)),
+    "triangle": ((0.0, -1.0), (1.0, 0.85), (-1.0, 0.85)),
+    "star": _round(10, (1.15, 0.48)),
+    "diamond": ((0.0, -1.15), (0.8, 0.0), (0.0, 1.15), (-0.8, 0.0)),
+    "cross": (
+        (-0.33, -1.0), (0.33, -1.0), (0.33, -0.33), (1.0, -0.33), (1.0, 0.33), (0.33, 0.33),
+        (0.33, 1.0), (-0.33, 1.0), (-0.33, 0.33), (-1.0, 0.33), (-1.0, -0.33), (-0.33, -0.33),
+    ),
+}  # fmt: skip

@@ -1,0 +1,41 @@
+"""Random generators from seeds, and the split of contents into training and held-out sets."""
+
+import hashlib
+import random
+from collections.abc import Callable
+from typing import Literal, Protocol, TypeVar
+
+Split = Literal["train", "held-out"]
+HELD_OUT_ONE_IN = 8
+"""One content in this many is held out."""
+KEY_SEPARATOR = " / "
+
+
+class Keyed(Protocol):
+    """The content of one or more pictures, with a canonical key."""
+
+    @property
+    def key(self) -> str:
+        """Canonical name of the content, the same for all its renderings."""
+
+
+K = TypeVar("K", bound=Keyed)
+
+
+def generator(*parts: object) -> random.Random:
+    """Return a random generator seeded by `parts`, the same in every process."""
+    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
+    return random.Random(int.from_bytes(digest[:8], "big"))
+
+
+def split_of(key: str) -> Split:
+    """Return the split that a content key belongs to."""
+    digest = hashlib.sha256(key.encode()).digest()
+    return "held-out" if int.from_bytes(digest, "big") % HELD_OUT_ONE_IN == 0 else "train"
+
+
+def draw_in_split(split: Split, make: Callable[[random.Random], K], rng: random.Random) -> K:
+    """Return the first content from `make` that belongs to the split."""
+    while split_of((content := make(rng)).key) != split:
+        pass
+    return content

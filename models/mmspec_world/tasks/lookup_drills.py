@@ -1,0 +1,127 @@
+"""Many short look-ups in a row, in a picture or in a list of things.
+
+Full sentences contain few tokens that a model must look up. In a drill nearly every token is one,
+in the order that the question gives.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+
+from mmspec_world.answers.pair_texts import compare_traits
+from mmspec_world.answers.phrasing import plural, sentence, thing_at_place, things_at_places
+from mmspec_world.facts import Turn
+from mmspec_world.questions.scene_questions import by_shape, relation_query, tally
+from mmspec_world.scenes.palette import COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
+from mmspec_world.scenes.scene import Scene, Thing, many_things, scene_of, two_apart
+from mmspec_world.split import Split, draw_in_split
+from mmspec_world.tasks.script import Script
+
+CHOICES: tuple[tuple[str, ...], ...] = (
+    tuple(COLOURS),
+    SHAPES,
+    PLACES,
+    NUMBERS,
+    ("left of", "right of", "above", "below"),
+)
+Lookup = Callable[[random.Random, Scene], tuple[str, str]]
+"""Function that returns a question about a scene, and its answer."""
+
+
+def lookup_drill(rng: random.Random, split: Split) -> Script:
+    """Ask look-ups in a picture, or in a written list of things."""
+    if rng.random() < 0.5:
+        scene = draw_in_split(split, rng.choice((two_apart, two_apart, many_things)), rng)
+        return Script((scene,), _turns(rng, scene, 3, "", 1), (scene.key,))
+    scene = draw_in_split(split, all_different, rng)
+    listing = sentence(things_at_places(rng, scene.things)) + " "
+    return Script((), _turns(rng, scene, 5, listing, 0), (scene.key,))
+
+
+def all_different(rng: random.Random) -> Scene:
+    """Draw a scene of three to six things with different shapes and colours."""
+    count = rng.randint(3, len(SHAPES))
+    parts = (rng.sample(values, count) for values in (tuple(COLOURS), SHAPES, range(len(PLACES))))
+    return scene_of("white", [Thing(*traits) for traits in zip(*parts, strict=True)])
+
+
+def _turns(
+    rng: random.Random, scene: Scene, count: int, listing: str, images: int
+) -> tuple[Turn, ...]:
+    lookups = [rng.choice(LOOKUPS)(rng, scene) for _ in range(count)]
+    (question, answer), *others = lookups
+    first = Turn(listing + question, answer, (), images)
+    return first, *(Turn(question, answer, ()) for question, answer in others)
+
+
+def _by_shape(rng: random.Random, scene: Scene) -> tuple[str, str]:
+    things = _shuffle(rng, scene.shape_singles() or scene.things[:1])
+    answer = sentence(by_shape(*things))
+    return f"Colour and place: {', '.join(thing.shape for thing in things)}?", answer
+
+
+def _by_colour(rng: random.Random, scene: Scene) -> tuple[str, str]:
+    things = _shuffle(rng, scene.colour_singles() or scene.things[:1])
+    answer = "; ".join(f"{thing.colour}: {thing.shape}, {PLACES[thing.place]}" for thing in things)
+    return f"Shape and place: {', '.join(thing.colour for thing in things)}?", sentence(answer)
+
+
+def _by_place(rng: random.Random, scene: Scene) -> tuple[str, str]:
+    things = _shuffle(rng, scene.things)
+    answer = "; ".join(f"{PLACES[thing.place]}: {thing.name}" for thing in things)
+    return f"What is at: {', '.join(PLACES[thing.place] for thing in things)}?", sentence(answer)
+
+
+def _which(rng: random.Random, scene: Scene) -> tuple[str, str]:
+    shape = rng.choice((rng.choice(scene.things).shape, rng.choice(SHAPES)))
+    answer = ", ".join(
+        f"{thing.name} {'yes' if thing.shape == shape else 'no'}" for thing in scene.things
+    )
+    return f"Which are {plural(shape)}?", sentence(answer)
+
+
+def _count(rng: random.Random, scene: Scene) -> tuple[str, str]:
+    shape = rng.choice(sorted({thing.shape for thing in scene.things}))
+    counted = [thing for thing in scene.things if thing.shape == shape]
+    return f"Count the {plural(shape)}.", tally(rng, scene, counted)
+
+
+def _side(rng: random.Random, scene: Scene) -> tuple[str, str]:
+    if query := relation_query(rng, scene):
+        return query.question, f"{query.steps} {sentence(query.clause)}"
+    return _which(rng, scene)
+
+
+def _comparison(rng: random.Random, scene: Scene) -> tuple[str, str]:
+    thing = rng.choice(scene.things)
+    colour, shape = rng.choice(tuple(COLOURS)), rng.choice(SHAPES)
+    other = Thing(
+        rng.choice((thing.colour, thing.colour, colour)),
+        rng.choice((thing.shape, thing.shape, shape)),
+        rng.choice((thing.place, thing.place, rng.randrange(len(PLACES)))),
+    )
+    question = f"Compare: {thing_at_place(rng, thing)}; {thing_at_place(rng, other)}."
+    return question, sentence(compare_traits(thing, other))
+
+
+def _letter_choices(rng: random.Random, _scene: Scene) -> tuple[str, str]:
+    choices = rng.sample(rng.choice(CHOICES), 4)
+    listing = " ".join(f"({LETTERS[i]}) {choice}" for i, choice in enumerate(choices))
+    subset = rng.sample(choices, 3)
+    answer = "; ".join(f"{choice} ({LETTERS[choices.index(choice)]})" for choice in subset)
+    return f"Choices: {listing}. Letters: {', '.join(subset)}?", sentence(answer)
+
+
+def _shuffle(rng: random.Random, things: Sequence[Thing]) -> list[Thing]:
+    return rng.sample(things, len(things))
+
+
+# Two look-ups and a comparison are harder, so these come twice as often.
+LOOKUPS: tuple[Lookup, ...] = (
+    _by_shape,
+    _by_colour,
+    _by_place,
+    _which,
+    _count,
+    _letter_choices,
+    *2 * (_side, _comparison),
+)

@@ -1,0 +1,177 @@
+"""The scripts of all tasks: drawings, prompts and answers."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from mmspec_world.answers import pair_texts, story_texts
+from mmspec_world.answers.answers import conclude, explain, long_description, short_description
+from mmspec_world.answers.descriptions import Drawing, describe
+from mmspec_world.answers.phrasing import say
+from mmspec_world.facts import Fact, Query, Turn
+from mmspec_world.questions.presence_questions import presence_query, puzzle_query
+from mmspec_world.scenes.charts import bar_chart
+from mmspec_world.scenes.pairs import Pair, changed_pair
+from mmspec_world.scenes.palette import LETTERS
+from mmspec_world.scenes.scene import few_things, many_things, two_apart
+from mmspec_world.scenes.stories import Story, five_frames, four_frames
+from mmspec_world.scenes.words import written_word
+from mmspec_world.split import Split, draw_in_split
+from mmspec_world.tasks import draw_query, prompts
+from mmspec_world.tasks.dialogues import DETAILS, conversation, free_chat, picture_swap
+from mmspec_world.tasks.lookup_drills import lookup_drill
+from mmspec_world.tasks.script import Script
+
+DrawQuery = Callable[[random.Random, Split], tuple[Drawing, Query]]
+
+ANY_DRAWING = (few_things, few_things, many_things, bar_chart, written_word)
+
+
+def question(draw: DrawQuery, rng: random.Random, split: Split) -> Script:
+    """Ask one question, drawn with its picture by `draw`."""
+    drawing, query = draw(rng, split)
+    prefix = prompts.REASONED if rng.random() < 0.5 else ""
+    return _one_turn(drawing, prefix + query.question, explain(rng, query), (query.fact,))
+
+
+def _draw_presence_query(rng: random.Random, split: Split) -> tuple[Drawing, Query]:
+    return draw_query.draw_for_query(rng, split, two_apart, presence_query)
+
+
+def reasoning(rng: random.Random, split: Split) -> Script:
+    """Ask a small puzzle about a scene (LLaVA-Bench)."""
+    drawing, query = draw_query.draw_for_query(
+        rng, split, rng.choice((two_apart, many_things)), puzzle_query
+    )
+    return _one_turn(drawing, query.question, explain(rng, query), (query.fact,))
+
+
+def detail(rng: random.Random, split: Split) -> Script:
+    """Ask for a long description of a picture (LLaVA-Bench)."""
+    drawing = _any_drawing(rng, split)
+    return _one_turn(drawing, rng.choice(DETAILS), *long_description(rng, drawing))
+
+
+def captioning(rng: random.Random, split: Split) -> Script:
+    """Ask for a caption of a picture, in one sentence or in detail (COCO)."""
+    drawing = _any_drawing(rng, split)
+    if rng.random() < 0.6:
+        return _one_turn(drawing, prompts.CAPTION, *short_description(rng, drawing))
+    return _one_turn(drawing, prompts.DETAILED_CAPTION, *long_description(rng, drawing))
+
+
+def science(rng: random.Random, split: Split) -> Script:
+    """Ask for one of four choices, after a chain of thought (ScienceQA)."""
+    drawing, query = draw_query.draw_any_query(rng, split)
+    others = rng.sample([option for option in query.fact.options if option != query.fact.value], 3)
+    choices = rng.sample([query.fact.value, *others], 4)
+    letter = LETTERS[choices.index(query.fact.value)]
+    listing = " ".join(f"({LETTERS[i]}) {choice}" for i, choice in enumerate(choices))
+    question = f"Question: {query.question}\nChoices: {listing}\n{prompts.STEPS}"
+    final = say(
+        rng, "[The answer is|So the answer is|Among the choices, the answer is] ({a}).", a=letter
+    )
+    fact = Fact(query.fact.category, letter, tuple(LETTERS[:4]), (r"answer is \({}\)",))
+    return _one_turn(drawing, question, f"{explain(rng, query)} {final}", (query.fact, fact))
+
+
+def spot(rng: random.Random, split: Split) -> Script:
+    """Ask for the difference between two images (Spot-the-Diff)."""
+    pair = draw_in_split(split, changed_pair, rng)
+    return _of_pair(pair, _prompt(rng, prompts.SPOT), pair_texts.difference_text(rng, pair))
+
+
+def edit_instruction(rng: random.Random, split: Split) -> Script:
+    """Ask how to edit one image into the other (IEdit)."""
+    pair = draw_in_split(split, changed_pair, rng)
+    return _of_pair(pair, _prompt(rng, prompts.EDIT), pair_texts.edit_text(rng, pair))
+
+
+def text_only(rng: random.Random, split: Split) -> Script:
+    """Ask about a scene or a pair that is described in words instead of shown."""
+    return rng.choice((_text_only_pair, _text_only_scene, _text_only_scene))(rng, split)
+
+
+def _text_only_scene(rng: random.Random, split: Split) -> Script:
+    scene = draw_in_split(split, rng.choice((few_things, two_apart, many_things)), rng)
+    queries = draw_query.queries_about(rng, scene, 4)
+    queries += [query for query in (presence_query(rng, scene), puzzle_query(rng, scene)) if query]
+    rng.shuffle(queries)
+    queries = [query for query in queries if query.fact.category != "background"]
+    turns = [Turn(query.question, conclude(rng, query), ()) for query in queries]
+    first = replace(turns[0], question=f"{describe(rng, scene)} {turns[0].question}")
+    return Script((), (first, *turns[1:]), (scene.key,))
+
+
+def _text_only_pair(rng: random.Random, split: Split) -> Script:
+    pair = draw_in_split(split, changed_pair, rng)
+    kind, wordings = rng.choice((("difference", prompts.SPOT), ("edit", prompts.EDIT)))
+    question = f"{pair_texts.describe_both(rng, pair)} {rng.choice(wordings[1:])}"
+    return Script((), (Turn(question, pair_texts.change_text(rng, pair, kind), ()),), (pair.key,))
+
+
+def story_ending(prompt: str, rng: random.Random, split: Split) -> Script:
+    """Ask for the end of a story of five captioned images."""
+    story: Story = draw_in_split(split, five_frames, rng)
+    captions = [
+        f"{prompts.IMAGE} Caption #{i + 1}: {story_texts.frame_caption(rng, story, i)}"
+        for i in range(4)
+    ]
+    question = " ".join([prompt, *captions, f"{prompts.IMAGE} Caption #5:"])
+    turn = Turn(question, story_texts.ending_text(rng, story), story_texts.ending_facts(story), 5)
+    return Script(story.scenes, (turn,), (story.key,))
+
+
+def video(rng: random.Random, split: Split) -> Script:
+    """Ask what happens in four frames of a video."""
+    story = draw_in_split(split, four_frames, rng)
+    turn = Turn(
+        rng.choice(prompts.VIDEO),
+        story_texts.video_text(rng, story),
+        story_texts.video_facts(story),
+        4,
+    )
+    return Script(story.scenes, (turn,), (story.key,))
+
+
+def _one_turn(drawing: Drawing, question: str, answer: str, facts: tuple[Fact, ...]) -> Script:
+    return Script((drawing,), (Turn(question, answer, facts, 1),), (drawing.key,))
+
+
+def _any_drawing(rng: random.Random, split: Split) -> Drawing:
+    make: Callable[[random.Random], Drawing] = rng.choice(ANY_DRAWING)
+    return draw_in_split(split, make, rng)
+
+
+def _prompt(rng: random.Random, wordings: tuple[str, ...]) -> str:
+    return wordings[0] if rng.random() < 0.5 else rng.choice(wordings[1:])
+
+
+def _of_pair(pair: Pair, question: str, answer: str) -> Script:
+    return Script(
+        pair.scenes, (Turn(question, answer, pair_texts.pair_facts(pair), 2),), (pair.key,)
+    )
+
+
+TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
+    "chart": partial(question, draw_query.draw_chart_query),  # ChartQA
+    "text": partial(question, draw_query.draw_word_query),  # TextVQA
+    "general": partial(question, draw_query.draw_scene_query),  # VQAv2
+    "hallucination": partial(question, _draw_presence_query),  # HallusionBench, POPE
+    "spot": spot,
+    "edit": edit_instruction,
+    "pororo": partial(story_ending, prompts.PORORO),  # PororoSV
+    "vist": partial(story_ending, prompts.VIST),  # VIST
+    "conversation": conversation,
+    "detail": detail,
+    "reasoning": reasoning,
+    "caption": captioning,
+    "science": science,
+    "video": video,
+    "chat": free_chat,
+    "swap": picture_swap,
+    # The name is part of the seed and of published tables: another one would draw other samples.
+    "told": text_only,
+    "drill": lookup_drill,
+}

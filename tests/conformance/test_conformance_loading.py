@@ -1,0 +1,81 @@
+"""Checkpoints of every layout and type load as the same model; what cannot be had is named."""
+
+import numpy as np
+import pytest
+
+from mmspec.errors import UsageError
+from mmspec.plugins import load_backend
+from support import factory
+from support import sequence_helpers as helpers
+
+
+@pytest.fixture
+def loaded(backend):
+    """Loads a checkpoint."""
+    return lambda path, **named: load_backend(backend).load(path, **{"device": "cpu"} | named)
+
+
+def logits(model):
+    """The logits after a prompt with an image."""
+    image = helpers.pixels(32)[0]
+    return helpers.target(model, helpers.prompt([model.encode(image)])).logits()
+
+
+@pytest.mark.parametrize("layout", ["hub", "transformers"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_every_layout_and_type_gives_the_same_model(loaded, tmp_path, layout, dtype):
+    path = factory.tiny_llava(tmp_path / "a", layout=layout, dtype=dtype, sharded=True)
+    models = [loaded(path), loaded(factory.tiny_llava(tmp_path / "b", dtype=dtype))]
+    assert [model.dtype for model in models] == ["float32"] * 2
+    assert models[0].tower == models[1].tower != ""
+    np.testing.assert_array_equal(*map(logits, models))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_stays_near_float32(loaded, llava_path, dtype):
+    exact, rounded = loaded(llava_path, dtype="float32"), loaded(llava_path, dtype=dtype)
+    assert rounded.dtype == dtype
+    assert rounded.tower != exact.tower
+    expected = logits(exact)
+    np.testing.assert_allclose(logits(rounded), expected, atol=0.1 * np.abs(expected).max())
+    target, drafter = (
+        helpers.target(rounded, helpers.TEXT),
+        helpers.drafter(rounded, [helpers.TEXT]),
+    )
+    assert len(helpers.tokens(helpers.rounds(target, drafter, 12))) == 12
+
+
+@pytest.mark.parametrize("vision", [True, False])
+def test_a_quantized_model_runs_and_is_near_its_source(loaded, tmp_path, llava_path, vision):
+    path = factory.quantized(llava_path, tmp_path / "q", 8, 32, vision=vision, bare=True)
+    models = loaded(path), loaded(llava_path)
+    assert (models[0].tower == models[1].tower) is not vision
+    np.testing.assert_allclose(*map(logits, models), atol=0.2)
+
+
+def test_an_unquantized_mlx_conversion_is_the_same_model(loaded, tmp_path, llava_path):
+    path = factory.quantized(llava_path, tmp_path / "q", 0)
+    assert loaded(path).tower == loaded(llava_path).tower
+
+
+def test_towers_that_see_differently_have_other_digests(loaded, tmp_path, llava_path):
+    paths = [
+        factory.tiny_llava(tmp_path / str(layer), feature_layer=layer) for layer in (-2, -1, 1)
+    ]
+    towers = [loaded(path).tower for path in paths]
+    assert towers[0] == loaded(llava_path).tower
+    assert len(set(towers)) == 3
+
+
+def test_a_text_model_has_no_tower_and_no_eyes(loaded, llama_path):
+    model = loaded(llama_path)
+    assert model.tower == ""
+    with pytest.raises(UsageError, match="text-only"):
+        model.encode(helpers.pixels(32)[0])
+
+
+def test_an_unknown_device_or_type_is_named_with_what_there_is(loaded, llava_path):
+    with pytest.raises(UsageError, match=r"unknown \S+ device 'tpu': use auto.* or cpu"):
+        loaded(llava_path, device="tpu")
+    with pytest.raises(UsageError, match=r"'float8': use auto, float32"):
+        loaded(llava_path, dtype="float8")

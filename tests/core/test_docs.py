@@ -1,0 +1,137 @@
+"""The pages in docs/, README, CONTRIBUTING and the cards: short, wrapped, and true of the tree."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from mmspec_cli.main import cli
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+CARDS = sorted((ROOT / "models" / "mmspec_models").glob("*/README.md"))
+TEXTS = [
+    *PAGES,
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")),
+    *CARDS,
+]
+MOST_PAGES = 13
+MOST_LINES = 1600
+COLUMNS = 100
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def lines(page):
+    """Lines outside fenced code, numbered; indented code and tables included."""
+    fenced = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield number, line
+
+
+def prose(page):
+    """Lines outside code and tables."""
+    return ((n, line) for n, line in lines(page) if not line.startswith(("    ", "|")))
+
+
+def code_blocks(page):
+    """Lines of indented and fenced code, continued lines joined."""
+    fenced, block = False, []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.startswith("```"):
+            fenced = not fenced
+        elif fenced or line.startswith("    "):
+            block.append(line.strip())
+    return re.sub(r"\\\n", " ", "\n".join(block)).splitlines()
+
+
+def anchor(heading):
+    """The anchor that GitHub gives a heading."""
+    words = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return words.replace(" ", "-")
+
+
+def anchors(page):
+    return {anchor(line.lstrip("#")) for _, line in lines(page) if line.startswith("#")}
+
+
+def test_the_pages_are_few_and_short():
+    assert len(PAGES) <= MOST_PAGES
+    assert sum(len(page.read_text(encoding="utf-8").splitlines()) for page in PAGES) <= MOST_LINES
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=name)
+def test_prose_is_wrapped(page):
+    wide = [number for number, line in prose(page) if len(line) > COLUMNS]
+    assert not wide
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=name)
+def test_links_and_images_lead_somewhere(page):
+    text = "\n".join(line for _, line in lines(page))
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        file, _, place = target.partition("#")
+        if "://" in target:
+            continue
+        path = (page.parent / file).resolve() if file else page
+        if not path.exists() or (place and place not in anchors(path)):
+            broken.append(target)
+    assert not broken
+
+
+def test_every_figure_is_shown_by_a_page():
+    shown = {
+        (page.parent / target).resolve()
+        for page in TEXTS
+        for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    }
+    assert set((ROOT / "docs" / "figures").rglob("*.png")) <= shown
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=name)
+def test_files_named_in_backticks_exist(page):
+    text = "\n".join(line for _, line in lines(page))
+    named = re.findall(r"`((?:mmspec|backends|cli|models|tests|docs|\.ci)/[\w./-]*)`", text)
+    assert not [file for file in named if not (ROOT / file).exists()]
+
+
+def commands(page):
+    """The mmspec commands of a page's code: words without comments, pipes and redirections."""
+    for line in code_blocks(page):
+        found = re.search(r"(?:^|[$(;|] ?|\bin )(mmspec(?: .*)?)$", line)
+        if found:
+            yield shlex.split(re.split(r" [|>&]|\)$", found[1])[0], comments=True)[1:]
+
+
+COMMANDS = [
+    pytest.param(words, id=f"{name(page)}: {' '.join(words)[:60]}")
+    for page in TEXTS
+    for words in commands(page)
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_command_of_the_docs_is_one_that_the_program_takes(words):
+    """Names and options are known; values are not looked at, and nothing is run."""
+    command, context = cli, click.Context(cli, info_name="mmspec")
+    while isinstance(command, click.Group) and words:
+        command = command.get_command(context, words[0])
+        assert command, f"no command {words[0]}"
+        context, words = click.Context(command, parent=context, info_name=words[0]), words[1:]
+    known = {
+        option
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+    known |= set(context.help_option_names)
+    assert not [
+        word for word in words if word.startswith("-") and word not in known and word != "-"
+    ]

@@ -1,0 +1,279 @@
+"""Draft lengths chosen from measured rounds, on simulated machines and clocks."""
+
+import random
+from dataclasses import dataclass, field
+from statistics import fmean
+
+import pytest
+
+from mmspec.decoding.statistics import Round
+from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
+from mmspec.draft_length.round_costs import MAX_AUTO_GAMMA
+
+
+@dataclass
+class Machine:
+    """Verifies r rows in 1 + (r - 1) * row plain rounds; a drafted token takes `draft` of them."""
+
+    row: float
+    draft: float
+    acceptance: float
+    jump: float = 0.0
+    """Added as soon as there is more than one row."""
+    noise: float = 0.05
+    dice: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def cost(self, gamma):
+        return 1 + gamma * (self.row + self.draft) + self.jump * (gamma > 0)
+
+    def expected(self, gamma):
+        return sum(self.acceptance**i for i in range(gamma + 1))
+
+    def round(self, gamma):
+        """One noisy round; now and then another process takes the machine."""
+        accepted = 0
+        while accepted < gamma and self.dice.random() < self.acceptance:
+            accepted += 1
+        slow = 4 if self.noise and self.dice.random() < 0.01 else 1
+        seconds = self.cost(gamma) * slow * self.dice.uniform(1 - self.noise, 1 + self.noise)
+        share = gamma * self.draft / self.cost(gamma)
+        return Round([0] * (accepted + 1), gamma, accepted, seconds * share, seconds * (1 - share))
+
+    def best(self):
+        """Tokens per plain round's time at the best fixed length."""
+        return max(self.expected(gamma) / self.cost(gamma) for gamma in range(MAX_AUTO_GAMMA + 1))
+
+    def calibration(self, scale=0.2):
+        """What was measured of it on another day, at another speed."""
+        return {gamma: scale * self.cost(gamma) for gamma in range(MAX_AUTO_GAMMA + 1)}
+
+
+def run(machine, tokens, length=None):
+    """Decode; the lengths drafted, and the true cost of the run in plain rounds."""
+    length = length or AdaptiveDraftLength()
+    chosen, left, cost = [], tokens, 0.0
+    while left > 0:
+        gamma = length.choose(left - 1)
+        assert 0 <= gamma <= max(left - 1, 0)
+        round_ = machine.round(gamma)
+        length.observe(round_)
+        chosen.append(gamma)
+        cost += machine.cost(gamma)
+        left -= len(round_.tokens)
+    return chosen, cost
+
+
+def machine(verify, draft, acceptance, seed=0, **named):
+    """Four rows cost `verify` times one."""
+    return Machine((verify - 1) / 3, draft, acceptance, dice=random.Random(seed), **named)
+
+
+WORLDS = [(v, d, a) for v in (1.1, 3.3) for d in (0.05, 0.6) for a in (0.9, 0.5, 0.05)]
+WINNING = [world for world in WORLDS if machine(*world).best() > 1.001]
+LOSING = [world for world in WORLDS if world not in WINNING]
+
+
+def test_worlds_of_both_kinds_are_asked():
+    assert len(WINNING) >= 4
+    assert len(LOSING) >= 4
+
+
+# Where drafting pays
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+@pytest.mark.parametrize("world", WINNING)
+def test_where_drafting_pays_it_comes_within_five_percent_of_the_best_length(world, calibrated):
+    rates = []
+    for seed in range(4):
+        each = machine(*world, seed)
+        length = AdaptiveDraftLength(each.calibration() if calibrated else None)
+        rates.append(2000 / run(each, 2000, length)[1] / each.best())
+    assert fmean(rates) > 0.95
+    assert min(rates) > 0.92
+
+
+def test_a_good_draft_is_used_at_once():
+    chosen, _ = run(machine(1.1, 0.05, 0.9), 60)
+    assert max(chosen[:8]) >= 4
+    assert sum(gamma == 0 for gamma in chosen) <= 4
+
+
+def test_a_calibrated_length_is_drafted_after_two_plain_rounds():
+    each = machine(1.1, 0.05, 0.9)
+    length = AdaptiveDraftLength(each.calibration())
+    chosen, _ = run(each, 80, length)
+    assert chosen[:2] == [0, 0]
+    assert chosen[2] >= 3
+    assert max(chosen[:8]) >= 6
+    assert length.verdict() is None
+
+
+def test_a_dear_second_row_may_be_worth_it_with_a_long_draft():
+    """One drafted token just loses, eight win: only trying longer ones shows it."""
+    each = machine(1.05, 0.02, 0.8, jump=0.85)
+    assert each.expected(1) / each.cost(1) < 1 < 1.5 < each.best()
+    _, cost = run(each, 3000)
+    assert 3000 / cost > 1.2
+
+
+# Where drafting loses
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+@pytest.mark.parametrize(("tokens", "bound"), [(32, 1.05), (128, 1.02), (2000, 1.02)])
+@pytest.mark.parametrize("world", LOSING)
+def test_where_drafting_loses_an_answer_costs_hardly_more_than_plain(
+    world, tokens, bound, calibrated
+):
+    for noise in (0.0, 0.05):
+        costs = []
+        for seed in range(4):
+            each = machine(*world, seed, noise=noise)
+            length = AdaptiveDraftLength(each.calibration() if calibrated else None)
+            costs.append(run(each, tokens, length)[1] / tokens)
+        assert fmean(costs) < bound
+        assert max(costs) < bound + 0.2 * noise  # what is measured less well is bounded less well
+
+
+@pytest.mark.parametrize(("tokens", "bound"), [(32, 1.05), (128, 1.02), (1000, 1.02)])
+def test_a_dear_second_row_is_seen_from_one_draft(tokens, bound):
+    """On some chips any second row doubles the cost."""
+    assert run(machine(1.2, 0.3, 0.4, jump=1.0), tokens)[1] < bound * tokens
+
+
+def test_a_calibrated_machine_that_cannot_win_is_left_alone_and_the_reason_given():
+    each = machine(3.3, 0.6, 0.9, noise=0)
+    length = AdaptiveDraftLength(each.calibration())
+    assert run(each, 8, length)[0] == [0] * 8
+    assert f"cost {each.cost(1):.2f} plain rounds" in length.verdict()
+
+
+def test_a_loss_is_stopped_however_wrong_the_estimates():
+    """Drafting that costs ten plain rounds from the tenth round on is charged and given up."""
+    each, length, lost = machine(1.1, 0.05, 0.9, noise=0), AdaptiveDraftLength(), 0.0
+    for turn in range(500):
+        gamma = length.choose(50)
+        bad = turn >= 10 and gamma > 0
+        round_ = Round([0], gamma, 0, 0.0, 10.0) if bad else each.round(gamma)
+        lost += 9 if bad else 0
+        length.observe(round_)
+    assert lost < 9 * 9
+
+
+# What changes
+
+
+def switching(first, second, tokens=1500):
+    length = AdaptiveDraftLength()
+    run(first, tokens, length)
+    return run(second, tokens, length)
+
+
+def test_when_acceptance_falls_it_turns_to_plain_decoding():
+    chosen, cost = switching(machine(1.1, 0.6, 0.9), machine(1.1, 0.6, 0.05, seed=1))
+    assert sum(gamma > 0 for gamma in chosen) < 40
+    assert cost < 1.03 * 1500
+
+
+@pytest.mark.parametrize(("verify", "draft"), [(1.1, 0.05), (2.0, 0.2)])
+def test_when_acceptance_rises_it_drafts_again(verify, draft):
+    each = machine(verify, draft, 0.9, seed=1)
+    chosen, cost = switching(machine(verify, draft, 0.05), each)
+    assert max(chosen[-20:]) >= 3
+    assert 1500 / cost > 0.9 * each.best()
+
+
+def test_a_calibrated_machine_that_has_become_slow_is_found_out():
+    for seed in range(4):
+        each = machine(3.3, 0.6, 0.9, seed)
+        length = AdaptiveDraftLength(machine(1.1, 0.05, 0.9).calibration(1.0))
+        assert run(each, 1000, length)[1] < 1.04 * 1000
+        assert length.verdict()
+
+
+def test_a_calibrated_machine_that_has_become_fast_is_found_out():
+    for seed in range(4):
+        each = machine(1.1, 0.05, 0.9, seed)
+        length = AdaptiveDraftLength(machine(3.3, 0.6, 0.9).calibration(1.0))
+        assert 3000 / run(each, 3000, length)[1] > 0.9 * each.best()
+
+
+@pytest.mark.parametrize("costs", [{5: 7.0}, {5: 15.0}, {5: 33.0}, {2: 9.0, 8: 60.0}])
+def test_costs_that_a_busy_moment_made_are_outlived(costs):
+    for seed in range(4):
+        each, length = machine(1.1, 0.05, 0.9, seed), AdaptiveDraftLength({0: 1.0} | costs)
+        chosen, cost = run(each, 3000, length)
+        assert 3000 / cost > 0.5 * each.best()
+        assert fmean(chosen[-50:]) > 5
+
+
+# Rounds that say less
+
+
+def test_a_first_round_that_warms_up_does_not_decide():
+    """The first round of a length may compile kernels and take as long as a hundred others."""
+    each, length, lengths = machine(1.1, 0.05, 0.9), AdaptiveDraftLength(), set()
+    chosen = []
+    for _ in range(100):
+        gamma = length.choose(100)
+        round_ = each.round(gamma)
+        if gamma not in lengths:
+            round_ = Round(round_.tokens, gamma, round_.accepted, 0.0, 100.0)
+        lengths.add(gamma)
+        length.observe(round_)
+        chosen.append(gamma)
+    assert fmean(chosen[-50:]) > 4
+
+
+def test_a_draft_that_finds_nothing_counts_as_plain():
+    """A lookup that finds nothing costs a plain round, and is asked again."""
+    each, length = machine(1.1, 0.01, 0.8), AdaptiveDraftLength()
+    chosen = []
+    for turn in range(300):
+        gamma = length.choose(50)
+        chosen.append(gamma)
+        length.observe(each.round(gamma if turn % 5 == 0 else 0))
+    assert fmean(gamma > 0 for gamma in chosen[100:]) > 0.9
+
+
+def test_a_draft_that_first_catches_up_does_not_make_drafting_look_dear():
+    """After plain rounds a draft is fed what it missed: these rounds cost half as much again."""
+    each, length = machine(1.1, 0.05, 0.9), AdaptiveDraftLength()
+    run(machine(1.1, 0.05, 0.05), 300, length)
+    plain, chosen = 9, []
+    for _ in range(300):
+        gamma = length.choose(50)
+        round_ = each.round(gamma)
+        late = 0.5 if gamma and plain > 4 else 0.0
+        length.observe(Round(round_.tokens, gamma, round_.accepted, late, round_.verify_seconds))
+        plain = 0 if gamma else plain + 1
+        chosen.append(gamma)
+    assert fmean(chosen[-50:]) > 5
+
+
+def test_an_answer_that_ends_in_an_accepted_token_was_not_rejected_there():
+    length = AdaptiveDraftLength()
+    for _ in range(2):
+        length.observe(Round([1], 0, 0, 0.0, 1.0))
+    for _ in range(50):
+        length.observe(Round([1, 1], 4, 2, 0.1, 1.8))
+    assert length.verdict() is None
+    assert length.choose(2) == 2
+
+
+def test_the_verdict_says_what_a_round_gives_and_costs():
+    length = AdaptiveDraftLength()
+    assert length.verdict() is None
+    each = machine(3.3, 0.6, 0.05, noise=0)
+    run(each, 1000, length)
+    words = length.verdict().split()
+    assert "plainly," in words
+    assert float(words[words.index("tokens") - 1]) == pytest.approx(1.2, abs=0.2)
+    assert float(words[words.index("plain") - 1]) == pytest.approx(each.cost(1), abs=0.01)
+    run(machine(1.1, 0.05, 0.9), 1000, length)
+    assert length.verdict() is None
+
+
+def test_fixed_lengths_end_with_the_budget():
+    assert [FixedDraftLength(4).choose(limit) for limit in (9, 4, 2, 0)] == [4, 4, 2, 0]

@@ -1,0 +1,1 @@
+"""What tests share: tiny checkpoints, scripted models, independent oracles."""

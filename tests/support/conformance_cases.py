@@ -1,0 +1,204 @@
+"""What every backend is asked: conversations of all shapes, and what a cold run answers."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from mmspec.chat.chat import Chat
+from mmspec.chat.engine import Engine
+from mmspec.chat.models import Models
+from mmspec.chat.options import Options
+from mmspec.decoding.tree import Tree
+from mmspec.prompt.conversation import Conversation, Turn
+from mmspec.prompt.images import Picture, picture_from
+
+DRAFTINGS = ["".join(word) for size in range(1, 5) for word in combinations("MTCP", size)]
+GAMMAS = range(1, 9)
+IMAGES = (1, 2, 5)
+NOUNS = ("circle", "square", "triangle", "bar", "picture", "chart", "word", "image")
+
+
+TREES = {
+    "static": Tree((3, 2, 2, 1)),
+    "cut": Tree((4, 3, 2), nodes=7),
+    "dynamic": Tree((), 4, 12),
+    "wide": Tree(),
+}
+DEPTHS = (1, 2, 5, 8)
+HEADS = {
+    "eagle": ("eagle", {}),
+    "msd": ("msd", {}),
+    "medusa": ("medusa", {"vision": "attention"}),
+    "hydra": ("hydra", {"vision": "mean"}),
+    "flash": ("flash", {}),
+    "flash whole": ("flash", {"queries": 0}),
+}
+"""Heads by name: their kind, and what their config says."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One conversation under one drafting."""
+
+    drafting: str
+    gamma: int
+    images: int
+    turns: int
+    tree: str | None = None
+    """A name among `TREES`; None for chains."""
+
+
+Question = tuple[str, tuple[Picture, ...]]
+
+
+def product_cases() -> list[Case]:
+    """Every combination; without images all views are equal, and T stands for them."""
+    seeing = [Case(*each) for each in product(DRAFTINGS, GAMMAS, IMAGES, (1, 2))]
+    return seeing + [Case("T", gamma, 0, turns) for gamma, turns in product(GAMMAS, (1, 2))]
+
+
+def covering_cases() -> list[Case]:
+    """Every pair of values of two factors at least once; all of the product without images."""
+    numbered = enumerate(DRAFTINGS)
+    cases = [
+        Case(word, gamma, IMAGES[(row + gamma) % 3], 1 + (row + gamma // 3) % 2)
+        for (row, word), gamma in product(numbered, GAMMAS)
+    ]
+    return cases + [case for case in product_cases() if not case.images]
+
+
+def tree_cases() -> list[Case]:
+    """Every pair of values of two factors at least once, for drafts that are trees."""
+    numbered = product(enumerate(DRAFTINGS), enumerate(TREES))
+    cases = [
+        Case(word, DEPTHS[(row + at) % 4], IMAGES[(row + at) % 3], 1 + (row // 2 + at) % 2, tree)
+        for (row, word), (at, tree) in numbered
+    ]
+    return cases + [
+        Case("T", gamma, 0, turns, tree)
+        for gamma, tree in zip(DEPTHS, TREES, strict=True)
+        for turns in (1, 2)
+    ]
+
+
+def picture(seed: int, size: int = 32) -> Picture:
+    """A picture of random pixels."""
+    content = np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)
+    return picture_from(Image.fromarray(content), f"picture-{seed}")
+
+
+PICTURES = [picture(seed) for seed in range(7)]
+
+
+def questions(case: Case, seed: int) -> Iterator[Question]:
+    """The turns of a case; of several images, some come with the second question."""
+    draws = np.random.default_rng(seed)
+    later = case.images // 2 if case.turns == 2 else 0
+    shown = [PICTURES[index] for index in draws.permutation(7)[: case.images]]
+    counts = [case.images - later, later][: case.turns]
+    for count in counts:
+        nouns = " or the ".join(draws.choice(NOUNS, 3))
+        yield f"Is the {nouns} {draws.integers(1000)}?", tuple(shown[:count])
+        shown = shown[count:]
+
+
+def replies(chat: Chat, asked: Sequence[Question]) -> list[list[int]]:
+    """The ids of all answers of a conversation."""
+    return [chat.reply(text, images).token_ids for text, images in asked]
+
+
+def plainly(options: Options) -> Options:
+    """The same answers without a draft."""
+    return Options(
+        drafting="none",
+        max_new_tokens=options.max_new_tokens,
+        sampling=options.sampling,
+        seed=options.seed,
+    )
+
+
+@cache
+def plain_replies(models: Models, options: Options, asked: tuple[Question, ...]) -> list[list[int]]:
+    """The ids of all answers without a draft, decoded once for all draftings."""
+    return replies(models.chat(options), asked)
+
+
+def check_replies(models: Models, options: Options, asked: Iterable[Question]) -> Chat:
+    """A chat that has been asked all questions, its answers held to plain decoding's."""
+    chat, asked = models.chat(options), tuple((text, tuple(shown)) for text, shown in asked)
+    assert replies(chat, asked) == plain_replies(models, plainly(options), asked), options
+    return chat
+
+
+def copied(chat: Chat) -> Conversation:
+    """The turns so far, for a chat that has no caches yet."""
+    return Conversation(chat.conversation.system, list(chat.conversation.turns))
+
+
+def cold(chat: Chat, question: Question, options: Options | None = None) -> Chat:
+    """A new chat that has gone through the same turns and answered `question`."""
+    opened = chat.models.chat(options or chat.options, copied(chat))
+    opened.speculate = chat.speculate
+    opened.reply(*question)
+    return opened
+
+
+def outcome(chat: Chat) -> dict[str, Any]:
+    """What must not depend on what the caches have been through."""
+    answer = chat.answer
+    statistics = answer.statistics
+    counts = (statistics.rounds, statistics.drafted, statistics.accepted)
+    return {
+        "ids": answer.token_ids,
+        "text": answer.text,
+        "finish": answer.finish_reason,
+        "prompt": statistics.prompt_tokens,
+        "counts": counts,
+    }
+
+
+def logits(chat: Chat) -> np.ndarray:
+    """The target's next-token logits where the chat stands."""
+    return chat._session.target.logits()
+
+
+@cache
+def cold_answer(
+    models: Models,
+    options: Options,
+    turns: tuple[Turn, ...],
+    question: Question,
+    speculate: bool,
+    _stop: frozenset[int],
+) -> tuple[dict[str, Any], np.ndarray]:
+    """The outcome and the logits of a new chat after `turns`, decoded once for each state."""
+    chat = models.chat(options, Conversation(None, list(turns)))
+    chat.speculate = speculate
+    chat.reply(*question)
+    return outcome(chat), logits(chat)
+
+
+def check_like_cold(chat: Chat, question: Question) -> None:
+    """Ask, and hold the answer to a cold run's and to plain decoding's."""
+    state = tuple(chat.conversation.turns), question, chat.speculate
+    stop = chat.models.target.tokenizer.eos_ids
+    fresh, (plain, expected) = (
+        cold_answer(chat.models, each, *state, stop)
+        for each in (chat.options, plainly(chat.options))
+    )
+    chat.reply(*question)
+    assert outcome(chat) == fresh[0]
+    assert chat.answer.token_ids == plain["ids"]
+    np.testing.assert_allclose(logits(chat), expected, atol=1e-4)
+
+
+def small(engine: Engine, drafting: str = "MT", **named: Any) -> Options:
+    """Options for a short answer."""
+    given = {"gamma": 3, "max_new_tokens": 10} | named
+    chosen = "none" if engine.draft is None else drafting
+    return Options(drafting=chosen, **given)

@@ -1,0 +1,161 @@
+"""Tiny random checkpoints on disk, in every layout that mmspec reads. Deterministic by seed.
+
+Names and files are written by transformers or by hand here, never by mmspec's own readers, so
+that a wrong reader cannot agree with itself.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from support.factory_layouts import IMAGE_TOKEN_ID, TOKENIZER_SIZE, Layout, Sizes, write
+from support.factory_mlx import quantized
+
+__all__ = [
+    "IMAGE_TOKEN_ID",
+    "TOKENIZER_SIZE",
+    "Layout",
+    "Sizes",
+    "quantized",
+    "tiny_llama",
+    "tiny_llava",
+    "tiny_pair",
+]
+
+
+def tiny_llava(
+    path: Path,
+    *,
+    layout: Layout = "hub",
+    dtype: str = "float32",
+    sharded: bool = False,
+    seed: int = 0,
+    **sizes: Any,
+) -> Path:
+    """Write a random LLaVA to `path` with tokenizer and processor files; returns `path`."""
+    chosen = Sizes(**sizes)
+    model = _llava_model(chosen, seed)
+    return write(model, path, chosen, layout, dtype, sharded)
+
+
+def tiny_llama(
+    path: Path,
+    *,
+    layout: Layout = "hub",
+    dtype: str = "float32",
+    sharded: bool = False,
+    seed: int = 0,
+    **sizes: Any,
+) -> Path:
+    """Write a random Llama without eyes to `path` with its tokenizer; returns `path`."""
+    chosen = Sizes(**sizes)
+    model = _llama_model(chosen, seed)
+    return write(model, path, chosen, layout, dtype, sharded)
+
+
+def tiny_pair(
+    path: Path,
+    *,
+    noise: float = 0.06,
+    seed: int = 0,
+    layout: Layout = "hub",
+    dtype: str = "float32",
+    draft_positions: int | None = None,
+    **sizes: Any,
+) -> tuple[Path, Path]:
+    """Write a target and a draft that guesses it right sometimes: its weights plus noise.
+
+    `noise` is relative to each tensor's own spread. The towers are equal, so features are shared.
+    """
+    chosen = Sizes(**sizes)
+    target = _llava_model(chosen, seed)
+    draft_sizes = replace(chosen, positions=draft_positions or chosen.positions)
+    draft = _llava_model(draft_sizes, seed)
+    _perturb(draft, noise, seed + 1)
+    return (
+        write(target, path / "target", chosen, layout, dtype, False),
+        write(draft, path / "draft", draft_sizes, layout, dtype, False),
+    )
+
+
+def _llava_model(sizes: Sizes, seed: int) -> Any:
+    from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration
+
+    vision = CLIPVisionConfig(
+        hidden_size=sizes.vision_hidden_size,
+        intermediate_size=sizes.vision_intermediate_size,
+        num_hidden_layers=sizes.vision_layers,
+        num_attention_heads=4,
+        image_size=sizes.image_size,
+        patch_size=sizes.patch_size,
+    )
+    config = LlavaConfig(
+        vision_config=vision,
+        text_config=_llama_config(sizes),
+        image_token_index=IMAGE_TOKEN_ID,
+        image_seq_length=sizes.image_tokens,
+        vision_feature_layer=sizes.feature_layer,
+        vision_feature_select_strategy=sizes.select_strategy,
+        tie_word_embeddings=sizes.tied,
+    )
+    return _randomized(LlavaForConditionalGeneration(config), seed)
+
+
+def _llama_model(sizes: Sizes, seed: int) -> Any:
+    from transformers import LlamaForCausalLM
+
+    return _randomized(LlamaForCausalLM(_llama_config(sizes)), seed)
+
+
+def _llama_config(sizes: Sizes) -> Any:
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        hidden_size=sizes.hidden_size,
+        intermediate_size=sizes.intermediate_size,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        num_key_value_heads=sizes.key_value_heads,
+        vocab_size=sizes.vocab_size,
+        max_position_embeddings=sizes.positions,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=sizes.tied,
+        pad_token_id=0,
+    )
+
+
+def _randomized(model: Any, seed: int) -> Any:
+    """Fill every parameter, norms and biases too.
+
+    Matrices get twice the variance that keeps a signal's size, so that attention looks at
+    something and greedy text does not settle on one token.
+    """
+    import torch
+
+    draws = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            noise = torch.randn(weight.shape, generator=draws)
+            if weight.ndim == 1:
+                weight.copy_(0.1 * noise + ("norm" in name and name.endswith("weight")))
+            else:
+                weight.copy_(noise * (2.0 / weight[0].numel()) ** 0.5)
+        _silence(model.get_output_embeddings().weight)
+    return model.eval()
+
+
+def _silence(outputs: Any) -> None:
+    """Keep pad, <s>, <image> and padded ids from being generated, as training does: logit 0."""
+    outputs[[0, 1, IMAGE_TOKEN_ID]] = 0
+    outputs[TOKENIZER_SIZE:] = 0
+
+
+def _perturb(model: Any, noise: float, seed: int) -> None:
+    import torch
+
+    draws = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "vision_tower" not in name and weight.ndim > 1:
+                spread = noise * weight.std()
+                weight.add_(spread * torch.randn(weight.shape, generator=draws))

@@ -1,0 +1,75 @@
+"""MLX conversions of tiny checkpoints, as mlx-vlm and mlx-lm write them."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from support.factory_layouts import write_json
+
+
+def quantized(
+    source: Path,
+    path: Path,
+    bits: int = 4,
+    group_size: int = 64,
+    *,
+    vision: bool = True,
+    bare: bool = False,
+) -> Path:
+    """Convert the checkpoint `source` as mlx-vlm and mlx-lm do; returns `path`.
+
+    `vision` quantizes tower and projector too, as conversions of 2024 did. `bare` leaves out chat
+    template and processor files, which those had not. `bits` 0 converts without quantizing.
+    """
+    import mlx.core as mx
+
+    path.mkdir(parents=True)
+    weights: dict[str, mx.array] = {}
+    for name, weight in _mlx_weights(source).items():
+        skipped = not vision and not name.startswith(("language_model.", "model.", "lm_head."))
+        divides = weight.ndim == 2 and weight.shape[1] % group_size == 0
+        if not bits or skipped or not divides:
+            weights[name] = weight
+            continue
+        stem = name.removesuffix("weight")
+        parts = mx.quantize(weight, group_size=group_size, bits=bits)
+        weights |= zip([name, f"{stem}scales", f"{stem}biases"], parts, strict=True)
+    mx.save_safetensors(str(path / "model.safetensors"), weights, metadata={"format": "mlx"})
+    _copy_side_files(source, path, bare)
+    if bits:
+        config = json.loads((path / "config.json").read_text())
+        config["quantization"] = {"group_size": group_size, "bits": bits}
+        (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def _mlx_weights(source: Path) -> dict[str, Any]:
+    """Read `source` under mlx-vlm's names, without buffers, convolution channels last."""
+    import mlx.core as mx
+
+    weights: dict[str, Any] = {}
+    for file in sorted(source.glob("*.safetensors")):
+        for name, weight in mx.load(str(file)).items():
+            if name.endswith(("position_ids", "inv_freq")):
+                continue
+            if "vision_tower." in name and "vision_model." not in name:
+                name = name.replace("vision_tower.", "vision_tower.vision_model.", 1)
+            if name.endswith("patch_embedding.weight"):
+                weight = weight.transpose(0, 2, 3, 1)
+            weights[name] = weight
+    return weights
+
+
+def _copy_side_files(source: Path, path: Path, bare: bool) -> None:
+    left_out = {"model.safetensors.index.json"}
+    if bare:
+        left_out |= {"preprocessor_config.json", "processor_config.json"}
+        left_out |= {"chat_template.json", "chat_template.jinja"}
+    for file in source.iterdir():
+        if file.suffix in (".json", ".jinja") and file.name not in left_out:
+            shutil.copy(file, path)
+    if bare:
+        tokenizer = json.loads((path / "tokenizer_config.json").read_text())
+        del tokenizer["chat_template"]
+        write_json(path / "tokenizer_config.json", tokenizer)

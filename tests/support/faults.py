@@ -1,0 +1,5 @@
+"""What tests raise where an interrupt would be."""
+
+
+class Fault(BaseException):
+    """Raised where an interrupt would be."""

@@ -1,0 +1,177 @@
+"""Heads computed the long way: transformers' target and layer, every slot anew, no cache."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import Tensor
+
+from support import sequence_helpers as helpers
+
+
+def columns(target: Any, tokens: list[int], pixels: Any) -> tuple[Tensor, Tensor]:
+    """Embeddings and normalised hidden states [n, H] of a prompt, as transformers has them."""
+    caught: dict[str, Tensor] = {}
+
+    def catch(module: Any, given: Any, named: dict[str, Any], output: Any) -> None:
+        caught["embeddings"] = named["inputs_embeds"][0]
+        caught["states"] = output.last_hidden_state[0]
+
+    hook = target.model.language_model.register_forward_hook(catch, with_kwargs=True)
+    with torch.inference_mode():
+        target(input_ids=torch.tensor([tokens]), pixel_values=pixels)
+    hook.remove()
+    return caught["embeddings"], caught["states"]
+
+
+class Reference:
+    """One head over one prompt."""
+
+    def __init__(self, directory: Path, target: Any, tokens: list[int], pixels: Any) -> None:
+        self.config = json.loads((directory / "config.json").read_text())
+        self.tensors = load_file(directory / "model.safetensors")
+        self.target = target
+        self.embeddings, states = columns(target, tokens, pixels)
+        self.states = states[:-1]  # the last token is fed to nothing yet
+        self.image = [token == helpers.IMAGE for token in tokens]
+        if pixels is None:
+            self.image = [False] * len(tokens)
+        self.layer = self._layer() if "fc.weight" in self.tensors else None
+
+    @torch.inference_mode()
+    def says(self, drafted: list[int]) -> Tensor:
+        """Probabilities [V] of the token after the drafted ones."""
+        feature = getattr(self, f"_{self.config['kind']}")(drafted)
+        return self.target.lm_head(feature).softmax(-1)
+
+    def _eagle(self, drafted: list[int]) -> Tensor:
+        return self._stepped(self._rows(), drafted)
+
+    _msd = _eagle
+
+    def _flash(self, drafted: list[int]) -> Tensor:
+        last = self._run(self._rows())[-1]
+        return last + F.silu(self._linear(f"slots.{len(drafted)}", last))
+
+    def _medusa(self, drafted: list[int]) -> Tensor:
+        state = self._seen()
+        return state + F.silu(self._linear(f"heads.{len(drafted)}.linear", state))
+
+    def _hydra(self, drafted: list[int]) -> Tensor:
+        state, path = self._seen(), f"heads.{len(drafted)}"
+        known = [state, self.embeddings[-1], *(self._embedded(token) for token in drafted)]
+        inner = F.silu(self._linear(f"{path}.linear_1", torch.cat(known)))
+        return state + self._linear(f"{path}.linear_2", inner)
+
+    def _seen(self) -> Tensor:
+        """The last hidden state and what the head reads off the images."""
+        state, vision = self.states[-1], self.config.get("vision", "none")
+        images = self.embeddings[torch.tensor(self.image)]
+        if vision == "none" or not len(images):
+            return state
+        if vision == "mean":
+            return state + self.tensors["vision.weight"] @ images.mean(0)
+        query = self.tensors["vision.query.weight"] @ state
+        weights = ((images * query).sum(-1) / len(state) ** 0.5).softmax(-1)
+        return state + self.tensors["vision.output.weight"] @ (weights[:, None] * images).sum(0)
+
+    def _rows(self) -> list[Tensor]:
+        """What the layer is fed, slot by slot."""
+        rows, apart = [], self.config["kind"] in ("msd", "flash")
+        for slot in range(len(self.states)):
+            visual = apart and self.image[slot + 1]
+            if not visual:
+                rows.append(self._fused(self.embeddings[slot + 1], self.states[slot]))
+            elif self.config["kind"] == "msd":
+                rows.append(self.embeddings[slot + 1])
+            elif not self.config["queries"]:
+                rows.append(self.states[slot + 1])
+            elif slot + 1 in self._first_patches():
+                rows += self._latents(self.states[slot + 1 : slot + 1 + PATCHES])
+        return rows
+
+    def _first_patches(self) -> list[int]:
+        firsts, at = [], 0
+        while at < len(self.image):
+            firsts += [at] if self.image[at] else []
+            at += PATCHES if self.image[at] else 1
+        return firsts
+
+    def _latents(self, states: Tensor) -> Tensor:
+        queries, scale = self.tensors["compressor.queries"], self.tensors["compressor.norm.weight"]
+        sizes = (states**2).mean(-1, keepdim=True) + self.config["rms_norm_eps"]
+        keys = states / sizes.sqrt() * scale
+        return (queries @ keys.T / states.shape[-1] ** 0.5).softmax(-1) @ states
+
+    def _stepped(self, rows: list[Tensor], drafted: list[int]) -> Tensor:
+        for token in drafted:
+            rows = [*rows, self._fused(self._embedded(token), self._run(rows)[-1])]
+        return self._run(rows)[-1]
+
+    def _fused(self, embedding: Tensor, state: Tensor) -> Tensor:
+        return F.linear(
+            torch.cat((embedding, state)), self.tensors["fc.weight"], self.tensors.get("fc.bias")
+        )
+
+    def _linear(self, path: str, x: Tensor) -> Tensor:
+        return self.tensors[f"{path}.weight"] @ x + self.tensors[f"{path}.bias"]
+
+    def _embedded(self, token: int) -> Tensor:
+        return self.target.get_input_embeddings().weight[token]
+
+    def _run(self, rows: list[Tensor]) -> Tensor:
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+        x = torch.stack(rows)[None]
+        mask = torch.full((len(rows), len(rows)), float("-inf")).triu(1)[None, None]
+        places = torch.arange(len(rows))[None]
+        angles = LlamaRotaryEmbedding(self.layer.self_attn.config)(x, places)
+        out = self.layer(x, attention_mask=mask, position_embeddings=angles)
+        return (out[0] if isinstance(out, tuple) else out)[0]
+
+    def _layer(self) -> Any:
+        from transformers import LlamaConfig
+        from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+        names = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
+        sizes = {name: self.config[name] for name in (*names, "rms_norm_eps")}
+        biased = self.config.get("qkv_bias", False)
+        config = LlamaConfig(**sizes, rope_theta=self.config["rope_theta"], attention_bias=biased)
+        config._attn_implementation = "eager"
+        layer = LlamaDecoderLayer(config, 0)
+        stem = "layers.0."
+        given = {k.removeprefix(stem): t for k, t in self.tensors.items() if k.startswith(stem)}
+        if "input_layernorm.weight" not in given:
+            layer.input_layernorm = torch.nn.Identity()
+        if biased:
+            given["self_attn.o_proj.bias"] = torch.zeros(sizes["hidden_size"])
+        layer.load_state_dict(given)
+        return layer.eval()
+
+
+PATCHES = 16
+"""Positions of an image of the tiny models."""
+
+
+def likeliest(p: Tensor, count: int) -> list[tuple[int, float]]:
+    """The first tokens by probability, of equals the lower id, with their probabilities."""
+    order = sorted(range(len(p)), key=lambda token: (-float(p[token]), token))
+    return [(token, float(p[token])) for token in order[:count]]
+
+
+def eagle2(reference: Reference, width: int, nodes: int, depth: int) -> set[tuple[int, ...]]:
+    """The paths of a dynamic tree, grown path by path (EAGLE-2, section 4)."""
+    frontier: dict[tuple[int, ...], float] = {(): 1.0}
+    every: dict[tuple[int, ...], float] = {}
+    for _ in range(depth):
+        level = {
+            (*path, token): chance * p
+            for path, chance in frontier.items()
+            for token, p in likeliest(reference.says(list(path)), width)
+        }
+        every |= level
+        frontier = dict(sorted(level.items(), key=lambda item: -item[1])[:width])
+    return {path for path, _ in sorted(every.items(), key=lambda item: -item[1])[:nodes]}

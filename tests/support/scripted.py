@@ -1,0 +1,229 @@
+"""A target and a drafter on the host, without tensors or caches: slow and obviously right.
+
+The next-token logits depend, through a seeded generator, on the last three items of the sequence
+and, less, on every image in it.
+`fail_at` makes any call raise before it changes anything, or after, to test interrupts.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+import numpy as np
+
+from mmspec.decoding import formulas
+from mmspec.decoding.acceptance import Verdict
+from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
+from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.tree import Tree
+from mmspec.decoding.tree_drafting import draft_chain, draft_tree
+from mmspec.seam import Segment
+from support.scripted_sampling import keys, sampler, top
+from support.scripted_tree import PathExpander, arrays, paths
+
+Item = int | str
+
+
+@dataclass(frozen=True)
+class ScriptedFeatures:
+    digest: str
+    positions: int = 4
+
+    def pooled(self, positions: int) -> "ScriptedFeatures":
+        return ScriptedFeatures(f"{self.digest}/{positions}", positions)
+
+
+def items(segment: Segment) -> list[Item]:
+    """Tokens, each visual position standing for its image's content."""
+    parts = segment.parts
+    rows = [[p.digest] * p.positions if isinstance(p, ScriptedFeatures) else p for p in parts]
+    return [item for row in rows for item in row]
+
+
+def logits(seed: int, sequence: Sequence[Item], vocabulary: int) -> np.ndarray:
+    images = [item for item in sequence if isinstance(item, str)]
+    recent = 2 * normals((seed, *sequence[-3:]), vocabulary)
+    return recent + normals((seed, *images), vocabulary) if images else recent
+
+
+def normals(key: Sequence[Item], size: int) -> np.ndarray:
+    digest = sha256("/".join(map(str, key)).encode()).digest()
+    return np.random.default_rng(list(digest)).normal(size=size).astype(np.float32)
+
+
+def no_fault(_: str) -> None:
+    """Never fails."""
+
+
+@dataclass
+class ScriptedTarget:
+    vocabulary: int = 11
+    seed: int = 0
+    sampling: Sampling = GREEDY
+    fault: Callable[[str], None] = no_fault
+    sequence: list[Item] = field(default_factory=list)
+    fed: int = 0
+    verdict: Verdict | None = None
+
+    @property
+    def length(self) -> int:
+        return len(self.sequence)
+
+    def extend(self, segment: Segment) -> None:
+        self.fault("target.extend")
+        self.sequence = self.sequence + items(segment)
+        self.fed += len(segment)
+        self.fault("target.extended")
+
+    def rewind(self, length: int) -> None:
+        assert 0 <= length <= self.length
+        self.fault("target.rewind")
+        self.sequence = self.sequence[:length]
+
+    def logits(self) -> np.ndarray:
+        return logits(self.seed, self.sequence, self.vocabulary)
+
+    def verify(self, draft: "ScriptedDraft | HostDraft | None", noise: Noise) -> Verdict:
+        self.fault("target.verify")
+        assert noise.position == self.length or self.sampling.greedy
+        drafted = draft.tokens if draft else []
+        tree = draft.parents if isinstance(draft, ScriptedDraft) else None
+        parents = list(range(-1, len(drafted) - 1)) if tree is None else tree
+        known = [[], *paths(drafted, parents)]
+        rows = np.stack(
+            [logits(self.seed, self.sequence + path, self.vocabulary) for path in known]
+        )
+        depths = [len(path) for path in known]
+        best = sampler(self.sampling).tokens(rows, keys(noise, max(depths) + 1)[depths])
+        branches = draft.branches if isinstance(draft, ScriptedDraft) else None
+        weights = branches.weights.tolist() if branches else []
+        evidence = Evidence(branches.q, rows[:-1]) if branches else None
+        self.verdict = Verdict(drafted, parents, best.tolist(), weights, evidence)
+        return self.verdict
+
+    def commit(self, path: Sequence[int], token: int) -> None:
+        self.fault("target.commit")
+        self.sequence = self.sequence + self.verdict.along(path) + [token]
+        self.verdict = None
+        self.fault("target.committed")
+
+
+@dataclass
+class ScriptedDraft:
+    tokens: list[int]
+    branches: BranchOutputs | None = None
+    parents: list[int] | None = None
+    levels: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def depth(self) -> int:
+        return self.size if self.parents is None else self.levels
+
+
+@dataclass
+class ScriptedDrafter:
+    """Knows the target's own rule, and follows another seed on one sequence in `wrong_every`."""
+
+    rows: int = 1
+    vocabulary: int = 11
+    seed: int = 0
+    other_seed: int = 5
+    wrong_every: int = 3
+    sampling: Sampling = GREEDY
+    adaptation: Adaptation | None = None
+    tree: Tree | None = None
+    fault: Callable[[str], None] = no_fault
+    sequences: list[list[Item]] = field(default_factory=list)
+    columns: list[Item] = field(default_factory=list)
+    row_lengths_seen: list[list[int]] = field(default_factory=list)
+    fed: int = 0
+
+    def __post_init__(self) -> None:
+        self.marks: list[list[int]] = [[0] * self.rows]
+        self.sequences = [[] for _ in range(self.rows)]
+        self.drafted: ScriptedDraft | None = None
+        self.tally: Tally | None = None
+        if self.adaptation and self.rows > 1:
+            candidates = np.array(self.adaptation.candidates(self.rows), dtype=np.float32)
+            self.tally = Tally(np, self.adaptation, candidates, top)
+
+    @property
+    def length(self) -> int:
+        return len(self.marks) - 1
+
+    @property
+    def row_lengths(self) -> list[int]:
+        return list(self.marks[-1])
+
+    def extend(self, segments: Sequence[Segment]) -> None:
+        self.fault("drafter.extend")
+        [last] = {segment.last for segment in segments}
+        assert last is not None, "all segments end in the same token"
+        rows = [items(segment) for segment in segments]
+        width = max(map(len, rows))
+        marks = [
+            [mark + min(column, len(row)) for mark, row in zip(self.marks[-1], rows, strict=True)]
+            for column in range(1, width + 1)
+        ]
+        sequences = [old + new for old, new in zip(self.sequences, rows, strict=True)]
+        self.sequences, self.marks = sequences, self.marks + marks
+        self.fed += width
+
+    def rewind(self, length: int) -> None:
+        assert 0 <= length <= self.length
+        self.fault("drafter.rewind")
+        self.drafted = None
+        marks = self.marks[: length + 1]
+        self.sequences = [s[:n] for s, n in zip(self.sequences, marks[-1], strict=True)]
+        self.marks = marks
+
+    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> ScriptedDraft:
+        self.fault("drafter.draft")
+        assert len(weights) == self.rows
+        assert abs(sum(weights) - 1) < 1e-6
+        mixture, tally = np.array(weights, dtype=np.float32), self.tally
+        if tally:
+            tally = tally.settled()
+            mixture = tally.weights(mixture)
+        record: list[np.ndarray] = []
+
+        def project(path):
+            rows = np.stack([self._logits([*s, *path]) for s in self.sequences])
+            record.append(formulas.softmax(np, rows))
+            return np.log(formulas.mix(np, mixture, record[-1]))
+
+        rule, expander, noisy = sampler(self.sampling), PathExpander(project), keys(noise, k)
+        if self.tree:
+            ids, parents, depth = draft_tree(arrays(rule), expander, self.tree, k, noisy)
+            self.drafted = ScriptedDraft(ids.tolist(), None, parents.tolist(), depth)
+            return self.drafted
+        ids = draft_chain(rule, expander, noisy)
+        branches = BranchOutputs(mixture, np.stack(record)) if tally else None
+        self.drafted, self.tally = ScriptedDraft(ids.tolist(), branches), tally
+        return self.drafted
+
+    def _logits(self, sequence: list[Item]) -> np.ndarray:
+        wrong = len(sequence) % self.wrong_every == 0
+        return logits(self.other_seed if wrong else self.seed, sequence, self.vocabulary)
+
+    def commit(
+        self, path: Sequence[int], tokens: Sequence[int], evidence: Evidence | None = None
+    ) -> None:
+        self.fault("drafter.commit")
+        last = self.marks[-1]
+        marks = [[n + i for n in last] for i in range(1, len(tokens) + 1)]
+        self.sequences = [s + list(tokens) for s in self.sequences]
+        self.marks = self.marks + marks
+        if self.tally and self.drafted:
+            self.tally = self.tally.noted(evidence, len(tokens))
+        self.drafted = None
+
+    def forget(self) -> None:
+        self.fault("drafter.forget")
+        self.tally = self.tally.forgotten() if self.tally else None

@@ -1,0 +1,117 @@
+"""An engine on the host: scripted models behind real tokenizers, templates, views and sessions."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from mmspec.chat.engine import Engine
+from mmspec.chat.loaded_model import FeatureCache, LoadedModel
+from mmspec.checkpoints.config import ModelConfig, TextConfig, VisionConfig
+from mmspec.prompt.chat_template import ChatTemplate
+from mmspec.prompt.images import Picture, clip_preprocessing, picture_from
+from mmspec.prompt.tokenizer import Tokenizer
+from support import factory_layouts
+from support.scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, no_fault
+
+SEES = ModelConfig(
+    kind="llava",
+    text=TextConfig(8, 8, 1, 1, 1, 8, factory_layouts.TOKENIZER_SIZE, 600, 1e-5, 1e4, False),
+    vision=VisionConfig(8, 8, 1, 1, image_size=16, patch_size=4),
+    image_token_id=factory_layouts.TOKENIZER_SIZE,  # never generated: past the vocabulary
+    vision_feature_layer=-2,
+    drops_class_token=True,
+    projector_act="gelu",
+    quantization=None,
+    eos_token_ids=(2,),
+    dtype="float32",
+)
+"""A LLaVA of 16 positions per image, pooled to 4 or 1, and 600 positions in all."""
+
+BLIND = replace(SEES, kind="llama", vision=None, image_token_id=None)
+
+
+def with_positions(config: ModelConfig, positions: int) -> ModelConfig:
+    """The same model trained for another length."""
+    return replace(config, text=replace(config.text, max_position_embeddings=positions))
+
+
+@dataclass
+class ScriptedModel:
+    """Opens scripted sequences and remembers them."""
+
+    config: ModelConfig = SEES
+    tower: str = "tower"
+    device: str = "host"
+    dtype: str = "float32"
+    quantize: str = "none"
+    fault: Callable[[str], None] = no_fault
+    encoded: int = 0
+    drafters: list[ScriptedDrafter] = field(default_factory=list)
+
+    def encode(self, pixels: np.ndarray) -> ScriptedFeatures:
+        self.fault("model.encode")
+        self.encoded += 1
+        return ScriptedFeatures(str(float(pixels.sum())), self.config.image_tokens)
+
+    def open_target(self, sampling: Any) -> ScriptedTarget:
+        self.fault("model.open_target")
+        return ScriptedTarget(**self._common(sampling))
+
+    def open_drafter(
+        self,
+        branches: int,
+        vocabulary: int,
+        sampling: Any,
+        adaptation: Any = None,
+        tree: Any = None,
+    ) -> ScriptedDrafter:
+        self.fault("model.open_drafter")
+        common = self._common(sampling)
+        self.drafters.append(ScriptedDrafter(branches, adaptation=adaptation, tree=tree, **common))
+        return self.drafters[-1]
+
+    def _common(self, sampling: Any) -> dict[str, Any]:
+        vocabulary = self.config.text.vocab_size
+        return {"sampling": sampling, "fault": self.fault, "vocabulary": vocabulary}
+
+
+class Namer:
+    """A captioner that counts its work; captions differ in length by picture."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def caption(self, picture: Picture) -> str:
+        self.asked.append(picture.digest)
+        return "a red square " * (1 + int(picture.digest[0], 16) % 3)
+
+
+def backend() -> Any:
+    """As much of a backend as a chat needs."""
+    nothing = {"synchronize": lambda: None, "reset_peak_memory": lambda: None}
+    return SimpleNamespace(name="scripted", peak_memory=lambda: 1, **nothing)
+
+
+def loaded(model: ScriptedModel, directory: Path) -> LoadedModel:
+    """`model` with the tokenizer in `directory` and LLaVA-1.5's template."""
+    features = FeatureCache(model, clip_preprocessing(16)) if model.config.vision else None
+    tokenizer = Tokenizer.read(directory)
+    return LoadedModel("scripted", directory, model, tokenizer, ChatTemplate(), features)
+
+
+def scripted_engine(
+    directory: Path, target: ModelConfig = SEES, draft: ModelConfig | None = SEES
+) -> Engine:
+    """A target and a draft that knows the target's rule except at every third place."""
+    drafts = loaded(ScriptedModel(draft), directory) if draft else None
+    return Engine(backend(), loaded(ScriptedModel(target), directory), drafts, Namer())
+
+
+def picture(seed: int) -> Picture:
+    """A picture of one colour each."""
+    return picture_from(Image.new("RGB", (16, 16), (37 * seed % 256, 11 * seed, 90)), f"p{seed}")

@@ -1,0 +1,31 @@
+"""Both backends name the same things alike, so that they can be read side by side."""
+
+from pathlib import Path
+
+BACKENDS = Path(__file__).parent.parent / "backends"
+
+TORCH_ALONE = {
+    "graphs": "CUDA graphs; MLX has none",
+    "captioner.py": "captioners that transformers runs",
+    "cpu/norms.py": "MLX's norm is one of the calls in cpu/kernels.py",
+    "heads/convert.py": "published heads are PyTorch pickles",
+}
+MLX_ALONE = {
+    "save_quantized.py": "quantized checkpoints are written in MLX's format",
+    "cpu/blas.py": "MLX's Linux build carries the reference BLAS",
+    "cpu/kernels.py": "MLX's fused calls are lists of operations on a CPU",
+}
+"""What one backend has alone, and why."""
+
+
+def names(package: str, alone: dict[str, str]) -> set[str]:
+    """The files of a backend that the other must have too."""
+    root = BACKENDS / package
+    files = {file.relative_to(root) for file in root.rglob("*.py")}
+    found = {name for name in alone if (root / name).exists()}
+    assert found == set(alone), "a difference that is none any more"
+    return {str(f) for f in files if str(f) not in alone and f.parts[0] not in alone}
+
+
+def test_the_same_things_have_the_same_file_names():
+    assert names("mmspec_torch", TORCH_ALONE) == names("mmspec_mlx", MLX_ALONE)

@@ -1,0 +1,160 @@
+"""What is learned from: a target's answers on disk, and batches of them."""
+
+import io
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+from rich.console import Console
+
+from mmspec import errors
+from mmspec.decoding.sampling import Sampling
+from mmspec_train.distillation.schedules import SCHEDULES
+from mmspec_train.run.log import open_log
+from mmspec_train.settings import DataSettings
+from mmspec_train.teacher.answers import answer_all
+from mmspec_train.teacher.corpus import WorldCorpus
+from mmspec_train.teacher.preparation import Preparation, TokenizedPools
+from mmspec_train.teacher.teacher import Teacher
+from support import factory
+from support.teacher_data import held_out_batch, prepare, teacher_data, with_settings
+
+
+def test_stored_hidden_states_are_those_computed_anew(data):
+    batches = data.batches("all")
+    for record in batches.records():
+        stored, anew = (
+            data.teacher.read(replace(batches, use_stored=use).batch([record]))
+            for use in (True, False)
+        )
+        torch.testing.assert_close(stored.states, anew.states, atol=5e-3, rtol=2e-3)
+        torch.testing.assert_close(stored.embeddings, anew.embeddings, atol=5e-3, rtol=2e-3)
+
+
+def test_answers_in_batches_are_the_targets_own(data):
+    for record in data.held_out.records():
+        _, batch = held_out_batch(data, lambda r, number=record.number: r.number == number)
+        logits = data.teacher.model.llama.project(batch.states[batch.learned])
+        assert torch.equal(logits.argmax(-1), batch.targets[batch.learned])
+
+
+def test_batches_are_a_function_of_their_number(data):
+    batches = data.batches("all")
+    first = [next(batches.batches(start)) for start in range(9)]
+    stream = batches.batches(0)
+    for batch in first:
+        again = next(stream)
+        assert torch.equal(batch.ids, again.ids)
+        assert torch.equal(batch.states, again.states)
+
+
+def test_text_and_images_part_the_conversations(data):
+    contents = "all", "text", "images"
+    whole, text, images = (data.batches(content).records() for content in contents)
+    assert {r.number for r in text} | {r.number for r in images} == {r.number for r in whole}
+    assert not any(record.images for record in text)
+    assert all(record.images for record in images)
+
+
+def test_a_cache_of_another_target_is_refused(data, tmp_path):
+    other = Teacher(factory.tiny_llava(tmp_path / "other", seed=3), "cpu")
+    with pytest.raises(errors.UsageError, match=r"target is .* but is now"):
+        prepare(replace(data, teacher=other))
+
+
+def test_answers_go_on_after_a_kill(teacher, tmp_path):
+    whole, cut = (
+        teacher_data(teacher, tmp_path / name, samples=24, answer_rows=2) for name in "ab"
+    )
+    prepare(whole)
+    prepare(with_settings(cut, samples=16))
+    with (cut.directory / "train.jsonl").open("a") as file:
+        file.write("[16, [[1")
+    prepare(cut)
+    ours, theirs = (made.batches("all").cache for made in (cut, whole))
+    assert ours.records() == theirs.records()
+    for record in theirs.records():
+        assert torch.equal(ours.read(record.number).states, theirs.read(record.number).states)
+
+
+def test_more_answers_are_added_to_any_number_of_them(teacher, tmp_path):
+    made = teacher_data(teacher, tmp_path, samples=3, answer_rows=2)
+    prepare(made)
+    prepare(with_settings(made, samples=21))
+    assert [record.number for record in made.batches("all").cache.records()] == list(range(21))
+
+
+def test_conversations_without_room_are_counted_in_one_line(teacher, tmp_path):
+    """An answer of so many tokens a turn fits one turn alone."""
+    room, output = teacher.config.text.max_position_embeddings, io.StringIO()
+    made = teacher_data(
+        teacher, tmp_path, samples=12, answer_tokens=room // 2, answer_rows=2, cache_gb=0.0
+    )
+    conversations = next(TokenizedPools(made.corpora[0], teacher.directory, 12).batches(0))
+    fitting = [d.number for d in conversations if len(d.prompts) == 1]
+    assert 0 < len(fitting) < 12
+    with open_log(tmp_path, Console(file=output, width=40)) as log:
+        made._preparation("train").run(log)
+    assert [record.number for record in made.batches("all").cache.records()] == fitting
+    assert [line for line in output.getvalue().splitlines() if "left out" in line] == [
+        f"answers (train): {12 - len(fitting)} of 12 conversations left out: with --answer-tokens "
+        f"{room // 2} they may take more than the {room} positions of the target"
+    ]
+
+
+def test_answers_that_are_ended_say_how_far_they_came(teacher, tmp_path, monkeypatch):
+    made, output = teacher_data(teacher, tmp_path, samples=40, answer_rows=2), io.StringIO()
+    real, calls = Preparation._answer_pool, itertools.count(1)
+
+    def pressed(preparation, conversations):
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        real(preparation, conversations)
+
+    monkeypatch.setattr(Preparation, "_answer_pool", pressed)
+    with (
+        open_log(tmp_path, Console(file=output, width=40)) as log,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        made.prepare(log)
+    stopped = "answers (train): stopped after 16; the same command goes on from there"
+    assert output.getvalue().splitlines()[-1] == stopped
+
+
+def test_a_schedule_needs_conversations_of_its_kind(teacher, tmp_path):
+    made = teacher_data(teacher, tmp_path, samples=2, held_out=1)
+    size = teacher.config.vision.image_size
+    made = replace(made, corpora=(WorldCorpus({"told": 1.0}, size),) * 2)
+    prepare(made)
+    made.require(SCHEDULES["mixed"].contents)
+    made.require(SCHEDULES["text"].contents)
+    for schedule in ("msd", "images"):
+        with pytest.raises(errors.UsageError, match=r"no conversation with images .* mixed"):
+            made.require(SCHEDULES[schedule].contents)
+
+
+@pytest.mark.parametrize(("samples", "held_out"), [(1, 1), (24, 4), (640, 128), (8000, 128)])
+def test_a_fifth_of_the_conversations_is_held_out_at_most(samples, held_out):
+    assert DataSettings("", samples=samples).held_out_samples == held_out
+
+
+def test_the_cache_stays_within_its_bound(teacher, tmp_path):
+    made = teacher_data(teacher, tmp_path, cache_gb=6e-5)
+    prepare(made)
+    cache = made.batches("all").cache
+    assert cache.states_file.stat().st_size <= 60_000
+    assert 0 < len(cache.places) < len(cache.records())
+
+
+def test_a_sampled_answer_depends_on_its_conversation_and_the_seed_alone(teacher, data):
+    """Not on the conversations answered beside it, nor on their number."""
+    conversations = next(TokenizedPools(data.corpora[0], teacher.directory, 4).batches(0))
+
+    def answers(some, seed):
+        pairs = answer_all(teacher, some, 8, Sampling(temperature=1.0), seed)
+        return [record.answers for record, _ in pairs]
+
+    together = answers(conversations, 1)
+    assert together == [answer for one in conversations for answer in answers([one], 1)]
+    assert together != answers(conversations, 2)
