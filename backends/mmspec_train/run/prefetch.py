@@ -1,18 +1,22 @@
 """Prefetching of batches in a background process, in a fixed order."""
 
+import atexit
 import itertools
 import multiprocessing
 import os
 import pickle
-import signal
+import queue
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Generic, Protocol, TypeVar
 
-from torch.utils.data import DataLoader, IterableDataset
+import torch
 
 from mmspec.errors import MmspecError
+from mmspec_train.run.signals import blocked_in_children
 
 PREFETCHED = 16
 """Number of batches that the background process makes ahead."""
@@ -51,51 +55,71 @@ def prefetch(
     if not workers:
         yield from source.batches(start)
         return
-    loader = DataLoader(
-        _PickledBatches(source, start),
-        batch_size=None,
-        num_workers=1,
-        prefetch_factor=prefetched,
-        multiprocessing_context="spawn",
-        worker_init_fn=_end_with_parent,
+    receiver, worker = _start_worker(source, start, prefetched)
+    atexit.register(worker.kill)
+    try:
+        yield from _received(receiver, worker)
+    finally:
+        worker.kill()
+        worker.join()
+        atexit.unregister(worker.kill)
+
+
+def _start_worker(
+    source: Source[object], start: int, prefetched: int
+) -> tuple[Connection, BaseProcess]:
+    """Start the process that makes batches; signals that end this process do not reach it.
+
+    A pipe and not a queue of PyTorch or of `multiprocessing`: the semaphores of those, and the
+    handshakes for shared tensors, print warnings if a signal comes at the wrong moment.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    receiver, sender = spawn.Pipe(duplex=False)
+    worker = spawn.Process(
+        target=_make_batches, args=(source, start, prefetched, sender), daemon=True
     )
-    for pickled in loader:
-        batch = pickle.loads(pickled)
+    with blocked_in_children():
+        worker.start()
+    sender.close()
+    return receiver, worker
+
+
+def _received(receiver: Connection, worker: BaseProcess) -> Iterator[Batch]:
+    while True:
+        try:
+            batch = pickle.loads(receiver.recv_bytes())
+        except EOFError:
+            break
         if isinstance(batch, MmspecError):
             raise batch
         yield batch
+    worker.join()
+    if worker.exitcode:
+        raise MmspecError(
+            f"the process that makes batches ended with status {worker.exitcode}; what it printed"
+            " is above: the same command goes on from the last saved state"
+        )
 
 
-class _PickledBatches(IterableDataset[bytes]):
-    """The pickled batches of a source; if it raises MmspecError, the last item is that error.
-
-    Pickled here because PyTorch would share each tensor by a handshake between the processes: a
-    signal in the middle of one makes the other side print a traceback.
-    """
-
-    def __init__(self, source: Source[object], start: int) -> None:
-        self.source, self.start = source, start
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            yield from map(pickle.dumps, self.source.batches(self.start))
-        except MmspecError as error:
-            yield pickle.dumps(error)
+def _make_batches(source: Source[object], start: int, prefetched: int, sender: Connection) -> None:
+    """Send a source's batches; if it raises MmspecError, the last thing sent is that error."""
+    torch.set_num_threads(1)
+    ready: queue.Queue[bytes | None] = queue.Queue(prefetched)
+    sending = threading.Thread(target=_send, args=(ready, sender), daemon=True)
+    sending.start()
+    try:
+        for batch in source.batches(start):
+            ready.put(pickle.dumps(batch))
+    except MmspecError as error:
+        ready.put(pickle.dumps(error))
+    ready.put(None)
+    sending.join()
 
 
-def _end_with_parent(_: int) -> None:
-    """Make this worker exit when its parent exits, killed or not.
-
-    A worker that waits for room in the queue would otherwise wait for ever. It ignores Ctrl-C and
-    exits quietly on SIGTERM, so that the parent alone handles signals and reports no error.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    parent = multiprocessing.parent_process()
-    assert parent
-
-    def follow() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
+def _send(ready: "queue.Queue[bytes | None]", sender: Connection) -> None:
+    """Send what is ready until None comes; end this process when the other one has ended."""
+    try:
+        while (pickled := ready.get()) is not None:
+            sender.send_bytes(pickled)
+    except OSError:
+        os._exit(0)

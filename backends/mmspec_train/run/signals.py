@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -29,3 +30,17 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(ending, handler)
     for number in received[:1]:
         signal.raise_signal(number)
+
+
+@contextmanager
+def blocked_in_children() -> Iterator[None]:
+    """Block Ctrl-C and SIGTERM for good in each process that the block starts.
+
+    A signal to the whole group is then this process's to handle. Here it comes after the block.
+    """
+    resource_tracker.ensure_running()  # starting one within the block would end the blocking
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
