@@ -1,8 +1,9 @@
 """A process that takes prefetched batches; the worker that makes them prints its process id.
 
-    python prefetch_process.py [FILE]
+    python prefetch_process.py wait|exit [FILE]
 
-With FILE, a worker that has been started goes on only once that file is there.
+After the first batch it waits to be ended, or exits with the generator suspended. With FILE, a
+worker that has been started goes on only once that file is there.
 """
 
 import itertools
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from mmspec_train.run.prefetch import prefetch
 
-WAITED_FOR = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+WAITED_FOR = Path(sys.argv[2]) if len(sys.argv) > 2 else None
 
 if __name__ == "__mp_main__":
     os.write(1, b"%d\n" % os.getpid())
@@ -28,8 +29,18 @@ class Endless:
         return (bytes(100_000) for _ in itertools.count(start))
 
 
+class Crashing:
+    """A batch, and then the end of the process that makes it."""
+
+    def batches(self, start):
+        yield start
+        time.sleep(0.2)  # until the batch is sent
+        os._exit(3)
+
+
 if __name__ == "__main__":
     batches = prefetch(Endless(), 0)
     next(batches)
     os.write(1, b"taken\n")
-    time.sleep(600)
+    if sys.argv[1] == "wait":
+        time.sleep(600)

@@ -13,10 +13,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Generic, Protocol, TypeVar
 
-import torch
-
 from mmspec.errors import MmspecError
-from mmspec_train.run.signals import blocked_in_children
+from mmspec_train.run.signals import blocked_in_children, uninterrupted
 
 PREFETCHED = 16
 """Number of batches that the background process makes ahead."""
@@ -50,45 +48,39 @@ def prefetch(
     """Yield a source's batches from number `start` on, made in a background process.
 
     With `workers` 0 this process makes them. More than one worker would change the order.
-    An MmspecError of the background process is raised here, in place of the batch that failed.
+    Raises the MmspecError of the background process in place of the batch that failed, and
+    MmspecError with the exit status if that process crashes.
     """
     if not workers:
         yield from source.batches(start)
         return
-    receiver, worker = _start_worker(source, start, prefetched)
-    atexit.register(worker.kill)
-    try:
-        yield from _received(receiver, worker)
-    finally:
-        worker.kill()
-        worker.join()
-        atexit.unregister(worker.kill)
-
-
-def _start_worker(
-    source: Source[object], start: int, prefetched: int
-) -> tuple[Connection, BaseProcess]:
-    """Start the process that makes batches; signals that end this process do not reach it.
-
-    A pipe and not a queue of PyTorch or of `multiprocessing`: the semaphores of those, and the
-    handshakes for shared tensors, print warnings if a signal comes at the wrong moment.
-    """
+    # A pipe and not a queue of PyTorch or of `multiprocessing`: the semaphores of those, and the
+    # handshakes for shared tensors, print warnings if a signal comes at the wrong moment.
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe(duplex=False)
-    worker = spawn.Process(
-        target=_make_batches, args=(source, start, prefetched, sender), daemon=True
-    )
-    with blocked_in_children():
-        worker.start()
-    sender.close()
-    return receiver, worker
+    arguments = source, start, prefetched, sender
+    worker = spawn.Process(target=_make_batches, args=arguments, daemon=True)
+    try:
+        # A signal during the start would leave a process that nobody knows.
+        with uninterrupted(), blocked_in_children():
+            worker.start()
+            # A suspended generator is not closed when the interpreter exits.
+            atexit.register(worker.kill)
+            sender.close()
+        yield from _received(receiver, worker)
+    finally:
+        if worker.pid is not None:
+            worker.kill()
+            worker.join()
+            atexit.unregister(worker.kill)
+        receiver.close()
 
 
 def _received(receiver: Connection, worker: BaseProcess) -> Iterator[Batch]:
     while True:
         try:
             batch = pickle.loads(receiver.recv_bytes())
-        except EOFError:
+        except (EOFError, OSError):  # OSError: the worker ended in the middle of a batch
             break
         if isinstance(batch, MmspecError):
             raise batch
@@ -96,13 +88,15 @@ def _received(receiver: Connection, worker: BaseProcess) -> Iterator[Batch]:
     worker.join()
     if worker.exitcode:
         raise MmspecError(
-            f"the process that makes batches ended with status {worker.exitcode}; what it printed"
-            " is above: the same command goes on from the last saved state"
+            f"the process that makes batches ended with status {worker.exitcode}; its own message, "
+            "if any, is above: the same command goes on from the last saved state"
         )
 
 
 def _make_batches(source: Source[object], start: int, prefetched: int, sender: Connection) -> None:
     """Send a source's batches; if it raises MmspecError, the last thing sent is that error."""
+    import torch
+
     torch.set_num_threads(1)
     ready: queue.Queue[bytes | None] = queue.Queue(prefetched)
     sending = threading.Thread(target=_send, args=(ready, sender), daemon=True)

@@ -36,7 +36,7 @@ def uninterrupted() -> Iterator[None]:
 def blocked_in_children() -> Iterator[None]:
     """Block Ctrl-C and SIGTERM for good in each process that the block starts.
 
-    A signal to the whole group is then this process's to handle. Here it comes after the block.
+    A signal to the whole process group is then handled by this process alone.
     """
     resource_tracker.ensure_running()  # starting one within the block would end the blocking
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
