@@ -11,16 +11,18 @@ import pytest
 
 from support import factory
 
+# The libraries read these when they are first imported, which the conftest of a folder may do.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+os.environ["HF_HUB_OFFLINE"] = "1"
+
 
 def pytest_configure() -> None:
-    """Set what the libraries read when they are first imported.
+    """Let each library compute on one thread, and Ctrl-C reach the tests that press it.
 
-    A suite that a shell started in the background is told to ignore Ctrl-C, which some tests press.
+    A suite that a shell started in the background is told to ignore Ctrl-C.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
-    os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["MMSPEC_CACHE"] = mkdtemp(prefix="mmspec-tests-")
     importlib.import_module("mmspec_mlx")  # puts a fast BLAS before the one that MLX carries
     import torch

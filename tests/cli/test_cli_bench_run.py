@@ -1,20 +1,16 @@
 """`mmspec bench run`: rows and provenance, killed and resumed, in shards, with broken samples."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from mmspec_bench.suite.prediction import StepCosts
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
-
-ROOT = Path(__file__).parent.parent.parent
+from support.commands import start_process
+from support.quick_costs import quick_main
 
 
 @pytest.fixture
@@ -124,7 +120,7 @@ def test_shards_make_the_rows_of_one_run(run, models, tmp_path):
 def test_a_killed_run_goes_on_where_it_was(run, models, tmp_path):
     """kill -9 in the middle, a torn line on top, then --resume: every answer once, in order."""
     arguments = [*short(tmp_path, "--turns", "1", methods="M,none"), *models, "--limit", "12"]
-    kill_after_a_sample([sys.executable, "-m", "mmspec_cli", *arguments], tmp_path / ROWS)
+    kill_after_a_sample(arguments, tmp_path / ROWS)
     left = read_rows(tmp_path / ROWS)
     assert 0 < len(left) < 2 * 24
     with (tmp_path / ROWS).open("a") as opened:
@@ -139,16 +135,13 @@ def test_a_killed_run_goes_on_where_it_was(run, models, tmp_path):
     assert all(row.identical for row in rows if row.method == "M")
 
 
-def kill_after_a_sample(command, rows):
-    paths = [ROOT, *(ROOT / name for name in ("backends", "cli", "models"))]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
-    child = subprocess.Popen(command, env=environment, cwd=ROOT, start_new_session=True)
-    try:
-        while child.poll() is None and not (rows.exists() and rows.stat().st_size):
-            time.sleep(0.005)
-    finally:
-        child.send_signal(signal.SIGKILL)
-    assert child.wait() == -signal.SIGKILL
+def kill_after_a_sample(arguments, rows):
+    child = start_process(quick_main, arguments)
+    while child.is_alive() and not (rows.exists() and rows.stat().st_size):
+        time.sleep(0.005)
+    child.kill()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
 
 
 def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_path, red):

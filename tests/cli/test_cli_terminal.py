@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from support import factory
+from support import endless, factory
+from support.commands import execute, start_process
 
 fcntl, pty, termios = map(pytest.importorskip, ("fcntl", "pty", "termios"))
 
@@ -28,23 +29,18 @@ PROMPT = r"\x1b\[\?2004h[\s\S]*?>"
 
 
 class Terminal:
-    """A child behind a pseudo-terminal of its own."""
+    """A process at a pseudo-terminal of its own: `main` with its arguments."""
 
-    def __init__(self, command: list[str], cwd: Path, columns: int = 80) -> None:
+    def __init__(self, main, arguments: list[str], directory: Path, columns: int = 80) -> None:
         self.screen = ""
         self.read_to = 0
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(cwd)
-            os.environ.update(TERM="xterm-256color", XDG_STATE_HOME=str(cwd / "state"))
-            os.environ.pop("NO_COLOR", None)
-            # A suite started in the background was told to ignore it, and so would the child.
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.execvp(command[0], command)
-        self.resize(columns)
-
-    def resize(self, columns: int) -> None:
+        self.fd, terminal = pty.openpty()
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        variables = {"TERM": "xterm-256color", "XDG_STATE_HOME": str(directory), "NO_COLOR": ""}
+        self.process = start_process(
+            main, arguments, terminal=terminal, directory=directory, **variables
+        )
+        os.close(terminal)
 
     def echoes(self) -> bool:
         """Whether the terminal shows what is typed."""
@@ -78,7 +74,8 @@ class Terminal:
                     break
             except OSError:
                 break
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self.process.join()
+        return self.process.exitcode
 
 
 @pytest.fixture(scope="module")
@@ -88,17 +85,22 @@ def long_pair(checkpoints: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def endless(long_pair, red) -> list[str]:
-    """The command of a chat whose answers go on for long."""
+def chat(long_pair, red) -> list[str]:
+    """The arguments of a chat whose answers go on for long."""
     target, draft = map(str, long_pair)
     options = ["--model", target, "--draft", draft, "--backend", "torch"]
-    script = str(Path(__file__).parents[1] / "support/endless.py")
-    return [sys.executable, script, "chat", "red.png", *options, "--max-new-tokens", "50000"]
+    return ["chat", "red.png", *options, "--max-new-tokens", "50000"]
 
 
 @pytest.fixture
-def terminal(endless, tmp_path):
-    child = Terminal(endless, tmp_path)
+def program(chat) -> list[str]:
+    """The command line that starts Python for the chat."""
+    return [sys.executable, endless.__file__, *chat]
+
+
+@pytest.fixture
+def terminal(chat, tmp_path):
+    child = Terminal(endless.main, chat, tmp_path)
     yield child
     os.close(child.fd)
 
@@ -130,7 +132,7 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
     terminal.wait(PROMPT)
     terminal.type("\x04")
     assert terminal.status() == 0
-    history = (tmp_path / "state" / "mmspec" / "history").read_text()
+    history = (tmp_path / "mmspec" / "history").read_text()
     assert "+what is it?\n" in history
     assert "+and\n+now?\n" in history  # pasted lines are one question
 
@@ -148,10 +150,9 @@ def test_what_a_terminal_gets_holds_no_raw_control_character(terminal):
 
 
 def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair):
-    script, model = Path(__file__).parents[1] / "support/endless.py", str(long_pair[0])
-    arguments = ["chat", "--model", model, "--draft", "none", "--max-new-tokens", "50000"]
+    arguments = ["chat", "--model", str(long_pair[0]), "--draft", "none"]
     child = subprocess.Popen(
-        [sys.executable, str(script), *arguments],
+        [sys.executable, endless.__file__, *arguments, "--max-new-tokens", "50000"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -166,11 +167,13 @@ def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair):
     assert err.splitlines()[-1] == b"mmspec: interrupted"
 
 
-def test_ctrl_c_while_loading_leaves_without_a_traceback(terminal):
+def test_ctrl_c_while_loading_leaves_without_a_traceback(program, tmp_path):
+    terminal = Terminal(execute, program, tmp_path)
     terminal.wait("loading")
     terminal.type("\x03")
     terminal.wait("mmspec: interrupted")
     assert terminal.status() == 130
+    os.close(terminal.fd)
 
 
 def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal):
@@ -206,14 +209,14 @@ def test_a_second_ctrl_c_loses_no_line_about_the_answer(terminal):
 def test_a_chat_that_is_ended_at_its_prompt_gives_the_terminal_back(terminal):
     terminal.wait(r"\[1 image\] >")
     assert not terminal.echoes()
-    os.kill(terminal.pid, signal.SIGTERM)
+    terminal.process.terminate()
     assert terminal.status() == 143
     assert terminal.echoes()
 
 
-def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(endless, tmp_path):
+def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(program, tmp_path):
     job = 'set -m; "$@"; stty -a; echo "here"; fg; stty -a; echo left'
-    terminal = Terminal(["sh", "-c", job, "sh", *endless], tmp_path)
+    terminal = Terminal(execute, ["sh", "-c", job, "sh", *program], tmp_path)
     terminal.wait(r"\[1 image\] >")
     terminal.type("what is it?\r")
     terminal.wait(TEXT)
@@ -231,8 +234,8 @@ def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(endless, tmp_path
     os.close(terminal.fd)
 
 
-def test_an_answer_is_broken_between_words(terminal):
-    terminal.resize(40)
+def test_an_answer_is_broken_between_words(chat, tmp_path):
+    terminal = Terminal(endless.main, chat, tmp_path, columns=40)
     terminal.wait(r"\[1 image\] >")
     terminal.type("what is it?\r")
     terminal.wait(TEXT)
@@ -243,3 +246,4 @@ def test_an_answer_is_broken_between_words(terminal):
     assert len(lines) > 20
     assert max(map(len, lines)) < 40
     assert terminal.status() == 0
+    os.close(terminal.fd)

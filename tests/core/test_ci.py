@@ -6,6 +6,8 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from support.known_options import unknown_options
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -22,21 +24,36 @@ def test_a_tree_is_found_by_its_entry_points_without_being_installed(tmp_path):
     assert subprocess.check_output(run, text=True).strip() == str(installed)
 
 
-def gpu(*arguments, **variables):
-    environment = os.environ | {"PYTHON": sys.executable} | variables
+STAND_IN = """#!{python}
+import os, sys
+if sys.argv[1:3] == ["-m", "mmspec_cli"]:
+    print("mmspec", *sys.argv[3:])
+else:
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+"""
+"""A Python that shows a command of mmspec's instead of running it."""
+
+
+def gpu(*arguments, python=sys.executable, **variables):
+    environment = os.environ | {"PYTHON": str(python)} | variables
     command = [str(ROOT / ".ci" / "gpu"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
 def test_the_gpu_script_measures_in_one_call(tmp_path):
-    cpu = {"DEVICE": "cpu", "DTYPE": "float32", "REPEATS": "1", "QUANTIZE": "none int8", "PAIR": ""}
-    done = gpu(tmp_path / "out", "tiny", SYNTHETIC_DIR=str(tmp_path), **cpu)
+    python, out = tmp_path / "python", tmp_path / "out"
+    python.write_text(STAND_IN.format(python=sys.executable))
+    python.chmod(0o700)
+    cpu = {"DEVICE": "cpu", "DTYPE": "float32", "REPEATS": "1", "QUANTIZE": "none int8"}
+    done = gpu(out, "tiny", python=python, SYNTHETIC_DIR=str(tmp_path), **cpu)
     assert done.returncode == 0, done.stderr
-    told = {file.name for file in (tmp_path / "out").iterdir()}
-    assert told == {
-        f"{name}.{kind}" for name in ("tiny", "tiny-int8") for kind in ("json", "md", "png")
-    }
-    assert "plain step" in (tmp_path / "out" / "tiny.md").read_text()
+    measured = {file.name: file.read_text().split()[1:] for file in out.iterdir()}
+    assert set(measured) == {"tiny.md", "tiny-int8.md", "peers.md", "context.json"}
+    for words in measured.values():
+        assert unknown_options(words) == []
+        assert words[words.index("--device") + 1] == "cpu"
+    assert measured["tiny-int8.md"][measured["tiny-int8.md"].index("--quantize") + 1] == "int8"
+    assert str(out / "tiny.json") in measured["tiny.md"]
 
 
 def test_the_gpu_script_says_that_there_is_no_gpu(tmp_path):

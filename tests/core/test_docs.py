@@ -4,10 +4,9 @@ import re
 import shlex
 from pathlib import Path
 
-import click
 import pytest
 
-from mmspec_cli.main import cli
+from support.known_options import unknown_options
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -121,17 +120,4 @@ COMMANDS = [
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_of_the_docs_is_one_that_the_program_takes(words):
     """Names and options are known; values are not looked at, and nothing is run."""
-    command, context = cli, click.Context(cli, info_name="mmspec")
-    while isinstance(command, click.Group) and words:
-        command = command.get_command(context, words[0])
-        assert command, f"no command {words[0]}"
-        context, words = click.Context(command, parent=context, info_name=words[0]), words[1:]
-    known = {
-        option
-        for parameter in command.params
-        for option in (*parameter.opts, *parameter.secondary_opts)
-    }
-    known |= set(context.help_option_names)
-    assert not [
-        word for word in words if word.startswith("-") and word not in known and word != "-"
-    ]
+    assert unknown_options(words) == []

@@ -7,6 +7,7 @@ import pytest
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from mmspec.errors import CheckpointError
+from mmspec.prompt import template_sandbox
 from mmspec.prompt.chat_template import LLAVA, ChatTemplate, load_template
 from support.chat_templates import STYLES as CHECKPOINT_STYLES
 from support.chat_templates import Style
@@ -119,7 +120,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_templates_end_in_one_line_naming_the_file(source):
+def test_hostile_templates_end_in_one_line_naming_the_file(source, monkeypatch):
+    monkeypatch.setattr(template_sandbox, "MAX_OUTPUT", 1_000_000)  # squares grow up to it
     started = time.perf_counter()
     with pytest.raises(CheckpointError, match=r"template in chat\.jinja") as caught:
         ChatTemplate(source, "chat.jinja").render([message("user", "hello")])

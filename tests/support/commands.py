@@ -1,6 +1,12 @@
-"""Run `mmspec` in this process, as the installed script would."""
+"""Run `mmspec` in this process, or in a process of its own."""
 
+import multiprocessing
+import os
+import sys
 from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -11,3 +17,56 @@ class Result(NamedTuple):
 
 
 Run = Callable[..., Result]
+
+# A fork of a process that has loaded PyTorch is there at once. macOS forbids such forks.
+_processes = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+_processes.set_forkserver_preload(
+    [
+        "torch",
+        "mmspec_torch.backend",
+        "mmspec_cli.terminal.line_editor",
+        "mmspec_bench.suite.runner",
+    ]
+)
+
+
+def start_process(
+    main: Callable[[list[str]], int],
+    arguments: list[str],
+    *,
+    terminal: int | None = None,
+    directory: Path = Path(),
+    **variables: str,
+) -> BaseProcess:
+    """Start `main`, in `directory`, with more variables in its environment.
+
+    terminal: a descriptor that becomes its stdin, stdout and stderr.
+    """
+    connection = None if terminal is None else Connection(os.dup(terminal))
+    run = (main, arguments, connection, str(directory.absolute()), variables)
+    process = _processes.Process(target=_run, args=run, daemon=True)
+    process.start()
+    return process
+
+
+def _run(
+    main: Callable[[list[str]], int],
+    arguments: list[str],
+    terminal: Connection | None,
+    directory: str,
+    variables: dict[str, str],
+) -> None:
+    if terminal:
+        os.login_tty(os.dup(terminal.fileno()))
+        terminal.close()
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for as long as the process runs
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    os.chdir(directory)
+    os.environ.update(variables)
+    sys.exit(main(arguments))
+
+
+def execute(command: list[str]) -> int:
+    """For `start_process`: become another program."""
+    os.execvp(command[0], command)

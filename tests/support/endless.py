@@ -2,12 +2,14 @@
 
 import sys
 
-import torch
-
+import mmspec_cli.main
 from mmspec.chat.engine import Engine
-from mmspec_cli.main import main
+
+
+def main(arguments: list[str]) -> int:
+    Engine.stop = property(lambda self: frozenset())
+    return mmspec_cli.main.main(arguments)
+
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    Engine.stop = property(lambda self: frozenset())
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,18 @@
+"""Whether the program takes a command, without running it."""
+
+import click
+
+from mmspec_cli.main import cli
+
+
+def unknown_options(words):
+    """The options that the named command does not have; asserts that there is such a command."""
+    command, context = cli, click.Context(cli, info_name="mmspec")
+    while isinstance(command, click.Group) and words:
+        command = command.get_command(context, words[0])
+        assert command, f"no command {words[0]}"
+        context, words = click.Context(command, parent=context, info_name=words[0]), words[1:]
+    known = set(context.help_option_names)
+    for parameter in command.params:
+        known |= {*parameter.opts, *parameter.secondary_opts}
+    return [word for word in words if word.startswith("-") and word not in {*known, "-"}]
