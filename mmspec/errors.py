@@ -11,7 +11,7 @@ class MmspecError(Exception):
 
 
 class UsageError(MmspecError):
-    """A wrong choice: an unknown name, or options or models that do not fit together."""
+    """A wrong choice: an unknown name, or options or models that do not work together."""
 
 
 class ImageError(MmspecError):
@@ -35,7 +35,7 @@ class BackendError(MmspecError):
 
 
 def choice(kind: str, got: str, allowed: Iterable[str]) -> UsageError:
-    """Return the error for a name outside a known set, with the nearest allowed name.
+    """The error for a name outside the allowed ones, with the nearest of them.
 
     >>> str(choice("backend", "toch", ["torch", "mlx"]))
     "unknown backend 'toch': use torch or mlx (nearest: torch)"

@@ -1,4 +1,4 @@
-"""Finds backends, captioners and drafters by entry point; imports them only to load them."""
+"""Finds backends, captioners and drafters by entry point; imports only what it loads."""
 
 import sys
 from importlib.metadata import EntryPoint, entry_points
@@ -15,10 +15,10 @@ from mmspec.seam import Backend, Head, InspectableBackend, Model
 BACKENDS = "mmspec.backends"
 CAPTIONERS = "mmspec.captioners"
 DRAFTERS = "mmspec.drafters"
-"""Entry-point group of the drafters of other packages; see docs/extending.md."""
+"""Entry-point group for drafters from other packages; see docs/extending.md."""
 
 FRAMEWORKS = {"mlx": "mlx", "torch": "torch"}
-"""The framework that a backend of this project needs, by the backend's name."""
+"""The package of the framework that a backend of this project needs, by the backend's name."""
 
 
 def registered(group: str) -> dict[str, EntryPoint]:
@@ -70,7 +70,7 @@ def _any_installed() -> str:
 
 
 def load_captioner(kind: str, directory: Path) -> Captioner:
-    """The captioner for checkpoints whose model_type is `kind`.
+    """The captioner for the checkpoint in `directory`, whose model_type is `kind`.
 
     Raises UsageError for a kind that no installed package has a captioner for.
     """
@@ -82,7 +82,7 @@ def load_captioner(kind: str, directory: Path) -> Captioner:
 
 
 def is_kind(name: str) -> bool:
-    """True if `name` is a kind of head, of this or another package."""
+    """True if `name` is a kind of head, of this project or of another package."""
     if set(name.upper()) <= LETTERS.keys():
         return False
     return name in KINDS or name in registered(DRAFTERS)

@@ -1,7 +1,7 @@
 """The contract between the core and a backend.
 
 A backend loads a checkpoint directory as a `Model`; a model opens `Target`s and `Drafter`s, each
-over one sequence.  While decoding, only token ids and short lists of numbers cross this boundary;
+over one sequence. While decoding, only token ids and short lists of numbers cross this boundary;
 pixels go in once per image and come back as opaque `Features` that stay on the device.
 
 One round is four calls, and only `verify` waits for the device:
@@ -11,21 +11,21 @@ One round is four calls, and only `verify` waits for the device:
     target.commit(path, token)                        # keep the accepted nodes, add one token
     drafter.commit(path, tokens, verdict.evidence)    # the same, and probabilities to adapt to
 
-A drafted token is accepted if and only if it is the target's own.  Sampling is greedy decoding
-under noise that both sides share, so this holds at every temperature.
+A drafted token is accepted if and only if it is the target's own. Sampling is greedy decoding under
+noise that both sides share, so this holds at every temperature.
 
 `target.verify(None, noise)` is plain decoding: the same loop without a draft.
 
-Invariant: the last token of every sequence has not been fed to any model.  Prefill and every commit
+Invariant: the last token of every sequence has not been fed to any model. Prefill and every commit
 leave it so, and the first token is no special case.
 
 Atomicity: a method that raises, KeyboardInterrupt included, leaves the sequence unchanged. The
 valid part of a cache is given by integers on the host, which are updated last; cache contents
 beyond them are never read.
 
-Shape letters: R branches (rows of one batched draft forward), k drafted tokens of a path, n of all
-paths (a chain is one), V vocabulary, N visual positions of one image, D width of the vision tower,
-H width of the language model.
+Shape letters: R branches (views of the prompt, each one row of a batched draft forward), k drafted
+tokens of a path, n drafted tokens of all paths (a chain has one path), V vocabulary, N visual
+positions of one image, D width of the vision tower, H width of the language model.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +54,7 @@ class Features(Protocol):
 
     @property
     def positions(self) -> int:
-        """N, a square number."""
+        """N, the number of visual positions; a square number."""
         ...
 
     def pooled(self, positions: int) -> "Features":
@@ -107,15 +107,15 @@ class HiddenStates(Protocol[A]):
     """Read access to a target's columns, for a head; callers must not modify the arrays."""
 
     def states(self, start: int, stop: int) -> A:
-        """Hidden states [n, H] after the last norm, of fed columns: all but the last."""
+        """Hidden states [n, H] after the last norm, at columns that the target has been fed."""
         ...
 
     def embeddings(self, start: int, stop: int) -> A:
-        """Embeddings [n, H] of any columns; those of images are their visual embeddings."""
+        """Embeddings [n, H] of any columns; at an image they are its projected features."""
         ...
 
     def embed(self, ids: A) -> A:
-        """Embeddings [n, H] of drafted ids [n]; starts computing them."""
+        """Embeddings [n, H] of drafted token ids [n]; starts computing them."""
         ...
 
     def project(self, states: A) -> A:
@@ -128,7 +128,7 @@ class Target(Protocol):
 
     @property
     def length(self) -> int:
-        """Tokens in the sequence, including the last one, which is not fed."""
+        """Number of tokens in the sequence, including the last one, which is not fed."""
         ...
 
     def extend(self, segment: Segment) -> None:
@@ -140,42 +140,43 @@ class Target(Protocol):
         ...
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
-        """Run the target once over its last token and the draft, and read the result.  Blocks.
+        """Run the target once over its last token and the draft, and read the result. Blocks.
 
-        A node of a tree has its depth as its distance from the last token and attends only to its
-        ancestors.  draft: from a drafter of the same backend, or a `HostDraft`. noise: of the
-        positions from `length` on; greedy sampling does not read it.
+        A node of a tree stands as many positions after the last token as its depth, and attends
+        only to the sequence and its ancestors. draft: from a drafter of the same backend, or a
+        `HostDraft`. noise: that of the positions from `length` on; greedy sampling does not read
+        it.
         """
         ...
 
     def commit(self, path: Sequence[int], token: int) -> None:
         """Append the nodes on `path` of the last verified draft, then `token`.
 
-        path: any path from the root.  Its cache columns are moved together unless they are the
-        first ones; then the draft is void, even if the move fails.
+        path: any path from the root. If its nodes are not the draft's first ones, their cache
+        columns are moved together; the draft is void afterwards, even if the move fails.
         """
         ...
 
     def hidden_states(self) -> HiddenStates[Any]:
-        """Record hidden states from now on, and return access to them; feeds the sequence again."""
+        """Keep hidden states from now on, and return access to them; feeds the sequence again."""
         ...
 
 
 class Drafter(Protocol):
-    """The sequence in R draft branches, which have their own prompts and share generated tokens.
+    """The drafter's sequence, as R branches with prompts of their own and shared generated tokens.
 
-    Branches are rows of one batched forward.  The rows of a prompt differ in length and are padded
-    to shared columns; `length` counts columns, so one number rewinds all rows.
+    Branches are rows of one batched forward. Their prompts differ in length and are padded to
+    shared columns; `length` counts columns, so one number rewinds all rows.
     """
 
     @property
     def length(self) -> int:
-        """Columns in the sequence, including those not yet fed."""
+        """Number of columns in the sequence, including those not yet fed."""
         ...
 
     @property
     def row_lengths(self) -> list[int]:
-        """[R] tokens in each branch, without padding."""
+        """[R] the number of tokens in each branch, without padding."""
         ...
 
     def extend(self, segments: Sequence[Segment]) -> None:
@@ -187,30 +188,30 @@ class Drafter(Protocol):
         ...
 
     def draft(self, k: int, weights: Sequence[float], noise: Noise) -> Draft | None:
-        """Enqueue k tokens (k >= 1) drafted from the mixture of the branches.  Never blocks.
+        """Enqueue k tokens (k >= 1) drafted from the mixture of the branches. Never blocks.
 
-        A drafter that was opened with a tree drafts one whose paths have at most k tokens. Returns
-        None if it has nothing to propose; the round is then plain.
-        weights: [R], summing to one.  noise: the noise that `verify` gets with this draft.
-        A draft that is not committed is void.
+        A drafter that was opened with a tree drafts a tree whose paths have at most k tokens.
+        Returns None if there is nothing to propose; the round is then plain. weights: [R], summing
+        to one. noise: the noise that `verify` gets with this draft. A draft that is not committed
+        is void.
 
-        A drafter that adapts uses `weights` until it has observed a token.  Then it fits its own,
-        on the device, among the branches whose weight here is not zero.
+        A drafter that adapts uses `weights` until it has observed a token. Then it fits its own, on
+        the device, among the branches whose weight here is not zero.
         """
         ...
 
     def commit(
         self, path: Sequence[int], tokens: Sequence[int], evidence: Evidence | None = None
     ) -> None:
-        """Append `tokens`, of which the first len(path) are nodes of the last draft.
+        """Append `tokens`, of which the first len(path) are the nodes on `path` of the last draft.
 
-        Their cache columns may be reused.  `path` is empty after a round that this drafter did not
-        draft.  evidence: the verdict's, for a drafter that adapts.
+        The cache columns of these nodes may be reused. `path` is empty after a round that this
+        drafter did not draft. evidence: the verdict's, for a drafter that adapts.
         """
         ...
 
     def forget(self) -> None:
-        """Drop all observations; no effect on a drafter that does not adapt."""
+        """Drop all observations of the target; no effect on a drafter that does not adapt."""
         ...
 
 
@@ -219,7 +220,7 @@ class Model(Protocol):
 
     @property
     def config(self) -> ModelConfig:
-        """Sizes and special token ids."""
+        """The model's sizes and special token ids."""
         ...
 
     @property
@@ -235,7 +236,7 @@ class Model(Protocol):
         ...
 
     def open_target(self, sampling: Sampling) -> Target:
-        """Open an empty sequence."""
+        """Open an empty sequence of the target."""
         ...
 
     def open_drafter(
@@ -248,9 +249,9 @@ class Model(Protocol):
     ) -> Drafter:
         """Open an empty sequence of `branches` rows.
 
-        vocabulary: V of the target; draft logits beyond it are cut, and missing ones have
-        probability zero.  sampling: the target's.  adaptation: how the weights of the branches are
-        fitted; None keeps them fixed.  tree: the shape of drafts; None drafts chains.
+        vocabulary: V of the target; the draft's logits beyond V are cut, and tokens that the draft
+        lacks have probability zero. sampling: the target's. adaptation: how the weights of the
+        branches are fitted; None keeps them fixed. tree: the shape of drafts; None drafts chains.
         """
         ...
 
@@ -285,10 +286,10 @@ class Backend(Protocol):
         dtype: str = "auto",
         quantize: str = "none",
     ) -> Model:
-        """Load a checkpoint; raises CheckpointError or UsageError unless every tensor fits.
+        """Load a checkpoint; raises CheckpointError or UsageError unless every tensor matches.
 
-        device: 'auto' or a framework's name.  dtype: 'auto' is float32 on a CPU and the
-        checkpoint's own type elsewhere.  quantize: scheme for float weights, if the backend
+        device: 'auto' or the framework's name of a device. dtype: 'auto' is float32 on a CPU and
+        the checkpoint's own type elsewhere. quantize: scheme for float weights, if the backend
         supports any.
         """
         ...
@@ -336,7 +337,7 @@ class InspectableModel(Model, Protocol):
 
     @property
     def quantize(self) -> str:
-        """Scheme by which float weights were quantized on loading, or 'none'."""
+        """Name of the scheme by which float weights were quantized on loading, or 'none'."""
         ...
 
     def encode(self, pixels: Float32) -> InspectableFeatures:
@@ -371,11 +372,11 @@ class InspectableBackend(Backend, Protocol):
         ...
 
     def synchronize(self) -> None:
-        """Block until all enqueued work is done, so that stages can be timed."""
+        """Block until all enqueued work is done, so that the parts of a round can be timed."""
         ...
 
     def peak_memory(self) -> int:
-        """Peak bytes since `reset_peak_memory`; the process's peak if the device has no counter."""
+        """Peak bytes since `reset_peak_memory`; of the process if the device has no counter."""
         ...
 
     def reset_peak_memory(self) -> None:

@@ -1,4 +1,4 @@
-"""Finds the calibration file of loaded models on this machine."""
+"""Finds the file with the costs that `mmspec calibrate` measured for loaded models."""
 
 import hashlib
 import json
@@ -18,7 +18,9 @@ WEIGHTS = (".safetensors", ".bin")
 
 
 def calibration_file(models: Models) -> CalibrationFile:
-    """The file of these models on this machine, named by a digest of all that costs depend on."""
+    """The calibration file of `models` on this machine; a digest of what costs depend on names
+    it.
+    """
     target, drafts = models.target, models.drafts
     backend = {"name": models.backend.name, "mmspec": version("mmspec")}
     key = {
@@ -44,7 +46,7 @@ def cache_directory() -> Path:
 
 
 def shape_digest(directory: Path) -> str:
-    """Digest of a checkpoint's config and weight sizes, on which speed depends."""
+    """Digest of a checkpoint's config and the sizes of its weights, on which its speed depends."""
     digest = hashlib.sha256((directory / CONFIG_FILE).read_bytes())
     for file in sorted(directory.iterdir()):
         if file.suffix in WEIGHTS:

@@ -1,4 +1,4 @@
-"""Captions for the C view."""
+"""Writes the captions that replace images in view C of a prompt."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,19 +12,19 @@ from mmspec.prompt.images import Picture
 
 PROMPT = "Provide a one-sentence caption for the provided image."
 MAX_TOKENS = 48
-"""Tokens: the maximum length of a caption."""
+"""The maximum length of a caption, in tokens."""
 
 
 class Captioner(Protocol):
-    """Describes one image in a sentence."""
+    """Describes an image in a sentence."""
 
     def caption(self, picture: Picture) -> str:
-        """The caption: plain text on one line."""
+        """A caption of `picture`: plain text on one line."""
         ...
 
 
 class ModelCaptioner:
-    """A LLaVA checkpoint that writes captions by plain greedy decoding."""
+    """Writes captions with a LLaVA checkpoint, by plain greedy decoding."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
@@ -46,7 +46,7 @@ class ModelCaptioner:
         return " ".join(self._loaded.tokenizer.decode(ids).split())
 
     def forget(self) -> None:
-        """Drop the cached vision features."""
+        """Drop the cached vision features of all images."""
         if self._loaded.features:
             self._loaded.features.forget()
 

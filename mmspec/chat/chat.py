@@ -26,12 +26,12 @@ from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import TextStream
 
 AdaptiveLengths = Callable[[Drafting, Tree | None], AdaptiveDraftLength]
-"""Returns the adaptive draft length of a drafting and tree, shared by all conversations."""
+"""Returns the adaptive draft length of a drafting and tree; all conversations share it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text of one round: that of its accepted drafted tokens, then that of the target's token."""
+    """Text that one round adds: of its accepted drafted tokens, then of the target's own token."""
 
     accepted: str
     own: str
@@ -48,14 +48,14 @@ class Answer:
 
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
-    """All generated tokens, including the stop token."""
+    """All generated token ids, including the stop token."""
     finish_reason: str = "interrupted"
     """'stop', 'length', or 'interrupted' until the answer is complete."""
     drafting: Drafting = PLAIN
     weights: tuple[float, ...] = ()
-    """[R] mixture weights of the last round, in the order of `drafting`'s branches."""
+    """[R] weights of the views in the last round, in the order of `drafting.branches`."""
     notes: list[str] = field(default_factory=list)
-    """One line for each decision that was made without the user."""
+    """One line for the user on each decision that was made automatically."""
     rounds: list[Round] = field(default_factory=list)
     statistics: Statistics = field(default_factory=Statistics)
 
@@ -90,15 +90,18 @@ class Chat:
         return spec_for(self.models, self.options, ()) == PLAIN.spec
 
     def verdict(self) -> str | None:
-        """Under gamma 'auto', a line on why the last answer ended in plain decoding; else None."""
+        """Under gamma 'auto', a line saying why the last answer ended in plain decoding; else
+        None.
+        """
         return self._verdict
 
     def ask(self, text: str, images: Sequence[Picture] = ()) -> Generator[Prefilled | Piece]:
         """Add a question with its images and stream the answer.
 
-        Yields progress of the prefill, then text.  Dropping the iterator interrupts the answer; the
-        part generated so far stays in the conversation.  If prompt, images and budget exceed the
-        target's positions, it removes the question again and raises ContextError before any work.
+        Yields the progress of the prefill, then the text. Dropping the iterator interrupts the
+        answer; the part generated so far stays in the conversation. If prompt, images and the
+        longest answer exceed the target's positions, removes the question again and raises
+        ContextError before any work.
         """
         return self.send(Message("user", (*images, text)))
 
@@ -116,7 +119,7 @@ class Chat:
         return self.answer
 
     def retry(self) -> Generator[Prefilled | Piece]:
-        """Answer the last question again; keeps the old answer if no new one can start."""
+        """Answer the last question again; the old answer stays if no new one can start."""
         turns = list(self.conversation.turns)
         self.conversation.reopen()
         yield from self._answered_or(turns)
@@ -145,7 +148,7 @@ class Chat:
             raise UsageError(f"{self.models.target.name} is text-only and cannot see images")
 
     def _check_tokens(self, number: int, answer: Sequence[int]) -> None:
-        """Raise UsageError for ids outside the target's vocabulary."""
+        """Raise UsageError if `answer` has ids outside the target's vocabulary."""
         target = self.models.target
         size = target.model.config.text.vocab_size
         for token in answer:
@@ -156,7 +159,7 @@ class Chat:
                 )
 
     def _answered_or(self, turns: list[Turn]) -> Generator[Prefilled | Piece]:
-        """Answer the open question; restore `turns` if no answer starts."""
+        """Answer the last question; if no answer starts, set the conversation back to `turns`."""
         try:
             yield from self._answered()
         finally:
@@ -184,7 +187,7 @@ class Chat:
             answer.statistics.seconds["total"] = perf_counter() - started
 
     def _check_context(self, chunks: Sequence[Chunk]) -> int:
-        """Number of prompt positions; ContextError if they and the answer exceed the context."""
+        """The number of positions of the prompt; raises ContextError if no answer fits after it."""
         target = self.models.target
         length = target.views(self.models.caption).length(chunks, target.view)
         room = target.model.config.text.max_position_embeddings
@@ -197,9 +200,9 @@ class Chat:
         return length
 
     def _select_drafter(self, chunks: Sequence[Chunk]) -> OpenDrafter | None:
-        """The drafter for this answer; reuses the last one if its branches are the same.
+        """The drafter for this answer; the last answer's if its views are the same.
 
-        Computes features and captions of new images.
+        Computes the features and captions of new images.
         """
         models, options, answer = self.models, self.options, self.answer
         fresh = list(pictures(self._session.fresh(chunks)))
@@ -219,7 +222,7 @@ class Chat:
         return self._drafter
 
     def _encode(self, loaded: LoadedModel, images: Sequence[Picture]) -> None:
-        """Compute the vision features of images, timed as a stage of their own."""
+        """Compute the vision features of images, and count the time as the stage `vision`."""
         features = loaded.features
         if features is None:
             return

@@ -16,17 +16,19 @@ from mmspec.prompt.images import Picture
 from mmspec.seam import Target
 
 TYPICAL_ANSWER = 128
-"""Positions that a branch must have left after its prompt to be used."""
+"""Positions that a prompt must leave free in the draft's context for a view to be used."""
 
 IMAGES_FOR_M = 2
-"""Images up to which M accepts most; on five, M gives 1.17 tokens a round, T 2.05 (IbED)."""
+"""The most images for which M is the default; on five, M gives 1.17 tokens a round, T 2.05
+(IbED).
+"""
 
 
 def spec_for(models: Models, options: Options, chunks: Sequence[Chunk]) -> str:
-    """The drafting that the options name, or the default.
+    """The drafting that the options name, as typed, or the default.
 
-    The default is a head's kind. For a draft model it is M with one or two images, MT with images
-    if weights adapt, else T.
+    The default for a head is its kind. For a draft model it is M with one or two images, MT with
+    images if weights adapt, else T.
     """
     if options.drafting:
         return options.drafting
@@ -77,7 +79,7 @@ def refuse(options: Options, name: str, directory: Path) -> None:
 
 
 def _require_kind(options: Options, name: str, kind: str, spec: str) -> None:
-    """Raise UsageError for options that a head of this kind cannot do."""
+    """Raise UsageError for options that a head of kind `kind` cannot do."""
     if spec != kind:
         raise UsageError(
             f"--drafting {spec}: the draft {name} is a {kind} head: use {kind}, "
@@ -92,7 +94,7 @@ def _require_kind(options: Options, name: str, kind: str, spec: str) -> None:
 def fitting(
     models: Models, options: Options, drafting: Drafting, chunks: Sequence[Chunk]
 ) -> tuple[Drafting, list[str]]:
-    """The drafting without branches that exceed the draft's positions, and a note per change."""
+    """`drafting` without views that exceed the draft's positions, and a note for each change."""
     draft = models.draft
     if draft is None or drafting in UNLETTERED.values():
         return drafting, []

@@ -29,7 +29,7 @@ PREFERRED = "llava-1.5-7b"
 BUNDLED = "mini"
 
 Loading = partial[LoadedModel]
-"""`load_model` with the backend and the options that all models share."""
+"""`load_model` with the backend and the options that target, draft and captioner share."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Engine(Models):
     """Loaded models, which open conversations and share adaptive draft lengths between them."""
 
     calibration: Calibration = field(default_factory=Calibration)
-    """Round costs measured by `mmspec calibrate` for these models on this machine."""
+    """The costs of rounds that `mmspec calibrate` measured for these models on this machine."""
     _adaptive: dict[tuple[Drafting, Tree | None], AdaptiveDraftLength] = field(
         default_factory=dict, init=False
     )
@@ -50,9 +50,10 @@ class Engine(Models):
         return Chat(self, self.adaptive_length, options or Options(), conversation)
 
     def adaptive_length(self, drafting: Drafting, tree: Tree | None = None) -> AdaptiveDraftLength:
-        """The draft length that all conversations of this engine share, one per drafting and tree.
+        """The adaptive draft length of a drafting and tree; all conversations of the engine share
+        it.
 
-        It starts from the calibration, except for trees: `mmspec calibrate` measures chains.
+        It starts from calibrated costs, except for trees: `mmspec calibrate` measures chains.
         """
         if (drafting, tree) not in self._adaptive:
             calibrated = {} if tree else self._calibrated(drafting)
@@ -60,7 +61,7 @@ class Engine(Models):
         return self._adaptive[drafting, tree]
 
     def _calibrated(self, drafting: Drafting) -> dict[int, float]:
-        """Seconds of a round by draft length, for the lengths that a head can draft."""
+        """Calibrated seconds of a round by draft length, for lengths that the drafter can draft."""
         if drafting == NGRAM:
             return self.calibration.round_costs(0)
         costs = self.calibration.round_costs(len(drafting.branches))

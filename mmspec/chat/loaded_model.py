@@ -12,7 +12,7 @@ from mmspec.prompt.tokenizer import Tokenizer
 from mmspec.seam import Head, InspectableBackend, InspectableFeatures, InspectableModel
 
 MAX_IMAGES = 32
-"""Images whose features stay on the device; LLaVA-1.5's take 1.2 MB each in 16 bits."""
+"""The most images whose features stay on the device; LLaVA-1.5's take 1.2 MB each in 16 bits."""
 
 
 class FeatureCache:
@@ -24,7 +24,7 @@ class FeatureCache:
         self._features: OrderedDict[str, InspectableFeatures] = OrderedDict()
 
     def __call__(self, picture: Picture) -> InspectableFeatures:
-        """The features of one image; computes them if they are not cached."""
+        """The features of `picture`, computed if they are not in the cache."""
         if picture.digest not in self._features:
             self._features[picture.digest] = self.model.encode(pixels(picture, self.preprocessing))
             if len(self._features) > MAX_IMAGES:
@@ -37,7 +37,7 @@ class FeatureCache:
         self._features.clear()
 
     def serves(self, model: InspectableModel, preprocessing: Preprocessing) -> bool:
-        """True if another model would compute the same features."""
+        """True if `model` would compute the same features from the same images."""
         return bool(model.tower) and (model.tower, preprocessing) == (
             self.model.tower,
             self.preprocessing,
@@ -54,16 +54,16 @@ class LoadedModel:
     tokenizer: Tokenizer
     template: ChatTemplate
     features: FeatureCache | None
-    """None for a text-only model."""
+    """The vision features of images; None for a text-only model."""
 
     @property
     def view(self) -> Branch:
-        """The view in which this model as a target sees a prompt."""
+        """The view of a prompt that this model has as a target."""
         sees = self.model.config.vision is not None
         return Branch("M", self.model.config.image_tokens) if sees else Branch("T")
 
     def views(self, caption: Callable[[Picture], Sequence[int]]) -> Views:
-        """The views of a prompt for this model as a draft; caption: for the C view."""
+        """The views of a prompt for this model as a draft; `caption` is used in view C."""
         return Views(self.tokenizer.newline_id, self.features or _blind, caption)
 
 
@@ -77,7 +77,7 @@ class LoadedHead:
 
     @property
     def kind(self) -> str:
-        """The head's kind, which is also its drafting."""
+        """The head's kind, such as 'msd'; it is also the name of its drafting."""
         return self.head.config.kind
 
 
@@ -97,7 +97,7 @@ def load_model(
 ) -> LoadedModel:
     """Load a checkpoint directory.
 
-    sharing: another model's features, reused if this model would compute the same ones.
+    sharing: another model's features, used here too if this model would compute the same ones.
     """
     model = backend.load(directory, device=device, dtype=dtype, quantize=quantize)
     features = None

@@ -20,7 +20,7 @@ class Models:
     draft: LoadedModel | None = None
     captioner: Captioner | None = None
     head: LoadedHead | None = None
-    """Drafts instead of a draft model, if loaded."""
+    """The head that drafts in place of a draft model, if one is loaded."""
     draftless: str = PLAIN.spec
     """The default drafting without a draft: 'ngram' if 'auto' found no draft, else 'none'."""
     notes: list[str] = field(default_factory=list)
@@ -35,11 +35,11 @@ class Models:
 
     @property
     def stop(self) -> frozenset[int]:
-        """Tokens that end an answer."""
+        """Token ids that end an answer."""
         return self.target.tokenizer.eos_ids | frozenset(self.target.model.config.eos_token_ids)
 
     def caption(self, picture: Picture) -> Sequence[int]:
-        """Token ids, without BOS, that replace the image in the C view; computed once per image."""
+        """Token ids, without BOS, that replace the image in view C; computed once per image."""
         if self.captioner is None:
             raise UsageError("drafting C needs a captioner: load with a draft or a --captioner")
         if picture.digest not in self._captions:

@@ -24,19 +24,19 @@ class Options:
     """Drafting and sampling options; raises UsageError for a value out of range."""
 
     drafting: str | None = None
-    """Letters of M, T, C, P, a head's kind, 'ngram' or 'none'.
+    """View letters from M, T, C, P, a head's kind, 'ngram' or 'none'.
 
     None is the default: the head's kind; for a draft model M with one or two images (MT if
     `adaptive`), else T; n-grams if no draft was found.
     """
     weights: tuple[float, ...] = ()
-    """One weight per letter, default equal; an adaptive ensemble starts from them."""
+    """One weight per view, equal by default; adaptive weights start from these."""
     adaptive: Adaptation | None = None
     """How the weights are fitted to the target's output; None keeps them fixed."""
     pool: int | None = None
     """Positions of a pooled image in view P; None takes at most a quarter of the grid."""
     overflow: str = "pool"
-    """What to do with a view longer than the draft's positions: 'pool', 'drop' or 'run'."""
+    """What to do with a view that is longer than the draft's positions: 'pool', 'drop' or 'run'."""
     gamma: Gamma = "auto"
     sampling: Sampling = GREEDY
     seed: int = 0
@@ -84,12 +84,12 @@ class Options:
 
     @property
     def names_head(self) -> bool:
-        """True if the drafting is a head's kind."""
+        """True if `drafting` is a head's kind."""
         return self.drafting is not None and is_kind(self.drafting)
 
     @property
     def needs_draft(self) -> str:
-        """The option that needs a draft, as it is typed; '' if none does."""
+        """The option that needs a draft, as typed on the command line; '' if none does."""
         if self.drafting not in (None, *UNLETTERED):
             return f"--drafting {self.drafting}"
         if self.drafting:
@@ -97,7 +97,7 @@ class Options:
         return f"--tree {self.tree.spec}" if self.tree else "--adaptive" * bool(self.adaptive)
 
     def require_draft(self) -> None:
-        """Raise UsageError if an option needs a draft."""
+        """Raise UsageError if any of these options needs a draft."""
         if self.needs_draft:
             raise UsageError(f"{self.needs_draft} needs a draft: name one with --draft")
 

@@ -1,4 +1,4 @@
-"""The sequences of one conversation: prefix caches by chunk, prefill and decoding."""
+"""The caches of one conversation: which parts of the prompt they hold, prefill and decoding."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Prefilled:
 
 @dataclass(slots=True)
 class Track:
-    """The chunks in a sequence, and its length after each of them.
+    """Records the chunks of a prompt that a sequence holds, and its length after each of them.
 
     Images compare by content: the same text with another image is another chunk.
     """
@@ -38,7 +38,7 @@ class Track:
         return self.ends[-1] if self.ends else 0
 
     def matching(self, wanted: Sequence[Chunk]) -> int:
-        """How many leading chunks of `wanted` the sequence holds."""
+        """How many of the first chunks of `wanted` the sequence already holds."""
         pairs = zip(self.chunks, wanted, strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -54,13 +54,13 @@ class Track:
 
 @dataclass(slots=True)
 class OpenDrafter:
-    """A drafter, its drafting and the chunks in its sequence."""
+    """An open drafter with its drafting and the chunks in its sequence."""
 
     drafting: Drafting
     views: Views
     drafter: Drafter
     positions: int | None
-    """Positions the draft may use; None if it may exceed those it was trained for."""
+    """The most positions the draft may use; None if it may exceed those it was trained for."""
     carry: bool = False
     """True if adaptive weights carry over from one answer to the next."""
     track: Track = field(default_factory=Track)
@@ -87,7 +87,7 @@ class Session:
     """
 
     def __init__(self, target: Target, views: Views, view: Branch) -> None:
-        """views, view: how the target sees a chunk."""
+        """views, view: how the target sees a chunk of the prompt."""
         self.target = target
         self._views = views
         self._view = view
@@ -106,7 +106,7 @@ class Session:
     def prefill(
         self, chunks: Sequence[Chunk], drafter: OpenDrafter | None = None
     ) -> Iterator[Prefilled]:
-        """Extend the target, then the drafter of the answer, to the end of `chunks`."""
+        """Append `chunks` to the target, then to the drafter, and yield the progress."""
         self._drafter = drafter
         fresh = self.fresh(chunks)
         self._track.cut(len(chunks) - len(fresh))

@@ -19,8 +19,9 @@ PACKAGE = "mmspec_models"
 class Card:
     """A named model.
 
-    `serves` names the targets of a draft, `pair` the draft of a target. `sources` maps a backend to
-    its repository on the hub. A bundled model has a `bundled` directory and no sources.
+    `serves` names the targets that a draft was made for, `pair` the draft of a target. `sources`
+    maps a backend to the model's repository on the hub. A bundled model has a `bundled` directory
+    and no sources.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Card:
     bundled: Path | None = None
 
     def repositories(self, backend: str) -> list[str]:
-        """The hub ids that `backend` can read, its own format first."""
+        """The hub ids of the model that `backend` can read, its own format first."""
         own = [self.sources[backend]] if backend in self.sources else []
         return list(dict.fromkeys([*own, *self.sources.values()]))
 
@@ -47,7 +48,7 @@ def load_cards() -> dict[str, Card]:
 
 
 def card(name: str) -> Card:
-    """The card with this name; raises UsageError with the nearest name."""
+    """The card called `name`; raises UsageError with the nearest name."""
     cards = load_cards()
     if name not in cards:
         raise choice("model", name, cards)
@@ -55,9 +56,9 @@ def card(name: str) -> Card:
 
 
 def present(card: Card, backend: str) -> Path | None:
-    """The directory of the card's model on this machine, the backend's own format first.
+    """The directory of the card's model on this machine, in the backend's own format if possible.
 
-    None if it must be pulled first, or if a bundled model's weights are missing.
+    None if the model must be pulled first, or if a bundled model's weights are missing.
     """
     if card.bundled is not None:
         return card.bundled if is_whole(card.bundled) else None

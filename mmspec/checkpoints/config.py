@@ -25,12 +25,12 @@ class VisionConfig:
 
     @property
     def grid(self) -> int:
-        """Patches along one side of the square image."""
+        """Number of patches along one side of the square image."""
         return self.image_size // self.patch_size
 
     @property
     def positions(self) -> int:
-        """Rows of the tower's output: the class token and all patches."""
+        """Number of rows of the tower's output: the class token and all patches."""
         return self.grid**2 + 1
 
 
@@ -53,7 +53,7 @@ class TextConfig:
 
 @dataclass(frozen=True)
 class Quantization:
-    """MLX's affine quantization: one scale and one bias per group of input weights."""
+    """MLX's affine quantization: one scale and one bias for each group of a weight's inputs."""
 
     bits: int
     group_size: int
@@ -61,10 +61,10 @@ class Quantization:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A whole checkpoint: a Llama decoder and, if `kind` is llava, a tower and a projector.
+    """The config of a checkpoint: a Llama decoder and, if `kind` is llava, a tower and a projector.
 
-    `dtype` is the file's, None if it has none. `vision_feature_layer` indexes the tower's hidden
-    states: 0 is the embeddings, -1 the last layer's output.
+    `dtype` is the one that the file names, or None. `vision_feature_layer` indexes the tower's
+    hidden states: 0 is the embeddings, -1 the last layer's output.
     """
 
     kind: Literal["llava", "llama"]
@@ -80,14 +80,14 @@ class ModelConfig:
 
     @property
     def image_tokens(self) -> int:
-        """Positions of one image in the prompt; 0 for a text-only model."""
+        """Number of positions that one image takes in a prompt; 0 for a text-only model."""
         if self.vision is None:
             return 0
         return self.vision.positions - self.drops_class_token
 
     @property
     def vision_layers(self) -> int:
-        """Number of tower layers up to the feature layer."""
+        """Number of the tower's layers up to the one whose output is used."""
         if self.vision is None:
             return 0
         layer = self.vision_feature_layer
@@ -246,7 +246,7 @@ def _stop_tokens(text: Block, directory: Path) -> tuple[int, ...]:
 
 
 def read_dtype(*blocks: Block) -> str | None:
-    """The first dtype in the blocks, under transformers 5's key or the older one."""
+    """The first dtype named in `blocks`, under transformers 5's key or the older one."""
     for block in blocks:
         for key in ("dtype", "torch_dtype"):
             if block.get(key) is not None:

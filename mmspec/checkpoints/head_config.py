@@ -1,6 +1,6 @@
 """Reads the config.json of a predictive head: this project's own, EAGLE's or MSD's.
 
-Shape letters: H width of the target, V its vocabulary, K slots, C queries.
+Shape letters: H width of the target, V its vocabulary, K predicted positions, C queries.
 """
 
 import pickletools
@@ -26,9 +26,9 @@ PICKLE_FILE = "pytorch_model.bin"
 """File name of the tensors of published heads."""
 
 LAYERED = ("eagle", "msd", "flash")
-"""Kinds with a decoder layer, and so a cache and positions."""
+"""Kinds of head with a decoder layer, which needs a cache and positions."""
 SLOTTED = ("medusa", "hydra", "flash")
-"""Kinds with a fixed number of predicted positions."""
+"""Kinds of head with a fixed number of predicted positions."""
 KINDS = ("eagle", "msd", "medusa", "hydra", "flash")
 
 VISION = ("none", "mean", "attention")
@@ -42,43 +42,43 @@ _FUSION = "fc.weight"
 
 @dataclass(frozen=True)
 class HeadConfig:
-    """A head's kind and sizes."""
+    """The kind and the sizes of a head."""
 
     kind: str
-    """One of KINDS."""
+    """The head's kind, one of KINDS."""
     hidden_size: int
-    """H."""
+    """H, the width of the target."""
     vocab_size: int
-    """V of the target it was trained for; the vocabulary of its target may be larger."""
+    """V, the vocabulary of the target in training; the present target's may be larger."""
     slots: int = 0
-    """K, number of predicted positions; 0 if the head drafts autoregressively."""
+    """K, the number of predicted positions; 0 if the head drafts autoregressively."""
     queries: int = 0
-    """C, latents per image in FLASH; 0 uses all of the image's positions."""
+    """C, the number of latents per image in FLASH; 0 uses all of the image's positions."""
     vision: str = "none"
-    """One of VISION."""
+    """How images are used in addition to the hidden state, one of VISION."""
     bias: bool = True
-    """True if the fusion of embedding and hidden state has a bias."""
+    """True if the linear layer that joins embedding and hidden state has a bias."""
     qkv_bias: bool = False
-    """True if the layer's queries, keys and values have a bias."""
+    """True if the decoder layer's queries, keys and values have a bias."""
     input_norm: bool = False
-    """True if the layer normalises its input; EAGLE's and MSD's do not."""
+    """True if the decoder layer normalises its input; EAGLE's and MSD's do not."""
     layer: TextConfig | None = None
-    """The decoder layer's sizes; None for a kind without one."""
+    """The decoder layer's sizes; None for a kind of head without one."""
     dtype: str | None = None
-    """The file's dtype, None if it has none."""
+    """The dtype that the file names, or None."""
 
     @property
     def apart(self) -> bool:
-        """True if images are not fed as pairs of embedding and hidden state."""
+        """True if images are fed in another form than pairs of embedding and hidden state."""
         return self.kind in ("msd", "flash")
 
     @property
     def positions(self) -> int | None:
-        """Positions that the layer was trained for; None without a layer."""
+        """Number of positions that the decoder layer was trained for; None without a layer."""
         return self.layer.max_position_embeddings if self.layer else None
 
     def described(self) -> dict[str, Any]:
-        """A config.json from which `read_head_config` reads this config."""
+        """The content of a config.json from which `read_head_config` reads this config."""
         values = {"model_type": MODEL_TYPE} | asdict(self)
         layer = values.pop("layer") or {}
         values |= {name: layer[name] for name in _LAYER_SIZES if name in layer}
@@ -194,7 +194,7 @@ def _published(whole: Block, names: frozenset[str]) -> HeadConfig:
 
 
 def _layer(whole: Block) -> TextConfig:
-    """Sizes of the layer, read like those of a Llama with one layer."""
+    """The decoder layer's sizes, read like those of a Llama with one layer."""
     return read_text(Block(whole.values | {"num_hidden_layers": 1}, whole.file, whole.path), False)
 
 

@@ -20,7 +20,7 @@ from mmspec.errors import CheckpointError
 
 LAYER = "layers.0"
 EMBEDDING = "embed_tokens.weight"
-"""Copy of the target's embedding in published heads."""
+"""Name of the copy of the target's embedding in published heads."""
 
 _Tensors = Iterator[tuple[str, Shape]]
 
@@ -38,7 +38,7 @@ def head_optional(config: HeadConfig) -> dict[str, Shape]:
 
 
 def plan_head(directory: Path, config: HeadConfig) -> dict[str, TensorSource]:
-    """The source of every tensor that the head loads, in its safetensors files.
+    """Where each tensor that the head loads is in its safetensors files, by name.
 
     Raises CheckpointError for files that are missing, malformed or pickled, and for tensors that
     are missing, unexpected or misshapen.
@@ -53,13 +53,13 @@ def plan_head(directory: Path, config: HeadConfig) -> dict[str, TensorSource]:
 
 
 def head_pickle(directory: Path) -> Path | None:
-    """The pickle file of a published head; None if it has another format."""
+    """The pickle file of a published head; None if `directory` holds no such file."""
     file = directory / PICKLE_FILE
     return file if file.exists() and not has_safetensors(directory) else None
 
 
 def require_tensors(shapes: Mapping[str, Shape], config: HeadConfig, file: Path) -> list[str]:
-    """The names to load, given the shapes of tensors that have been read.
+    """The names of the tensors to load, given the shapes of the tensors in `file`.
 
     Raises CheckpointError as `plan_head` does.
     """
@@ -68,7 +68,7 @@ def require_tensors(shapes: Mapping[str, Shape], config: HeadConfig, file: Path)
 
 
 def _tensors(config: HeadConfig) -> _Tensors:
-    """Yield name and shape, in the order of the forward pass."""
+    """Yield name and shape of each tensor, in the order of the forward pass."""
     width = config.hidden_size
     if config.layer:
         yield from _linear("fc", width, 2 * width, bias=config.bias)

@@ -65,7 +65,7 @@ def _pull_first(name: str, backend: str) -> str:
 
 
 def _not_here(name: str, backend: str, cards: dict[str, Card]) -> HubError:
-    """The error for a hub id that is not cached; suggests the nearest known one."""
+    """The error for a model that is not on this machine; it suggests the nearest known name."""
     repositories = [source for card in cards.values() for source in card.sources.values()]
     nearest = difflib.get_close_matches(name, repositories, n=1, cutoff=0.8)
     hint = f" (known and near: {nearest[0]})" if nearest and nearest[0] != name else ""

@@ -7,11 +7,11 @@ from mmspec.checkpoints.loading_plan import weight_files
 from mmspec.errors import CheckpointError
 
 PULLED = ["*.json", "*.jinja", "*.model", "*.safetensors"]
-"""File patterns that a model needs: never pickles, never code."""
+"""Patterns of the files that `pull` downloads: never pickles, never code."""
 
 
 def cached(repository: str, revision: str) -> Path | None:
-    """The snapshot of a repository if it is in the cache and complete."""
+    """The directory of a repository in the hub's cache; None unless all its files are there."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -37,7 +37,7 @@ def cached_dataset(repository: str, pattern: str) -> list[Path]:
 
 
 def is_whole(directory: Path) -> bool:
-    """True if the config and all weight files are present."""
+    """True if the config and all weight files are in `directory`."""
     if not (directory / CONFIG_FILE).is_file():
         return False
     try:

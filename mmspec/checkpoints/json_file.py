@@ -24,7 +24,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def read_lines(file: Path) -> list[str]:
-    """The lines of a JSON-lines file, including blank ones; raises UsageError.
+    """The lines of a JSON-lines file, including blank ones; raises UsageError if it cannot be read.
 
     Only a line feed ends a line: JSON strings can contain Unicode's other line separators.
     """
@@ -36,19 +36,19 @@ def read_lines(file: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Block:
-    """A JSON object in `file`; `path` names it in errors. Its methods raise CheckpointError."""
+    """A JSON object in `file`, where `path` leads to it. Its methods raise CheckpointError."""
 
     values: dict[str, Any]
     file: Path
     path: str = ""
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value, or `default` if the key is missing or null."""
+        """The value of `key`, or `default` if the key is missing or null."""
         value = self.values.get(key)
         return default if value is None else value
 
     def error(self, key: str, allowed: str) -> CheckpointError:
-        """The error for `key`'s value; `allowed` completes the sentence "must be …"."""
+        """The error for the value of `key`; `allowed` completes the sentence "must be …"."""
         got = json.dumps(self.values.get(key))
         return CheckpointError(f"{self.file}: {self.path}{key} is {got}, but must be {allowed}")
 
@@ -60,28 +60,28 @@ class Block:
         return Block(value, self.file, f"{self.path}{key}.")
 
     def only(self, key: str, allowed: Sequence[Any], default: Any) -> Any:
-        """The value, which must be one of `allowed`."""
+        """The value of `key`, which must be one of `allowed`."""
         value = self.get(key, default)
         if value not in allowed or isinstance(value, bool) != isinstance(allowed[0], bool):
             raise self.error(key, " or ".join(map(json.dumps, allowed)))
         return value
 
     def count(self, key: str, default: int) -> int:
-        """The value, which must be a positive integer."""
+        """The value of `key`, which must be a positive integer."""
         value = self.get(key, default)
         if type(value) is not int or value < 1:
             raise self.error(key, "a positive integer")
         return value
 
     def index(self, key: str, default: int) -> int:
-        """The value, which must be an integer of either sign."""
+        """The value of `key`, which must be an integer of either sign."""
         value = self.get(key, default)
         if type(value) is not int:
             raise self.error(key, "one integer")
         return value
 
     def number(self, key: str, default: float) -> float:
-        """The value, which must be a positive finite number."""
+        """The value of `key`, which must be a positive finite number."""
         value = self.get(key, default)
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not 0 < value <= sys.float_info.max:

@@ -24,10 +24,10 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 @dataclass(frozen=True)
 class Packing:
-    """Scales and biases of a quantized weight: weight = scales · integers + biases, by group.
+    """Where the scales and biases of a quantized weight are: weight = scales · integers + biases.
 
-    The weight is U32 (out, in · bits / 32), least significant bits first; `scales` and `biases`
-    are (out, in / group_size).
+    The weight is U32 (out, in · bits / 32), least significant bits first; `scales` and `biases` are
+    (out, in / group_size), one for each group of inputs.
     """
 
     scales: StoredTensor
@@ -38,10 +38,10 @@ class Packing:
 
 @dataclass(frozen=True)
 class TensorSource:
-    """The location of one tensor of the model in its files.
+    """Where one tensor of a model is in the checkpoint's files.
 
-    `shape` is the tensor's own, in PyTorch's order. `layout` is "mlx" for a convolution stored as
-    (out, height, width, in). A quantized weight has a `packing`.
+    `shape` is the model's, in PyTorch's order of axes. `layout` is "mlx" for a convolution stored
+    as (out, height, width, in). A quantized weight has a `packing`.
     """
 
     stored: StoredTensor
@@ -51,7 +51,7 @@ class TensorSource:
 
 
 def plan(directory: Path, config: ModelConfig) -> dict[str, TensorSource]:
-    """The source of every tensor that the model loads, by canonical name.
+    """Where each tensor that the model loads is in the checkpoint's files, by canonical name.
 
     Raises CheckpointError for files that are missing, malformed or pickled, and for tensors that
     are missing, unexpected or misshapen.
@@ -62,7 +62,7 @@ def plan(directory: Path, config: ModelConfig) -> dict[str, TensorSource]:
 def plan_tensors(
     tensors: Mapping[str, StoredTensor], config: ModelConfig, directory: Path
 ) -> dict[str, TensorSource]:
-    """The sources from headers that have been read; errors name `directory`."""
+    """As `plan`, from tensor headers that have been read; errors name `directory`."""
     by_name = _by_canonical_name(tensors, directory)
     return plan_named(by_name, manifest(config), optional(config), directory, config.quantization)
 
@@ -74,7 +74,7 @@ def plan_named(
     directory: Path,
     quantization: Quantization | None = None,
 ) -> dict[str, TensorSource]:
-    """The source of every needed tensor; spare tensors are only checked for their shapes.
+    """Where each tensor of `needed` is, by name; for those of `spare` only shapes are checked.
 
     Raises CheckpointError for tensors that are missing, unexpected or misshapen.
     """
@@ -97,7 +97,7 @@ def plan_named(
 
 
 def read_tensors(directory: Path) -> dict[str, StoredTensor]:
-    """All tensors of the checkpoint in `directory` by their stored names."""
+    """The headers of all tensors of a checkpoint by their stored names."""
     tensors = _merged(weight_files(directory))
     for name, shard in _shards(directory).items():
         if name not in tensors:
@@ -106,12 +106,12 @@ def read_tensors(directory: Path) -> dict[str, StoredTensor]:
 
 
 def has_safetensors(directory: Path) -> bool:
-    """True if there are weights in safetensors files."""
+    """True if `directory` has weights in safetensors files."""
     return any(directory.glob("*.safetensors"))
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """The shards that the index names, else `model.safetensors`, else all safetensors files.
+    """The weight files that the index names, else `model.safetensors`, else all safetensors files.
 
     Raises CheckpointError if any of them is missing, or there are none.
     """
@@ -126,7 +126,7 @@ def weight_files(directory: Path) -> list[Path]:
 
 
 def _shards(directory: Path) -> dict[str, str]:
-    """The shard of every tensor; empty without an index."""
+    """The file of every tensor by the tensor's name; empty if the checkpoint has no index."""
     index = directory / INDEX_FILE
     if not index.exists():
         return {}

@@ -17,7 +17,7 @@ from mmspec.checkpoints.config import ModelConfig, TextConfig, VisionConfig
 Shape = tuple[int, ...]
 
 PATCHES = "vision_tower.embeddings.patch_embedding.weight"
-"""The only convolution, which MLX stores in another axis order."""
+"""Name of the only convolution's weight, which MLX stores in another axis order."""
 
 LM_HEAD = "lm_head.weight"
 EMBEDDING = "language_model.embed_tokens.weight"
@@ -55,7 +55,7 @@ def hub_name(name: str, config: ModelConfig) -> str:
 
 
 def is_buffer(name: str) -> bool:
-    """True for a stored tensor that the model computes itself, such as a table."""
+    """True for a stored tensor that the model computes itself, such as a table of positions."""
     return name.endswith(("embeddings.position_ids", "rotary_emb.inv_freq"))
 
 
@@ -80,7 +80,7 @@ def _renamed(name: str, prefixes: tuple[tuple[str, str], ...]) -> str:
 
 
 def _tensors(config: ModelConfig) -> Iterator[tuple[str, Shape, bool]]:
-    """Yield name, shape and whether it is needed, in the order of the forward pass."""
+    """Yield name, shape and whether the tensor is loaded, in the order of the forward pass."""
     if config.vision is not None:
         yield from _tower(config.vision, config.vision_layers)
         yield from _projector(config.vision.hidden_size, config.text.hidden_size)
@@ -119,7 +119,7 @@ def _projector(vision: int, text: int) -> Iterator[tuple[str, Shape, bool]]:
 
 
 def _affine(path: str, *shape: int) -> Iterator[tuple[str, Shape]]:
-    """Yield a weight of `shape` and its bias of length shape[0]."""
+    """Yield names and shapes of a weight of `shape` and its bias of length shape[0]."""
     yield f"{path}.weight", shape
     yield f"{path}.bias", shape[:1]
 

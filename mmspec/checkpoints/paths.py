@@ -1,9 +1,9 @@
-"""Paths as people type them."""
+"""Expands paths as people type them."""
 
 import os
 from pathlib import Path
 
 
 def expand_home(path: str | Path) -> Path:
-    """The path with ~ and ~NAME expanded; unchanged if there is no such user."""
+    """`path` with ~ and ~NAME expanded; unchanged if there is no such user."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises for no such name

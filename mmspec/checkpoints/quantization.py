@@ -12,7 +12,7 @@ LINEAR = re.compile(r"(\.layers\.\d+\..*|^multi_modal_projector\.linear_\d)\.wei
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A quantization scheme: 8 bits, or 4 bits in groups."""
+    """A quantization scheme: 8 bits per weight, or 4 bits in groups of inputs."""
 
     name: str
     group: int | None = None
@@ -29,7 +29,7 @@ SCHEMES = (Scheme("int8"), Scheme("int4", 64), Scheme("int4-32", 32), Scheme("in
 
 
 def read_scheme(name: str) -> Scheme | None:
-    """The scheme called `name`; None for 'none'.  Raises UsageError."""
+    """The quantization scheme called `name`; None for 'none'. Raises UsageError if unknown."""
     schemes = {scheme.name: scheme for scheme in SCHEMES}
     if name not in ("none", *schemes):
         raise choice("quantization", name, ["none", *schemes])
@@ -37,12 +37,12 @@ def read_scheme(name: str) -> Scheme | None:
 
 
 def held_bytes(name: str, shape: tuple[int, ...], width: int, scheme: Scheme | None) -> int:
-    """A tensor's bytes: `width` per float, or by `scheme` for the weight of a linear layer."""
+    """Bytes of a tensor: `width` per number, or by `scheme` if it is a linear layer's weight."""
     if scheme is None or len(shape) != 2 or not LINEAR.search(name):
         return width * prod(shape)
     return scheme.bytes(*shape, width)
 
 
 def computed(dtype: str, quantize: str) -> str:
-    """A model's dtype and, if any, its quantization."""
+    """A model's dtype and quantization as one text, such as 'bfloat16, int8'."""
     return dtype if quantize == "none" else f"{dtype} {quantize}"

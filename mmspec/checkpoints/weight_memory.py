@@ -1,4 +1,4 @@
-"""Computes the memory of a checkpoint's weights from its headers."""
+"""Computes how much memory a checkpoint's weights take, from the headers of its files."""
 
 from collections.abc import Iterable
 from math import prod
@@ -18,8 +18,8 @@ def weight_bytes(directory: Path, dtype: str, *, packed: bool) -> int:
     Copies that a CPU makes of small matrices are not counted; they are small for models near the
     limit of memory.
 
-    dtype: the type they are loaded in; 'auto' keeps each file's.  packed: true if quantized weights
-    stay quantized.  Raises CheckpointError for files without a model.
+    dtype: the type in which weights are loaded; 'auto' keeps each tensor's. packed: true if
+    quantized weights stay quantized. Raises CheckpointError for files without a model.
     """
     sources = plan(directory, read_config(directory)).values()
     return sum(_bytes(source, WIDTHS.get(dtype), packed) for source in sources)

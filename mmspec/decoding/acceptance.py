@@ -2,7 +2,7 @@
 
 A drafted token is accepted if and only if it is the token that the target itself chooses there.
 
-Shape letters: R branches, n drafted nodes.
+Shape letters: R branches (views in the draft's batch), n drafted nodes.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,9 +26,9 @@ class Verdict:
     best: list[int]
     """[n + 1] the target's own token after the root (index 0) and after node i (index i + 1)."""
     weights: list[float] = field(default_factory=list)
-    """[R] mixture weights fitted by an adapting drafter; empty if the weights are fixed."""
+    """[R] weights that an adapting drafter fitted to its branches; empty if weights are fixed."""
     evidence: Evidence | None = None
-    """Probabilities of branches and target from which an adapting drafter learns; on the device."""
+    """Probabilities of branches and target on the device, for an adapting drafter."""
 
     def along(self, path: Sequence[int]) -> list[int]:
         """The tokens on `path`; raises ValueError unless it leads down from the root."""
@@ -46,7 +46,7 @@ def verdict_of(
     weights: Sequence[float] = (),
     parents: Sequence[float] | None = None,
 ) -> Verdict:
-    """The verdict from lists read off the device; ids are floats, which represent them exactly.
+    """The verdict from lists of numbers read off the device; ids are floats, which is exact.
 
     parents: None for a chain.
     """
@@ -57,8 +57,8 @@ def verdict_of(
 def accept(verdict: Verdict, stop: Collection[int] = ()) -> tuple[list[int], list[int]]:
     """The accepted nodes, and the tokens of the round: the accepted ones, then the target's next.
 
-    Walking from the root, a node is accepted if its token is the target's own after its parent. A
-    stop token ends the round, whether it was drafted or not.
+    From the root on, a node is accepted if its token is the target's own after its parent. A stop
+    token ends the round, whether it was drafted or not.
     """
     pairs = zip(verdict.parents, verdict.drafted, strict=True)
     children = {pair: node for node, pair in enumerate(pairs)}

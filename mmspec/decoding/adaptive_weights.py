@@ -1,9 +1,10 @@
 """Branch weights that are fitted to the target's output during an answer (TABED).
 
-The target's probabilities at a verified token show how well any mixture of the branches would have
-predicted it.  Scores are sums over tokens, so a round costs the same however long the answer is:
-one vector per candidate mixture is stored, or one per token of the window.  All arrays stay on the
-backend's device; this module only enqueues operations.
+A branch is one view of the prompt in the draft's batch. The target's probabilities at a verified
+token show how well any mixture of the branches would have predicted it. Scores are sums over
+tokens, so a round costs the same however long the answer is: one vector per candidate mixture is
+stored, or one per token of the window. All arrays stay on the backend's device; this module only
+enqueues operations.
 
 Shape letters: R branches, k drafted tokens, n observed ones, G candidate mixtures, V vocabulary.
 """
@@ -34,9 +35,9 @@ class Adaptation:
 
     rule: str = "lattice"
     window: int = 0
-    """Number of latest tokens that are scored; 0 scores all."""
+    """Number of latest tokens that are scored; 0 scores all tokens of the answer."""
     carry: bool = False
-    """True if observations carry over from one answer of a conversation to the next."""
+    """True if the scores of one answer carry over to the next answer of the conversation."""
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -45,14 +46,14 @@ class Adaptation:
             raise UsageError(f"--adaptive-window {self.window}: give tokens, or 0 for all")
 
     def candidates(self, branches: int) -> list[tuple[float, ...]]:
-        """The candidate mixtures [G, R]."""
+        """The weights [G, R] of the candidate mixtures."""
         if self.rule == "lattice":
             return lattice(branches)
         return [tuple(float(row == at) for at in range(branches)) for row in range(branches)]
 
 
 def lattice(branches: int) -> list[tuple[float, ...]]:
-    """All weights in steps of 0.1 that sum to one, the most even first, so that ties go to it."""
+    """All weights in steps of 0.1 that sum to one, the most even first: the first wins ties."""
     counts = product(range(STEPS + 1), repeat=branches)
     points = [point for point in counts if sum(point) == STEPS]
     points.sort(key=lambda point: (sum(n * n for n in point), [-n for n in point]))
@@ -61,7 +62,7 @@ def lattice(branches: int) -> list[tuple[float, ...]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BranchOutputs:
-    """The branches' probabilities for a drafted chain, on the device."""
+    """The branches' probabilities for a drafted chain, and the branches' weights; on the device."""
 
     weights: Array
     """[R] weight of each branch in the mixture."""
@@ -86,32 +87,34 @@ class Tally:
     xp: Any
     adaptation: Adaptation
     candidates: Array
-    """[G, R] the candidate mixtures."""
+    """[G, R] the weights of the candidate mixtures."""
     top: formulas.Top
     scores: Array | None = None
-    """[1, 2, G] sums of `formulas.score`; with a window [n, 2, G], one row per token in it."""
+    """[1, 2, G] sums over tokens of `formulas.score`; with a window [n, 2, G], a row per token."""
     tokens: int = 0
     """n, the number of tokens in `scores`."""
     unread: tuple[Evidence, int] | None = None
-    """The last round and the number of its tokens to score; scored when weights are next needed."""
+    """The last round's evidence and how many of its tokens count; scored when weights are
+    needed.
+    """
 
     def forgotten(self) -> "Tally":
-        """A tally without observations."""
+        """A tally with the same candidates and no scores."""
         return Tally(self.xp, self.adaptation, self.candidates, self.top)
 
     def noted(self, evidence: Evidence | None, tokens: int) -> "Tally":
-        """A tally that also counts the first `tokens` positions of a draft, if there was a draft.
+        """A tally that also counts the first `tokens` positions of `evidence`, if there is any.
 
         An accepted token counts, and so does the token that replaces a rejected one: draft and
-        target saw the same past there.  The bonus token after k accepted tokens does not count: the
-        draft has no probabilities q for it.
+        target saw the same past there. The target's token after k accepted tokens does not count:
+        the draft has no probabilities q for it.
         """
         if evidence is None:
             return self
         return replace(self, unread=(evidence, min(tokens, evidence.q.shape[0])))
 
     def settled(self) -> "Tally":
-        """A tally in which the last round is scored."""
+        """A tally in which the evidence of the last round is scored."""
         if self.unread is None:
             return self
         evidence, count = self.unread
@@ -130,7 +133,7 @@ class Tally:
         return formulas.score(self.xp, p, evidence.q[:count], self.candidates, distance, self.top)
 
     def weights(self, given: Array) -> Array:
-        """The weights [R] to draft with: `given` until a token is observed.
+        """The branch weights [R] to draft with: `given` until a token is observed.
 
         Branches with weight zero in `given` keep weight zero.
         """
@@ -150,8 +153,8 @@ def best(
 ) -> Array:
     """The candidate [R] with the most agreements; ties go to the smallest distance, then the first.
 
-    agreed: agreements [G].  far: distances [G]; two within `slack` are a tie.  Candidates that use
-    a branch with weight zero in `given` are left out.
+    agreed: number of agreements [G] with the target. far: distances [G] from it; two within `slack`
+    are a tie. Candidates that use a branch with weight zero in `given` are left out.
     """
     barred = candidates @ xp.where(given > 0, xp.zeros_like(given), xp.ones_like(given))
     agreed = xp.where(barred > 0, -1.0, agreed)
@@ -162,7 +165,7 @@ def best(
 
 
 def shared(xp: Any, merit: Array, given: Array) -> Array:
-    """Weights [R] in proportion to `merit` [R]; zero where `given` is zero.
+    """Branch weights [R] in proportion to `merit` [R]; zero where `given` is zero.
 
     Returns `given` if every merit is zero.
     """

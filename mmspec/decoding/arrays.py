@@ -5,16 +5,16 @@ from typing import Protocol, TypeVar
 
 
 class Rows(Protocol):
-    """Rows [n, ...] on a backend's device; operations are enqueued, no value is read back."""
+    """An array [n, ...] on a backend's device; operations are enqueued and read no value back."""
 
     @property
     def shape(self) -> Sequence[int]:
-        """Sizes, known on the host without waiting for the device."""
+        """Sizes of all axes, known on the host without waiting for the device."""
         ...
 
     @property
     def T(self: "A") -> "A":
-        """The transpose."""
+        """The transposed array."""
         ...
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class Rows(Protocol):
 
 
 A = TypeVar("A", bound=Rows)
-"""A backend's array type."""
+"""The array type of a backend."""
 
 Map = Callable[[A], A]
-"""Function from rows [n, I] to rows [n, O]."""
+"""Function from rows of I numbers [n, I] to rows of O numbers [n, O]."""

@@ -20,7 +20,7 @@ class Draft(Protocol):
 
     @property
     def depth(self) -> int:
-        """The number of nodes on the longest path: the tokens of a chain, the levels of a tree."""
+        """The most nodes on one path: the tokens of a chain, the levels of a tree."""
         ...
 
 
@@ -29,13 +29,13 @@ class DeviceDraft(Generic[A]):
     """A drafted chain or tree on a device; each backend has an empty subclass of its own."""
 
     ids: A
-    """[n] the tokens, parents before children."""
+    """[n] the drafted tokens, parents before children."""
     branches: BranchOutputs | None = None
-    """Branch probabilities, from which an adapting drafter learns after verification."""
+    """The branches' probabilities, to which an adapting drafter fits its weights."""
     parents: A | None = None
     """[n] index of each node's parent, -1 for the root; None for a chain."""
     levels: int = 0
-    """Levels of a tree, an upper bound on the length of its paths."""
+    """Number of levels of a tree, an upper bound on the length of its paths."""
 
     @property
     def size(self) -> int:
@@ -44,16 +44,16 @@ class DeviceDraft(Generic[A]):
 
     @property
     def depth(self) -> int:
-        """The most nodes of a path."""
+        """The most nodes on one path."""
         return self.size if self.parents is None else self.levels
 
 
 @dataclass(frozen=True, slots=True)
 class HostDraft:
-    """A chain proposed on the host, such as n-gram lookup; every backend's target accepts it."""
+    """A chain proposed on the host, as by n-gram lookup; every backend's target accepts it."""
 
     tokens: list[int]
-    """[k] ids of the target, k >= 1."""
+    """[k] token ids of the target, k >= 1."""
 
     @property
     def size(self) -> int:
@@ -62,5 +62,5 @@ class HostDraft:
 
     @property
     def depth(self) -> int:
-        """k."""
+        """The number of drafted tokens, k."""
         return len(self.tokens)

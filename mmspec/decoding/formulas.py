@@ -12,20 +12,20 @@ from typing import Any
 Array = Any  # whatever `xp` calls an array
 
 Top = Callable[[Array, int], tuple[Array, Array]]
-"""The `count` largest entries [..., count] of [..., n] and their indices; ties by index."""
+"""From [..., n] the `count` largest entries [..., count] and their indices; ties by index."""
 
 KEPT = 32
-"""Number of the likeliest tokens that a mixture is scored on individually."""
+"""Number of the likeliest tokens whose probabilities enter a mixture's score one by one."""
 
 FLOOR = 2.0**-30
-"""Lower bound on probabilities before they are scored."""
+"""Lower bound to which probabilities are raised before they are scored."""
 
 TIE = 1e-5
-"""Largest difference treated as a tie: relative for probabilities, nats per token for KL."""
+"""Largest difference of two scores that counts as a tie: relative, or in nats per token for KL."""
 
 
 def softmax(xp: Any, logits: Array) -> Array:
-    """Probabilities [..., V] of logits [..., V]."""
+    """Probabilities [..., V] from logits [..., V]."""
     exp = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     return exp / xp.sum(exp, axis=-1, keepdims=True)
 
@@ -39,9 +39,9 @@ def mix(xp: Any, weights: Array, q: Array) -> Array:
 
 
 def nucleus_floor(xp: Any, p: Array, top_p: float) -> Array:
-    """The least probability [..., 1] in the smallest set of likeliest tokens that reaches top_p.
+    """The least probability [..., 1] in the smallest set of likeliest tokens that sums to top_p.
 
-    The likeliest token is always in the set, even if top_p underflows in its type.
+    The likeliest token is always in the set, even if top_p underflows in the type of `p`.
     """
     ordered = -xp.sort(-p, axis=-1)
     before = xp.cumulative_sum(ordered, axis=-1) - ordered
@@ -93,7 +93,7 @@ def divergence(xp: Any, p: Array, q: Array) -> Array:
 
 
 def variation(xp: Any, p: Array, q: Array) -> Array:
-    """The sum of |p - q| [n, G] for p [n, C] and q [n, G, C]."""
+    """The sum over tokens of |p - q| [n, G] for p [n, C] and q [n, G, C]."""
     return xp.sum(xp.abs(xp.expand_dims(p, axis=1) - q), axis=-1)
 
 

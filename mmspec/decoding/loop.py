@@ -17,12 +17,12 @@ class Weighting(Protocol):
     """
 
     def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:
-        """Weights [R] that sum to one; empty if no branch has room to draft `gamma` tokens."""
+        """Weights [R] that sum to one; empty if no branch has positions left for `gamma` tokens."""
         ...
 
 
 class DraftLengthPolicy(Protocol):
-    """Chooses, before each round, the number of tokens to draft, and observes the round."""
+    """Chooses, before each round, how many tokens to draft, and observes the round afterwards."""
 
     def choose(self, max_gamma: int) -> int:
         """The number of tokens to draft, 0 <= gamma <= max_gamma; 0 is a plain round."""

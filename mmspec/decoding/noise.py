@@ -26,12 +26,14 @@ class Noise:
     position: int
     """The target's length before the round, which is the position of the next token.
 
-    A drafter uses the target's position too, because its own prompt may be shorter.  The token
-    after a node at depth d of a draft stands d positions later.
+    A drafter uses the target's position too, because its own prompt may be shorter. The token after
+    a node at depth d of a draft stands d positions later.
     """
 
     def keys(self, count: int) -> list[list[int]]:
-        """[count, 2] keys of this position and the following ones, 32 bits unsigned each."""
+        """Keys [count, 2] of this and the following positions: two 32-bit unsigned integers
+        each.
+        """
         return [_key(self.seed, self.position + depth) for depth in range(count)]
 
 
@@ -40,13 +42,13 @@ NO_NOISE = Noise(seed=0, position=0)
 
 
 def _key(seed: int, position: int) -> list[int]:
-    """An odd multiplier and an offset, derived from seed and position."""
+    """Two integers derived from seed and position: an odd multiplier and an offset."""
     bits = _mixed(_mixed(seed & _64_BITS) ^ position)
     return [bits & _32_BITS | 1, bits >> 32]
 
 
 def _mixed(bits: int) -> int:
-    """SplitMix64's step (Steele, Lea and Flood 2014): a bijection with full avalanche."""
+    """SplitMix64's step (Steele, Lea and Flood 2014): a bijection; each bit affects all."""
     bits = (bits + 0x9E3779B97F4A7C15) & _64_BITS
     bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & _64_BITS
     bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & _64_BITS

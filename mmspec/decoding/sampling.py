@@ -1,4 +1,4 @@
-"""Choosing tokens: the argmax under noise that target and drafts share.
+"""Choosing tokens: the argmax under the noise that target and drafts share.
 
 Shape letters: n rows, c candidates, V vocabulary.
 """
@@ -19,7 +19,7 @@ class Sampling:
     top_k: int = 0
     """Number of likeliest tokens to keep, ties by lowest id; 0 keeps all."""
     top_p: float = 1.0
-    """Probability mass to keep: the smallest set of likeliest tokens that reaches it."""
+    """Probability that is kept: the smallest set of likeliest tokens whose sum reaches it."""
 
     @property
     def greedy(self) -> bool:
@@ -32,10 +32,10 @@ GREEDY = Sampling()
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Chooses tokens from logits [n, V] on a device; no value is read back.
+    """Chooses tokens from logits [n, V] on a device; reads no value back.
 
-    `keys` [n, 2] or [1, 2] are the noise keys of the positions of the chosen tokens; greedy
-    sampling does not read them.
+    `keys` [n, 2] or [1, 2] are the noise keys of the chosen tokens' positions; greedy sampling does
+    not read them.
     """
 
     xp: Any
@@ -45,7 +45,7 @@ class Sampler:
     """Function that computes the noise; see `mmspec.decoding.noise.exponentials`."""
     sampling: Sampling
     ids: Callable[[int], Array]
-    """Function to the ids 0 to n - 1, in the integer type of the keys."""
+    """Function from n to the ids 0 to n - 1, in the integer type of the keys."""
 
     def tokens(self, logits: Array, keys: Array) -> Array:
         """The token [n] chosen in each row."""
@@ -60,8 +60,8 @@ class Sampler:
     def children(self, logits: Array, keys: Array, count: int) -> tuple[Array, Array]:
         """The `count` best tokens [n, count] of each row, best first, and the confidence in each.
 
-        They are draws without replacement.  The confidence [n, count] of a child is its share of p
-        / E, which is p itself if sampling is greedy.
+        They are draws without replacement. The confidence [n, count] in a token is its share of p /
+        E: of p itself if sampling is greedy.
         """
         scores, ids = self.scores(logits, keys)
         confidence = formulas.softmax(self.xp, scores / (self.sampling.temperature or 1.0))

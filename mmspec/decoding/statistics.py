@@ -17,17 +17,17 @@ class Round:
     """One pass of the loop: its tokens, and how much of its draft was accepted."""
 
     tokens: list[int]
-    """The accepted drafted tokens, then one of the target's own unless the answer ended."""
+    """The accepted drafted tokens, then the target's own; no own token after a stop token."""
     drafted: int
-    """Drafted tokens of a chain, or nodes of a tree."""
+    """Number of drafted tokens: of a tree, all its nodes."""
     accepted: int
-    """Number of leading `tokens` that were drafted."""
+    """How many tokens at the beginning of `tokens` were drafted."""
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     weights: tuple[float, ...] = ()
-    """[R] mixture weights of the branches; empty if nothing was drafted."""
+    """[R] weights of the branches; empty if nothing was drafted."""
     levels: int | None = None
-    """Levels of a drafted tree, the most tokens that could have been accepted; None for a chain."""
+    """Number of levels of a drafted tree, the most tokens it could add; None for a chain."""
 
     @classmethod
     def of(
@@ -38,7 +38,9 @@ class Round:
         weights: Sequence[float],
         clock: Sequence[float],
     ) -> "Round":
-        """A round from three times in `clock`: start, end of drafting, end of verifying."""
+        """A round from three times in `clock`, seconds: start, end of drafting, end of
+        verifying.
+        """
         seconds = clock[1] - clock[0], clock[2] - clock[1]
         if draft is None:
             return cls(tokens, 0, accepted, *seconds, levels=0)
@@ -46,29 +48,29 @@ class Round:
 
     @property
     def depth(self) -> int:
-        """The most drafted tokens that could have been accepted."""
+        """The most drafted tokens that the target could have accepted."""
         return self.drafted if self.levels is None else self.levels
 
 
 @dataclass(slots=True)
 class Statistics:
-    """Counts and seconds of one answer."""
+    """Counts of tokens and seconds of one answer."""
 
     rounds: int = 0
     tokens: int = 0
     drafted: int = 0
-    """Drafted tokens of chains, or nodes of trees."""
+    """Number of drafted tokens: of trees, all nodes."""
     depth: int = 0
-    """Drafted tokens that could have been accepted at best: one per level of a tree."""
+    """The most drafted tokens that could have been accepted: of a tree, one per level."""
     accepted: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    """Prompt tokens whose keys were already in the target's cache."""
+    """Number of prompt tokens whose keys were already in the target's cache."""
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
     peak_memory_bytes: int = 0
 
     def count(self, round_: Round) -> None:
-        """Add one round to the counts."""
+        """Add `round_` to the counts."""
         self.rounds += 1
         self.tokens += len(round_.tokens)
         self.drafted += round_.drafted
@@ -101,26 +103,26 @@ class Statistics:
 
     @property
     def block_efficiency(self) -> float:
-        """Tokens per target forward, including the correction or bonus token (IbED, section 4)."""
+        """Tokens per target forward, including the target's own token (IbED, section 4)."""
         return self.tokens / self.rounds if self.rounds else 0.0
 
     @property
     def draft_length(self) -> float:
-        """Mean drafted tokens, or nodes, per round; plain rounds count."""
+        """Mean number of drafted tokens (of trees, nodes) per round; plain rounds count."""
         return self.drafted / self.rounds if self.rounds else 0.0
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted tokens divided by drafted ones, or by the levels of drafted trees."""
+        """Accepted tokens divided by drafted tokens of chains and levels of trees."""
         return self.accepted / self.depth if self.depth else 0.0
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens divided by the seconds from the end of prefill to the last token."""
+        """Number of tokens divided by the seconds from the end of prefill to the last token."""
         return self.tokens / self.seconds["decode"] if self.seconds["decode"] else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields of `stats` in the output of `generate --json`."""
+        """The statistics as the object `stats` in the output of `generate --json`."""
         return {
             "rounds": self.rounds,
             "drafted": self.drafted,

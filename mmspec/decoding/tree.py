@@ -13,7 +13,7 @@ from itertools import groupby
 from mmspec.errors import UsageError
 
 WIDTH, NODES = 10, 60
-"""Default width and number of nodes of a tree (EAGLE-2's own)."""
+"""Default width and number of nodes of a tree (those of EAGLE-2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Tree:
 
     @property
     def spec(self) -> str:
-        """The value of --tree: 'dynamic', or the branching such as '3,2,1'."""
+        """The value of --tree that names this tree: 'dynamic', or the branching such as '3,2,1'."""
         return ",".join(map(str, self.branching)) or "dynamic"
 
     def depth(self, k: int) -> int:
@@ -64,9 +64,9 @@ class Level:
     """One level of a static tree: n nodes, e of which have children."""
 
     count: int
-    """The number of children proposed by each expanded node of the level above, or by the root."""
+    """Number of children proposed for each expanded node of the level above, or for the root."""
     picks: tuple[int, ...]
-    """[n] each node's index in the flattened proposals [expanded nodes, count]."""
+    """[n] each node's index in the proposals, flattened from [expanded nodes, count]."""
     inner: tuple[int, ...]
     """[e] the nodes to expand, as indices into this level."""
     origins: tuple[int, ...]
@@ -83,15 +83,15 @@ class Shape:
 
 
 Path = tuple[int, ...]
-"""Ranks from the root down to a node, 0 for the likeliest child; empty for the root."""
+"""A node as the ranks from the root down to it, 0 for the likeliest child; empty for the root."""
 
 
 @lru_cache
 def shape(branching: tuple[int, ...], nodes: int) -> Shape:
-    """The Cartesian tree of `branching`, cut to `nodes`.
+    """The static tree of `branching`, limited to `nodes` nodes.
 
     It keeps the nodes with the smallest product of (rank + 1) along their paths; ties go to the
-    shallower node, then to lower ranks.  A node's ancestors are always kept with it.
+    shallower node, then to lower ranks. A node's ancestors are always kept with it.
     """
     paths = sorted(_best_paths(branching, nodes), key=lambda path: (len(path), path))
     places = {path: place for place, path in enumerate(paths)}
@@ -105,7 +105,7 @@ def shape(branching: tuple[int, ...], nodes: int) -> Shape:
 
 
 def _best_paths(branching: tuple[int, ...], nodes: int) -> list[Path]:
-    """The best paths in order, by best-first search: the whole tree may be huge."""
+    """The paths of the nodes to keep, best first; searched without building the whole tree."""
     heap: list[tuple[int, int, Path]] = [(1, 1, (0,))]
     paths: list[Path] = []
     while heap and len(paths) < nodes:
@@ -123,7 +123,7 @@ def _best_paths(branching: tuple[int, ...], nodes: int) -> list[Path]:
 def _level(
     paths: list[Path], expanded: list[Path], places: dict[Path, int]
 ) -> tuple[Level, list[Path]]:
-    """One level, and the paths in it that have children."""
+    """The level made of `paths`, and those of them that have children."""
     rows = {path: row for row, path in enumerate(expanded)}
     count = max(path[-1] for path in paths) + 1
     picks = tuple(rows[path[:-1]] * count + path[-1] for path in paths)

@@ -1,10 +1,10 @@
 """Drafts chains and trees level by level, for every backend and every kind of drafter.
 
-An `Expander` returns the logits after each of several nodes at once.  All arrays stay on the
+An `Expander` returns the logits after each of several nodes at once. All arrays stay on the
 backend's device: this module only enqueues operations, and the host knows only sizes.
 
-Shape letters: k tokens of a path, V vocabulary, w expanded nodes, c candidates of a level, C of
-all, n nodes of the tree.
+Shape letters: k tokens of a path, V vocabulary, w expanded nodes, c candidates of a level, C of all
+levels, n nodes of the tree.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from mmspec.decoding.tree import Tree, shape
 class Expander(Protocol):
     """Returns logits after the sequence, then after the nodes of one level after another.
 
-    If the logits do not depend on the node, it may return one row broadcast to w.
+    If the logits do not depend on the node, one row may be returned, broadcast to w rows.
     """
 
     def root(self) -> Array:
@@ -27,9 +27,9 @@ class Expander(Protocol):
         ...
 
     def expand(self, tokens: Array, parents: Array | None) -> Array:
-        """Logits [w, V] of the tokens after each of w nodes of the next level.
+        """Logits [w, V] of the token after each of w nodes of the next level.
 
-        tokens: [w].  parents: [w] index of each node's parent among the nodes of the previous call;
+        tokens: [w]. parents: [w] index of each node's parent among the nodes of the previous call;
         all 0 in the first call, where the parent is the root; None in a chain, where each node
         follows the one before it.
         """
@@ -38,7 +38,7 @@ class Expander(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TreeArrays:
-    """The framework's functions for drafting a tree."""
+    """The framework's functions that drafting a tree needs."""
 
     sampler: Sampler
     integers: Callable[[Sequence[int]], Array]
@@ -51,18 +51,18 @@ class TreeArrays:
 
 
 class DraftedTree(NamedTuple):
-    """A tree on the device, parents before children, siblings by rank."""
+    """A drafted tree on the device, parents before children, siblings by rank."""
 
     ids: Array
     """[n] the tokens."""
     parents: Array
     """[n] index of each node's parent, -1 for the root."""
     depth: int
-    """Levels, an upper bound on the length of a path."""
+    """Number of levels, an upper bound on the length of a path."""
 
 
 def draft_chain(sampler: Sampler, expander: Expander, keys: Array) -> Array:
-    """Draft a chain of k tokens [k]; keys: [k, 2], noise keys from the first position on."""
+    """Draft a chain of k tokens [k]; keys: [k, 2], noise keys from its first position on."""
     ids: list[Array] = []
     for node in range(len(keys)):
         logits = expander.expand(ids[-1], None) if ids else expander.root()
@@ -113,7 +113,7 @@ class Candidates(NamedTuple):
 def _dynamic(
     arrays: TreeArrays, expander: Expander, tree: Tree, depth: int, keys: Array
 ) -> DraftedTree:
-    """EAGLE-2: expand the `width` most confident nodes of each level, keep the best `nodes` of all.
+    """As EAGLE-2: expand each level's `width` most confident nodes, keep the best `nodes` of all.
 
     A child's confidence never exceeds its parent's and it always comes later, so that a node is
     never kept without its ancestors.
@@ -137,7 +137,7 @@ def _dynamic(
 def _candidates(
     xp: Any, confidence: Array, ids: Array, chances: Array, parents: Array
 ) -> Candidates:
-    """The children [w, width] of nodes [w], parent by parent."""
+    """The children [w * count] of nodes [w] as candidates, parent by parent."""
     chances = xp.expand_dims(chances, axis=-1) * confidence
     parents = xp.broadcast_to(xp.expand_dims(parents, axis=-1), ids.shape)
     return Candidates(*(xp.reshape(column, (-1,)) for column in (ids, chances, parents)))

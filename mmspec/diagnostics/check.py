@@ -25,7 +25,7 @@ Outcome = Literal["identical", "near-tie", "bug"]
 EXIT_CODES: dict[Outcome, int] = {"identical": 0, "near-tie": 3, "bug": 1}
 
 NEAR_TIES = {"float32": 1e-4, "float16": 0.03, "bfloat16": 0.25}
-"""Largest logit gap that rounding can invert, by the dtype of activations.
+"""Largest gap between two logits that rounding can invert, by the dtype of activations.
 
 The order of summation depends on the number of rows. The 16-bit values are about one unit in the
 last place of a logit near 32; quantized weights have the limit of their activations' dtype.
@@ -41,7 +41,7 @@ class Divergence:
     """
 
     position: int
-    """Number of tokens before the divergence."""
+    """Number of equal tokens before the divergence."""
     first: int
     second: int
     """The token ids of both answers; -1 if an answer has ended."""
@@ -49,7 +49,7 @@ class Divergence:
     gap: float
     """The largest logit minus the second largest, in plain decoding."""
     shortfall: float | None
-    """The largest logit minus the lower of the two tokens'.
+    """The largest logit minus the lower one of the two differing tokens.
 
     None if an answer has ended, or if top-k or top-p certainly excludes a token.
     """
@@ -74,7 +74,7 @@ class Comparison:
     block_efficiency: float
     divergence: Divergence | None
     notes: list[str]
-    """Notes on views that did not fit."""
+    """Notes on views that did not fit the draft's positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +93,16 @@ class CheckReport:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst outcome of all prompts."""
+        """The worst outcome over all prompts."""
         return max((result.outcome for result in self.comparisons), key=list(EXIT_CODES).index)
 
     @property
     def exit_code(self) -> int:
-        """0 identical, 3 near-tie, 1 bug."""
+        """The command's exit status: 0 identical, 3 near-tie, 1 bug."""
         return EXIT_CODES[self.outcome]
 
     def as_dict(self) -> dict[str, Any]:
-        """The report, JSON-serializable."""
+        """The report as a JSON-serializable object."""
         return {"outcome": self.outcome, "exit_code": self.exit_code} | asdict(self)
 
 
@@ -206,7 +206,7 @@ class Place:
         return np.where(self.logits >= lowest, scores, -np.inf), self.logits >= surest
 
     def _floor(self, rounding: float) -> float:
-        """The least logit that top-k and top-p keep, allowing for rounding errors."""
+        """The least logit that top-k and top-p keep if every logit may be off by `rounding`."""
         top_k, top_p, T = self.sampling.top_k, self.sampling.top_p, self.sampling.temperature
         logits = np.sort(self.logits)[::-1][: top_k or None]
         if top_p < 1:
@@ -219,7 +219,7 @@ class Place:
 def diverged(
     first: Sequence[int], second: Sequence[int], place: Place, tokenizer: Tokenizer
 ) -> Divergence:
-    """Describe where two different answers diverge; place: after their common prefix."""
+    """Describe where two different answers diverge; place: the position where they do."""
     at = common_prefix(first, second)
     ids = [_token(answer, at) for answer in (first, second)]
     scores, sure = place.scores()
@@ -247,7 +247,7 @@ def place_after(
     options: Options,
     before: Sequence[Turn] = (),
 ) -> Place:
-    """The position after `before`, `message` and `tokens`, where `tokens` are fed one by one."""
+    """The position after the turns `before`, `message` and `tokens`, which are fed one by one."""
     target = prefilled_target(engine, message, before)
     for token in tokens:
         feed(target, token)

@@ -15,12 +15,12 @@ from mmspec.plugins import BACKENDS, CAPTIONERS, installed_backends, load_backen
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Something that is missing and the command that installs it."""
+    """A missing part of the installation and the command that installs it."""
 
     what: str
     fix: str
     needed: bool
-    """True if nothing works without it."""
+    """True if no command works without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Examination:
 
     @property
     def exit_code(self) -> int:
-        """1 if something needed is missing, else 0."""
+        """The command's exit status: 1 if something needed is missing, else 0."""
         return int(any(item.needed for item in self.missing))
 
     def as_dict(self) -> dict[str, Any]:
-        """The report, JSON-serializable."""
+        """The report as a JSON-serializable object."""
         return asdict(self)
 
 

@@ -37,7 +37,7 @@ class Difference:
 
     stage: str
     largest: float
-    """The largest absolute difference."""
+    """The largest absolute difference of two elements."""
     relative: float
     """`largest` divided by the largest magnitude of the first backend's array."""
     allowed: float | None
@@ -56,13 +56,13 @@ class Agreement:
     kind: str
     """'plain' or 'speculative'."""
     compared: int
-    """Number of tokens in the first answer."""
+    """Number of tokens in the first backend's answer."""
     position: int | None
     """Position of the first difference; None if the answers are identical."""
     texts: tuple[str, str] | None
     """The two tokens at that position."""
     gap: float | None
-    """The first backend's gap between its two largest logits there, decoding plainly."""
+    """The gap between the first backend's two largest logits there, in plain decoding."""
     near_tie: bool
 
     @property
@@ -88,7 +88,7 @@ class PromptParity:
 
 @dataclass(frozen=True, slots=True)
 class ParityReport:
-    """Port error: the same weights on two backends.  Quantization error: two sets on one."""
+    """Differences between backends with equal weights, and between two sets of weights on one."""
 
     model: str
     draft: str | None
@@ -110,11 +110,11 @@ class ParityReport:
 
     @property
     def exit_code(self) -> int:
-        """0 if everything passed, else 1."""
+        """The command's exit status: 0 if everything passed, else 1."""
         return 0 if self.passed else 1
 
     def as_dict(self) -> dict[str, Any]:
-        """The report, JSON-serializable."""
+        """The report as a JSON-serializable object."""
         return {"passed": self.passed, "exit_code": self.exit_code} | asdict(self)
 
 
@@ -123,11 +123,11 @@ class StageArrays:
     """The arrays and answers of one backend for one prompt, on the host."""
 
     stages: dict[str, Float32]
-    """Arrays by stage; those of several images are concatenated."""
+    """Array of each stage by the stage's name; those of several images are concatenated."""
     answers: dict[str, list[int]]
     """Token ids of the 'plain' and, with a draft, the 'speculative' answer."""
     gaps: list[float]
-    """Gap between the two largest logits before each token, decoding plainly."""
+    """Gap between the two largest logits before each token, in plain decoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def _image_stages(engine: Engine, prompt: Prompt) -> Iterator[tuple[str, Float32
 
 
 def _decode(engine: Engine, prompt: Prompt, count: int) -> tuple[Float32, list[int], list[float]]:
-    """The logits after the prompt, greedy tokens, and the gap of the two largest logits at each."""
+    """The logits after the prompt, the greedy tokens, and the two largest logits' gap at each."""
     target = prefilled_target(engine, prompt.message)
     first = logits = target.logits()
     tokens: list[int] = []
@@ -236,7 +236,7 @@ def _decode(engine: Engine, prompt: Prompt, count: int) -> tuple[Float32, list[i
 def compare_runs(
     prompts: Sequence[Prompt], first: BackendRun, second: BackendRun, allowed: float | None
 ) -> list[PromptParity]:
-    """Compare two runs prompt by prompt; None for `allowed` only reports differences."""
+    """Compare two backends' results prompt by prompt; if `allowed` is None, nothing can fail."""
     near_tie = NEAR_TIES[first.dtype]
     return [
         PromptParity(
@@ -251,7 +251,10 @@ def compare_runs(
 def differences(
     first: Mapping[str, Float32], second: Mapping[str, Float32], allowed: float | None
 ) -> list[Difference]:
-    """Compare arrays of equal shape, stage by stage; inf and nan count as float32's maximum."""
+    """Compare arrays of equal shape, stage by stage; inf and nan count as float32's maximum.
+
+    allowed: limit for the relative difference; None only reports differences.
+    """
     result = []
     for stage, array in first.items():
         distance = np.nan_to_num(np.abs(array - second[stage]), nan=np.inf)

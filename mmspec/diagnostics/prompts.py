@@ -15,14 +15,14 @@ from mmspec.prompt.images import Picture, open_picture
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A user message, and its name in reports."""
+    """A user message with the name that it has in reports."""
 
     name: str
     message: Message
 
 
 def user_prompt(text: str, pictures: Sequence[Picture] = (), name: str = "") -> Prompt:
-    """A question after its images; the text is literal."""
+    """A question after its images; `text` is taken literally."""
     return Prompt(name or text[:40], Message("user", (*pictures, text)))
 
 

@@ -38,7 +38,7 @@ def provenance(
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of the relevant packages, None for those not installed; imports none."""
+    """Versions of the relevant packages, None for those not installed; imports no package."""
     return {name: _version(name) for name in PACKAGES}
 
 
@@ -50,7 +50,7 @@ def _version(name: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The git commit of the source tree, with '+' if files differ; None outside a git tree."""
+    """The git commit of the source tree, with '+' if files changed; None outside a git tree."""
     root = Path(__file__).resolve().parents[2]
     head = _git(root, "rev-parse", "--short=12", "HEAD")
     if not head or not (root / ".git").exists():

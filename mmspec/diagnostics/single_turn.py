@@ -1,4 +1,4 @@
-"""Prefills or answers one question, for measurements of the steps of an answer."""
+"""Prefills or answers a single question, to measure the steps of an answer one by one."""
 
 from collections.abc import Sequence
 

@@ -15,26 +15,26 @@ from mmspec.draft_length.round_costs import MAX_AUTO_GAMMA
 from mmspec.errors import CheckpointError
 
 ROWS = 16
-"""Rows of the largest measured target forward."""
+"""Number of rows in the largest target forward that is measured."""
 PLAUSIBLE = 0.8
-"""Least plausible ratio of the time of several rows to that of a single row."""
+"""Least ratio of the seconds of several rows to those of one row that a calibration may have."""
 
 Seconds = Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Median times on this machine; empty if nothing was measured."""
+    """Median seconds measured on this machine; empty if nothing was measured."""
 
     target: Seconds = field(default_factory=dict)
     """Seconds of a target forward by its number of rows, 1 to ROWS."""
     draft: Seconds = field(default_factory=dict)
-    """Seconds of one drafted token of a chain by the number of branches."""
+    """Seconds of one drafted token of a chain by the number of branches (views in one batch)."""
 
     def round_costs(self, branches: int) -> dict[int, float]:
-        """Seconds c(gamma) of a round that drafts a chain of gamma <= MAX_AUTO_GAMMA tokens.
+        """Seconds c(gamma) of a round that drafts a chain, by gamma from 0 to MAX_AUTO_GAMMA.
 
-        branches: 0 if no model drafts.  Empty if target or draft were not measured.
+        branches: 0 if no model drafts. Empty if target or draft were not measured.
         """
         token = self.draft.get(branches) if branches else 0.0
         if token is None or 1 not in self.target:
@@ -58,7 +58,9 @@ class CalibrationFile:
     """All that the costs depend on; JSON-serializable."""
 
     def read(self) -> tuple[Calibration, str]:
-        """The calibration, and a note if the file cannot be used; either may be empty."""
+        """The calibration, empty if there is none, and a note if the file cannot be used, else
+        ''.
+        """
         try:
             if not self.path.exists():
                 return Calibration(), ""
@@ -85,7 +87,7 @@ class CalibrationFile:
 
 
 def _seconds(block: Block) -> dict[int, float]:
-    """Parse seconds by rows or branches, 1 to ROWS; raises CheckpointError."""
+    """Parse seconds by number of rows or branches, 1 to ROWS; raises CheckpointError."""
     allowed = {str(number): number for number in range(1, ROWS + 1)}
     for name in block.values:
         if name not in allowed:

@@ -1,9 +1,9 @@
-"""Chooses how many tokens to draft in a round: a fixed number, or from measured rounds.
+"""Chooses how many tokens to draft in a round: a fixed or an adaptive number.
 
 A round that drafts gamma tokens gives E(gamma) = 1 + a_1 + a_1 a_2 + ... + a_1...a_gamma tokens on
-average, where a_i is the probability that the i-th is accepted if all before it are, and takes
-c(gamma) seconds.  For a tree gamma counts the levels.  Only the sum of drafting and verifying time
-is used: on an asynchronous device the time of drafting shows up in verifying.
+average and takes c(gamma) seconds. Here a_i is the probability that the i-th drafted token is
+accepted if all before it are. For a tree gamma counts the levels. Only the sum of drafting and
+verifying time is used: on an asynchronous device the time of drafting shows up in verifying.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ from mmspec.decoding.statistics import Round
 from mmspec.draft_length.round_costs import MAX_AUTO_GAMMA, Acceptance, RoundCosts
 
 ALLOWANCE = 1.3
-"""Plain rounds that drafting may lose in total at the start."""
+"""The time that drafting may lose in total at the start of a session, in plain rounds."""
 SHARE = 0.008
-"""Plain rounds that drafting may lose per decoded token."""
+"""The time that drafting may lose for each decoded token, in plain rounds."""
 CREDIT = 8.0
-"""Plain rounds: the largest balance of gains that drafting may lose again."""
+"""The largest balance of gains from drafting that it may lose again, in plain rounds."""
 EXPLORE = 16
-"""Rounds between trials of a neighbouring draft length while drafting pays."""
+"""Number of rounds between trials of a neighbouring draft length while drafting pays."""
 LATE = 4
-"""Plain rounds in a row after which a draft must first feed the tokens it missed."""
+"""Number of plain rounds in a row after which a drafter must first be fed the tokens it missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class FixedDraftLength:
     gamma: int
 
     def choose(self, max_gamma: int) -> int:
-        """Gamma, or fewer at the end of the budget."""
+        """The fixed length, or fewer tokens at the end of the answer."""
         return min(self.gamma, max_gamma)
 
     def observe(self, round_: Round) -> None:
@@ -52,7 +52,7 @@ class AdaptiveDraftLength:
     """
 
     def __init__(self, calibrated: Mapping[int, float] | None = None) -> None:
-        """calibrated: seconds of a round by draft length, including 0, if calibrated."""
+        """calibrated: seconds of a round by draft length, including 0; None if not measured."""
         self._costs = RoundCosts(calibrated or {})
         self._acceptance = Acceptance()
         self._expected = self._acceptance.expected_tokens()
@@ -85,7 +85,7 @@ class AdaptiveDraftLength:
         self._budget = min(self._budget + SHARE * len(round_.tokens), CREDIT)
 
     def verdict(self) -> str | None:
-        """A line on why decoding is plain; None while drafting pays or its cost is unknown."""
+        """A line saying why decoding is plain; None while drafting pays or its cost is unknown."""
         lengths = self._costs.lengths
         if self._costs.plain_rounds < 2 or not lengths or self._best():
             return None
@@ -97,7 +97,7 @@ class AdaptiveDraftLength:
         )
 
     def _candidates(self, best: int) -> list[int]:
-        """Lengths to choose from; the next round drafts the least recently tried one."""
+        """Lengths near `best` to choose from; the next round takes the least recently tried one."""
         if not best:
             lengths = self._lengths()
             return [max(lengths[1:], key=self._rate), lengths[-1]]
@@ -112,7 +112,7 @@ class AdaptiveDraftLength:
         return max(self._lengths(), key=self._rate)
 
     def _rate(self, gamma: int) -> float:
-        """Expected tokens in the time of one plain round."""
+        """Expected tokens per time of one plain round, at draft length `gamma`."""
         return self._expected[gamma] / self._costs.steps[gamma]
 
     def _affords(self, gamma: int) -> bool:

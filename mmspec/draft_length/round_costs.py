@@ -10,13 +10,13 @@ from statistics import median_low
 from mmspec.decoding.statistics import Round
 
 MAX_AUTO_GAMMA = 8
-"""Tokens in the longest draft that an adaptive length tries."""
+"""Number of tokens in the longest draft that an adaptive length tries."""
 DECAY = 0.95
 """Factor by which the weight of an observation decays per round; about twenty rounds count."""
 PRIOR = 0.6
 """Acceptance probability before any observation; it weighs as much as two observed tokens."""
 SAMPLES = 9
-"""Rounds whose median is the cost of a draft length."""
+"""Number of latest rounds whose median is the cost of a draft length."""
 FAR = 2.0
 """Ratio of two costs from which they contradict each other."""
 
@@ -37,7 +37,10 @@ class Acceptance:
             self._accepted[place] = DECAY * self._accepted[place] + (place < round_.accepted)
 
     def expected_tokens(self) -> list[float]:
-        """E(gamma) [MAX_AUTO_GAMMA + 1]; the mean acceptance of all positions smooths rare ones."""
+        """E(gamma), the expected tokens of a round, for gamma from 0 to MAX_AUTO_GAMMA.
+
+        Positions with few observations are smoothed by the mean acceptance of all positions.
+        """
         mean = (sum(self._accepted) + 2 * PRIOR) / (sum(self._judged) + 2)
         tokens, reached = [1.0], 1.0
         for judged, accepted in zip(self._judged, self._accepted, strict=True):
@@ -59,7 +62,7 @@ class RoundCosts:
         self._warmed_up: set[int] = set()
         self._medians: dict[int, float] = {}
         self.steps: list[float] = []
-        """[MAX_AUTO_GAMMA + 1] cost c(gamma) / c(0); empty before the first round."""
+        """Cost c(gamma) / c(0) for gamma 0 to MAX_AUTO_GAMMA; empty before the first round."""
 
     @property
     def plain_rounds(self) -> int:
@@ -68,7 +71,7 @@ class RoundCosts:
 
     @property
     def lengths(self) -> list[int]:
-        """Draft lengths whose cost is measured or calibrated."""
+        """Draft lengths whose cost has been measured or calibrated."""
         return sorted((self._rounds.keys() | self._calibrated.keys()) - {0})
 
     def observe(self, gamma: int, seconds: float, *, late: bool) -> float | None:
@@ -115,7 +118,7 @@ class RoundCosts:
 
 
 def _line(points: Mapping[int, float], gamma: int) -> float:
-    """The cost interpolated between the nearest known lengths; c(0) if no other is known.
+    """The cost at `gamma`, interpolated between known lengths; c(0) if no other is known.
 
     Beyond the longest known length the cost never falls.
     """

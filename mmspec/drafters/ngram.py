@@ -1,4 +1,4 @@
-"""Drafts without a model: proposes the tokens after an earlier occurrence of the last ones.
+"""Drafts without a model: proposes the tokens that followed an earlier occurrence of the last ones.
 
 This is prompt lookup: answers often repeat a text in the prompt or an earlier answer (Yang et al.
 2023, arXiv 2304.04487, section 3).
@@ -13,17 +13,17 @@ from mmspec.decoding.noise import Noise
 from mmspec.seam import Segment
 
 LONGEST, SHORTEST = 4, 2
-"""Tokens in the longest and the shortest suffix that is looked up."""
+"""Number of tokens in the longest and in the shortest suffix that is looked up."""
 IMAGE = -1
-"""Id at the positions of images, which match nothing and are never proposed."""
+"""Id that stands for an image's positions, which match nothing and are never proposed."""
 
 
 class NgramDrafter:
     """Implements `mmspec.seam.Drafter` on the host, with one branch.
 
-    `_tokens` alone is the sequence.  `_ends` maps each n-gram that ends at or before `_indexed` to
-    its end positions, ascending.  `draft` updates it, so that a round costs time in proportion to
-    its own tokens, not to the whole history.
+    `_tokens` alone is the sequence. `_ends` maps each n-gram that ends at or before `_indexed` to
+    its end positions, ascending. `draft` updates it, so that a round's cost grows with the round's
+    own tokens, not with the whole history.
     """
 
     def __init__(self) -> None:
@@ -33,16 +33,16 @@ class NgramDrafter:
 
     @property
     def length(self) -> int:
-        """Tokens in the sequence."""
+        """Number of tokens in the sequence."""
         return len(self._tokens)
 
     @property
     def row_lengths(self) -> list[int]:
-        """[1] tokens in the sequence."""
+        """[1] the number of tokens in the sequence."""
         return [len(self._tokens)]
 
     def extend(self, segments: Sequence[Segment]) -> None:
-        """Append the only branch's segment."""
+        """Append the segment of the only branch."""
         (segment,) = segments
         self._tokens.extend(segment.token_ids(IMAGE))
 
@@ -64,7 +64,7 @@ class NgramDrafter:
         weights: Sequence[float],  # noqa: ARG002 - one branch, and it is no distribution
         noise: Noise,  # noqa: ARG002
     ) -> HostDraft | None:
-        """The k tokens after the latest earlier occurrence of the longest suffix, or None."""
+        """The k tokens that followed the latest earlier place of the longest suffix, or None."""
         self._index()
         start = self._match()
         tokens = onward(self._tokens, start, k) if start else []
@@ -84,7 +84,7 @@ class NgramDrafter:
         """Do nothing: n-gram lookup does not adapt."""
 
     def _index(self) -> None:
-        """Index the n-grams that end before the last token; the one at the end is the query."""
+        """Index the n-grams that end before the last token; those at the end are the query."""
         for end in range(self._indexed + 1, self.length):
             for gram in self._grams(end):
                 ends = self._ends.setdefault(gram, [])
@@ -93,7 +93,7 @@ class NgramDrafter:
             self._indexed = end
 
     def _grams(self, end: int) -> Iterator[tuple[int, ...]]:
-        """The n-grams of text that end before token `end`, the longest first."""
+        """The n-grams that end before position `end` and contain no image, the longest first."""
         for size in range(min(LONGEST, end), SHORTEST - 1, -1):
             gram = tuple(self._tokens[end - size : end])
             if IMAGE not in gram:

@@ -1,8 +1,8 @@
-"""The views M, T, C and P of a prompt, their weights, and their fit into the draft's positions.
+"""The views M, T, C and P of a prompt, their weights, and what happens if they are too long.
 
 Each view is a different prompt for the same draft model (IbED, sections 3.1 and 3.2): M has the
 images as the target sees them, T a newline for each image, C `image: ` and a caption, P the images
-with average-pooled features.
+with average-pooled features. A branch is a view as one row of the draft's batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ OVERFLOWS = ("pool", "drop", "run")
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One view of the prompt: its letter and, for M and P, the number of positions of an image."""
+    """A view's letter and, for M and P, the number of positions of an image in it."""
 
     letter: str
     positions: int = 0
@@ -31,7 +31,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Drafting:
-    """The branches [R] of one batched draft and their weights [R], which sum to one."""
+    """The branches (views) [R] of one batched draft and their weights [R], which sum to one."""
 
     branches: tuple[Branch, ...]
     weights: tuple[float, ...]
@@ -40,18 +40,18 @@ class Drafting:
 
     @property
     def spec(self) -> str:
-        """The value of --drafting: its kind, its letters, or 'none'."""
+        """The value of --drafting that names this drafting: its kind, its letters, or 'none'."""
         return self.kind or "".join(branch.letter for branch in self.branches) or "none"
 
 
 TEXT = Branch("T")
 PLAIN = Drafting((), ())
 NGRAM = Drafting((TEXT,), (1.0,), "ngram")
-"""N-gram lookup over the text view, without a model (`drafters.ngram`)."""
+"""The drafting by n-gram lookup over the text view, without a model (`drafters.ngram`)."""
 
 
 UNLETTERED = {drafting.spec: drafting for drafting in (PLAIN, NGRAM)}
-"""Draftings without a draft model, by their specs."""
+"""Draftings without a draft model, by the value of --drafting that names them."""
 
 
 def parse_drafting(
@@ -73,7 +73,10 @@ def parse_drafting(
 
 
 def read_letters(spec: str) -> list[str]:
-    """The view letters of `spec` in capitals; UsageError if one is unknown or repeated, or none."""
+    """The view letters of `spec` in capitals.
+
+    Raises UsageError if a letter is unknown or repeated, or if there is none.
+    """
     letters = list(spec.upper())
     for letter in letters:
         if letter not in LETTERS:
@@ -100,13 +103,13 @@ def _positions(letter: str, draft: ModelConfig, pool: int | None) -> int:
 
 
 def pool_sizes(draft: ModelConfig) -> list[int]:
-    """Position counts that the draft's patch grid can be pooled to, largest first."""
+    """Numbers of positions to which the draft's patch grid can be pooled, largest first."""
     grid = draft.vision.grid if draft.vision else 0
     return [side * side for side in range(grid - 1, 0, -1) if grid % side == 0]
 
 
 def pooled_positions(draft: ModelConfig, pool: int | None) -> int:
-    """Positions of a pooled image: `pool`, or the largest size up to a quarter of the grid."""
+    """Number of positions of a pooled image: `pool`, or the largest up to a quarter of the grid."""
     sizes = pool_sizes(draft)
     if pool is None:
         return next(size for size in sizes if 4 * size <= draft.image_tokens)
@@ -118,7 +121,7 @@ def pooled_positions(draft: ModelConfig, pool: int | None) -> int:
 
 
 def normalised(weights: Sequence[float], count: int) -> tuple[float, ...]:
-    """[count] weights that sum to one, default equal; raises UsageError for invalid weights."""
+    """`count` weights that sum to one, equal by default; raises UsageError for invalid weights."""
     weights = weights or [1.0] * count
     if len(weights) != count:
         raise UsageError(f"--weights: {len(weights)} given for {count} drafting letters")
@@ -129,19 +132,19 @@ def normalised(weights: Sequence[float], count: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """Converts prompt chunks to segments for one model."""
+    """Converts chunks of a prompt to the segments that one model is fed."""
 
     newline_id: int
     features: Callable[[Picture], Features]
     caption: Callable[[Picture], Sequence[int]]
-    """Function to the token ids that replace an image in the C view."""
+    """Function that returns the token ids that replace an image in view C."""
 
     def segment(self, chunk: Chunk, branch: Branch) -> Segment:
-        """The chunk's tokens and images in the view `branch`."""
+        """The chunk's tokens and images in the view of `branch`."""
         return Segment([self._part(part, branch) for part in chunk.parts])
 
     def pieces(self, chunk: Chunk, branch: Branch, size: int) -> Iterator[Segment]:
-        """The chunk's segment in pieces of at most `size` tokens; an image is never split."""
+        """The segment of `chunk` in pieces of at most `size` tokens; an image is never split."""
         for part in chunk.parts:
             piece = self._part(part, branch)
             if isinstance(piece, Sequence):
@@ -162,7 +165,7 @@ class Views:
         return features if same else features.pooled(branch.positions)
 
     def length(self, chunks: Iterable[Chunk], branch: Branch) -> int:
-        """Tokens of `chunks` in the view `branch`; computes no features."""
+        """Number of positions of `chunks` in the view of `branch`; computes no features."""
         return sum(self._part_length(part, branch) for chunk in chunks for part in chunk.parts)
 
     def _part_length(self, part: tuple[int, ...] | Picture, branch: Branch) -> int:
@@ -178,9 +181,10 @@ def fit(
 ) -> tuple[Drafting, list[str]]:
     """Pool or drop the branches whose prompt is longer than `room` positions.
 
-    rule: 'pool' shrinks an image branch to the largest size that fits, or drops it if none does;
-    'drop' drops it; 'run' keeps it, past the draft's positions.  Returns the remaining branches,
-    equal ones merged, and a note for each change.  If none remains, T replaces them if it fits.
+    rule: 'pool' shrinks the images of a branch to the largest size that fits, or drops the branch
+    if none does; 'drop' drops it; 'run' keeps it, beyond the draft's positions. Returns the
+    remaining branches, equal ones merged, and a note for each change. If none remains, T replaces
+    them if it fits.
     """
     weights: dict[Branch, float] = {}
     notes = []
@@ -199,7 +203,7 @@ def fit(
 def _instead(
     drafting: Drafting, room: int, length: Callable[[Branch], int], notes: list[str]
 ) -> tuple[Drafting, list[str]]:
-    """T if it fits and was not tried, else no drafting."""
+    """The drafting when no branch is left: view T if it fits and was not dropped, else none."""
     if TEXT in drafting.branches or length(TEXT) > room:
         return PLAIN, notes
     return Drafting((TEXT,), (1.0,)), [*notes, "no branch is left: T drafts in their place"]
@@ -222,14 +226,17 @@ def _note(branch: Branch, fitted: Branch | None, length: int, room: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StaticWeights:
-    """Fixed weights (IbED, section 3.1), without the branches that have no positions left."""
+    """Fixed branch weights (IbED, section 3.1); a branch without room to draft gets none."""
 
     drafting: Drafting
     positions: int | None
-    """Positions the draft was trained for; None if branches may run past them."""
+    """Number of positions the draft was trained for; None if branches may run past them."""
 
     def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:
-        """Weights [R], zero for branches with fewer than `gamma` positions left."""
+        """Weights [R] that sum to one, zero for branches with fewer than `gamma` positions left.
+
+        Empty if no branch has room.
+        """
         weights = self.drafting.weights
         if self.positions is None or max(row_lengths) + gamma <= self.positions:
             return weights

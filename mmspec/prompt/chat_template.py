@@ -56,7 +56,7 @@ class ChatTemplate:
 
     @cached_property
     def _takes_parts(self) -> bool:
-        """True if contents are lists of parts; templates of text-only models take strings."""
+        """True if the template takes contents as lists of parts; text-only models' take strings."""
         message = {"role": "user", "content": [{"type": "text", "text": _PROBE}]}
         try:
             text = self._run([message], True)

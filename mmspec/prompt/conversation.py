@@ -20,24 +20,24 @@ from mmspec.prompt.tokenizer import Tokenizer
 Value = TypeVar("Value")
 
 IMAGE_MARKER = "<image>"
-"""Marks an image's position in a data set's question; typed text is not searched for it."""
+"""Marks an image's position in the questions of a data set; typed text is not searched for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The text and pictures of one side, in order."""
+    """The text and pictures that one side says, in order."""
 
     role: str
     parts: tuple[str | Picture, ...]
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """The pictures, in order."""
+        """The pictures of the message, in order."""
         return tuple(part for part in self.parts if isinstance(part, Picture))
 
 
 def interleaved(text: str, pictures: Sequence[Picture]) -> Message:
-    """The user's message with each picture at its IMAGE_MARKER, or all before the text."""
+    """The user's message with pictures where `text` has an IMAGE_MARKER, or all before it."""
     texts = text.split(IMAGE_MARKER)
     if len(texts) == 1:
         return Message("user", (*pictures, text))
@@ -47,7 +47,10 @@ def interleaved(text: str, pictures: Sequence[Picture]) -> Message:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A question and its answer: the generated ids without a stop token, None until answered."""
+    """A question and its answer.
+
+    The answer is None until it is given; its ids have no stop token.
+    """
 
     question: Message
     answer: tuple[int, ...] | None = None
@@ -140,7 +143,7 @@ class Chunk:
 
 
 def render(conversation: Conversation, template: ChatTemplate, tokenizer: Tokenizer) -> list[Chunk]:
-    """Return prompt and answer chunks in turn; an open last turn ends with its prompt.
+    """The conversation as chunks, prompt and answer in turn; an open turn ends with its prompt.
 
     Raises CheckpointError for a template that drops or repeats answers or images.
     """
@@ -183,7 +186,7 @@ def _messages(
 
 
 def _content(message: Message, placeholders: Placeholders) -> Content:
-    """The template's content: it places leading images; the text marks the others."""
+    """A message as the template's content, in which the text marks images that are not first."""
     pictures = message.pictures
     texts = [part for part in message.parts if isinstance(part, str)]
     if message.parts[: len(pictures)] == pictures:

@@ -20,7 +20,7 @@ from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError
 
 MAX_PIXELS = 178_000_000
-"""Pixels of the largest accepted image, just below Pillow's own limit."""
+"""Number of pixels of the largest accepted image, just below Pillow's own limit."""
 
 # Raster formats decoded inside Pillow; others (EPS, for one) would start another program.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM", "TIFF", "AVIF", "JPEG2000", "TGA")
@@ -55,7 +55,7 @@ def open_picture(path: str | Path) -> Picture:
 
 
 def decode_picture(content: bytes, name: str) -> Picture:
-    """The picture in the bytes of an image file; raises ImageError, as `open_picture`."""
+    """The picture in an image file's bytes; raises ImageError, as `open_picture`."""
     return _read(BytesIO(content), name, name)
 
 
@@ -139,7 +139,7 @@ def _eight_bit(image: Image.Image) -> Image.Image:
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """Settings for pixel values: pad to a square, resize, crop, scale, normalize.
+    """How an image becomes pixel values: pad to a square, resize, crop, scale, normalize.
 
     `resize` is the length of the shorter edge, or (height, width); None keeps the size. `crop` is
     (height, width). `scale` multiplies 0..255; `mean` and `std` are per channel.
@@ -186,7 +186,7 @@ def read_preprocessing(directory: Path, image_size: int) -> Preprocessing:
 
 
 def pixels(picture: Picture, preprocessing: Preprocessing) -> NDArray[np.float32]:
-    """Pixel values, float32 [3, H, W], for the vision tower."""
+    """Pixel values of a picture for the vision tower, float32 [3, height, width]."""
     image = picture.image
     if preprocessing.pad_to_square:
         image = _square(image, preprocessing.mean)

@@ -53,7 +53,7 @@ class Tokenizer:
         return cls(read_backend(directory), read_names(directory))
 
     def _take_literally(self) -> dict[int, "AddedToken"]:
-        """Make the backend read special tokens in text as text; returns the added tokens by id."""
+        """Make `tokenizers` read special tokens in text as plain text; the added tokens by id."""
         from tokenizers import AddedToken
 
         if self.image_token_id is not None:  # some files do not mark it as special
@@ -126,7 +126,7 @@ class Tokenizer:
         return self._backend.id_to_token(id) if 0 <= id < self.size else None
 
     def token_id(self, token: str | None) -> int | None:
-        """The id of a token as the vocabulary writes it, or None."""
+        """The id of `token`, written as in the vocabulary, or None."""
         return None if token is None else self._backend.token_to_id(token)
 
     @cached_property
@@ -164,8 +164,8 @@ class Tokenizer:
 class TextStream:
     """Decodes ids incrementally; withholds text that a later id could still change.
 
-    Such text is an incomplete character, or a run of byte tokens, which a decoder reads as a whole
-    (`tokenizers.decoders.DecodeStream` fails there). Each push decodes only a short tail of ids
+    Such text is an incomplete character, or a run of byte tokens, which the decoder reads as a
+    whole (`tokenizers.decoders.DecodeStream` fails there). Each push decodes only the last few ids
     again.
     """
 
@@ -223,14 +223,14 @@ def _is_byte(token: str | None) -> bool:
 
 
 def _written(token: "AddedToken") -> str:
-    """A regular expression for a special token in text, including the spaces it absorbs."""
+    """A regular expression for a special token in a text, including the spaces that it absorbs."""
     left = r"\s*" if token.lstrip else ""
     right = r"\s*" if token.rstrip else ""
     return f"{left}({re.escape(token.content)}){right}"
 
 
 def _unicode(text: str) -> str:
-    """The text; raises UsageError if it contains bytes that are not UTF-8."""
+    """`text` itself; raises UsageError if it contains bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Tokens with a role; `adds_bos` is None if only tokenizer.json defines it."""
+    """The tokens that have a role; `adds_bos` is None if only tokenizer.json says so."""
 
     bos: str | None = None
     eos: str | None = None
@@ -23,7 +23,7 @@ class Names:
 
 
 def read_names(directory: Path) -> Names:
-    """The tokens' roles; raises CheckpointError for a malformed file."""
+    """The tokens with a role in a checkpoint; raises CheckpointError for a malformed file."""
     settings = _settings(directory)
     # A sentencepiece model does not name these tokens; all without tokenizer.json are Llama's.
     bare = not (directory / "tokenizer.json").is_file()
@@ -53,7 +53,7 @@ def read_backend(directory: Path) -> "Backend":
 
 
 def _settings(directory: Path) -> Block:
-    """tokenizer_config.json, merged with the files that other layouts use."""
+    """The content of tokenizer_config.json, merged with the files that other layouts use."""
     merged: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "processor_config.json", "tokenizer_config.json"):
         if (directory / name).is_file():

@@ -1,1 +1,4 @@
-"""Predictive heads: drafters that read the target's hidden states and work with no other model."""
+"""Predictive heads: drafters that read the hidden states of the one target they were trained for.
+
+Layers and attention are in the backends.
+"""

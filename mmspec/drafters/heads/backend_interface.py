@@ -30,7 +30,7 @@ class Framework(Generic[A]):
     concat: Callable[[list[A], int], A]
     """Function that concatenates arrays along an axis."""
     pick: Callable[[A, A], A]
-    """Function from rows [E, H] and indices [w] to rows [w, H]."""
+    """Function that picks rows [w, H] from rows [E, H] by indices [w]."""
     silu: Map[A]
     """x * sigmoid(x)."""
     softmax: Map[A]
@@ -40,7 +40,7 @@ class Framework(Generic[A]):
     keys: Callable[[Noise, int], A]
     """Function that copies the noise keys [k, 2] of a round's first k positions to the device."""
     chain_draft: Callable[[A], Draft]
-    """Function that wraps ids [k] in a draft and starts computing them."""
+    """Function that makes a draft of a chain's ids [k] and starts computing them."""
     tree_draft: Callable[[Sampler, Expander, Tree, int, A], Draft]
     """Function that drafts a tree with `mmspec.decoding.tree_drafting.draft_tree`."""
     inference: Callable[[], AbstractContextManager[object]]
@@ -51,18 +51,18 @@ class Layer(Protocol[A]):
     """A decoder layer with its own cache over one sequence."""
 
     def append(self, x: A, start: int) -> A:
-        """Feed rows [n, H] to the columns from `start` on; each attends to all before it.
+        """Feed rows [n, H] to columns `start` on; each attends to itself and all before it.
 
-        x may be overwritten.  Returns the output [1, H] of the last row.
+        x may be overwritten. Returns the output [1, H] of the last row.
         """
         ...
 
     def settle(self) -> None:
-        """Start computing what was fed, so that lazily evaluated work does not pile up."""
+        """Start computing the fed rows, so that lazily evaluated work does not pile up."""
         ...
 
     def tail(self, columns: int) -> DraftTail[A]:
-        """Start a draft after the first `columns`."""
+        """Start a draft after the first `columns` columns."""
         ...
 
 
@@ -71,23 +71,23 @@ class Parts(Protocol[A]):
 
     @property
     def framework(self) -> Framework[A]:
-        """The functions that compute with them."""
+        """The array functions of the framework that holds the tensors."""
         ...
 
     def tensor(self, name: str) -> A:
-        """A tensor as it is stored."""
+        """The tensor called `name`, as it is stored."""
         ...
 
     def linear(self, *paths: str, bias: bool = True) -> Map[A]:
-        """Several linear layers of the same input as one; their outputs are concatenated."""
+        """Applies several linear layers to one input and concatenates their outputs."""
         ...
 
     def norm(self, path: str, eps: float) -> Map[A]:
-        """A root-mean-square norm."""
+        """The root-mean-square norm at `path`."""
         ...
 
     def layer(
         self, text: TextConfig, *, qkv_bias: bool, input_norm: bool
     ) -> Callable[[], Layer[A]]:
-        """The decoder layer, as a function that opens it with an empty cache."""
+        """Function that opens the decoder layer with an empty cache."""
         ...

@@ -1,5 +1,7 @@
 """Decides, in integers, what a head is fed for a sequence; shared by all backends.
 
+A slot is what a head's layer reads for one column of the sequence; see `packing`.
+
 Shape letters: k drafted tokens of a path, n columns.
 """
 
@@ -21,50 +23,50 @@ class Forwards(Protocol):
     """
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:
-        """Feed the slots from `start` to `stop` to the head's cache, if it has one."""
+        """Feed the slots from `start` up to `stop` to the head's cache, if it has one."""
         ...
 
     def propose(self, outline: Outline, start: int, k: int, noise: Noise) -> Draft:
         """Feed the slots from `start` on, then enqueue a draft whose paths have k tokens.
 
-        The cache rows of drafted tokens are void afterwards.
+        The draft's rows are dropped from the head's cache afterwards.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The outline of a sequence and the valid part of the head's cache; immutable."""
+    """The outline of a head's sequence and how much of the head's cache is valid; immutable."""
 
     outline: Outline
     fed: int = 0
-    """Number of slots in the cache."""
+    """Number of slots whose rows are in the head's cache."""
     draft: Draft | None = None
-    """The draft whose nodes the next commit may accept."""
+    """The last draft, whose nodes the next commit may accept."""
 
 
 class HeadDrafter:
     """Implements `mmspec.seam.Drafter` for one branch, which reads the target's hidden states."""
 
     def __init__(self, forwards: Forwards, outline: Outline, slots: int = 0) -> None:
-        """slots: the most tokens a head can predict; 0 for a head that drafts autoregressively."""
+        """slots: the most tokens that the head can predict; 0 if it drafts autoregressively."""
         self._forwards = forwards
         self._slots = slots
         self._state = State(outline)
 
     @property
     def length(self) -> int:
-        """Columns in the sequence, including the last one, which is not fed."""
+        """Number of columns in the sequence, including the last one, which is not fed."""
         return self._state.outline.columns
 
     @property
     def row_lengths(self) -> list[int]:
-        """[1] positions in the head's layer; a packed image counts its packed rows."""
+        """[1] number of positions used in the head's layer; a packed image uses its packed rows."""
         outline = self._state.outline
         return [outline.rows(outline.slots) + 1]
 
     def extend(self, segments: Sequence[Segment]) -> None:
-        """Append the segment that the target was extended by, and feed all slots but one."""
+        """Append the segment by which the target was extended, and feed all slots but the last."""
         (segment,) = segments
         outline = self._state.outline.extended(segment)
         stop = outline.settled(outline.columns - 2)
@@ -81,7 +83,10 @@ class HeadDrafter:
         self._state = State(outline, min(self._state.fed, outline.slots))
 
     def draft(self, k: int, weights: Sequence[float], noise: Noise) -> Draft | None:  # noqa: ARG002
-        """Enqueue k tokens, or as many as the head has slots; None before any hidden state."""
+        """Enqueue a draft of k tokens, or as many as the head can predict.
+
+        Returns None while the target has no hidden state.
+        """
         state = self._state = replace(self._state, draft=None)
         if state.outline.columns < 2 or state.outline.ends_in_image:
             return None
@@ -98,7 +103,7 @@ class HeadDrafter:
         tokens: Sequence[int],
         evidence: Evidence | None = None,  # noqa: ARG002 - one branch has no weights to fit
     ) -> None:
-        """Append `tokens`; the next draft reads the target's hidden states of them."""
+        """Append `tokens`; the next draft reads the target's hidden states at them."""
         state, depth = self._state, self._state.draft.depth if self._state.draft else 0
         if len(path) > min(depth, len(tokens)):
             raise ValueError(f"path {list(path)} is none of a draft {depth} deep")

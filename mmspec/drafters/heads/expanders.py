@@ -1,8 +1,9 @@
-"""Expanders of heads: logits for one level of drafted tokens after another.
+"""Expanders for heads, which return logits for one level of drafted tokens after another.
 
 They implement `tree_drafting.Expander`. `project` maps features [w, H] to logits [w, V].
 
-Shape letters: w nodes expanded at once, E expanded so far, K slots, V vocabulary, H width.
+Shape letters: w nodes expanded at once, E expanded so far, K predicted positions, V vocabulary, H
+width.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,16 +15,16 @@ from mmspec.drafters.heads.backend_interface import Framework
 from mmspec.drafters.heads.modules import Successor
 
 Fuse = Callable[[A, A], A]
-"""Function from embeddings and features [w, H] to the layer's input [w, H]."""
+"""Function that joins embeddings [w, H] and features [w, H] to the layer's input [w, H]."""
 
 
 def of(framework: Framework[A], rows: A, parents: A | None) -> A:
-    """The rows [w, H] of the nodes' parents, from rows [E, H] and parents [w]."""
+    """The rows [w, H] of the nodes' parents, from rows [E, H] and indices `parents` [w]."""
     return rows if parents is None else framework.pick(rows, parents)
 
 
 class Recurrent(Generic[A]):
-    """EAGLE: the feature of a drafted token is fed in place of the target's hidden state."""
+    """EAGLE: feeds a drafted token with the layer's own output for want of a hidden state."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class Recurrent(Generic[A]):
         embed: Map[A],
         project: Map[A],
     ) -> None:
-        """feature: [1, H], the layer's output at the last slot.  embed: ids to embeddings."""
+        """feature: the layer's output [1, H] at the last slot. embed: from ids to embeddings."""
         self._framework, self._tail, self._features = framework, tail, feature
         self._fuse, self._embed, self._project = fuse, embed, project
 
@@ -43,7 +44,7 @@ class Recurrent(Generic[A]):
         return self._project(self._features)
 
     def expand(self, tokens: A, parents: A | None) -> A:
-        """Logits [w, V] of the tokens after w nodes of the next level."""
+        """Logits [w, V] of the token after each of w nodes of the next level."""
         x = self._fuse(self._embed(tokens), of(self._framework, self._features, parents))
         self._features = self._tail.feed(x, parents)
         return self._project(self._features)
@@ -53,7 +54,7 @@ class Block(Generic[A]):
     """Medusa and FLASH: predicts all positions at once, independently of the drafted tokens."""
 
     def __init__(self, framework: Framework[A], features: A, project: Map[A]) -> None:
-        """features: [K, H], one for each position to predict."""
+        """features: [K, H], one for each predicted position."""
         self._framework = framework
         self._rows = project(features)
         self._level = 0
@@ -63,7 +64,7 @@ class Block(Generic[A]):
         return self._rows[:1]
 
     def expand(self, tokens: A, parents: A | None) -> A:  # noqa: ARG002
-        """Logits [w, V] of the next position, the same for every node."""
+        """Logits [w, V] of the next position, the same after every node."""
         self._level += 1
         row = self._rows[self._level : self._level + 1]
         same: A = self._framework.xp.broadcast_to(row, (len(tokens), row.shape[1]))
@@ -71,7 +72,7 @@ class Block(Generic[A]):
 
 
 class Successive(Generic[A]):
-    """Hydra: one hidden state, and one module per position that reads the tokens before it."""
+    """Hydra: one hidden state, and a module per position that also reads the tokens before it."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class Successive(Generic[A]):
         embed: Map[A],
         project: Map[A],
     ) -> None:
-        """state: [1, H].  last: [1, H], the embedding of the token that follows the state."""
+        """state: hidden state [1, H]. last: embedding [1, H] of the token that follows it."""
         self._framework, self._heads, self._state = framework, iter(heads), state
         self._embed, self._project = embed, project
         self._inputs = framework.concat([state, last], -1)
@@ -92,7 +93,7 @@ class Successive(Generic[A]):
         return self._project(next(self._heads)(self._state, self._inputs))
 
     def expand(self, tokens: A, parents: A | None) -> A:
-        """Logits [w, V] of the tokens after w nodes of the next level."""
+        """Logits [w, V] of the token after each of w nodes of the next level."""
         inputs = of(self._framework, self._inputs, parents)
         self._inputs = self._framework.concat([inputs, self._embed(tokens)], -1)
         return self._project(next(self._heads)(self._state, self._inputs))

@@ -22,7 +22,7 @@ from mmspec.seam import HiddenStates
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[A]):
-    """The target that a head reads, and how it samples and branches."""
+    """The target that a head reads, its sampling, and the shape of drafts."""
 
     base: HiddenStates[A]
     sampling: Sampling
@@ -47,7 +47,7 @@ class Forwards(ABC, Generic[A]):
 
     @abstractmethod
     def follow(self, outline: Outline, start: int, stop: int) -> None:
-        """Feed the slots from `start` to `stop`, before any draft."""
+        """Feed the slots from `start` up to `stop`, before any draft."""
 
     @abstractmethod
     def _expander(self, outline: Outline, start: int, k: int) -> Expander:
@@ -62,7 +62,7 @@ class LayeredForwards(Forwards[A]):
         self._parts, self._layer = parts, parts.layer()
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:
-        """Feed slots to the layer."""
+        """Feed the slots from `start` up to `stop` to the decoder layer."""
         with self._framework.inference():
             self._advance(outline, start, stop)
             self._layer.settle()
@@ -77,7 +77,7 @@ class LayeredForwards(Forwards[A]):
         return Recurrent(framework, tail, last, parts.fuse, base.embed, base.project)
 
     def _advance(self, outline: Outline, start: int, stop: int) -> A:
-        """Feed slots; returns the layer's last output [1, H]."""
+        """Feed the slots from `start` up to `stop`; returns the layer's last output [1, H]."""
         x = self._framework.concat([self._rows(run) for run in outline.runs(start, stop)], 0)
         return self._layer.append(x, outline.rows(start))
 
@@ -92,7 +92,7 @@ class LayeredForwards(Forwards[A]):
 
 
 class SlottedForwards(Forwards[A]):
-    """Medusa and Hydra: read the last hidden state, and optionally the images' embeddings."""
+    """Medusa and Hydra: read the last hidden state and, optionally, the images' embeddings."""
 
     def __init__(self, parts: Slotted[A], setting: Setting[A]) -> None:
         super().__init__(parts.framework, setting)
@@ -111,7 +111,7 @@ class SlottedForwards(Forwards[A]):
         return Successive(framework, parts.successors, state, token, base.embed, base.project)
 
     def _seeing(self, state: A, outline: Outline) -> A:
-        """The state [1, H] plus what the head computes from the images."""
+        """The hidden state `state` [1, H] plus what the head computes from the images."""
         if not self._parts.sight or not outline.images:
             return state
         images = [self._base.embeddings(*image) for image in outline.images]

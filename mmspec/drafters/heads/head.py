@@ -18,14 +18,14 @@ class Head(Generic[A]):
     """Implements `mmspec.seam.Head`."""
 
     def __init__(self, config: HeadConfig, parts: Parts[A]) -> None:
-        """parts: the tensors, all of which are read."""
+        """parts: the head's tensors, all of which are read."""
         self.config = config
         self._parts = take(parts, config)
 
     def open_drafter(
         self, target: Target, sampling: Sampling, tree: Tree | None = None
     ) -> HeadDrafter:
-        """Open an empty sequence beside `target`, which records its hidden states from now on."""
+        """Open an empty sequence beside `target`, which keeps its hidden states from now on."""
         config, setting = self.config, Setting(target.hidden_states(), sampling, tree)
         outline = Outline(apart=config.apart, packed=config.queries)
         return HeadDrafter(self._forwards(setting), outline, config.slots)

@@ -1,6 +1,6 @@
 """The modules that heads are built from.
 
-Shape letters: n rows, H width, N visual positions, C queries, K slots, I inputs.
+Shape letters: n rows, H width, N visual positions, C queries, K predicted positions, I inputs.
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,21 @@ class Compressor(Generic[A]):
 
     framework: Framework[A]
     queries: A
-    """[C, H] the learned queries."""
+    """[C, H] the learned queries, one per latent."""
     norm: Map[A]
 
     def __call__(self, states: A) -> A:
-        """Compress states [N, H] to latents [C, H]: softmax(A norm(F)^T / sqrt(H)) F."""
+        """Compress an image's states F [N, H] to latents [C, H]: softmax(A norm(F)^T / sqrt(H)) F.
+
+        A are the learned queries.
+        """
         scores = self.queries @ self.norm(states).T / states.shape[-1] ** 0.5
         return self.framework.softmax(scores) @ states
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion(Generic[A]):
-    """K features of one state, each x + silu(W_i x + b_i) (Medusa, Cai et al. 2024, eq. 1)."""
+    """K features of a state x, each x + silu(W_i x + b_i) (Medusa, Cai et al. 2024, eq. 1)."""
 
     framework: Framework[A]
     together: Map[A]
@@ -56,7 +59,7 @@ class Successor(Generic[A]):
         return cls(parts.framework, first, second)
 
     def __call__(self, state: A, inputs: A) -> A:
-        """Features [n, H] from state [1, H] and rows [n, I]: it and the later embeddings."""
+        """Features [n, H] from state [1, H] and inputs [n, I]: the state, then embeddings."""
         return state + self.second(self.framework.silu(self.first(inputs)))
 
 
@@ -73,7 +76,7 @@ class Mean(Generic[A]):
 
 
 class Attention(Generic[A]):
-    """Adds the output of single-head attention over all visual embeddings to a state."""
+    """Adds the output of single-head attention over all images' embeddings to a state."""
 
     def __init__(self, parts: Parts[A]) -> None:
         self._softmax = parts.framework.softmax
@@ -87,7 +90,7 @@ class Attention(Generic[A]):
 
 
 class Layered(Generic[A]):
-    """The modules of EAGLE, MSD and FLASH."""
+    """The modules of EAGLE, MSD and FLASH, which have a decoder layer."""
 
     def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
         """text: sizes of the decoder layer."""
@@ -110,7 +113,7 @@ class Layered(Generic[A]):
 
 
 class Slotted(Generic[A]):
-    """The modules of Medusa and Hydra."""
+    """The modules of Medusa and Hydra, which have no decoder layer."""
 
     def __init__(self, parts: Parts[A], config: HeadConfig) -> None:
         self.framework = parts.framework
@@ -128,5 +131,5 @@ class Slotted(Generic[A]):
 
 
 def take(parts: Parts[A], config: HeadConfig) -> Layered[A] | Slotted[A]:
-    """Build a head's modules from its tensors."""
+    """Read the head's tensors from `parts` and build its modules."""
     return Layered(parts, config, config.layer) if config.layer else Slotted(parts, config)

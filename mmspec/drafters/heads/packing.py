@@ -4,11 +4,11 @@ Column c of a sequence has an embedding e_c and, once the target has fed it, a h
 Slot j pairs h_j with e_{j+1}: the feature at a token with the token that follows it (EAGLE, Li et
 al. 2024, section 3.1). A sequence of n columns, the last not fed, has the slots 0 to n - 2.
 
-An image in columns p to p + N - 1 is the *next* column in the slots p - 1 to p + N - 2. A head that
-treats images separately feeds other rows than pairs in these N slots, or packs them into fewer rows
-(MSD; FLASH). Every text column but the first appears in exactly one pair.
+An image in columns p to p + N - 1 is the *next* column in the slots p - 1 to p + N - 2. MSD and
+FLASH feed these N slots other rows than pairs, and FLASH packs them into C rows. Every text column
+but the first appears in exactly one pair.
 
-Shape letters: n columns, N columns of an image, C rows that it is packed into.
+Shape letters: n columns, N columns of an image, C rows that an image is packed into.
 """
 
 from collections.abc import Iterator
@@ -18,26 +18,26 @@ from typing import NamedTuple
 from mmspec.seam import Segment
 
 Span = tuple[int, int]
-"""Range of an image's columns: the first, and the one after the last."""
+"""Range of the columns of an image: the first, and the one after the last."""
 
 
 class Run(NamedTuple):
-    """Range of slots with one kind of input."""
+    """A range of slots that are fed the same kind of input."""
 
     start: int
     stop: int
     image: Span | None = None
-    """The image in these slots; None if they are pairs."""
+    """The image whose slots these are; None if the slots are fed pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Number of columns of a sequence and the positions of its images; immutable."""
+    """The shape of a sequence: its number of columns and where its images are; immutable."""
 
     apart: bool = False
-    """True if the slots of images are fed differently from pairs."""
+    """True if the slots of images are fed other rows than pairs."""
     packed: int = 0
-    """C; 0 if an image has as many rows as slots."""
+    """C, the number of rows of an image; 0 if it has as many rows as slots."""
     columns: int = 0
     """n, the number of columns."""
     images: tuple[Span, ...] = ()
@@ -53,7 +53,7 @@ class Outline:
         return replace(self, columns=self.columns + count)
 
     def cut(self, columns: int) -> "Outline":
-        """The outline of the first `columns`; an image that ends beyond them is dropped."""
+        """The outline of the first `columns` columns; an image that ends beyond them is dropped."""
         images = tuple(image for image in self.images if image[1] <= columns)
         return replace(self, columns=columns, images=images)
 
@@ -68,7 +68,7 @@ class Outline:
         return bool(self.images) and self.images[-1][1] == self.columns
 
     def settled(self, slots: int) -> int:
-        """The largest number up to `slots` that does not split an image."""
+        """The largest number of first slots, at most `slots`, that does not split an image."""
         parted = (run.start for run in self._visual() if run.start < slots < run.stop)
         return next(parted, max(slots, 0))
 
@@ -79,7 +79,7 @@ class Outline:
         return max(slots, 0) - saved
 
     def runs(self, start: int, stop: int) -> Iterator[Run]:
-        """The runs from slot `start` to `stop`, neither of which splits an image."""
+        """The runs from slot `start` up to `stop`, neither of which splits an image."""
         at = start
         for run in self._visual():
             if run.start >= start and run.stop <= stop:
@@ -91,7 +91,7 @@ class Outline:
             yield Run(at, stop)
 
     def _visual(self) -> Iterator[Run]:
-        """The runs of images; none if their slots are fed like pairs."""
+        """The runs whose slots belong to images; none if images are fed like text, in pairs."""
         if self.apart:
             for first, end in self.images:
                 # An image at the start of the sequence has no slot before its first column.
