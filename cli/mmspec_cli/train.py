@@ -39,21 +39,21 @@ def train(context: click.Context) -> None:
     type=click.Choice(("all", *STAGES)),
     multiple=True,
     default=("all",),
-    help="Stage to run; may be given several times. Finished stages are not run again.",
+    help="Stage to run; may be given several times. Finished stages are skipped.",
 )
 @click.option(
     "--steps",
     type=(click.Choice(tuple(STAGE_MINUTES)), click.IntRange(1)),
     metavar="STAGE STEPS",
     multiple=True,
-    help="Steps of a stage, which repeat exactly, in place of minutes: --steps tower 500.",
+    help="Steps of a stage, in place of its minutes, as in --steps tower 500.",
 )
 @click.option(
     "--minutes",
     type=(click.Choice(tuple(STAGE_MINUTES)), train_options.POSITIVE),
     metavar="STAGE MINUTES",
     multiple=True,
-    help="Minutes of a stage; by default "
+    help="Minutes of a stage. Default: "
     + ", ".join(f"{stage} {minutes:g}" for stage, minutes in STAGE_MINUTES.items())
     + ".",
 )
@@ -90,8 +90,10 @@ def _refuse_unused_budgets(chosen: Sequence[str], stages: Sequence[str]) -> None
 
 
 @train.command()
-@click.option("--kind", type=click.Choice((*HEADS, "draft")), required=True, help="What to train.")
-@click.option("--student", help="With --kind draft, the draft to teach: directory, card or id.")
+@click.option(
+    "--kind", type=click.Choice((*HEADS, "draft")), required=True, help="Head or draft to train."
+)
+@click.option("--student", help="Draft to train, with --kind draft: directory, card or hub id.")
 @options_of(DataSettings, Budget, HeadShape, DraftSettings, HeadMethodSettings, RunSettings)
 def distill(kind: str, student: str | None, **options: Any) -> None:
     """Train a head for a target, on the target's own answers unless --answers is set.
@@ -125,9 +127,9 @@ def distill(kind: str, student: str | None, **options: Any) -> None:
     "names",
     type=click.Choice(BASELINES),
     multiple=True,
-    help="A draft; may be given several times. By default all four.",
+    help="Draft to train; may be given several times. Default: all four.",
 )
-@click.option("--from", "source", help="A Llama to start from: directory, card or id.")
+@click.option("--from", "source", help="Llama to start from: directory, card or hub id.")
 @options_of(
     LlamaShape,
     DataSettings,
@@ -166,20 +168,23 @@ def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
 @train.command()
 @click.option(
     "--only",
-    "names",
+    "kinds",
+    type=click.Choice(HEADS),
     multiple=True,
-    help="A head of the recipe; may be given several times. By default the bundled five; more: "
-    "msd-two-stage, msd-stage-1, msd-dataset, flash-whole.",
+    help="Kind of head to train; may be given several times. Default: all five.",
 )
 @options_of(DataSettings, Budget, RunSettings)
-def heads(names: tuple[str, ...], **options: Any) -> None:
-    """Train the bundled heads one after another on the same answers, each for --minutes."""
+def heads(kinds: tuple[str, ...], **options: Any) -> None:
+    """Train heads of several kinds on the same answers, each for --minutes.
+
+    Each is written to the directory of --out that is named after its kind.
+    """
     train_options.refuse_contradictions(options)
 
-    from mmspec_train.heads.train_heads import train_recipe
+    from mmspec_train.heads.train_heads import train_several
 
     settings = choose(DataSettings, options), choose(RunSettings, options)
-    _echo_scores(options, train_recipe(names, choose(Budget, options), *settings))
+    _echo_scores(options, train_several(kinds, choose(Budget, options), *settings))
 
 
 def _echo_scores(options: Mapping[str, Any], scores: Mapping[str, Any]) -> None:

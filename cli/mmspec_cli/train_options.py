@@ -11,26 +11,15 @@ import click
 from click.core import ParameterSource
 
 from mmspec_train.settings import (
-    HEADS,
+    DraftSettings,
     HeadMethodSettings,
     HeadShape,
     LlamaShape,
-    MethodSettings,
     Settings,
 )
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 Chosen = TypeVar("Chosen", bound=Settings)
-HEAD_METHOD = {f.name for f in fields(HeadMethodSettings)} - {
-    f.name for f in fields(MethodSettings)
-}
-KINDS_OF_SHAPE: dict[str, tuple[str, ...]] = {
-    "slots": ("medusa", "hydra", "flash"),
-    "queries": ("flash",),
-    "vision": ("medusa", "hydra"),
-    "ffn": ("eagle", "msd", "flash"),
-}
-"""Kinds of head that use an option of HeadShape, by the option's name."""
 
 
 class Number(click.FloatRange):
@@ -106,14 +95,13 @@ def refuse_contradictions(options: dict[str, Any]) -> None:
 
 def refuse_without_effect(kind: str) -> None:
     """Raise UsageError for an option of `train distill` that has no effect on a kind."""
-    heads = [name for name in HEAD_METHOD if kind == "draft" and is_given(name)]
-    shapes = [f.name for f in fields(HeadShape) if kind not in KINDS_OF_SHAPE[f.name]]
-    for name in [*heads, *filter(is_given, shapes)]:
-        kinds = ", ".join(KINDS_OF_SHAPE.get(name, HEADS))
-        option = f"--{name.replace('_', '-')}"
-        raise click.UsageError(f"{option} has no effect on --kind {kind}: {kinds}")
-    if kind != "draft" and is_given("pool"):
-        raise click.UsageError(f"--pool has no effect on --kind {kind}: draft")
+    for settings in (HeadMethodSettings, HeadShape, DraftSettings):
+        for field in fields(settings):
+            kinds = field.metadata.get("kinds", (kind,))
+            if kind not in kinds and is_given(field.name):
+                option = f"--{field.name.replace('_', '-')}"
+                allowed = ", ".join(kinds)
+                raise click.UsageError(f"{option} has no effect on --kind {kind}: {allowed}")
 
 
 def refuse_unused_shape(names: Sequence[str], source: str | None) -> None:

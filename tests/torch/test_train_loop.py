@@ -25,8 +25,6 @@ from support.teacher_data import Killed, quiet_log
 class Batch:
     x: Tensor
 
-    samples = tokens = 1
-
 
 class Numbers:
     def batches(self, start):
@@ -101,7 +99,7 @@ def test_a_row_torn_by_a_kill_is_taken_off(tmp_path, monkeypatch):
 def test_other_stages_and_what_a_checkpoint_holds_stay(tmp_path):
     with quiet_log(tmp_path) as log:
         for stage, step in (("toy", 1), ("toy", 2), ("other", 9), ("stage", 1)):
-            log.write_step(Position(step, stage, 1.0), 1.0, 1.0, 1.0, Batch(torch.zeros(1)))
+            log.write_step(Position(step, stage, 1.0), 1.0, 1.0)
         log.write_held_out(Position(2, "toy", 1.0), 1.0)
         log.drop_rows_after("toy", 1)
         log.drop_rows_after("stage", 0)
@@ -182,7 +180,7 @@ def test_an_evaluation_that_was_cut_short_is_done_again(tmp_path, number):
 def test_a_log_without_a_directory_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with open_log(None) as log:
-        log.write_step(Position(1, "toy", 1.0), 1.0, 1.0, 1.0, Batch(torch.zeros(1)))
+        log.write_step(Position(1, "toy", 1.0), 1.0, 1.0)
         log.write_evaluation(Position(1, "toy", 1.0), Evaluation(1.0))
         log.show("toy", 1, 0.5)
         log.drop_rows_after("toy", 0)

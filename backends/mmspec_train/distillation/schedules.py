@@ -10,20 +10,18 @@ EPOCHS = 40
 """Number of epochs of MSD's run; the first half trains on text alone."""
 
 
-def visual_share(epoch: int, epochs: int = EPOCHS) -> float:
-    """Return the probability that a batch of an epoch (1, 2, ..., epochs) contains images.
+def visual_share(epoch: int) -> float:
+    """Return the probability that a batch of an epoch, from 1 to EPOCHS, contains images.
 
     It is 0 in the first half, then grows by equal steps to 1 in the last epoch.
     """
-    half = epochs // 2
-    if epoch <= half:
-        return 0.0
-    return 1.0 if epoch >= epochs else (epoch - half) / (epochs - half)
+    half = EPOCHS // 2
+    return max(0.0, (epoch - half) / (EPOCHS - half))
 
 
-def epoch_at(progress: float, epochs: int = EPOCHS) -> int:
+def epoch_at(progress: float) -> int:
     """Return the epoch, from 1, at `progress` (0 to 1) of the run."""
-    return min(epochs, 1 + int(progress * epochs))
+    return min(EPOCHS, 1 + int(progress * EPOCHS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +33,10 @@ class Schedule:
     visual_share: Callable[[float], float] | None = None
     """Maps progress to the share of batches from the second source; None: use the first alone."""
 
-    def picker(self, seed: int) -> Callable[[int, float], int]:
-        """Return a function from step and progress to the index of a batch's source."""
+    def pick(self, seed: int, step: int, progress: float) -> int:
+        """Return the index of the source of a step's batch."""
         share = self.visual_share
-
-        def pick(step: int, progress: float) -> int:
-            return int(share is not None and coin(seed, step, share(progress), "images"))
-
-        return pick
+        return int(share is not None and coin(seed, step, share(progress), "images"))
 
 
 SCHEDULES = {

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def open_run(run: RunSettings, data: TeacherData) -> Iterator[Log]:
     if run.threads:
         torch.set_num_threads(run.threads)
     directory = None if data.machine.processes.rank else run.out
-    with open_log(directory, tensorboard=run.tensorboard) as log:
+    with open_log(directory) as log:
         yield log
 
 
@@ -144,7 +145,7 @@ def _phase(trainee: Trainee, stage: Stage, name: str) -> Phase[ConversationBatch
         stage.loss,
         [data.batches(content) for content in stage.schedule.contents],
         data.held_out,
-        stage.schedule.picker(data.settings.seed),
+        partial(stage.schedule.pick, data.settings.seed),
         judge if stage.is_judged else None,
     )
 

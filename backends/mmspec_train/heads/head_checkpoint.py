@@ -6,12 +6,10 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from mmspec import errors
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig
 from mmspec.checkpoints.head_config import KINDS, LAYERED, SLOTTED, HeadConfig
-from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec_torch.device import DTYPES
 from mmspec_train.heads.layered import Layered
@@ -55,20 +53,11 @@ def max_depth(head: Head, limit: int) -> int:
     return min(limit, head.config.slots) if head.config.slots else limit
 
 
-def head_tensors(head: Head) -> dict[str, Tensor]:
-    """Return a head's tensors, after checking them against the manifest of its kind."""
-    tensors = head.state_dict()
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if shapes != (manifest := head_manifest(head.config)):
-        raise AssertionError(f"{head.config.kind}: {sorted(shapes.items() ^ manifest.items())}")
-    return tensors
-
-
 def save_head(head: Head, directory: Path) -> None:
     """Write a head as a checkpoint directory, in the dtype that its config names."""
     directory.mkdir(parents=True, exist_ok=True)
     dtype = DTYPES[head.config.dtype or "float32"]
-    tensors = head_tensors(head)
+    tensors = head.state_dict()
     stored = {name: t.detach().to(dtype).cpu().contiguous() for name, t in tensors.items()}
     save_file(stored, directory / WEIGHTS_FILE, metadata={"format": "pt"})
     config = json.dumps(head.config.described(), indent=2) + "\n"

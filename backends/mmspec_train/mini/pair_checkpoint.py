@@ -9,13 +9,10 @@ from tokenizers import Tokenizer
 from torch import nn
 from transformers import LlavaForConditionalGeneration
 
-from mmspec import errors
 from mmspec_train.mini import build
 from mmspec_train.mini.recipe import TowerSizes
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD, token_id
 
-MAX_PAIR_BYTES = 30_000_000
-"""Most bytes of the bundled pair's two checkpoints together; the wheel contains them."""
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "{{ message['role'].upper() + ': ' }}"
@@ -56,16 +53,6 @@ def save_pair_model(
     for name, content in files.items():
         (directory / name).write_text(json.dumps(content, indent=2) + "\n")
     (directory / "chat_template.jinja").write_text(CHAT_TEMPLATE)
-
-
-def check_pair_size(*directories: Path) -> None:
-    """Raise CheckpointError if the checkpoints together exceed MAX_PAIR_BYTES."""
-    total = sum((directory / "model.safetensors").stat().st_size for directory in directories)
-    if total > MAX_PAIR_BYTES:
-        raise errors.CheckpointError(
-            f"the pair's weights hold {total} bytes, allowed are {MAX_PAIR_BYTES}:"
-            " make the recipe smaller"
-        )
 
 
 def _generation(tokenizer: Tokenizer) -> dict[str, Any]:

@@ -36,16 +36,6 @@ class SampleBatch:
     pixels: Tensor
     patches: Tensor
 
-    @property
-    def samples(self) -> int:
-        """Conversations in the batch."""
-        return len(self.ids)
-
-    @property
-    def tokens(self) -> int:
-        """Positions in the batch, padding included."""
-        return self.ids.numel()
-
 
 @dataclass(frozen=True, slots=True)
 class LabelledBatch:
@@ -53,16 +43,6 @@ class LabelledBatch:
 
     pixels: Tensor
     labels: dict[str, Tensor]
-
-    @property
-    def samples(self) -> int:
-        """Pictures in the batch."""
-        return len(self.pixels)
-
-    @property
-    def tokens(self) -> int:
-        """Cells in the batch."""
-        return self.labels["background"].numel()
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,6 @@ class PairRun:
         model.model.vision_tower.load_state_dict(target.model.vision_tower.float().state_dict())
         self._train_llava("draft", model, self.recipe.draft_rates, budget)
         self._export("draft", model)
-        pair_checkpoint.check_pair_size(self.checkpoint("target"), self.checkpoint("draft"))
 
     def _train_llava(
         self, stage: str, model: LlavaForConditionalGeneration, rates: Rates, budget: Budget

@@ -1,21 +1,17 @@
-"""The CSV files of a training run, its progress on the terminal, and TensorBoard's files."""
+"""The CSV files of a training run and its progress on the terminal."""
 
 import csv
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TimeRemainingColumn
 
-from mmspec.errors import UsageError
 from mmspec_train.run.early_stopping import Evaluation
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 STEPS_FILE = "log.csv"
 """Name of the CSV file with a row for each step and each held-out loss."""
@@ -25,18 +21,6 @@ HELD_OUT = "/held-out"
 """Suffix of the stage name in rows that hold a held-out loss."""
 PLAIN_LINE_SECONDS = 30.0
 """Seconds between progress lines when the output is not a terminal."""
-
-
-class Sized(Protocol):
-    """A batch with its numbers of samples and tokens."""
-
-    @property
-    def samples(self) -> int:
-        """The number of samples in the batch."""
-
-    @property
-    def tokens(self) -> int:
-        """The number of positions in the batch, padding included."""
 
 
 class Position(NamedTuple):
@@ -57,31 +41,19 @@ class Log:
     directory: Path | None
     console: Console
     bar: Progress
-    tensorboard: "SummaryWriter | None" = None
     tasks: dict[str, TaskID] = field(default_factory=dict)
     last_line: float = float("-inf")
     """Time of the last line of progress, in monotonic seconds."""
 
-    def write_step(
-        self, at: Position, loss: float, rate: float, duration: float, batch: Sized
-    ) -> None:
-        """Append a row for a step; `duration` is its seconds, loading the batch included."""
-        cells: dict[str, object] = {
-            "loss": round(loss, 5),
-            "rate": f"{rate:.3e}",
-            "samples_per_second": round(batch.samples / duration, 1),
-            "tokens_per_second": round(batch.tokens / duration, 1),
-        }
-        self._append(STEPS_FILE, at, cells)
-        self._plot(at, {"loss": loss, "rate": rate})
+    def write_step(self, at: Position, loss: float, rate: float) -> None:
+        """Append a row for a step."""
+        self._append(STEPS_FILE, at, {"loss": round(loss, 5), "rate": f"{rate:.3e}"})
 
     def write_held_out(self, at: Position, loss: float) -> None:
         """Append and print the loss on held-out batches."""
-        empty = dict.fromkeys(("rate", "samples_per_second", "tokens_per_second"), "")
         row = at._replace(stage=at.stage + HELD_OUT)
-        self._append(STEPS_FILE, row, {"loss": round(loss, 5), **empty})
+        self._append(STEPS_FILE, row, {"loss": round(loss, 5), "rate": ""})
         self.say(f"{at.stage}: step {at.step}, held-out loss {loss:.4f}")
-        self._plot(at, {"held-out loss": loss})
 
     def write_evaluation(self, at: Position, evaluation: Evaluation) -> None:
         """Append and print an evaluation."""
@@ -92,7 +64,6 @@ class Log:
             f"{name} {number:.3f}" for name, number in evaluation.details.items()
         )
         self.say(f"{at.stage}: step {at.step}, {numbers_text}")
-        self._plot(at, numbers)
 
     def drop_rows_after(self, stage: str, step: int) -> None:
         """Delete a stage's rows after `step`: the resumed run writes those steps again."""
@@ -136,12 +107,6 @@ class Log:
                 writer.writeheader()
             writer.writerow(cells)
 
-    def _plot(self, at: Position, numbers: Mapping[str, float]) -> None:
-        if not self.tensorboard:
-            return
-        for name, number in numbers.items():
-            self.tensorboard.add_scalar(f"{at.stage}/{name}", number, at.step)
-
 
 def _is_after(row: bytes, stage: str, step: int) -> bool:
     """Return whether a row is a later step of the stage, or incomplete because of a kill."""
@@ -152,32 +117,16 @@ def _is_after(row: bytes, stage: str, step: int) -> bool:
 
 
 @contextmanager
-def open_log(
-    directory: Path | None, console: Console | None = None, *, tensorboard: bool = False
-) -> Iterator[Log]:
+def open_log(directory: Path | None, console: Console | None = None) -> Iterator[Log]:
     """Open the log of a run in `directory` and append to the files already there.
 
     directory: None for every process but the first, which logs for all.
-    tensorboard: also write TensorBoard files; raises UsageError if it is not installed.
     """
     console = (console or Console()) if directory else Console(quiet=True)
     columns = "{task.description}", BarColumn(), "{task.percentage:.0f} %", "{task.fields[note]}"
-    with ExitStack() as stack:
-        writer = None
-        if directory:
-            if tensorboard:
-                writer = stack.enter_context(summary_writer(directory / "tensorboard"))
-            directory.mkdir(parents=True, exist_ok=True)
-        bar = Progress(
-            *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
-        )
-        yield Log(directory, console, stack.enter_context(bar), writer)
-
-
-def summary_writer(directory: Path) -> "SummaryWriter":
-    """Open a TensorBoard writer.  Raises UsageError if it is not installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise UsageError("--tensorboard needs it installed: pip install tensorboard") from error
-    return SummaryWriter(str(directory))
+    if directory:
+        directory.mkdir(parents=True, exist_ok=True)
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
+    ) as bar:
+        yield Log(directory, console, bar)

@@ -136,10 +136,8 @@ class _Run(Generic[Item]):
                 self.optimizer.step()
                 self.step += 1
                 self.batches[source] += 1
-                duration = time.perf_counter() - started
-                self.seconds += duration
-                rate = share * self.optimizer.highest_rate
-                self.log.write_step(self.at, loss, rate, duration, batch)
+                self.seconds += time.perf_counter() - started
+                self.log.write_step(self.at, loss, share * self.optimizer.highest_rate)
             self.log.show(self.phase.name, self.step, progress, loss)
         if self.evaluated_step != self.step:
             self._evaluate()

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from mmspec import errors
 from mmspec_train.run.distributed import Processes
 from mmspec_train.run.early_stopping import EarlyStopping
-from mmspec_train.run.log import Sized
 from mmspec_train.run.prefetch import Source
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-Item = TypeVar("Item", bound=Sized)
+Item = TypeVar("Item")
+"""A batch: a dataclass of tensors and of values that stay on the host."""
 
 
 @dataclass(frozen=True)

@@ -52,16 +52,6 @@ class Conversations:
                 visual[row, first:end] = True
         return visual.to(self.ids.device)
 
-    @property
-    def samples(self) -> int:
-        """The number of conversations."""
-        return len(self.ids)
-
-    @property
-    def tokens(self) -> int:
-        """The number of columns, padding included."""
-        return self.ids.numel()
-
 
 @dataclass(frozen=True, slots=True)
 class ConversationBatch(Conversations):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 from mmspec import errors
 from mmspec.checkpoints.config import ModelConfig
@@ -36,31 +35,6 @@ class Exchange:
     answer: str
 
 
-class Corpus(Protocol):
-    """Conversations in a fixed order."""
-
-    @property
-    def about(self) -> str:
-        """A line that identifies the corpus."""
-        ...
-
-    @property
-    def size(self) -> int | None:
-        """The number of conversations; None for a corpus without end."""
-        ...
-
-    def check(self, count: int) -> None:
-        """Raise MmspecError if one of the first `count` conversations cannot be read."""
-        ...
-
-    def exchanges(self, number: int) -> list[Exchange]:
-        """Return a conversation.
-
-        Raises MmspecError, naming the sample, where it cannot be read.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class WorldCorpus:
     """Conversations of the synthetic world, with images of `image_size` x `image_size` pixels."""
@@ -80,7 +54,7 @@ class WorldCorpus:
     @property
     def size(self) -> None:
         """None: the world has no end."""
-        return
+        return None
 
     def check(self, count: int) -> None:
         """Do nothing: every conversation can be drawn."""
@@ -155,7 +129,7 @@ class InstructionFile:
                     )
 
     def exchanges(self, number: int) -> list[Exchange]:
-        """Read a conversation."""
+        """Read a conversation.  Raises MmspecError, naming file and line, where it cannot."""
         line, instructions = self._read(number)
         try:
             pictures = iter([open_picture(self.images / image) for image in instructions.images])
@@ -184,6 +158,10 @@ def _message(text: str, pictures: Iterator[Picture]) -> Message:
     for marker_line in (f"{IMAGE_MARKER}\n", f"\n{IMAGE_MARKER}"):
         text = text.replace(marker_line, IMAGE_MARKER)
     return interleaved(text, list(islice(pictures, text.count(IMAGE_MARKER))))
+
+
+Corpus = WorldCorpus | InstructionFile
+"""Conversations in a fixed order."""
 
 
 def open_corpora(settings: DataSettings, config: ModelConfig) -> tuple[Corpus, Corpus]:

@@ -1,7 +1,6 @@
 """Fills a teacher cache: answers conversations and computes hidden states, once."""
 
 import itertools
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,12 +78,11 @@ class Preparation:
         self.corpus.check(self.settings.samples)
 
     def run(self, log: Log) -> None:
-        """Add conversations to the cache until it has `samples` or the time is up."""
+        """Add conversations to the cache until it has `samples`."""
         claim(self.cache.manifest_file, self._manifest(), REMEDY)
         records = self.cache.records()
         self.finished = records[-1].number + 1 if records else 0
-        timed = self.settings.answer_minutes is not None
-        if self.settings.samples <= self.finished or (records and timed):
+        if self.settings.samples <= self.finished:
             return
         with log.say_when_stopped(self._stopped):
             self._answer_pools(log)
@@ -92,7 +90,7 @@ class Preparation:
             log.say(self._left_out())
 
     def _answer_pools(self, log: Log) -> None:
-        started, wanted = time.monotonic(), self.settings.samples
+        wanted = self.settings.samples
         size = ANSWER_BATCHES_PER_POOL * self.settings.answer_rows
         source = TokenizedPools(self.corpus, self.teacher.directory, size, self.finished)
         first = self.finished // size
@@ -101,15 +99,9 @@ class Preparation:
         for number, conversations in enumerate(pools, start=first):
             self._answer_pool([c for c in conversations if c.number < wanted])
             self.finished = min((number + 1) * size, wanted)
-            progress = self._progress(time.monotonic() - started)
-            log.show(self.stage, self.finished, min(1.0, progress))
-            if progress >= 1:
+            log.show(self.stage, self.finished, self.finished / wanted)
+            if self.finished >= wanted:
                 return
-
-    def _progress(self, seconds: float) -> float:
-        minutes = self.settings.answer_minutes
-        spent = seconds / (60 * minutes) if minutes else 0.0
-        return max(spent, self.finished / self.settings.samples)
 
     def _stopped(self) -> str:
         return f"{self.stage}: stopped after {self.finished}; the same command goes on from there"

@@ -62,7 +62,6 @@ class TeacherData:
         return replace(
             self.settings,
             samples=self.settings.held_out_samples,
-            answer_minutes=None,
             answers="target",
             temperature=0.0,
         )
@@ -90,11 +89,6 @@ class TeacherData:
             self.batches(content).records()
 
     @property
-    def conversations(self) -> int:
-        """The number of training conversations."""
-        return len(self.batches("all").cache.records())
-
-    @property
     def origin(self) -> dict[str, Any]:
         """The options that determine the answers; known before the caches are filled."""
         return {
@@ -109,7 +103,8 @@ class TeacherData:
     @property
     def manifest(self) -> dict[str, Any]:
         """The options that determine training; known after the caches are filled."""
-        return {**self.origin, "the number of conversations (--samples)": self.conversations}
+        count = len(self.batches("all").cache.records())
+        return {**self.origin, "the number of conversations (--samples)": count}
 
 
 def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
