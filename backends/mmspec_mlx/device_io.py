@@ -1,28 +1,23 @@
-"""Copies between host and device, as typed wrappers of MLX's calls."""
+"""Copies of numbers between host and device, as typed wrappers of MLX's calls."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from numpy.typing import NDArray
+
+from mmspec.seam import Float32
 
 
-def integers(array: mx.array) -> list[int]:
-    """Copy an integer array [n] to the host.  Blocks."""
-    return list(_values(array))
+def read(*parts: mx.array) -> Iterator[list[float]]:
+    """Copy vectors to the host at once.  Ids are exact in float32 below 2**24.  Blocks."""
+    joined: Any = mx.concatenate([part.astype(mx.float32) for part in parts])
+    numbers = iter(joined.tolist())
+    return (list(islice(numbers, part.shape[0])) for part in parts)
 
 
-def floats(array: mx.array) -> list[float]:
-    """Copy an array [n] to the host.  Blocks."""
-    return list(_values(array))
-
-
-def _values(array: mx.array) -> Any:
-    return array.tolist()
-
-
-def float32(array: mx.array) -> NDArray[np.float32]:
+def to_host(array: mx.array) -> Float32:
     """Copy an array to the host as float32.  Blocks."""
     return np.array(array.astype(mx.float32))
 
@@ -32,12 +27,12 @@ def raw(array: mx.array) -> bytes:
     return np.array(mx.contiguous(array).view(mx.uint8)).tobytes()
 
 
-def ids(tokens: Sequence[int]) -> mx.array:
-    """Copy token ids [n] to the device."""
-    return mx.array(list(tokens), dtype=mx.uint32)
+def integers(values: Sequence[int]) -> mx.array:
+    """Copy signed integers [n] to the device."""
+    return mx.array(list(values), dtype=mx.int32)
 
 
-def numbers(values: Sequence[float]) -> mx.array:
+def floats(values: Sequence[float]) -> mx.array:
     """Copy floats [n] to the device."""
     return mx.array(list(values), dtype=mx.float32)
 

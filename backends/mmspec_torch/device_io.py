@@ -6,6 +6,8 @@ from itertools import islice
 import torch
 from torch import Tensor
 
+from mmspec.seam import Float32
+
 
 def read(*parts: Tensor) -> Iterator[list[float]]:
     """Copy vectors to the host at once.  Ids are exact in float32 below 2**24.  Blocks."""
@@ -21,3 +23,9 @@ def upload(
     # kept until it has been read; elsewhere only blocking copies are safe.
     cuda = device.type == "cuda"
     return torch.tensor(values, dtype=dtype, pin_memory=cuda).to(device, non_blocking=cuda)
+
+
+def to_host(tensor: Tensor) -> Float32:
+    """Copy a tensor to the host as float32.  Blocks."""
+    host: Float32 = tensor.float().cpu().numpy()
+    return host

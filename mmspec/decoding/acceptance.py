@@ -2,13 +2,16 @@
 
 A drafted token is accepted if and only if it is the token that the target itself chooses there.
 
-Shape letters: R branches (views in the draft's batch), n drafted nodes.
+Shape letters: R branches (views in the draft's batch), n drafted nodes, V vocabulary.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mmspec.decoding.adaptive_weights import Evidence
+from mmspec.decoding.arrays import A
+from mmspec.decoding.draft import DeviceDraft
+from mmspec.decoding.framework import Framework
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +43,26 @@ class Verdict:
         return [self.drafted[node] for node in path]
 
 
-def verdict_of(
-    drafted: Sequence[float],
-    best: Sequence[float],
-    weights: Sequence[float] = (),
-    parents: Sequence[float] | None = None,
+def read_verdict(
+    framework: Framework[A], draft: DeviceDraft[A] | None, logits: A, best: A
 ) -> Verdict:
-    """The verdict from lists of numbers read off the device; ids are floats, which is exact.
+    """Read the verdict on a draft to the host, in one copy.  Blocks.
 
-    parents: None for a chain.
+    logits: [n + 1, V], the target's after the last token and after each node.  best: [n + 1], the
+    tokens that it chooses there.
     """
-    above = range(-1, len(drafted) - 1) if parents is None else map(int, parents)
-    return Verdict([*map(int, drafted)], [*above], [*map(int, best)], [*weights])
+    if draft is None:
+        (tokens,) = framework.read(best)
+        return Verdict([], [], [*map(int, tokens)])
+    branches, above = draft.branches, draft.parents
+    parts = [draft.ids, best, *([branches.weights] if branches else [])]
+    ids, own, *rest = framework.read(*parts, *([] if above is None else [above]))
+    parents = range(-1, draft.size - 1) if above is None else map(int, rest.pop())
+    verdict = Verdict([*map(int, ids)], [*parents], [*map(int, own)])
+    if branches is None:
+        return verdict
+    evidence = Evidence(branches.q, framework.xp.astype(logits[:-1], framework.xp.float32))
+    return replace(verdict, weights=rest[0], evidence=evidence)
 
 
 def accept(verdict: Verdict, stop: Collection[int] = ()) -> tuple[list[int], list[int]]:

@@ -4,8 +4,9 @@ Shape letters: k tokens of a chain, n nodes.
 """
 
 from dataclasses import dataclass
-from typing import Generic, Protocol
+from typing import Any, Generic, NamedTuple, Protocol
 
+from mmspec.decoding import formulas
 from mmspec.decoding.adaptive_weights import BranchOutputs
 from mmspec.decoding.arrays import A
 
@@ -22,6 +23,15 @@ class Draft(Protocol):
     def depth(self) -> int:
         """The most nodes on one path: the tokens of a chain, the levels of a tree."""
         ...
+
+
+class Ancestry(NamedTuple):
+    """Which of a tree's nodes lie on the path to each, from the root 0 to node n."""
+
+    visible: Any
+    """[n + 1, n + 1] True for a node itself and its ancestors."""
+    depths: Any
+    """[n + 1] number of nodes above each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,13 @@ class DeviceDraft(Generic[A]):
     def depth(self) -> int:
         """The most nodes on one path."""
         return self.size if self.parents is None else self.levels
+
+    def ancestry(self, xp: Any) -> Ancestry | None:
+        """The ancestors of each node, in the array namespace `xp`; None for a chain."""
+        if self.parents is None:
+            return None
+        visible = formulas.ancestry(xp, self.parents, self.levels)
+        return Ancestry(visible, xp.sum(visible, axis=-1) - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def test_pairs_of_tokens_come_as_often_as_the_target_says(model, rows, name):
 def test_the_noise_is_the_same_everywhere(backend):
     noise, count, vocabulary = Noise(7, 1234), 5, 32_064
     reference = exponentials(np, keys(noise, count), np.arange(vocabulary, dtype=np.uint32))
-    own = import_module(f"mmspec_{backend}.sequence.sampling")
+    own = import_module(f"mmspec_{backend}.framework")
     place = [torch.device("cpu")] if backend == "torch" else []
     if backend == "torch":
         rule = own.sampler(Sampling(1.0), *place)

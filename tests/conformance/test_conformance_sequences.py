@@ -144,13 +144,10 @@ def test_rows_of_a_batch_draft_what_each_drafts_alone(engine, views):
         assert proposals(engine, alone)[0] == together[row]
 
 
+READ_METHODS = ["tolist", "item", "__bool__", "__int__", "__index__"]
 READS = {
-    "torch": (
-        "torch",
-        "Tensor",
-        ["tolist", "item", "cpu", "numpy", "nonzero", "__bool__", "__int__", "__index__"],
-    ),
-    "mlx": ("mmspec_mlx", "device_io", ["integers", "floats", "float32", "raw"]),
+    "torch": ("torch", "Tensor", ["cpu", "numpy", "nonzero", *READ_METHODS]),
+    "mlx": ("mlx.core", "array", ["__array__", *READ_METHODS]),
 }
 """Where each backend's numbers come to the host."""
 

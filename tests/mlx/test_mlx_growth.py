@@ -4,8 +4,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from mmspec_mlx.framework import top
 from mmspec_mlx.network.rotary import Rotary
-from mmspec_mlx.sequence.sampling import top
 
 
 @pytest.mark.parametrize("steps", [2, 8, 10**6])

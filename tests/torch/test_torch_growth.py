@@ -7,8 +7,8 @@ import torch
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
+from mmspec_torch.framework import top
 from mmspec_torch.network.cache import Cache
-from mmspec_torch.sequence.sampling import top
 from support import sequence_helpers as helpers
 from support.faults import Fault
 

@@ -9,7 +9,8 @@ import mlx.core as mx
 from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.head_manifest import LAYER
 from mmspec_mlx.cpu.kernels import kernels
-from mmspec_mlx.heads.forwards import CachedLayer, framework
+from mmspec_mlx.framework import framework
+from mmspec_mlx.heads.cached_layer import CachedLayer
 from mmspec_mlx.network.clip import affine
 from mmspec_mlx.network.llama import MLP, Attention, Decoder, DecoderLayer, Linear
 from mmspec_mlx.weights import Weights

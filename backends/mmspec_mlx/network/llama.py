@@ -17,9 +17,6 @@ from mmspec_mlx.network.cache import Cache, LayerCache
 from mmspec_mlx.network.rotary import Rotary, Rotation
 from mmspec_mlx.weights import Weights
 
-CHUNK = 512
-"""Most tokens of a prompt fed at once, which bounds the memory of attention scores."""
-
 Linear = Callable[[mx.array], mx.array]
 """Function from x [..., in] to [..., out]: a matrix, with or without a bias."""
 

@@ -6,12 +6,10 @@ from dataclasses import replace
 from functools import cached_property
 
 import mlx.core as mx
-import numpy as np
-from numpy.typing import NDArray
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.errors import UsageError
-from mmspec.seam import Features
+from mmspec.seam import Features, Float32
 from mmspec_mlx import device_io
 from mmspec_mlx.network.clip import Tower, affine
 from mmspec_mlx.network.llama import Llama
@@ -38,9 +36,9 @@ class MlxFeatures:
             self._pooled[positions] = MlxFeatures(_pool(self.rows, positions))
         return self._pooled[positions]
 
-    def numpy(self) -> NDArray[np.float32]:
+    def numpy(self) -> Float32:
         """Copy the features [N, D] to the host.  Blocks."""
-        return device_io.float32(self.rows)
+        return device_io.to_host(self.rows)
 
 
 def _pool(rows: mx.array, positions: int) -> mx.array:
@@ -99,7 +97,7 @@ class Llava:
             digest.update(device_io.raw(array))
         return digest.hexdigest()
 
-    def encode(self, pixels: NDArray[np.float32]) -> MlxFeatures:
+    def encode(self, pixels: Float32) -> MlxFeatures:
         """Run the vision tower on preprocessed pixels [3, height, width]."""
         if self._tower is None:
             raise UsageError("this model is text-only: it cannot look at an image")
@@ -110,16 +108,16 @@ class Llava:
 
     def trace(self) -> None:
         """Enqueue every module without evaluating it.  Raises ValueError if shapes do not fit."""
-        rows = self.llama.embedding.rows(device_io.ids([0]))
+        rows = self.llama.embedding.rows(device_io.integers([0]))
         if self._tower and self._projector:
             size, channels = self._tower.config.image_size, self._tower.config.num_channels
             rows = self._projector(self._tower(mx.zeros((channels, size, size))))
         cache, x = self.llama.new_cache(rows=1), mx.expand_dims(rows, 0)
         self.llama.logits(self.llama.feed(x, cache, 0, self.llama.rotary.at([0], x.shape[1]), None))
 
-    def project(self, features: Features) -> NDArray[np.float32]:
+    def project(self, features: Features) -> Float32:
         """Return the image embeddings [N, H] on the host.  Blocks."""
-        return device_io.float32(self.projected(features))
+        return device_io.to_host(self.projected(features))
 
     def projected(self, features: Features) -> mx.array:
         """Return the image embeddings [N, H].  Raises UsageError for another backend's features."""

@@ -1,62 +1,23 @@
-"""The content of a sequence on the host: token ids, placed images and padding.
+"""Embeddings of the columns of a row, and masks of rows with padding.
 
-Shape letters: R rows, n tokens, N visual positions of one image, P columns of a prompt, H width.
+Shape letters: R rows, n columns, P columns of a prompt, H width.
 """
-
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.seam import Features, Segment
+from mmspec.decoding.contents import Row
 from mmspec_mlx import device_io
 from mmspec_mlx.network.cache import STEP
 from mmspec_mlx.network.llama import Llama, additive, behind, causal
 
-Projection = Callable[[Features], mx.array]
-"""Function from an image's features to embeddings [N, H]."""
 
-
-class PlacedImage(NamedTuple):
-    """An image's embeddings [N, H] and their first position."""
-
-    start: int
-    rows: mx.array
-
-    @property
-    def stop(self) -> int:
-        """The position after the image."""
-        return self.start + self.rows.shape[0]
-
-    def before(self, length: int) -> "PlacedImage":
-        """Return the part of the image in the first `length` positions."""
-        return PlacedImage(self.start, self.rows[: max(length - self.start, 0)])
-
-
-Row = tuple[list[int], list[PlacedImage]]
-"""Token ids, 0 at the positions of images, and those images."""
-
-
-def row(segment: Segment, offset: int, project: Projection) -> Row:
-    """Return a segment's token ids and images; it begins at position `offset`."""
-    images = segment.images(offset)
-    return segment.token_ids(0), [
-        PlacedImage(start, project(features)) for start, features in images
-    ]
-
-
-def embed(llama: Llama, ids: Sequence[int], images: Sequence[PlacedImage], start: int) -> mx.array:
-    """Return the embeddings [n, H] of ids [n] at positions `start` onwards."""
-    rows, end = llama.embedding.rows(device_io.ids(ids)), start + len(ids)
-    for image in images:
-        first = max(image.start, start)
-        last = min(image.stop, end)
-        if first < last:
-            part = image.rows[first - image.start : last - image.start]
-            rows[first - start : last - start] = part
-    return rows
+def embed(llama: Llama, row: Row[mx.array], start: int, stop: int) -> mx.array:
+    """Return the embeddings [n, H] of columns, images included; padding gets arbitrary ones."""
+    x = llama.embedding.rows(device_io.integers(row.ids(start, stop, llama.config.vocab_size)))
+    row.write_images(x, start, stop)
+    return x
 
 
 class Columns:

@@ -1,6 +1,6 @@
 """Cache columns after the committed ones, for the nodes of a draft.
 
-Shape letters: R branches, w nodes expanded at once, H width.
+Shape letters: R branches, w nodes expanded at once, E expanded so far, H width.
 """
 
 from collections.abc import Sequence
@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from mmspec_mlx.network.cache import Cache
-from mmspec_mlx.network.llama import Decoder
+from mmspec_mlx.network.llama import Decoder, additive
 from mmspec_mlx.sequence.contents import Columns
-from mmspec_mlx.sequence.tree_ops import Lineage
 
 
 class MlxDraftTail:
@@ -38,3 +37,24 @@ class MlxDraftTail:
             mask = self._columns.behind(self._committed, self._lineage.add(parents, x.dtype))
         x = mx.broadcast_to(x, (rows, *x.shape))
         return mx.flatten(self._decoder.feed(x, self._cache, at, turn, mask), 0, 1)
+
+
+class Lineage:
+    """The attention masks of a tree that is drafted level by level.
+
+    A node sees its ancestors and itself. The masks cover the tree's own columns, which follow the
+    committed ones.
+    """
+
+    def __init__(self) -> None:
+        self._mask: mx.array | None = None
+
+    def add(self, parents: mx.array, dtype: mx.Dtype) -> mx.array:
+        """Append a level of w nodes; returns the mask [w, E] of type `dtype`.
+
+        parents: [w] indices into the level before, as in `Expander.expand`.
+        """
+        own = additive(mx.eye(parents.shape[0]) > 0, dtype)
+        above = [] if self._mask is None else [mx.take(self._mask, parents, axis=0)]
+        self._mask = mx.concatenate([*above, own], axis=1)
+        return self._mask

@@ -1,27 +1,26 @@
 """The drafter's sequence: R views of one conversation as rows of one batched forward."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import mlx.core as mx
 import numpy as np
 
 from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
+from mmspec.decoding.contents import PAD, Row, chunks
+from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.ensemble_expander import EnsembleExpander
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.decoding.tree_drafting import draft_chain
 from mmspec.seam import Segment
 from mmspec_mlx import device_io
-from mmspec_mlx.network.llama import CHUNK
+from mmspec_mlx.framework import framework, top
 from mmspec_mlx.network.llava import Llava
-from mmspec_mlx.sequence.contents import Columns, Row, embed, row
-from mmspec_mlx.sequence.draft import MlxDraft
+from mmspec_mlx.sequence.contents import Columns, embed
 from mmspec_mlx.sequence.draft_tail import MlxDraftTail
 from mmspec_mlx.sequence.ensemble import Ensemble
-from mmspec_mlx.sequence.sampling import keys, sampler, top
-from mmspec_mlx.sequence.tree_ops import tree_draft
 
 
 class MlxDrafter:
@@ -46,12 +45,13 @@ class MlxDrafter:
         self._rows = branches
         self._tree = tree
         self._ensemble = Ensemble(llama, branches, vocabulary)
-        self._sampler = sampler(sampling, llama.kernels)
+        self._framework = framework(llama.kernels)
+        self._sampler = self._framework.sampler(sampling)
         self._cache = llama.new_cache(branches)
         self._columns = Columns(np.ones((branches, 0), dtype=np.bool_), llama.dtype)
         self._tokens: list[int] = []
         self._fed = 0
-        self._draft: MlxDraft | None = None
+        self._draft: DeviceDraft[mx.array] | None = None
         self._tally: Tally | None = None
         if adaptation and branches > 1:
             candidates = mx.array(adaptation.candidates(branches), dtype=mx.float32)
@@ -88,33 +88,31 @@ class MlxDrafter:
         self._tokens, self._columns, self._fed = self._tokens[:length], columns, fed
         self._draft = None
 
-    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> MlxDraft:
+    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> DeviceDraft[mx.array]:
         """Draft a chain of k tokens, or a tree of k levels, from the branches' mixture."""
         self._draft = None
-        tally, mixture = self._tally, device_io.numbers(weights)
+        tally, mixture = self._tally, device_io.floats(weights)
         if tally:
             tally = tally.settled()
             mixture = tally.weights(mixture)
-        draft = self._new_draft(k, mixture, keys(noise, k))
+        draft = self._new_draft(mixture, self._framework.keys(noise, k))
         self._draft, self._tally = draft, tally
         return draft
 
-    def _new_draft(self, k: int, mixture: mx.array, keys: mx.array) -> MlxDraft:
+    def _new_draft(self, mixture: mx.array, keys: mx.array) -> DeviceDraft[mx.array]:
         at, end = self._fed, self.length
-        rows = self._llama.embedding.rows(device_io.ids(self._tokens[at:]))
+        rows = self._llama.embedding.rows(device_io.integers(self._tokens[at:]))
         last = self._fed_to_all(rows, at, self._columns.lengths(at))[:, -1]
         starts = self._columns.lengths(end)
         tail = MlxDraftTail(self._llama, self._cache, self._columns, end, starts)
         record: list[mx.array] = []
         project = partial(self._ensemble.logits, mixture, record)
         expander = EnsembleExpander(tail, last, self._llama.embed, project)
-        if self._tree:
-            return tree_draft(self._sampler, expander, self._tree, k, keys)
-        ids = draft_chain(self._sampler, expander, keys)
-        device_io.start(ids)
-        if self._tally is None:
-            return MlxDraft(ids)
-        return MlxDraft(ids, BranchOutputs(mixture, self._ensemble.padded(mx.stack(record))))
+        draft = self._framework.draft(self._sampler, expander, self._tree, keys)
+        if self._tally is None or self._tree:
+            return draft
+        q = self._ensemble.padded(mx.stack(record))
+        return replace(draft, branches=BranchOutputs(mixture, q))
 
     def commit(
         self, path: Sequence[int], tokens: Sequence[int], evidence: Evidence | None = None
@@ -145,21 +143,18 @@ class MlxDrafter:
 
     def _prefill(self, segments: Sequence[Segment], columns: Columns, longest: int) -> None:
         """Feed the pending tokens, then the segments without their last tokens, padded."""
-        pending = self._tokens[self._fed :]
-        placed = [row(segment, len(pending), self._llava.projected) for segment in segments]
-        width = len(pending) + longest
-        rows = [([*pending, *ids[:-1]], images) for ids, images in placed]
-        padded = [(ids + [0] * (width - len(ids)), images) for ids, images in rows]
+        pending, rows = self._tokens[self._fed :], list[Row[mx.array]]()
+        for segment in segments:
+            rows.append(Row(list(pending)))
+            rows[-1].append(len(pending), segment, self._llava.projected)
+            rows[-1].tokens[-1:] = [PAD] * (longest + 1 - len(segment))
         starts = columns.lengths(self._fed)
-        for start in range(0, width, CHUNK):
-            part = self._embed(padded, start, min(start + CHUNK, width))
+        for start, stop in chunks(0, len(pending) + longest):
+            x = mx.stack([embed(self._llama, row, start, stop) for row in rows])
             at, ahead = self._fed + start, [position + start for position in starts]
-            turn = self._llama.rotary.at(ahead, part.shape[1])
-            self._llama.feed(part, self._cache, at, turn, columns.mask(at, part.shape[1]))
+            turn = self._llama.rotary.at(ahead, stop - start)
+            self._llama.feed(x, self._cache, at, turn, columns.mask(at, stop - start))
             self._cache.settle()
-
-    def _embed(self, rows: Sequence[Row], start: int, end: int) -> mx.array:
-        return mx.stack([embed(self._llama, ids[start:end], images, start) for ids, images in rows])
 
     def _fed_to_all(self, rows: mx.array, at: int, starts: Sequence[int]) -> mx.array:
         """Feed the same embeddings [n, H] to all rows; returns hidden states [R, n, H]."""

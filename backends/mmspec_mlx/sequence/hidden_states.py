@@ -1,4 +1,7 @@
-"""Hidden states and embeddings of a target's columns, for heads.  n columns, H width."""
+"""Hidden states or embeddings of a target's columns, for heads.
+
+Shape letters: n columns, H width.
+"""
 
 from collections.abc import Sequence
 
@@ -7,41 +10,33 @@ import mlx.core as mx
 from mmspec_mlx.network.cache import STEP
 
 
-class HiddenStateCache:
-    """Hidden states after the last norm, and embeddings, by column."""
+class Rows:
+    """Implements `mmspec.decoding.target_sequence.ColumnRows`."""
 
-    def __init__(self, width: int, dtype: mx.Dtype) -> None:
-        self._states = mx.zeros((0, width), dtype)
-        self._embeddings = mx.zeros((0, width), dtype)
+    def __init__(self, empty: mx.array) -> None:
+        """empty: [0, H], of the rows' dtype."""
+        self._rows = empty
 
-    def write(self, start: int, embeddings: mx.array, states: mx.array) -> None:
-        """Store embeddings and states, both [n, H], of the columns from `start` on."""
-        end = start + len(states)
-        if end > len(self._states):
-            self._states = _longer(self._states, end)
-            self._embeddings = _longer(self._embeddings, end)
-        self._states[start:end] = states
-        self._embeddings[start:end] = embeddings
+    def write(self, start: int, rows: mx.array) -> None:
+        """Store rows [n, H] of the columns from `start` on."""
+        end = start + len(rows)
+        if end > len(self._rows):
+            self._grow(end)
+        self._rows[start:end] = rows
 
-    def states(self, start: int, stop: int) -> mx.array:
-        """Return the hidden states [n, H] of columns."""
-        return self._states[start:stop]
-
-    def embeddings(self, start: int, stop: int) -> mx.array:
-        """Return the embeddings [n, H] of columns."""
-        return self._embeddings[start:stop]
+    def read(self, start: int, stop: int) -> mx.array:
+        """Return the rows [n, H] of columns."""
+        return self._rows[start:stop]
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move m columns to `start` onwards; they ascend, and none is before `start`."""
-        chosen, end = mx.array(list(columns)), start + len(columns)
-        self._states[start:end] = mx.take(self._states, chosen, axis=0)
-        self._embeddings[start:end] = mx.take(self._embeddings, chosen, axis=0)
+        chosen = mx.array(list(columns))
+        self._rows[start : start + len(columns)] = mx.take(self._rows, chosen, axis=0)
 
     def settle(self) -> None:
         """Wait until all writes are computed, which bounds memory use."""
-        mx.eval(self._states, self._embeddings)
+        mx.eval(self._rows)
 
-
-def _longer(rows: mx.array, end: int) -> mx.array:
-    room = -(-end // STEP) * STEP - len(rows)
-    return mx.concatenate([rows, mx.zeros((room, rows.shape[1]), rows.dtype)])
+    def _grow(self, end: int) -> None:
+        shape = -(-end // STEP) * STEP - len(self._rows), self._rows.shape[1]
+        self._rows = mx.concatenate([self._rows, mx.zeros(shape, self._rows.dtype)])

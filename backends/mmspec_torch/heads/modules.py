@@ -9,7 +9,8 @@ from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.head_manifest import LAYER
 from mmspec_torch.cpu.norms import Norm, rms_norm
 from mmspec_torch.cpu.products import Biased, Product
-from mmspec_torch.heads.forwards import CachedLayer, framework
+from mmspec_torch.framework import framework
+from mmspec_torch.heads.cached_layer import CachedLayer
 from mmspec_torch.network.llama import MLP, Attention, Decoder, DecoderLayer
 from mmspec_torch.weights import Weights
 

@@ -111,6 +111,9 @@ class Cache:
         selection = self._buffer.index_select(3, chosen)
         self._buffer.narrow(3, start, len(columns)).copy_(selection)
 
+    def settle(self) -> None:
+        """Do nothing: PyTorch computes without being asked."""
+
     def _grow(self, end: int) -> None:
         layers, rows, heads, columns, head_dim = self._buffer.shape
         wider = -(-end // STEP) * STEP

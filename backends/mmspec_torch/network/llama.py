@@ -7,7 +7,7 @@ Shape letters: R rows, n columns fed, C visible columns, H width, D head size, V
 Activations are [R * n, H].
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,9 +22,6 @@ from mmspec_torch.cpu.products import Product, product
 from mmspec_torch.network import cache
 from mmspec_torch.network.rotary import Angles, Rotary, rotate
 from mmspec_torch.weights import Weights
-
-CHUNK = 512
-"""Columns fed at once in a prefill, which bounds the memory of activations and masks."""
 
 
 class Step(NamedTuple):
@@ -47,12 +44,6 @@ def tree_mask(start: int, visible: Tensor, like: Tensor) -> Tensor:
     """Return a mask [n, start + n]: all before `start` is visible, then `visible` [n, n]."""
     shades = like.new_zeros(visible.shape).masked_fill_(~visible, hidden(like.dtype))
     return F.pad(shades, (start, 0))
-
-
-def chunks(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the columns `start` to `end` in runs of at most CHUNK."""
-    for at in range(start, end, CHUNK):
-        yield at, min(at + CHUNK, end)
 
 
 def hidden(dtype: torch.dtype) -> float:
@@ -198,11 +189,6 @@ class Llama(Decoder):
         # Never quantized: it is read once per token, and rounding would change close decisions.
         tied = config.tie_word_embeddings
         self._head = product(self.embedding if tied else weights.take(LM_HEAD))
-
-    def known(self, tokens: Sequence[int]) -> list[int]:
-        """Clamp ids to the vocabulary: padding, and tokens of a larger target vocabulary."""
-        last = self.config.vocab_size - 1
-        return [min(max(token, 0), last) for token in tokens]
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings [n, H] of ids [n]."""

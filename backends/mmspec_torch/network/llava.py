@@ -13,6 +13,7 @@ from torch import Tensor
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.errors import UsageError
 from mmspec.seam import Features, Float32
+from mmspec_torch.device_io import to_host
 from mmspec_torch.network.clip import Tower, linear
 from mmspec_torch.network.llama import Llama
 from mmspec_torch.weights import Weights
@@ -39,7 +40,7 @@ class TorchFeatures:
 
     def numpy(self) -> Float32:
         """Copy the features [N, D] to the host."""
-        return _to_host(self.rows)
+        return to_host(self.rows)
 
 
 class Projector:
@@ -95,7 +96,7 @@ class Llava:
     @torch.inference_mode()
     def project(self, features: Features) -> Float32:
         """Return the image embeddings [N, H] on the host."""
-        return _to_host(self.projected(features))
+        return to_host(self.projected(features))
 
     def projected(self, features: Features) -> Tensor:
         """Return the image embeddings [N, H].  Raises UsageError for another backend's features."""
@@ -114,8 +115,3 @@ def pooled(rows: Tensor, positions: int) -> Tensor:
         )
     blocks = rows.view(side, grid // side, side, grid // side, -1)
     return blocks.mean(dim=(1, 3)).flatten(0, 1)
-
-
-def _to_host(tensor: Tensor) -> Float32:
-    host: Float32 = tensor.float().cpu().numpy()
-    return host

@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec_torch.network.cache import Cache, CacheSpan
-from mmspec_torch.network.llama import Decoder, Step
+from mmspec_torch.network.llama import Decoder, Step, hidden
 from mmspec_torch.network.rotary import Angles
-from mmspec_torch.sequence.tree_ops import Lineage
 
 
 class TorchDraftTail:
@@ -53,3 +52,25 @@ class TorchDraftTail:
         if self._padding is None:
             return order
         return order + F.pad(self._padding[..., : self._columns], (0, lineage.shape[1]))
+
+
+class Lineage:
+    """The attention masks of a tree that is drafted level by level.
+
+    A node sees its ancestors and itself. The masks cover the tree's own columns, which follow the
+    committed ones.
+    """
+
+    def __init__(self) -> None:
+        self._mask: Tensor | None = None
+
+    def add(self, parents: Tensor, like: Tensor) -> Tensor:
+        """Append a level of w nodes; returns the mask [w, E], in the dtype of `like`.
+
+        parents: [w] indices into the level before, as in `Expander.expand`.
+        """
+        count = parents.shape[0]
+        own = like.new_full((count, count), hidden(like.dtype)).fill_diagonal_(0)
+        above = () if self._mask is None else (self._mask.index_select(0, parents),)
+        self._mask = torch.cat((*above, own), dim=1)
+        return self._mask

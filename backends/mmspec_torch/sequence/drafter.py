@@ -4,35 +4,34 @@ Shape letters: R branches, k drafted tokens, n columns fed, V vocabulary, H widt
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-import array_api_compat.torch as xp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
+from mmspec.decoding.contents import PAD, Row, chunks
+from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.ensemble_expander import EnsembleExpander
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.decoding.tree_drafting import draft_chain
 from mmspec.seam import Segment
 from mmspec_torch.device_io import upload
+from mmspec_torch.framework import framework, top
 from mmspec_torch.graphs.drafter import NUMBERS, Pending, StaticDrafter
 from mmspec_torch.graphs.pool import Statics
 from mmspec_torch.network.cache import STEP, CacheSpan
-from mmspec_torch.network.llama import chunks, hidden
+from mmspec_torch.network.llama import hidden
 from mmspec_torch.network.llava import Llava
 from mmspec_torch.network.rotary import Angles
-from mmspec_torch.sequence.contents import PAD, Row, embed
+from mmspec_torch.sequence.contents import embed
 from mmspec_torch.sequence.draft import TorchDraft
 from mmspec_torch.sequence.draft_tail import TorchDraftTail
 from mmspec_torch.sequence.ensemble import Ensemble
-from mmspec_torch.sequence.sampling import keys as noise_keys
-from mmspec_torch.sequence.sampling import sampler, top
-from mmspec_torch.sequence.tree_ops import tree_draft
 
 
 class State(NamedTuple):
@@ -45,7 +44,7 @@ class State(NamedTuple):
     """[R] number of tokens of each row, without padding."""
     mask: Tensor | None = None
     """Mask [R, 1, 1, columns or more] that hides padding; None if no row has any."""
-    draft: TorchDraft | None = None
+    draft: DeviceDraft[Tensor] | None = None
     """The draft whose tokens the next commit may accept."""
     tally: Tally | None = None
     """Observations of the branches, for adaptive weights; None without them."""
@@ -72,15 +71,16 @@ class TorchDrafter:
         self._llava, self._llama = llava, llava.llama
         self._tree = tree
         self._ensemble = Ensemble(llava.llama, branches, vocabulary)
-        self._sampler = sampler(sampling, llava.llama.device)
+        self._framework = framework(llava.llama.device)
+        self._sampler = self._framework.sampler(sampling)
         settings = vocabulary, sampling, adaptation is None
         self._static = None if tree else statics.drafter(self, branches, *settings)
         self._cache = self._static.cache if self._static else llava.llama.new_cache(branches)
-        self._rows = [Row() for _ in range(branches)]
+        self._rows: list[Row[Tensor]] = [Row() for _ in range(branches)]
         tally = None
         if adaptation and branches > 1:
             points = upload(adaptation.candidates(branches), torch.float32, self._llama.device)
-            tally = Tally(xp, adaptation, points, top)
+            tally = Tally(self._framework.xp, adaptation, points, top)
         self._state = State(0, 0, (0,) * branches, tally=tally)
         self._uploaded: tuple[Sequence[float], Tensor] = (), torch.empty(0)
 
@@ -111,7 +111,7 @@ class TorchDrafter:
         self._state = self._described(length, min(self._state.fed, length))
 
     @torch.inference_mode()
-    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> TorchDraft:
+    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> DeviceDraft[Tensor]:
         """Draft a chain of k tokens, or a tree of k levels, from the branches' mixture."""
         if not self.length:
             raise ValueError("an empty sequence has nothing to draft from: extend it first")
@@ -203,7 +203,7 @@ class TorchDrafter:
             return state
         return state._replace(mask=mask, draft=None)
 
-    def _new_draft(self, state: State, k: int, blend: Tensor, noise: Noise) -> TorchDraft:
+    def _new_draft(self, state: State, k: int, blend: Tensor, noise: Noise) -> DeviceDraft[Tensor]:
         start, rows = min(state.fed, state.columns - 1), len(self._rows)
         x = embed(self._llama, self._rows[0], start, state.columns)
         x = x if rows == 1 else torch.cat([x] * rows)
@@ -214,11 +214,11 @@ class TorchDrafter:
         record: list[Tensor] = []
         project = partial(self._ensemble.logits, blend, record)
         expander = EnsembleExpander(tail, last, self._llama.embed, project)
-        keys = noise_keys(noise, k, self._llama.device)
-        if self._tree:
-            return tree_draft(self._sampler, expander, self._tree, k, keys)
-        ids = draft_chain(self._sampler, expander, keys)
-        return TorchDraft(ids, self._outputs(blend, torch.stack(record)) if state.tally else None)
+        keys = self._framework.keys(noise, k)
+        draft = self._framework.draft(self._sampler, expander, self._tree, keys)
+        if state.tally is None or self._tree:
+            return draft
+        return replace(draft, branches=self._outputs(blend, torch.stack(record)))
 
     def _unfed(self, state: State, k: int) -> Pending | None:
         """Return the input of the static form; None for a pending image or too many numbers."""
@@ -226,12 +226,12 @@ class TorchDrafter:
         numbers = 1 + state.columns - start + len(state.lengths) + 2 * k
         if numbers > NUMBERS or row.has_image(start, state.columns):
             return None
-        tokens = self._llama.known(row.tokens[start : state.columns])
+        tokens = row.ids(start, state.columns, self._llama.config.vocab_size)
         return Pending(tokens, state.columns, state.lengths, state.mask)
 
     def _static_draft(
         self, static: StaticDrafter, pending: Pending, k: int, blend: Tensor, noise: Noise
-    ) -> TorchDraft:
+    ) -> DeviceDraft[Tensor]:
         ids, q = static.chain(pending, k, blend, noise, self._choose)
         return TorchDraft(ids, self._outputs(blend, q) if self._state.tally else None)
 

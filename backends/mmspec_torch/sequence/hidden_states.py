@@ -1,4 +1,4 @@
-"""Hidden states and embeddings of a target's columns, for heads.
+"""Hidden states or embeddings of a target's columns, for heads.
 
 Shape letters: n columns, H width.
 """
@@ -10,15 +10,14 @@ from torch import Tensor
 
 from mmspec_torch.device_io import upload
 from mmspec_torch.network.cache import STEP
-from mmspec_torch.network.llama import Llama
 
 
 class Rows:
-    """One row [H] per column. The owner knows how many are valid, as with a cache."""
+    """Implements `mmspec.decoding.target_sequence.ColumnRows`."""
 
-    def __init__(self, like: Llama) -> None:
-        shape = 0, like.config.hidden_size
-        self._rows = torch.empty(shape, device=like.device, dtype=like.dtype)
+    def __init__(self, empty: Tensor) -> None:
+        """empty: [0, H], of the rows' dtype and device."""
+        self._rows = empty
 
     def write(self, start: int, rows: Tensor) -> None:
         """Store rows [n, H] of the columns from `start` on."""
@@ -37,20 +36,10 @@ class Rows:
         chosen = upload(columns, torch.int64, self._rows.device)
         self._rows[start : start + len(columns)] = self._rows.index_select(0, chosen)
 
+    def settle(self) -> None:
+        """Do nothing: PyTorch computes without being asked."""
+
     def _grow(self, end: int) -> None:
         wider = self._rows.new_empty(-(-end // STEP) * STEP, self._rows.shape[1])
         wider[: len(self._rows)] = self._rows
         self._rows = wider
-
-
-class HiddenStateCache:
-    """Hidden states after the last norm, and embeddings, by column."""
-
-    def __init__(self, llama: Llama) -> None:
-        self.states = Rows(llama)
-        self.embeddings = Rows(llama)
-
-    def gather(self, start: int, columns: Sequence[int]) -> None:
-        """Move columns as `Cache.gather` does."""
-        self.states.gather(start, columns)
-        self.embeddings.gather(start, columns)

@@ -13,9 +13,9 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.prompt.images import Picture
 from mmspec_torch.device_io import upload
+from mmspec_torch.framework import keys, sampler
 from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.llama import Llama, Step, hidden
-from mmspec_torch.sequence.sampling import keys, sampler
 from mmspec_train.teacher.batch import StoredStates
 from mmspec_train.teacher.records import ConversationRecord, TokenizedConversation
 from mmspec_train.teacher.teacher import Teacher

@@ -1,50 +1,17 @@
-"""The interface that heads need of a backend: array functions, layers and tensors.
+"""The interface that heads need of a backend besides `Framework`: a cached layer, and tensors.
 
 `mmspec.drafters.heads.modules`, `expanders` and `forwards` use it and serve every backend.
 
-Shape letters: n rows, w nodes, k drafted tokens, E rows to pick from, I inputs, O outputs, H width,
-V vocabulary.
+Shape letters: n rows, H width.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol
+from typing import Protocol
 
 from mmspec.checkpoints.config import TextConfig
 from mmspec.decoding.arrays import A, Map
-from mmspec.decoding.draft import Draft
 from mmspec.decoding.ensemble_expander import DraftTail
-from mmspec.decoding.noise import Noise
-from mmspec.decoding.sampling import Sampler, Sampling
-from mmspec.decoding.tree import Tree
-from mmspec.decoding.tree_drafting import Expander
-
-
-@dataclass(frozen=True, slots=True)
-class Framework(Generic[A]):
-    """A framework's functions on one device."""
-
-    xp: Any
-    """Array namespace as in `mmspec.decoding.formulas`."""
-    concat: Callable[[list[A], int], A]
-    """Function that concatenates arrays along an axis."""
-    pick: Callable[[A, A], A]
-    """Function that picks rows [w, H] from rows [E, H] by indices [w]."""
-    silu: Map[A]
-    """x * sigmoid(x)."""
-    softmax: Map[A]
-    """Softmax over the last axis, in the input's type."""
-    sampler: Callable[[Sampling], Sampler]
-    """Function that creates a sampler."""
-    keys: Callable[[Noise, int], A]
-    """Function that copies the noise keys [k, 2] of a round's first k positions to the device."""
-    chain_draft: Callable[[A], Draft]
-    """Function that makes a draft of a chain's ids [k] and starts computing them."""
-    tree_draft: Callable[[Sampler, Expander, Tree, int, A], Draft]
-    """Function that drafts a tree with `mmspec.decoding.tree_drafting.draft_tree`."""
-    inference: Callable[[], AbstractContextManager[object]]
-    """Context manager that every forward runs in."""
+from mmspec.decoding.framework import Framework
 
 
 class Layer(Protocol[A]):

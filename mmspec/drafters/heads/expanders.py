@@ -11,7 +11,7 @@ from typing import Generic
 
 from mmspec.decoding.arrays import A, Map
 from mmspec.decoding.ensemble_expander import DraftTail
-from mmspec.drafters.heads.backend_interface import Framework
+from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.modules import Successor
 
 Fuse = Callable[[A, A], A]

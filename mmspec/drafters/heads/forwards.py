@@ -9,11 +9,11 @@ from typing import Generic
 
 from mmspec.decoding.arrays import A
 from mmspec.decoding.draft import Draft
+from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.decoding.tree_drafting import Expander, draft_chain
-from mmspec.drafters.heads.backend_interface import Framework
+from mmspec.decoding.tree_drafting import Expander
 from mmspec.drafters.heads.expanders import Block, Recurrent, Successive
 from mmspec.drafters.heads.modules import Layered, Slotted
 from mmspec.drafters.heads.packing import Outline, Run
@@ -38,12 +38,10 @@ class Forwards(ABC, Generic[A]):
 
     def propose(self, outline: Outline, start: int, k: int, noise: Noise) -> Draft:
         """Enqueue a chain of k tokens, or a tree of k levels."""
-        framework, sampler, tree = self._framework, self._sampler, self._setting.tree
+        framework = self._framework
         with framework.inference():
             expander, keys = self._expander(outline, start, k), framework.keys(noise, k)
-            if tree:
-                return framework.tree_draft(sampler, expander, tree, k, keys)
-            return framework.chain_draft(draft_chain(sampler, expander, keys))
+            return framework.draft(self._sampler, expander, self._setting.tree, keys)
 
     @abstractmethod
     def follow(self, outline: Outline, start: int, stop: int) -> None:

@@ -9,7 +9,8 @@ from typing import Generic
 from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.arrays import A, Map
-from mmspec.drafters.heads.backend_interface import Framework, Parts
+from mmspec.decoding.framework import Framework
+from mmspec.drafters.heads.backend_interface import Parts
 
 
 @dataclass(frozen=True, slots=True)

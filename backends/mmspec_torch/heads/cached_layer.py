@@ -1,38 +1,15 @@
-"""PyTorch's operations for predictive heads; see `mmspec.drafters.heads.backend_interface`.
+"""The cached decoder layer of a predictive head.
 
 Shape letters: n rows, H width.
 """
 
-from functools import partial
 from itertools import count
 
-import array_api_compat.torch as xp
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec.drafters.heads.backend_interface import Framework
-from mmspec_torch.network.llama import Decoder, chunks
-from mmspec_torch.sequence.draft import TorchDraft
+from mmspec.decoding.contents import chunks
+from mmspec_torch.network.llama import Decoder
 from mmspec_torch.sequence.draft_tail import TorchDraftTail
-from mmspec_torch.sequence.sampling import keys, sampler
-from mmspec_torch.sequence.tree_ops import tree_draft
-
-
-def framework(device: torch.device) -> Framework[Tensor]:
-    """Return PyTorch's calls on a device as a `Framework`."""
-    return Framework(
-        xp=xp,
-        concat=torch.cat,
-        pick=lambda rows, places: rows.index_select(0, places),
-        silu=F.silu,
-        softmax=partial(torch.softmax, dim=-1),
-        sampler=partial(sampler, device=device),
-        keys=partial(keys, device=device),
-        chain_draft=TorchDraft,
-        tree_draft=tree_draft,
-        inference=torch.inference_mode,
-    )
 
 
 class CachedLayer:

@@ -1,12 +1,35 @@
-"""Sampling of tokens on MLX.  V vocabulary."""
+"""MLX's functions as a `Framework`.  V vocabulary."""
 
+from contextlib import nullcontext
 from functools import partial
 
 import mlx.core as mx
 
+from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampler, Sampling
+from mmspec_mlx import device_io
 from mmspec_mlx.cpu.kernels import Kernels
+from mmspec_mlx.sequence.draft import MlxDraft
+
+
+def framework(kernels: Kernels) -> Framework[mx.array]:
+    """Return MLX's functions on its default device."""
+    return Framework(
+        xp=kernels.arrays,
+        concat=mx.concatenate,
+        pick=partial(mx.take, axis=0),
+        silu=lambda x: x * mx.sigmoid(x),
+        softmax=partial(mx.softmax, axis=-1),
+        sampler=partial(sampler, kernels=kernels),
+        keys=keys,
+        integers=device_io.integers,
+        draft_type=MlxDraft,
+        start=device_io.start,
+        read=device_io.read,
+        to_host=device_io.to_host,
+        inference=nullcontext,
+    )
 
 
 def sampler(sampling: Sampling, kernels: Kernels) -> Sampler:

@@ -1,14 +1,36 @@
-"""Sampling of tokens on PyTorch.  V vocabulary."""
+"""PyTorch's functions on a device as a `Framework`.  V vocabulary."""
 
 from functools import partial
 
 import array_api_compat.torch as xp
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampler, Sampling
-from mmspec_torch.device_io import upload
+from mmspec_torch.device_io import read, to_host, upload
+from mmspec_torch.sequence.draft import TorchDraft
+
+
+def framework(device: torch.device) -> Framework[Tensor]:
+    """Return PyTorch's functions on a device."""
+    return Framework(
+        xp=xp,
+        concat=torch.cat,
+        pick=lambda rows, places: rows.index_select(0, places),
+        silu=F.silu,
+        softmax=partial(torch.softmax, dim=-1),
+        sampler=partial(sampler, device=device),
+        keys=partial(keys, device=device),
+        integers=partial(upload, dtype=torch.int64, device=device),
+        draft_type=TorchDraft,
+        start=lambda _: None,  # PyTorch computes without being asked
+        read=read,
+        to_host=to_host,
+        inference=torch.inference_mode,
+    )
 
 
 def sampler(sampling: Sampling, device: torch.device) -> Sampler:

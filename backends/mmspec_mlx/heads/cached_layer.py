@@ -1,0 +1,36 @@
+"""The cached decoder layer of a predictive head.
+
+Shape letters: n rows, H width.
+"""
+
+import mlx.core as mx
+import numpy as np
+
+from mmspec.decoding.contents import chunks
+from mmspec_mlx.network.llama import Decoder
+from mmspec_mlx.sequence.contents import Columns
+from mmspec_mlx.sequence.draft_tail import MlxDraftTail
+
+
+class CachedLayer:
+    """Implements `mmspec.drafters.heads.backend_interface.Layer`."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._cache = decoder.new_cache(rows=1)
+        self._columns = Columns(np.ones((1, 0), dtype=np.bool_), decoder.dtype)
+
+    def append(self, x: mx.array, start: int) -> mx.array:
+        """Feed rows [n, H] in chunks; returns the last output [1, H]."""
+        last = x
+        for low, high in chunks(0, len(x)):
+            last = self._decoder.append(x[low:high], self._cache, start + low)
+        return last[-1:]
+
+    def settle(self) -> None:
+        """Wait until the cache is computed."""
+        self._cache.settle()
+
+    def tail(self, columns: int) -> MlxDraftTail:
+        """Open a draft tail; all nodes of a level share a position."""
+        return MlxDraftTail(self._decoder, self._cache, self._columns, columns, [columns])

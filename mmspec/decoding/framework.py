@@ -1,0 +1,64 @@
+"""The array functions of a backend that sequences and heads share.
+
+Shape letters: n rows, w nodes, k drafted tokens of a path, E rows to pick from, V vocabulary, H
+width.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmspec.decoding.arrays import A, Map
+from mmspec.decoding.draft import DeviceDraft
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampler, Sampling
+from mmspec.decoding.tree import Tree
+from mmspec.decoding.tree_drafting import Expander, TreeArrays, draft_chain, draft_tree
+
+
+@dataclass(frozen=True, slots=True)
+class Framework(Generic[A]):
+    """A framework's functions on one device."""
+
+    xp: Any
+    """Array namespace as in `mmspec.decoding.formulas`."""
+    concat: Callable[[list[A], int], A]
+    """Function that concatenates arrays along an axis."""
+    pick: Callable[[A, A], A]
+    """Function that picks rows [w, H] from rows [E, H] by indices [w]."""
+    silu: Map[A]
+    """x * sigmoid(x)."""
+    softmax: Map[A]
+    """Softmax over the last axis, in the input's type."""
+    sampler: Callable[[Sampling], Sampler]
+    """Function that creates a sampler."""
+    keys: Callable[[Noise, int], A]
+    """Function that copies the noise keys [k, 2] of a round's first k positions to the device."""
+    integers: Callable[[Sequence[int]], A]
+    """Function that copies signed integers [n] to the device."""
+    draft_type: type[DeviceDraft[A]]
+    """The backend's drafts, which only its own targets can verify."""
+    start: Callable[[A], None]
+    """Function that starts computing an array and does not wait."""
+    read: Callable[..., Iterator[list[float]]]
+    """Function that copies vectors to the host at once.  Ids are exact in float32.  Blocks."""
+    to_host: Callable[[A], NDArray[np.float32]]
+    """Function that copies an array to the host as float32.  Blocks."""
+    inference: Callable[[], AbstractContextManager[object]]
+    """Context manager that every forward runs in."""
+
+    def draft(
+        self, sampler: Sampler, expander: Expander, tree: Tree | None, keys: A
+    ) -> DeviceDraft[A]:
+        """Draft a chain of k tokens, or a tree of k levels; keys: [k, 2], the noise keys."""
+        if tree is None:
+            ids = draft_chain(sampler, expander, keys)
+            self.start(ids)
+            return self.draft_type(ids)
+        arrays = TreeArrays(sampler, self.integers)
+        ids, parents, depth = draft_tree(arrays, expander, tree, len(keys), keys)
+        return self.draft_type(ids, parents=parents, levels=depth)
