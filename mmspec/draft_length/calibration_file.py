@@ -64,7 +64,10 @@ class CalibrationFile:
         try:
             if not self.path.exists():
                 return Calibration(), ""
-            return self._parsed(Block(read_json(self.path), self.path)), ""
+            block = Block(read_json(self.path), self.path)
+            if block.get("key") != self.key:
+                raise CheckpointError(f"{self.path} is of another machine, backend or model")
+            return Calibration(_seconds(block.block("target")), _seconds(block.block("draft"))), ""
         except (CheckpointError, OSError) as error:
             return Calibration(), f"calibration not used ({error}): run `mmspec calibrate`"
 
@@ -79,11 +82,6 @@ class CalibrationFile:
             part.replace(self.path)
         finally:
             part.unlink(missing_ok=True)
-
-    def _parsed(self, block: Block) -> Calibration:
-        if block.get("key") != self.key:
-            raise CheckpointError(f"{self.path} is of another machine, backend or model")
-        return Calibration(_seconds(block.block("target")), _seconds(block.block("draft")))
 
 
 def _seconds(block: Block) -> dict[int, float]:

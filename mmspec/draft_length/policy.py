@@ -20,8 +20,6 @@ CREDIT = 8.0
 """The largest balance of gains from drafting that it may lose again, in plain rounds."""
 EXPLORE = 16
 """Number of rounds between trials of a neighbouring draft length while drafting pays."""
-LATE = 4
-"""Number of plain rounds in a row after which a drafter must first be fed the tokens it missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,6 @@ class AdaptiveDraftLength:
         self._budget = ALLOWANCE
         self._rounds = 0
         self._last_tried: dict[int, int] = {}
-        self._plain_in_a_row = 0
 
     def choose(self, max_gamma: int) -> int:
         """The number of tokens to draft next, 0 <= gamma <= max_gamma."""
@@ -67,15 +64,13 @@ class AdaptiveDraftLength:
             return 0
         affordable = [gamma for gamma in self._lengths(max_gamma) if self._affords(gamma)]
         best = max(affordable, key=self._rate)
-        candidates = [gamma for gamma in self._candidates(best) if gamma in affordable]
-        return min(candidates, key=lambda gamma: self._last_tried.get(gamma, 0), default=best)
+        trials = [gamma for gamma in self._trials(best) if gamma in affordable]
+        return min(trials, key=lambda gamma: self._last_tried.get(gamma, 0), default=best)
 
     def observe(self, round_: Round) -> None:
         """Observe a round's cost and acceptance; it may have drafted fewer tokens than chosen."""
-        gamma, seconds = round_.depth, round_.draft_seconds + round_.verify_seconds
-        late = gamma > 0 and self._plain_in_a_row > LATE
-        self._plain_in_a_row = 0 if gamma else self._plain_in_a_row + 1
-        cost = self._costs.observe(gamma, seconds, late=late)
+        gamma = round_.depth
+        cost = self._costs.observe(gamma, round_.draft_seconds + round_.verify_seconds)
         self._acceptance.observe(round_)
         self._expected = self._acceptance.expected_tokens()
         self._rounds += 1
@@ -87,7 +82,7 @@ class AdaptiveDraftLength:
     def verdict(self) -> str | None:
         """A line saying why decoding is plain; None while drafting pays or its cost is unknown."""
         lengths = self._costs.lengths
-        if self._costs.plain_rounds < 2 or not lengths or self._best():
+        if self._costs.plain_rounds < 2 or not lengths or max(self._lengths(), key=self._rate):
             return None
         gamma = max(lengths, key=self._rate)
         return (
@@ -96,20 +91,17 @@ class AdaptiveDraftLength:
             "rounds"
         )
 
-    def _candidates(self, best: int) -> list[int]:
-        """Lengths near `best` to choose from; the next round takes the least recently tried one."""
-        if not best:
-            lengths = self._lengths()
-            return [max(lengths[1:], key=self._rate), lengths[-1]]
-        return [0, best - 1, best + 1] if self._rounds % EXPLORE == 0 else [best]
+    def _trials(self, best: int) -> list[int]:
+        """Lengths of which the next round drafts the least recently tried one; none: `best`."""
+        if best:
+            return [0, best - 1, best + 1] if self._rounds % EXPLORE == 0 else []
+        lengths = self._lengths()
+        return [max(lengths[1:], key=self._rate), lengths[-1]]
 
     def _lengths(self, max_gamma: int = MAX_AUTO_GAMMA) -> range:
         """Draft lengths to consider, from 0 to twice the longest one with known cost."""
         longest = max(2 * max(self._costs.lengths, default=0), 1)
         return range(min(longest, MAX_AUTO_GAMMA, max_gamma) + 1)
-
-    def _best(self) -> int:
-        return max(self._lengths(), key=self._rate)
 
     def _rate(self, gamma: int) -> float:
         """Expected tokens per time of one plain round, at draft length `gamma`."""

@@ -50,84 +50,67 @@ class Acceptance:
 
 
 class RoundCosts:
-    """Seconds of a round by draft length: medians of measured rounds, interpolated linearly.
+    """Cost of a round by draft length, in plain rounds: medians of seconds, interpolated linearly.
 
-    Calibrated costs are scaled to the plain rounds of this session and weigh as much as one round.
-    All are dropped if two measured rounds of one length contradict them.
+    Calibrated costs weigh as much as one round.  All are dropped if two measured rounds of one
+    length contradict them.
     """
 
     def __init__(self, calibrated: Mapping[int, float]) -> None:
-        self._rounds: dict[int, deque[float]] = {0: deque(maxlen=SAMPLES)}
+        self._seconds: dict[int, deque[float]] = {}
         self._calibrated = {gamma: s / calibrated[0] for gamma, s in calibrated.items() if gamma}
-        self._warmed_up: set[int] = set()
-        self._medians: dict[int, float] = {}
         self.steps: list[float] = []
         """Cost c(gamma) / c(0) for gamma 0 to MAX_AUTO_GAMMA; empty before the first round."""
 
     @property
     def plain_rounds(self) -> int:
         """Number of plain rounds in the median c(0)."""
-        return len(self._rounds[0])
+        return len(self._seconds.get(0, ()))
 
     @property
     def lengths(self) -> list[int]:
-        """Draft lengths whose cost has been measured or calibrated."""
-        return sorted((self._rounds.keys() | self._calibrated.keys()) - {0})
+        """Draft lengths whose cost is measured or calibrated."""
+        measured = {gamma for gamma, seconds in self._seconds.items() if gamma and seconds}
+        return sorted(measured | self._calibrated.keys())
 
-    def observe(self, gamma: int, seconds: float, *, late: bool) -> float | None:
+    def observe(self, gamma: int, seconds: float) -> float | None:
         """Observe one round; returns its cost in plain rounds, capped in case it was disturbed.
 
-        Returns None for a warm-up round, which is not counted.  late: the round also fed the draft
-        the tokens of preceding plain rounds, so it may lower a cost but not raise it.
+        Returns None for the first round of a length if it took far longer than plain decoding
+        would: it compiled kernels, and is not counted.
         """
-        if gamma and self._warms_up(gamma, seconds):
-            self._warmed_up.add(gamma)
+        is_first = gamma not in self._seconds
+        measured = self._seconds.setdefault(gamma, deque(maxlen=SAMPLES))
+        if is_first and gamma and seconds > FAR * (1 + gamma) * median_low(self._seconds[0]):
             return None
-        rounds = self._rounds.setdefault(gamma, deque(maxlen=SAMPLES))
-        if not (late and rounds and seconds > self._medians[gamma]):
-            rounds.append(max(seconds, 1e-9))
-        if gamma and self._calibrated and len(rounds) > 1:
-            self._check_calibrated(gamma)
-        for length in [gamma] if gamma else [0, *self.lengths]:
-            self._medians[length] = self._median(length)
-        self.steps = self._curve()
-        return min(seconds / self._medians[0], FAR * self.steps[gamma])
+        measured.append(max(seconds, 1e-9))
+        plain = median_low(self._seconds[0])
+        if gamma and self._calibrated and len(measured) > 1:
+            ratio = median_low(measured) / plain / _line({0: 1.0} | self._calibrated, gamma)
+            if not 1 / FAR < ratio < FAR:
+                self._calibrated = {}
+        points = {0: 1.0} | {length: self._cost(length, plain) for length in self.lengths}
+        self.steps = [_line(points, length) for length in range(MAX_AUTO_GAMMA + 1)]
+        return min(seconds / plain, FAR * self.steps[gamma])
 
-    def _warms_up(self, gamma: int, seconds: float) -> bool:
-        """True for the first round of a length if it took far longer than plain decoding would."""
-        is_first = gamma not in self._rounds.keys() | self._warmed_up
-        return is_first and seconds > FAR * (1 + gamma) * self._medians[0]
-
-    def _check_calibrated(self, gamma: int) -> None:
-        ratio = median_low(self._rounds[gamma]) / self._medians[0]
-        calibrated = _line({0: 1.0} | self._calibrated, gamma)
-        if not 1 / FAR < ratio / calibrated < FAR:
-            self._calibrated = {}
-            self._medians = {length: self._median(length) for length in self._rounds}
-
-    def _median(self, gamma: int) -> float:
-        """Median seconds of the rounds that drafted `gamma`, including its calibrated cost."""
-        seconds = list(self._rounds.get(gamma, ()))
+    def _cost(self, gamma: int, plain: float) -> float:
+        costs = [seconds / plain for seconds in self._seconds.get(gamma, ())]
         if gamma in self._calibrated:
-            seconds.append(self._calibrated[gamma] * self._medians[0])
-        return median_low(seconds)
-
-    def _curve(self) -> list[float]:
-        points = {gamma: seconds / self._medians[0] for gamma, seconds in self._medians.items()}
-        return [_line(points, gamma) for gamma in range(MAX_AUTO_GAMMA + 1)]
+            costs.append(self._calibrated[gamma])
+        return median_low(costs)
 
 
 def _line(points: Mapping[int, float], gamma: int) -> float:
-    """The cost at `gamma`, interpolated between known lengths; c(0) if no other is known.
+    """The cost interpolated between the nearest known lengths; 1 + gamma if only c(0) is known.
 
     Beyond the longest known length the cost never falls.
     """
     if gamma in points:
         return points[gamma]
+    if len(points) == 1:
+        return 1.0 + gamma
     below = sorted(length for length in points if length < gamma)
     above = [length for length in points if length > gamma]
-    if not above and len(below) == 1:
-        return points[0] * (1 + gamma)
     low, high = (below[-1], min(above)) if above else below[-2:]
     slope = (points[high] - points[low]) / (high - low)
     return points[low] + max(slope, 0.0) * (gamma - low)

@@ -7,7 +7,7 @@ from mmspec.draft_length.round_costs import RoundCosts
 
 def observed(costs, gamma, *seconds):
     for each in seconds:
-        costs.observe(gamma, each, late=False)
+        costs.observe(gamma, each)
 
 
 def test_costs_lie_on_lines_between_medians():
@@ -23,22 +23,12 @@ def test_beside_plain_rounds_alone_a_draft_is_as_dear_as_plain_decoding():
     assert costs.steps == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
-def test_a_round_that_caught_up_only_lowers_a_cost():
-    costs = RoundCosts({})
-    observed(costs, 0, 1.0)
-    costs.observe(4, 3.0, late=True)
-    costs.observe(4, 5.0, late=True)
-    assert costs.steps[4] == 3
-    costs.observe(4, 2.0, late=True)
-    assert costs.steps[4] == 2
-
-
 def test_a_first_round_far_slower_than_plain_decoding_is_left_out_once():
     costs = RoundCosts({})
     observed(costs, 0, 1.0)
-    assert costs.observe(1, 4.1, late=False) is None
+    assert costs.observe(1, 4.1) is None
     assert costs.lengths == []
-    assert costs.observe(1, 4.1, late=False) == pytest.approx(4.1)
+    assert costs.observe(1, 4.1) == pytest.approx(4.1)
     assert costs.lengths == [1]
 
 
@@ -46,7 +36,7 @@ def test_a_disturbed_round_is_charged_no_more_than_twice_the_median():
     costs = RoundCosts({})
     observed(costs, 0, 1.0)
     observed(costs, 4, 2.0, 2.0, 2.0)
-    assert costs.observe(4, 50.0, late=False) == 4.0
+    assert costs.observe(4, 50.0) == 4.0
 
 
 def test_calibrated_costs_are_scaled_to_the_plain_rounds_of_today():
