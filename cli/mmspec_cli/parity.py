@@ -121,7 +121,7 @@ def _compared(what: str, prompts: Sequence[PromptParity]) -> Iterator[tuple[str,
 
 
 def _verdict(answer: Agreement) -> tuple[str, str, str]:
-    if answer.position is None:
-        return f"{answer.compared} tokens", "", "identical"
-    gap = "" if answer.gap is None else f"gap {answer.gap:.2e}"
-    return f"part at {answer.position}", gap, "near-tie" if answer.near_tie else "different"
+    if answer.divergence is None:
+        return f"{answer.tokens} tokens", "", "identical"
+    verdict = "near-tie" if answer.passed else "different"
+    return f"part at {answer.divergence.position}", f"gap {answer.divergence.gap:.2e}", verdict

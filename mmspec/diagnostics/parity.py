@@ -13,7 +13,14 @@ import numpy as np
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
-from mmspec.diagnostics.check import NEAR_TIES, common_prefix
+from mmspec.diagnostics.check import (
+    NEAR_TIES,
+    Divergence,
+    Outcome,
+    Place,
+    common_prefix,
+    diverged,
+)
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import answer_once, feed, prefilled_target
 from mmspec.errors import UsageError
@@ -55,20 +62,15 @@ class Agreement:
 
     kind: str
     """'plain' or 'speculative'."""
-    compared: int
+    outcome: Outcome
+    tokens: int
     """Number of tokens in the first backend's answer."""
-    position: int | None
-    """Position of the first difference; None if the answers are identical."""
-    texts: tuple[str, str] | None
-    """The two tokens at that position."""
-    gap: float | None
-    """The gap between the first backend's two largest logits there, in plain decoding."""
-    near_tie: bool
+    divergence: Divergence | None
 
     @property
     def passed(self) -> bool:
         """True if the answers are identical, or diverge at a near-tie."""
-        return self.position is None or self.near_tie
+        return self.outcome != "bug"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +128,8 @@ class StageArrays:
     """Array of each stage by the stage's name; those of several images are concatenated."""
     answers: dict[str, list[int]]
     """Token ids of the 'plain' and, with a draft, the 'speculative' answer."""
-    gaps: list[float]
-    """Gap between the two largest logits before each token, in plain decoding."""
-
-
-@dataclass(frozen=True, slots=True)
-class BackendRun:
-    """The results of one backend for all prompts, without its weights."""
-
-    draft: str | None
-    dtype: str
-    quantized: bool
-    tokenizer: Tokenizer
-    results: list[StageArrays]
+    logits: list[Float32]
+    """[V] logits before each token, decoding plainly."""
 
 
 def parity(
@@ -157,51 +148,51 @@ def parity(
     """
     if len(set(backends)) < max(2, len(backends)):
         raise UsageError(f"--backends {','.join(backends)}: give two or more different ones")
-    first = backends[0]
-    base = run_backend(load(first, directory), prompts, options)
-    if reference and not base.quantized:
+    engine = load(backends[0], directory)
+    model, tokenizer = engine.target.model, engine.target.tokenizer
+    draft, dtype = engine.drafts.name if engine.drafts else None, model.dtype
+    quantized = model.config.quantization is not None
+    if reference and not quantized:
         raise UsageError(
             f"--reference {reference}: the model is not quantized, so there is no quantization "
             "error to tell apart; leave --reference out"
         )
+    base = [stage_arrays(engine, prompt, options) for prompt in prompts]
+    del engine, model
 
     def compared(backend: str, where: Path, allowed: float | None) -> list[PromptParity]:
-        other = run_backend(load(backend, where), prompts, options)
-        return compare_runs(prompts, base, other, allowed)
+        other = load(backend, where)
+        return [
+            PromptParity(
+                prompt.name,
+                differences(first.stages, second.stages, allowed),
+                agreements(first, second, NEAR_TIES[dtype], tokenizer),
+            )
+            for prompt, first in zip(prompts, base, strict=True)
+            for second in [stage_arrays(other, prompt, options)]
+        ]
 
-    allowed = RELATIVE[base.dtype]
     return ParityReport(
         model=str(directory),
-        draft=base.draft,
+        draft=draft,
         backends=list(backends),
-        dtype=base.dtype,
-        quantized=base.quantized,
-        allowed=allowed,
-        near_tie=NEAR_TIES[base.dtype],
-        port={name: compared(name, directory, allowed) for name in backends[1:]},
+        dtype=dtype,
+        quantized=quantized,
+        allowed=RELATIVE[dtype],
+        near_tie=NEAR_TIES[dtype],
+        port={name: compared(name, directory, RELATIVE[dtype]) for name in backends[1:]},
         reference=str(reference) if reference else None,
-        quantization=compared(first, reference, None) if reference else None,
+        quantization=compared(backends[0], reference, None) if reference else None,
     )
 
 
-def run_backend(engine: Engine, prompts: Sequence[Prompt], options: Options) -> BackendRun:
-    """Compute every stage of every prompt on one engine."""
-    model = engine.target.model
-    return BackendRun(
-        engine.drafts.name if engine.drafts else None,
-        model.dtype,
-        model.config.quantization is not None,
-        engine.target.tokenizer,
-        [_stage_arrays(engine, prompt, options) for prompt in prompts],
-    )
-
-
-def _stage_arrays(engine: Engine, prompt: Prompt, options: Options) -> StageArrays:
+def stage_arrays(engine: Engine, prompt: Prompt, options: Options) -> StageArrays:
+    """Compute every stage of one prompt."""
     answer = answer_once(engine, prompt.message, options)
-    stages = dict(_image_stages(engine, prompt))
-    stages["prefill logits"], plain, gaps = _decode(engine, prompt, options.max_new_tokens)
+    plain, logits = _decode(engine, prompt, options.max_new_tokens)
+    stages = dict(_image_stages(engine, prompt)) | {"prefill logits": logits[0]}
     speculative = {"speculative": answer.token_ids} if engine.drafts else {}
-    return StageArrays(stages, {"plain": plain} | speculative, gaps)
+    return StageArrays(stages, {"plain": plain} | speculative, logits)
 
 
 def _image_stages(engine: Engine, prompt: Prompt) -> Iterator[tuple[str, Float32]]:
@@ -216,36 +207,19 @@ def _image_stages(engine: Engine, prompt: Prompt) -> Iterator[tuple[str, Float32
     yield "projected features", np.concatenate([model.project(image) for image in features])
 
 
-def _decode(engine: Engine, prompt: Prompt, count: int) -> tuple[Float32, list[int], list[float]]:
-    """The logits after the prompt, the greedy tokens, and the two largest logits' gap at each."""
+def _decode(engine: Engine, prompt: Prompt, count: int) -> tuple[list[int], list[Float32]]:
+    """Greedy tokens, and the logits before each."""
     target = prefilled_target(engine, prompt.message)
-    first = logits = target.logits()
     tokens: list[int] = []
-    gaps: list[float] = []
+    logits: list[Float32] = []
     while len(tokens) < count:
-        best, runner_up = np.sort(logits)[-1:-3:-1]
-        tokens.append(int(logits.argmax()))
-        gaps.append(float(best - runner_up))
+        if tokens:
+            feed(target, tokens[-1])
+        logits.append(target.logits())
+        tokens.append(int(logits[-1].argmax()))
         if tokens[-1] in engine.stop:
             break
-        feed(target, tokens[-1])
-        logits = target.logits()
-    return first, tokens, gaps
-
-
-def compare_runs(
-    prompts: Sequence[Prompt], first: BackendRun, second: BackendRun, allowed: float | None
-) -> list[PromptParity]:
-    """Compare two backends' results prompt by prompt; if `allowed` is None, nothing can fail."""
-    near_tie = NEAR_TIES[first.dtype]
-    return [
-        PromptParity(
-            prompt.name,
-            differences(one.stages, other.stages, allowed),
-            agreements(one, other, near_tie, first.tokenizer),
-        )
-        for prompt, one, other in zip(prompts, first.results, second.results, strict=True)
-    ]
+    return tokens, logits
 
 
 def differences(
@@ -269,23 +243,18 @@ def agreements(
 ) -> list[Agreement]:
     """Compare two backends' answers; near_tie: logit gap that counts as a tie."""
     return [
-        _agreement(kind, (tokens, second.answers[kind]), first.gaps, near_tie, tokenizer)
-        for kind, tokens in first.answers.items()
+        _agreement(kind, first, second.answers[kind], near_tie, tokenizer)
+        for kind in first.answers
         if kind in second.answers
     ]
 
 
 def _agreement(
-    kind: str,
-    answers: tuple[list[int], list[int]],
-    gaps: Sequence[float],
-    near_tie: float,
-    tokenizer: Tokenizer,
+    kind: str, first: StageArrays, other: list[int], near_tie: float, tokenizer: Tokenizer
 ) -> Agreement:
-    first, second = answers
-    if first == second:
-        return Agreement(kind, len(first), None, None, None, False)
-    at = common_prefix(first, second)
-    one, other = (tokenizer.decode(tokens[at : at + 1], skip_special=False) for tokens in answers)
-    gap = gaps[at] if at < len(gaps) else None
-    return Agreement(kind, len(first), at, (one, other), gap, gap is not None and gap <= near_tie)
+    tokens = first.answers[kind]
+    if tokens == other:
+        return Agreement(kind, "identical", len(tokens), None)
+    at = min(common_prefix(tokens, other), len(first.logits) - 1)
+    divergence = diverged(tokens, other, Place(first.logits[at]), tokenizer)
+    return Agreement(kind, divergence.outcome(near_tie), len(tokens), divergence)

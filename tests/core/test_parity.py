@@ -38,7 +38,7 @@ def test_both_backends_pass_on_one_checkpoint_with_a_draft(pair_paths):
     assert [each.stage for each in first.differences] == STAGES
     assert [each.stage for each in text.differences] == STAGES[3:]
     assert [answer.kind for answer in second.answers] == ["plain", "speculative"]
-    assert all(answer.position is None for answer in second.answers)
+    assert all(answer.outcome == "identical" for answer in second.answers)
     assert first.differences[0].largest == 0
     assert json.loads(json.dumps(report.as_dict()))["passed"] is True
 
@@ -73,7 +73,8 @@ def test_one_backend_is_not_enough(llava_path, names):
 
 
 ARRAYS = {stage: np.array([1.0, -2.0], dtype=np.float32) for stage in STAGES}
-RESULT = StageArrays(ARRAYS, {"plain": [1, 2, 3]}, gaps=[1.0, 5e-5, 2.0])
+NEAR, CLEAR = (np.array([0, 0, 1, 0, gap], np.float32) for gap in (1 - 5e-5, 0.5))
+RESULT = StageArrays(ARRAYS, {"plain": [1, 2, 3]}, [CLEAR, NEAR, CLEAR])
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -98,10 +99,17 @@ def test_what_is_not_finite_is_far(value):
 
 @pytest.mark.parametrize(
     ("tokens", "position", "passed"),
-    [([1, 2, 3], None, True), ([1, 9, 3], 1, True), ([1, 2, 9], 2, False), ([1, 2], 2, False)],
-    ids=["identical", "near-tie", "clear gap", "ended"],
+    [
+        ([1, 2, 3], None, True),
+        ([1, 4, 3], 1, True),
+        ([1, 0, 3], 1, False),
+        ([1, 2, 4], 2, False),
+        ([1, 2], 2, False),
+    ],
+    ids=["identical", "near-tie", "another token", "clear gap", "ended"],
 )
 def test_answers_may_part_only_at_a_near_tie(tokens, position, passed):
     other = replace(RESULT, answers={"plain": tokens})
     (answer,) = agreements(RESULT, other, 1e-4, Letters())
-    assert (answer.position, answer.passed) == (position, passed)
+    assert answer.passed == passed
+    assert (answer.divergence and answer.divergence.position) == position
