@@ -19,18 +19,14 @@ from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError
 
-MAX_PIXELS = 178_000_000
-"""Number of pixels of the largest accepted image, just below Pillow's own limit."""
+MAX_ASPECT = 500
+"""Largest ratio of an image's sides: the whole strip is resized before the crop."""
 
 # Raster formats decoded inside Pillow; others (EPS, for one) would start another program.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM", "TIFF", "AVIF", "JPEG2000", "TGA")
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
-
-# Above this many pixels (long strips, enlarged) only the part that is kept is resized. Pillow
-# rounds a box to float32, so a value can then differ from the processor's by one step of 255.
-_WHOLE_PIXELS = 64_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,8 @@ class Picture:
 def open_picture(path: str | Path) -> Picture:
     """Return the picture in the file at `path`; of an animation, the first frame.
 
-    Raises ImageError naming the file if it is missing, no image, damaged or above MAX_PIXELS.
+    Raises ImageError naming the file if it is missing, no image, damaged, above Pillow's limit of
+    178 megapixels or a strip beyond MAX_ASPECT.
     """
     file = expand_home(path)
     label = str(path) if str(path).isprintable() else repr(str(path))
@@ -62,17 +59,19 @@ def decode_picture(content: bytes, name: str) -> Picture:
 def _read(source: Path | BytesIO, label: str, name: str) -> Picture:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the size is checked below, metadata are not used
+            warnings.simplefilter("ignore")  # large images are allowed, metadata are not used
             with Image.open(source, formats=FORMATS) as image:
-                _check_size(image, label)
-                return picture_from(image, name)
+                picture = picture_from(image, name)
     except Image.DecompressionBombError as error:
-        raise _too_large(label) from error
+        raise ImageError(f"{label}: more than 178 megapixels; make it smaller first") from error
     except UnidentifiedImageError as error:
         raise ImageError(f"{label}: not an image that can be read") from error
     except Exception as error:  # damaged data makes decoders raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ImageError(f"{label}: damaged or unsupported image ({reason})") from error
+    if max(picture.image.size) > MAX_ASPECT * min(picture.image.size):
+        raise ImageError(f"{label}: one side is over {MAX_ASPECT} times the other; crop it first")
+    return picture
 
 
 def picture_from(image: Image.Image, name: str = "") -> Picture:
@@ -103,17 +102,6 @@ def _check_file(file: Path, label: str) -> None:
         raise ImageError(f"{label}: not a regular file")
     if status.st_size == 0:
         raise ImageError(f"{label}: empty file")
-
-
-def _check_size(image: Image.Image, label: str) -> None:
-    if image.width * image.height > MAX_PIXELS:
-        raise _too_large(label)
-
-
-def _too_large(label: str) -> ImageError:
-    return ImageError(
-        f"{label}: more than the {MAX_PIXELS // 10**6} megapixels allowed; make it smaller first"
-    )
 
 
 def _rgb(image: Image.Image) -> Image.Image:
@@ -256,28 +244,9 @@ def _resized_and_cropped(image: Image.Image, recipe: Preprocessing) -> NDArray[n
     top, left = (height - crop_height) // 2, (width - crop_width) // 2
     rows = (max(top, 0), min(top + crop_height, height))
     columns = (max(left, 0), min(left + crop_width, width))
-    if height * width > _WHOLE_PIXELS:
-        crop = _window(image, (height, width), recipe.resample, rows, columns)
-    else:
-        resized = image.resize((width, height), recipe.resample)
-        crop = resized.crop((columns[0], rows[0], columns[1], rows[1]))
+    resized = image.resize((width, height), recipe.resample)
+    crop = resized.crop((columns[0], rows[0], columns[1], rows[1]))
     return _padded(np.asarray(crop), crop_height, crop_width)
-
-
-def _window(
-    image: Image.Image,
-    size: tuple[int, int],
-    resample: Image.Resampling,
-    rows: tuple[int, int],
-    columns: tuple[int, int],
-) -> Image.Image:
-    """A window of the image resized to `size` (height, width), columns first as in Pillow."""
-    down, across = image.height / size[0], image.width / size[1]
-    left, right = (column * across for column in columns)
-    top, bottom = (row * down for row in rows)
-    width, height = columns[1] - columns[0], rows[1] - rows[0]
-    strip = image.resize((width, image.height), resample, box=(left, 0, right, image.height))
-    return strip.resize((width, height), resample, box=(0, top, width, bottom))
 
 
 def _resized_size(image: Image.Image, resize: int | tuple[int, int] | None) -> tuple[int, int]:

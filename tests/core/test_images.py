@@ -13,7 +13,7 @@ from PIL import Image
 
 from mmspec.errors import ImageError
 from mmspec.prompt.images import (
-    MAX_PIXELS,
+    MAX_ASPECT,
     Picture,
     open_picture,
     picture_from,
@@ -252,10 +252,18 @@ def blank_png(path: Path, width: int, height: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("size", [(MAX_PIXELS, 2), (17_800, 10_001), (2_000_000_000, 100)])
+@pytest.mark.parametrize("size", [(89_500_000, 2), (17_900, 10_000), (2_000_000_000, 100)])
 def test_decompression_bombs_are_refused_from_the_header(tmp_path, size):
     message = refusal(blank_png(tmp_path / "bomb.png", *size))
     assert "178 megapixels" in message
+
+
+def test_a_strip_is_refused_and_a_panorama_is_not(tmp_path):
+    path = tmp_path / "strip.png"
+    noise(2 * MAX_ASPECT, 2).save(path)
+    assert open_picture(path).image.width == 2 * MAX_ASPECT
+    noise(2, 2 * MAX_ASPECT + 1).save(path)
+    assert f"over {MAX_ASPECT} times the other" in refusal(path)
 
 
 def test_a_large_photo_opens_without_a_warning(tmp_path):

@@ -13,7 +13,6 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 
 from mmspec.errors import CheckpointError
-from mmspec.prompt import images
 from mmspec.prompt.images import (
     Preprocessing,
     clip_preprocessing,
@@ -59,33 +58,6 @@ def test_any_crop_and_padding_equals_the_processor(width, height, edge, crop_hei
     recipe = Preprocessing(resize=edge, crop=(crop_height, crop_width))
     image = noise(width, height)
     np.testing.assert_array_equal(pixels(picture_from(image), recipe), reference(processor, image))
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    width=st.integers(1, 40),
-    height=st.integers(1, 40),
-    edge=st.integers(40, 60),
-    crop=st.integers(1, 70),
-    resample=st.sampled_from(
-        [Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.LANCZOS]
-    ),
-)
-def test_a_window_alone_equals_the_whole_but_for_a_step_of_255(width, height, edge, crop, resample):
-    recipe = Preprocessing(resize=edge, crop=(crop, crop), resample=resample)
-    picture = picture_from(noise(width, height))
-    whole = pixels(picture, recipe)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(images, "_WHOLE_PIXELS", 0)
-        window = pixels(picture, recipe)
-    step = 1.01 / 255 / min(recipe.std)
-    assert np.abs(window - whole).max() <= step
-
-
-def test_extreme_shapes_stay_small():
-    size = 336
-    for shape in [(60_000, 1), (1, 60_000), (10_000, 3)]:
-        assert pixels(picture_from(noise(*shape)), clip_preprocessing(size)).shape == (3, 336, 336)
 
 
 def written(directory: Path, name: str, content: object) -> Path:
