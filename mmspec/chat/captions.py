@@ -31,19 +31,16 @@ class ModelCaptioner:
 
     def caption(self, picture: Picture) -> str:
         """The model's greedy answer to a request for a one-sentence caption."""
-        conversation = Conversation()
+        loaded, conversation = self._loaded, Conversation()
         conversation.add(Message("user", (picture, PROMPT)))
-        chunks = render(conversation, self._loaded.template, self._loaded.tokenizer)
-        session = Session(
-            self._loaded.model.open_target(GREEDY), self._loaded.views(_nothing), self._loaded.view
-        )
+        chunks = render(conversation, loaded.template, loaded.tokenizer)
+        session = Session(loaded.model.open_target(GREEDY), loaded.views(_nothing), loaded.view)
         for _ in session.prefill(chunks):
             pass
-        stop = self._loaded.tokenizer.eos_ids
         plain = FixedDraftLength(0)
-        rounds = session.decode(plain, max_tokens=MAX_TOKENS, stop=stop, seed=0)
+        rounds = session.decode(plain, max_tokens=MAX_TOKENS, stop=loaded.stop, seed=0)
         ids = [token for round_ in rounds for token in round_.tokens]
-        return " ".join(self._loaded.tokenizer.decode(ids).split())
+        return " ".join(loaded.tokenizer.decode(ids).split())
 
     def forget(self) -> None:
         """Drop the cached vision features of all images."""

@@ -62,6 +62,11 @@ class LoadedModel:
         sees = self.model.config.vision is not None
         return Branch("M", self.model.config.image_tokens) if sees else Branch("T")
 
+    @property
+    def stop(self) -> frozenset[int]:
+        """Tokens that end an answer."""
+        return self.tokenizer.eos_ids | frozenset(self.model.config.eos_token_ids)
+
     def views(self, caption: Callable[[Picture], Sequence[int]]) -> Views:
         """The views of a prompt for this model as a draft; `caption` is used in view C."""
         return Views(self.tokenizer.newline_id, self.features or _blind, caption)

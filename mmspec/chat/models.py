@@ -35,8 +35,8 @@ class Models:
 
     @property
     def stop(self) -> frozenset[int]:
-        """Token ids that end an answer."""
-        return self.target.tokenizer.eos_ids | frozenset(self.target.model.config.eos_token_ids)
+        """Tokens that end an answer."""
+        return self.target.stop
 
     def caption(self, picture: Picture) -> Sequence[int]:
         """Token ids, without BOS, that replace the image in view C; computed once per image."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.errors import CheckpointError
+from mmspec.prompt.tokenizer_files import special_tokens
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -96,7 +97,7 @@ def load_template(directory: Path) -> ChatTemplate:
 
     Raises CheckpointError for a malformed file.
     """
-    tokens = _special_tokens(directory)
+    tokens = special_tokens(directory)
     file = directory / "chat_template.jinja"
     if file.is_file():
         try:
@@ -123,17 +124,6 @@ def _source(file: Path) -> str | None:
     if source is not None and not (isinstance(source, str) and source):
         raise block.error("chat_template", "a template, or a list with one named default")
     return source
-
-
-def _special_tokens(directory: Path) -> dict[str, str]:
-    tokens = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        file = directory / name
-        for key, value in (read_json(file) if file.is_file() else {}).items():
-            content = value.get("content") if isinstance(value, dict) else value
-            if key.endswith("_token") and isinstance(content, str):
-                tokens[key] = content
-    return tokens
 
 
 def _flat(content: Content) -> str:

@@ -26,7 +26,7 @@ class Tokenizer:
 
     `size` is the number of its ids; larger ids (a padded vocabulary) have no text. `bos_id` and
     `image_token_id` are None if there is no such token. `prefix` starts every prompt: BOS, or
-    nothing. Generation stops at any of `eos_ids`.
+    nothing. `eos_ids` holds the end-of-sequence token; a model's config may name others.
     """
 
     def __init__(self, backend: "Backend", names: Names) -> None:
@@ -37,7 +37,7 @@ class Tokenizer:
         self.image_token_id = self.token_id(names.image)
         self.bos_id = self.token_id(names.bos)
         eos_id = self.token_id(names.eos)
-        self.eos_ids = names.eos_ids or frozenset(() if eos_id is None else (eos_id,))
+        self.eos_ids = frozenset(() if eos_id is None else (eos_id,))
         starts_with_bos = backend.encode("").ids[:1] == [self.bos_id]
         adds_bos = starts_with_bos if names.adds_bos is None else names.adds_bos
         self.prefix = [] if self.bos_id is None or not adds_bos else [self.bos_id]

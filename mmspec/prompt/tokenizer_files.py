@@ -17,23 +17,27 @@ class Names:
 
     bos: str | None = None
     eos: str | None = None
-    eos_ids: frozenset[int] = frozenset()
     image: str = "<image>"
     adds_bos: bool | None = None
 
 
 def read_names(directory: Path) -> Names:
-    """The tokens with a role in a checkpoint; raises CheckpointError for a malformed file."""
-    settings = _settings(directory)
+    """The tokens' roles; raises CheckpointError for a malformed file."""
+    settings, tokens = _settings(directory), special_tokens(directory)
     # A sentencepiece model does not name these tokens; all without tokenizer.json are Llama's.
     bare = not (directory / "tokenizer.json").is_file()
     return Names(
-        bos=_content(settings.get("bos_token", "<s>" if bare else None)),
-        eos=_content(settings.get("eos_token", "</s>" if bare else None)),
-        eos_ids=_eos_ids(directory),
-        image=_content(settings.get("image_token")) or "<image>",
+        bos=tokens.get("bos_token", "<s>" if bare else None),
+        eos=tokens.get("eos_token", "</s>" if bare else None),
+        image=tokens.get("image_token", "<image>"),
         adds_bos=_adds_bos(settings, bare),
     )
+
+
+def special_tokens(directory: Path) -> dict[str, str]:
+    """The texts of special tokens by name, such as bos_token; CheckpointError for a broken file."""
+    named = ((key, _content(value)) for key, value in _settings(directory).values.items())
+    return {key: text for key, text in named if text and key.endswith("_token")}
 
 
 def read_backend(directory: Path) -> "Backend":
@@ -74,26 +78,6 @@ def _adds_bos(settings: Block, bare: bool) -> bool | None:
     if settings.get("add_bos_token") is None:
         return True if bare else None
     return bool(settings.only("add_bos_token", (True, False), None))
-
-
-def _eos_ids(directory: Path) -> frozenset[int]:
-    """The ids that end a generation: generation_config.json's, else config.json's."""
-    for name in ("generation_config.json", "config.json"):
-        file = directory / name
-        if file.is_file():
-            block = Block(read_json(file), file)
-            ids = _eos_of(block) or _eos_of(block.block("text_config"))
-            if ids:
-                return ids
-    return frozenset()
-
-
-def _eos_of(block: Block) -> frozenset[int]:
-    value = block.get("eos_token_id", [])
-    ids = value if isinstance(value, list) else [value]
-    if not all(type(id) is int and id >= 0 for id in ids):
-        raise block.error("eos_token_id", "an id or a list of ids")
-    return frozenset(ids)
 
 
 def _converted(directory: Path) -> "Backend":

@@ -172,19 +172,6 @@ def test_without_a_newline_token_the_error_says_so():
 # --- files ----------------------------------------------------------------------------------
 
 
-def test_stop_tokens_come_from_the_generation_config(tokenizer_directories, tmp_path):
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).write_bytes((tokenizer_directories["llama"] / name).read_bytes())
-    assert Tokenizer.read(tmp_path).eos_ids == {2}
-    (tmp_path / "config.json").write_text(json.dumps({"text_config": {"eos_token_id": 5}}))
-    assert Tokenizer.read(tmp_path).eos_ids == {5}
-    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 7]}))
-    assert Tokenizer.read(tmp_path).eos_ids == {2, 7}
-    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": "x"}))
-    with pytest.raises(CheckpointError, match=r"generation_config\.json: eos_token_id"):
-        Tokenizer.read(tmp_path)
-
-
 def test_older_files_name_tokens_by_objects(tokenizer_directories, tmp_path):
     (tmp_path / "tokenizer.json").write_bytes(
         (tokenizer_directories["llama"] / "tokenizer.json").read_bytes()
