@@ -11,7 +11,6 @@ from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import pull, resolve
-from mmspec.checkpoints.weight_memory import weight_bytes
 from mmspec.diagnostics.check import EXIT_CODES, check
 from mmspec.diagnostics.doctor import examine, memory_bytes
 from mmspec.diagnostics.parity import parity
@@ -20,6 +19,7 @@ from mmspec.errors import BackendError, HubError, MmspecError
 from mmspec.plugins import installed_backends, load_backend
 from mmspec_bench.measure.speed import speed
 from mmspec_bench.prompts import default_prompts, prompts_for
+from mmspec_bench.weight_memory import weight_bytes
 
 MODEL, DRAFT = "llava-1.5-7b", "lvlm68m"
 PROMPTS, TOKENS, REPEATS = 3, 64, 3

@@ -14,7 +14,7 @@ from pathlib import Path
 from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.head_config import PICKLE_FILE, HeadConfig
 from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_named, read_tensors
-from mmspec.checkpoints.manifest import Shape
+from mmspec.checkpoints.manifest import Shape, decoder_layer
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.errors import CheckpointError
 
@@ -96,18 +96,11 @@ def _slot(kind: str, slot: int, width: int) -> _Tensors:
 
 
 def _layer(config: HeadConfig, layer: TextConfig) -> _Tensors:
-    width, inner = layer.hidden_size, layer.intermediate_size
-    queries = layer.num_attention_heads * layer.head_dim
-    keys = layer.num_key_value_heads * layer.head_dim
-    if config.input_norm:
-        yield f"{LAYER}.input_layernorm.weight", (width,)
-    for name, outputs in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
-        yield from _linear(f"{LAYER}.self_attn.{name}", outputs, width, bias=config.qkv_bias)
-    yield f"{LAYER}.self_attn.o_proj.weight", (width, queries)
-    yield f"{LAYER}.post_attention_layernorm.weight", (width,)
-    yield f"{LAYER}.mlp.gate_proj.weight", (inner, width)
-    yield f"{LAYER}.mlp.up_proj.weight", (inner, width)
-    yield f"{LAYER}.mlp.down_proj.weight", (width, inner)
+    for name, shape in decoder_layer(layer).items():
+        if name != "input_layernorm" or config.input_norm:
+            yield f"{LAYER}.{name}.weight", shape
+        if config.qkv_bias and name.endswith(("q_proj", "k_proj", "v_proj")):
+            yield f"{LAYER}.{name}.bias", shape[:1]
 
 
 def _linear(path: str, outputs: int, inputs: int, *, bias: bool = True) -> _Tensors:

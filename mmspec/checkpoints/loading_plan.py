@@ -56,14 +56,7 @@ def plan(directory: Path, config: ModelConfig) -> dict[str, TensorSource]:
     Raises CheckpointError for files that are missing, malformed or pickled, and for tensors that
     are missing, unexpected or misshapen.
     """
-    return plan_tensors(read_tensors(directory), config, directory)
-
-
-def plan_tensors(
-    tensors: Mapping[str, StoredTensor], config: ModelConfig, directory: Path
-) -> dict[str, TensorSource]:
-    """As `plan`, from tensor headers that have been read; errors name `directory`."""
-    by_name = _by_canonical_name(tensors, directory)
+    by_name = _by_canonical_name(read_tensors(directory), directory)
     return plan_named(by_name, manifest(config), optional(config), directory, config.quantization)
 
 

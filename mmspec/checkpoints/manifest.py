@@ -88,52 +88,45 @@ def _tensors(config: ModelConfig) -> Iterator[tuple[str, Shape, bool]]:
 
 
 def _tower(vision: VisionConfig, used: int) -> Iterator[tuple[str, Shape, bool]]:
-    width, patch = vision.hidden_size, vision.patch_size
+    width, inner, patch = vision.hidden_size, vision.intermediate_size, vision.patch_size
     yield "vision_tower.embeddings.class_embedding", (width,), True
     yield PATCHES, (width, vision.num_channels, patch, patch), True
     position = "vision_tower.embeddings.position_embedding.weight"
     yield position, (vision.positions, width), True
-    for name, shape in _affine("vision_tower.pre_layrnorm", width):
-        yield name, shape, True
+    yield from _affine("vision_tower.pre_layrnorm", width)
     for layer in range(vision.num_hidden_layers):
-        for name, shape in _tower_layer(f"vision_tower.encoder.layers.{layer}", vision):
-            yield name, shape, layer < used
-    for name, shape in _affine("vision_tower.post_layernorm", width):
-        yield name, shape, False
-
-
-def _tower_layer(path: str, vision: VisionConfig) -> Iterator[tuple[str, Shape]]:
-    width, inner = vision.hidden_size, vision.intermediate_size
-    yield from _affine(f"{path}.layer_norm1", width)
-    for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
-        yield from _affine(f"{path}.self_attn.{projection}", width, width)
-    yield from _affine(f"{path}.layer_norm2", width)
-    yield from _affine(f"{path}.mlp.fc1", inner, width)
-    yield from _affine(f"{path}.mlp.fc2", width, inner)
+        path, needed = f"vision_tower.encoder.layers.{layer}", layer < used
+        yield from _affine(f"{path}.layer_norm1", width, needed=needed)
+        for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            yield from _affine(f"{path}.self_attn.{projection}", width, width, needed=needed)
+        yield from _affine(f"{path}.layer_norm2", width, needed=needed)
+        yield from _affine(f"{path}.mlp.fc1", inner, width, needed=needed)
+        yield from _affine(f"{path}.mlp.fc2", width, inner, needed=needed)
+    yield from _affine("vision_tower.post_layernorm", width, needed=False)
 
 
 def _projector(vision: int, text: int) -> Iterator[tuple[str, Shape, bool]]:
-    for layer, inputs in (("linear_1", vision), ("linear_2", text)):
-        for name, shape in _affine(f"multi_modal_projector.{layer}", text, inputs):
-            yield name, shape, True
+    yield from _affine("multi_modal_projector.linear_1", text, vision)
+    yield from _affine("multi_modal_projector.linear_2", text, text)
 
 
-def _affine(path: str, *shape: int) -> Iterator[tuple[str, Shape]]:
-    """Yield names and shapes of a weight of `shape` and its bias of length shape[0]."""
-    yield f"{path}.weight", shape
-    yield f"{path}.bias", shape[:1]
+def _affine(path: str, *shape: int, needed: bool = True) -> Iterator[tuple[str, Shape, bool]]:
+    """Yield a weight of `shape` and its bias of length shape[0]."""
+    yield f"{path}.weight", shape, needed
+    yield f"{path}.bias", shape[:1], needed
 
 
 def _decoder(text: TextConfig) -> Iterator[tuple[str, Shape, bool]]:
     yield EMBEDDING, (text.vocab_size, text.hidden_size), True
     for layer in range(text.num_hidden_layers):
-        for name, shape in _decoder_layer(text).items():
+        for name, shape in decoder_layer(text).items():
             yield f"language_model.layers.{layer}.{name}.weight", shape, True
     yield "language_model.norm.weight", (text.hidden_size,), True
     yield LM_HEAD, (text.vocab_size, text.hidden_size), not text.tie_word_embeddings
 
 
-def _decoder_layer(text: TextConfig) -> dict[str, Shape]:
+def decoder_layer(text: TextConfig) -> dict[str, Shape]:
+    """The weights of one layer of the decoder, in the order of the forward pass."""
     width, inner = text.hidden_size, text.intermediate_size
     queries = text.num_attention_heads * text.head_dim
     keys = text.num_key_value_heads * text.head_dim

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from mmspec.checkpoints.weight_memory import weight_bytes
 from mmspec.diagnostics import doctor
 from mmspec.diagnostics.doctor import examine
 from mmspec.diagnostics.provenance import commit, provenance, versions
 from mmspec.errors import BackendError, HubError
 from mmspec.plugins import load_backend
 from mmspec_bench import full_report
+from mmspec_bench.weight_memory import weight_bytes
 from support.stand_ins import quiet
 
 
