@@ -30,25 +30,20 @@ if TYPE_CHECKING:
     from mmspec.prompt.images import picture_from as picture_from
 
 # Imported when first asked for: the command line's help needs neither numpy nor PIL.
-_HOMES = {
-    "Adaptation": "decoding.adaptive_weights",
-    "Answer": "chat.chat",
-    "Chat": "chat.chat",
-    "Conversation": "prompt.conversation",
-    "Engine": "chat.engine",
-    "Message": "prompt.conversation",
-    "MmspecError": "errors",
-    "Options": "chat.options",
-    "Picture": "prompt.images",
-    "Piece": "chat.chat",
-    "Prefilled": "chat.session",
-    "Sampling": "decoding.sampling",
-    "Statistics": "decoding.statistics",
-    "Tree": "decoding.tree",
-    "load": "chat.engine",
-    "open_picture": "prompt.images",
-    "picture_from": "prompt.images",
+_NAMES = {
+    "chat.chat": ("Answer", "Chat", "Piece"),
+    "chat.engine": ("Engine", "load"),
+    "chat.options": ("Options",),
+    "chat.session": ("Prefilled",),
+    "decoding.adaptive_weights": ("Adaptation",),
+    "decoding.sampling": ("Sampling",),
+    "decoding.statistics": ("Statistics",),
+    "decoding.tree": ("Tree",),
+    "errors": ("MmspecError",),
+    "prompt.conversation": ("Conversation", "Message"),
+    "prompt.images": ("Picture", "open_picture", "picture_from"),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = sorted(_HOMES)
 

@@ -215,7 +215,7 @@ class Chat:
         answer.weights = () if answer.drafting == NGRAM else answer.drafting.weights
         if models.draft and _letters(answer.drafting) & {"M", "P"}:
             self._encode(models.draft, fresh)
-        if not answer.drafting.branches:
+        if answer.drafting == PLAIN:
             return None
         if self._drafter is None or self._drafter.drafting != answer.drafting:
             self._drafter = open_drafter(models, options, answer.drafting, self._session.target)

@@ -13,7 +13,7 @@ from mmspec.errors import UsageError
 from mmspec.plugins import head_kind
 from mmspec.prompt.conversation import Chunk
 from mmspec.prompt.images import Picture
-from mmspec.seam import Target
+from mmspec.seam import Drafter, Target
 
 TYPICAL_ANSWER = 128
 """Positions that a prompt must leave free in the draft's context for a view to be used."""
@@ -110,27 +110,30 @@ def fitting(
 
 def open_drafter(
     models: Models, options: Options, drafting: Drafting, target: Target
-) -> OpenDrafter | None:
-    """Open a drafter beside `target`; None if the drafting is plain."""
-    if not drafting.branches:
-        return None
+) -> OpenDrafter:
+    """Open a drafter beside `target`; the drafting is not plain."""
+    loaded, adaptive, positions = models.target, options.adaptive, None
+    drafter: Drafter
     if drafting == NGRAM:
-        return OpenDrafter(NGRAM, models.target.views(models.caption), NgramDrafter(), None)
-    if models.head:
-        head = models.head.head
-        drafter = head.open_drafter(target, options.sampling, options.tree)
-        limit = head.config.positions if options.overflow != "run" else None
-        return OpenDrafter(drafting, models.target.views(models.caption), drafter, limit)
-    if models.draft is None:
+        drafter = NgramDrafter()
+    elif models.head:
+        drafter = models.head.head.open_drafter(target, options.sampling, options.tree)
+        positions = models.head.head.config.positions
+    elif models.draft:
+        loaded, vocabulary = models.draft, loaded.model.config.text.vocab_size
+        drafter = loaded.model.open_drafter(
+            len(drafting.branches), vocabulary, options.sampling, adaptive, options.tree
+        )
+        positions = loaded.model.config.text.max_position_embeddings
+    else:
         raise ValueError(f"nothing loaded drafts {drafting.spec}")
-    model, vocabulary = models.draft.model, models.target.model.config.text.vocab_size
-    adaptive = options.adaptive
-    drafter = model.open_drafter(
-        len(drafting.branches), vocabulary, options.sampling, adaptive, options.tree
+    return OpenDrafter(
+        drafting,
+        loaded.views(models.caption),
+        drafter,
+        None if options.overflow == "run" else positions,
+        carry=adaptive is not None and adaptive.carry,
     )
-    limit = model.config.text.max_position_embeddings if options.overflow != "run" else None
-    carry = adaptive is not None and adaptive.carry
-    return OpenDrafter(drafting, models.draft.views(models.caption), drafter, limit, carry)
 
 
 def pictures(chunks: Sequence[Chunk]) -> Iterator[Picture]:

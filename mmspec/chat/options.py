@@ -1,6 +1,6 @@
 """Options of a conversation: how to draft and how to sample."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from mmspec.decoding.adaptive_weights import Adaptation
@@ -44,15 +44,13 @@ class Options:
     tree: Tree | None = None
     """The shape of drafts, whose depth is gamma; None drafts chains."""
 
-    fixed_length: FixedDraftLength | None = field(init=False, repr=False, compare=False)
-    """Gamma as a draft length for the loop; None if gamma is 'auto'."""
-
     def __post_init__(self) -> None:
         lettered = self.drafting not in (None, *UNLETTERED) and not self.names_head
         views = read_letters(str(self.drafting)) if lettered else []
         if self.overflow not in OVERFLOWS:
             raise choice("overflow rule", self.overflow, OVERFLOWS)
-        object.__setattr__(self, "fixed_length", _fixed_length(self.gamma))
+        if self.gamma != "auto" and self.gamma not in range(1, MAX_GAMMA + 1):
+            raise UsageError(f"--gamma {self.gamma}: give a number from 1 to {MAX_GAMMA}, or auto")
         _at_least("--max-new-tokens", self.max_new_tokens, 1)
         _at_least("--temperature", self.sampling.temperature, 0)
         _at_least("--top-k", self.sampling.top_k, 0)
@@ -102,18 +100,14 @@ class Options:
             raise UsageError(f"{self.needs_draft} needs a draft: name one with --draft")
 
     @property
+    def fixed_length(self) -> FixedDraftLength | None:
+        """Gamma as a draft length for the loop; None if gamma is 'auto'."""
+        return None if self.gamma == "auto" else FixedDraftLength(self.gamma)
+
+    @property
     def longest_draft(self) -> int:
         """The most tokens that a round drafts."""
-        return self.fixed_length.gamma if self.fixed_length else MAX_AUTO_GAMMA
-
-
-def _fixed_length(gamma: Gamma) -> FixedDraftLength | None:
-    """The draft length of gamma; None for 'auto', UsageError for other values out of range."""
-    if gamma == "auto":
-        return None
-    if gamma in range(1, MAX_GAMMA + 1):
-        return FixedDraftLength(gamma)
-    raise UsageError(f"--gamma {gamma}: give a number from 1 to {MAX_GAMMA}, or auto")
+        return MAX_AUTO_GAMMA if self.gamma == "auto" else self.gamma
 
 
 def _at_least(name: str, value: float, least: float) -> None:

@@ -169,9 +169,10 @@ def _draft_sees(engine: Engine) -> bool:
 
 def open_beside(engine: Engine, prompt: Prompt, options: Options, target: Target) -> OpenDrafter:
     """Open the drafter of `options` beside `target`, and prefill the same prompt."""
-    drafter = open_drafter(engine, options, drafting_for(engine, options, ()), target)
-    if drafter is None:
+    drafting = drafting_for(engine, options, ())
+    if not drafting.branches:
         raise UsageError(f"{options.drafting} drafts nothing whose cost could be measured")
+    drafter = open_drafter(engine, options, drafting, target)
     drafter.prefill(chunks_of(engine, prompt.message))
     return drafter
 
