@@ -69,14 +69,14 @@ class ModelConfig:
 
     kind: Literal["llava", "llama"]
     text: TextConfig
-    vision: VisionConfig | None
-    image_token_id: int | None
-    vision_feature_layer: int
-    drops_class_token: bool
-    projector_act: str
     quantization: Quantization | None
     eos_token_ids: tuple[int, ...]
     dtype: str | None
+    vision: VisionConfig | None = None
+    image_token_id: int | None = None
+    vision_feature_layer: int = 0
+    drops_class_token: bool = False
+    projector_act: str = ""
 
     @property
     def image_tokens(self) -> int:
@@ -112,15 +112,9 @@ def model_type(directory: Path) -> str:
 
 
 def _llama(whole: Block, directory: Path) -> ModelConfig:
-    tied = whole.only("tie_word_embeddings", (False, True), False)
     return ModelConfig(
         kind="llama",
-        text=read_text(whole, tied),
-        vision=None,
-        image_token_id=None,
-        vision_feature_layer=0,
-        drops_class_token=False,
-        projector_act="",
+        text=read_text(whole, whole.flag("tie_word_embeddings", False)),
         quantization=_quantization(whole),
         eos_token_ids=_stop_tokens(whole, directory),
         dtype=read_dtype(whole),
@@ -133,7 +127,7 @@ def _llava(whole: Block, directory: Path) -> ModelConfig:
     whole.only("multimodal_projector_bias", (True,), True)
     text, vision = whole.block("text_config"), _vision(whole)
     text.only("model_type", ("llama",), "llama")
-    ties = [block.only("tie_word_embeddings", (False, True), False) for block in (whole, text)]
+    ties = [block.flag("tie_word_embeddings", False) for block in (whole, text)]
     strategy = whole.only("vision_feature_select_strategy", ("default", "full"), "default")
     index = "image_token_index" if whole.get("image_token_index") is not None else "image_token_id"
     return ModelConfig(

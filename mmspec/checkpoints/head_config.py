@@ -158,9 +158,9 @@ def _own(whole: Block) -> HeadConfig:
         slots=slots,
         queries=_queries(whole, kind),
         vision=whole.only("vision", VISION if kind in ("medusa", "hydra") else VISION[:1], "none"),
-        bias=whole.only("bias", (True, False), True),
-        qkv_bias=whole.only("qkv_bias", (False, True), False),
-        input_norm=whole.only("input_norm", (False, True), kind == "flash"),
+        bias=whole.flag("bias", True),
+        qkv_bias=whole.flag("qkv_bias", False),
+        input_norm=whole.flag("input_norm", kind == "flash"),
         layer=_layer(whole) if layered else None,
         dtype=read_dtype(whole),
     )
@@ -186,8 +186,8 @@ def _published(whole: Block, names: frozenset[str]) -> HeadConfig:
         kind=_PUBLISHED[whole.get("model_type")],
         hidden_size=layer.hidden_size,
         vocab_size=layer.vocab_size,
-        bias=whole.only("bias", (True, False), True),
-        qkv_bias=whole.only("qkv_bias", (False, True), False),
+        bias=whole.flag("bias", True),
+        qkv_bias=whole.flag("qkv_bias", False),
         layer=layer,
         dtype=read_dtype(whole),
     )

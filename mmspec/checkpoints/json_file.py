@@ -66,6 +66,10 @@ class Block:
             raise self.error(key, " or ".join(map(json.dumps, allowed)))
         return value
 
+    def flag(self, key: str, default: bool) -> bool:
+        """The value, which must be true or false."""
+        return bool(self.only(key, (default, not default), default))
+
     def count(self, key: str, default: int) -> int:
         """The value of `key`, which must be a positive integer."""
         value = self.get(key, default)

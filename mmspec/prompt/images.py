@@ -161,9 +161,9 @@ def read_preprocessing(directory: Path, image_size: int) -> Preprocessing:
         crop=(crop, crop) if isinstance(crop, int) else crop,
         # CLIP's own processor has no padding to a square; LLaVA's has.
         pad_to_square="Llava" in str(block.get("image_processor_type", ""))
-        and _flag(block, "do_pad", default=False),
+        and block.flag("do_pad", False),
         resample=Image.Resampling(block.only("resample", list(Image.Resampling), 3)),
-        scale=block.number("rescale_factor", 1 / 255) if _flag(block, "do_rescale") else 1.0,
+        scale=block.number("rescale_factor", 1 / 255) if block.flag("do_rescale", True) else 1.0,
         mean=_channels(block, "image_mean", CLIP_MEAN, 0.0),
         std=_channels(block, "image_std", CLIP_STD, 1.0),
     )
@@ -198,7 +198,7 @@ def _processor_block(directory: Path) -> Block | None:
 
 def _size(block: Block, key: str, default: int, step: str) -> Any:
     """Read a size: the shorter edge (an integer in old files), (height, width), or None."""
-    if not _flag(block, f"do_{step}"):
+    if not block.flag(f"do_{step}", True):
         return None
     if not isinstance(block.get(key, default), dict):
         return block.count(key, default)
@@ -208,14 +208,10 @@ def _size(block: Block, key: str, default: int, step: str) -> Any:
     return size.count("height", default), size.count("width", default)
 
 
-def _flag(block: Block, key: str, default: bool = True) -> bool:
-    return bool(block.only(key, (True, False), default))
-
-
 def _channels(
     block: Block, key: str, default: tuple[float, ...], without: float
 ) -> tuple[float, ...]:
-    if not _flag(block, "do_normalize"):
+    if not block.flag("do_normalize", True):
         return (without,) * 3
     values = block.get(key, default)
     values = [values] * 3 if isinstance(values, int | float) else values

@@ -77,7 +77,7 @@ def _content(token: Any) -> str | None:
 def _adds_bos(settings: Block, bare: bool) -> bool | None:
     if settings.get("add_bos_token") is None:
         return True if bare else None
-    return bool(settings.only("add_bos_token", (True, False), None))
+    return settings.flag("add_bos_token", True)
 
 
 def _converted(directory: Path) -> "Backend":
