@@ -111,7 +111,7 @@ def _projector(vision: int, text: int) -> Iterator[tuple[str, Shape, bool]]:
 
 
 def _affine(path: str, *shape: int, needed: bool = True) -> Iterator[tuple[str, Shape, bool]]:
-    """Yield a weight of `shape` and its bias of length shape[0]."""
+    """Yield names and shapes of a weight of `shape` and its bias of length shape[0]."""
     yield f"{path}.weight", shape, needed
     yield f"{path}.bias", shape[:1], needed
 
