@@ -1,4 +1,7 @@
-"""The MLX backend: LLaVA and Llama on Apple's GPUs, and on the CPU of a Mac or of Linux."""
+"""The MLX backend: LLaVA and Llama on Apple's GPUs, and on the CPU of a Mac or of Linux.
+
+Decoding's algorithm is in `mmspec`; training is in `mmspec_train`.
+"""
 
 from mmspec_mlx.cpu import blas
 

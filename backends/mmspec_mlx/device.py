@@ -10,7 +10,7 @@ from mmspec.errors import choice
 _DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 CACHE_BYTES = 2**30
-"""Most bytes of freed buffers that MLX keeps for reuse; by default it keeps all of them."""
+"""The most bytes of freed buffers that MLX keeps for reuse; by default it keeps all of them."""
 
 
 def limit_memory() -> None:
@@ -28,7 +28,7 @@ def describe_memory() -> dict[str, int]:
 
 
 def _wired() -> int:
-    """Return the working set that the system recommends for one program, in bytes."""
+    """Bytes of working set that the system recommends for one program."""
     information: dict[str, Any] = dict(mx.device_info())
     return int(information["max_recommended_working_set_size"])
 

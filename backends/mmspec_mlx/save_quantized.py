@@ -23,7 +23,7 @@ from mmspec.errors import UsageError, choice
 from mmspec_mlx.weights import Files
 
 SHARD_BYTES = 2 * 2**30
-"""Bytes at which a shard is written to its file, which bounds memory use."""
+"""Number of bytes at which a shard is written to its file, which bounds memory use."""
 
 _COPIED = (".json", ".jinja", ".model", ".txt")
 

@@ -33,7 +33,7 @@ class Weights:
         self._settle = settle
 
     def unused(self) -> list[str]:
-        """Return the names of tensors that were not taken."""
+        """The names of the tensors that have not been taken."""
         return list(self._sources)
 
     def array(self, name: str) -> mx.array:
@@ -41,7 +41,7 @@ class Weights:
         return self._settled(unpacked(self._take(name)))
 
     def vector(self, *names: str) -> mx.array:
-        """Return vectors, concatenated."""
+        """Vectors concatenated, in the order of `names`."""
         return self._settled(mx.concatenate([self.array(name) for name in names]))
 
     def matrix(self, *names: str) -> Matrix:

@@ -54,7 +54,7 @@ class TorchBackend:
             ) from error
 
     def load_head(self, directory: Path, model: Model) -> Head:
-        """Load a head strictly; a published pickle is read without executing any of it."""
+        """Load a head strictly; a published pickle is read without executing any of its code."""
         if not isinstance(model, TorchModel):
             raise UsageError(f"a head on torch cannot draft for a {type(model).__name__}")
         return load_head(directory, model)
@@ -76,7 +76,7 @@ class TorchBackend:
         return torch.cuda.max_memory_allocated() or _process_peak()
 
     def reset_peak_memory(self) -> None:
-        """Start a new measurement of the GPU's peak; that of a process cannot be reset."""
+        """Start a new measurement of the GPU's peak memory; a process's peak cannot be reset."""
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
 

@@ -12,9 +12,9 @@ from mmspec.prompt.images import Picture
 from mmspec_torch.device import find_device
 
 PROMPTS = {"blip": None, "blip-2": None, "florence2": "<CAPTION>"}
-"""Prompt for a one-sentence caption, by model type; None: no prompt."""
+"""Prompt that asks a captioner for a one-sentence caption, by model type; None for no prompt."""
 MAX_TOKENS = 48
-"""Most tokens of a caption."""
+"""The maximum length of a caption, in tokens."""
 
 
 class TransformersCaptioner:

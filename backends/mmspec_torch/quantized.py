@@ -15,9 +15,9 @@ from mmspec.errors import UsageError
 from mmspec_torch.cpu.products import Product
 
 ROWS = 1024
-"""Rows quantized at once: float32 copies of a whole matrix would take four times its memory."""
+"""Number of rows quantized at once: a float32 copy of a whole matrix would take much memory."""
 INNER_TILES = 8
-"""Tiles of 16 inputs that CUDA's int4 kernel reads at once; 8 is the most it supports."""
+"""Number of tiles of 16 inputs that CUDA's int4 kernel reads at once; 8 is its maximum."""
 
 
 class Matrix(Product, Protocol):
@@ -34,9 +34,9 @@ class Integers8:
     """Symmetric int8 weights with one scale per output: w = scale * q, q from -127 to 127."""
 
     q: Tensor
-    """int8 [O, I]"""
+    """[O, I] int8, the quantized weight."""
     scale: Tensor
-    """[O, 1], in the activations' dtype"""
+    """[O, 1] the scale of each output, in the activations' dtype."""
 
     @classmethod
     def of(cls, weight: Tensor) -> "Integers8":
@@ -64,9 +64,9 @@ class Integers4:
     q: Tensor
     """uint8 [O, I / 2]: the first half of the inputs in the low bits, the second in the high."""
     scale: Tensor
-    """[O, G, 1], in the activations' dtype"""
+    """[O, G, 1] the scale of each group, in the activations' dtype."""
     centre: Tensor
-    """[O, G, 1]"""
+    """[O, G, 1] the centre of each group's values."""
 
     @classmethod
     def of(cls, weight: Tensor, group: int) -> "Integers4":
@@ -100,7 +100,7 @@ class Integers4:
 
 
 def _scale(steps: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return steps in `dtype`; 1 in place of 0, for groups whose weights are all equal."""
+    """`steps` in `dtype`; 1 in place of 0, for groups whose weights are all equal."""
     scale = steps.to(dtype)
     return torch.where(scale == 0, 1, scale)
 
@@ -165,7 +165,7 @@ def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
 
 
 def _in_bytes(integers: Integers8) -> Matrix:
-    """Multiply with PyTorch's int8 kernel in bfloat16 on CPUs; CUDA's kernel is slow."""
+    """The matrix for PyTorch's int8 kernel on CPUs, in bfloat16; elsewhere an unpacked one."""
     q, scale = integers.tensors
     if scale.dtype == torch.bfloat16 and scale.device.type == "cpu":
         return Kernel(torch.ops.aten._weight_int8pack_mm, q, scale.flatten())  # noqa: SLF001

@@ -31,7 +31,7 @@ class Weights:
         read: Callable[[str], Tensor],
         scheme: Scheme | None = None,
     ) -> None:
-        """read: returns the tensor of a name.  scheme: quantizes linear layers; None does not."""
+        """read: returns the tensor of a name. scheme: how to quantize linear layers, or None."""
         self._left = set(names)
         self._read = read
         self.scheme = scheme
@@ -52,7 +52,7 @@ class Weights:
 
     @property
     def left(self) -> list[str]:
-        """The names of tensors not taken yet."""
+        """The names of the tensors that have not been taken yet."""
         return sorted(self._left)
 
 

@@ -1,1 +1,4 @@
-"""Benchmarks: workloads, measurements and reports."""
+"""Benchmarks: what they ask, measurements, comparisons and reports.
+
+The program that is measured is `mmspec`.
+"""

@@ -11,10 +11,10 @@ from mmspec.errors import MmspecError, UsageError, choice
 from mmspec_cli.report import stats_report
 
 LEAVING = ("exit", "quit")
-"""Lines that leave the chat, like /quit."""
+"""Lines that leave the chat as /quit does."""
 
 BACK = "; /undo brings the conversation back"
-"""End of a notice that the conversation was replaced."""
+"""End of a notice that the conversation has been replaced."""
 
 if TYPE_CHECKING:
     from mmspec_cli.terminal.dialogue import Dialogue
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command's argument, help and function, which gets the dialogue and the argument."""
+    """A command of the chat: its argument, its help, and the function that runs it."""
 
     argument: str
     help: str
@@ -92,7 +92,7 @@ def _stats(dialogue: "Dialogue", _: str) -> None:
 
 
 def _gamma(dialogue: "Dialogue") -> list[tuple[str, str]]:
-    """The draft length if anything is drafted: for 'auto' its mean, or why it is none."""
+    """The draft length, if tokens are drafted: for 'auto' its mean, or why none are."""
     chat = dialogue.chat
     if chat.answer.drafting == PLAIN:
         return []
@@ -170,7 +170,7 @@ def _load(dialogue: "Dialogue", name: str) -> None:
 
 
 def _path(typed: str) -> str:
-    """The path in an argument that is quoted or escapes its spaces by backslashes."""
+    """The path in a command's argument, in which quotes or backslashes may protect spaces."""
     if len(typed) > 1 and typed[0] == typed[-1] and typed[0] in "'\"":
         return typed[1:-1]
     return re.sub(r"\\(.)", r"\1", typed)

@@ -29,7 +29,7 @@ def parse_gamma(value: Any) -> "Gamma":
 
 
 def decoding_options(values: dict[str, Any]) -> "Options":
-    """Remove the fields of `Options` from `values`; raises UsageError for one out of range."""
+    """Decoding options from `values`, which loses them; raises UsageError for one out of range."""
     from mmspec.chat.options import Options
     from mmspec.decoding.sampling import Sampling
 
@@ -44,7 +44,7 @@ def decoding_options(values: dict[str, Any]) -> "Options":
 
 
 def _refuse_moot(options: "Options") -> None:
-    """Raise UsageError for a drafting option if nothing is drafted."""
+    """Raise UsageError for a drafting option that has no effect because nothing is drafted."""
     from mmspec.errors import UsageError
 
     moot = {

@@ -22,7 +22,7 @@ COMMANDS = {
     "train": "Train heads and drafts for any target, or the bundled pair.",
     "doctor": "Say what is installed, what is missing and how to get it.",
 }
-"""Commands with their help; a command's module and click object have its name."""
+"""Help text of each command by name; the command's module and click object have that name."""
 
 ELSEWHERE = {"bench": "mmspec_bench.commands.group"}
 """Modules of commands in other packages, by the command's name."""
@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002 - click's signature
         formatter: click.HelpFormatter,
     ) -> None:
-        """Write the table."""
+        """Write the table of commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

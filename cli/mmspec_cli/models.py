@@ -96,9 +96,9 @@ def quantize(
 
 
 def reader(backend: str) -> str:
-    """The backend whose format is meant; for 'auto' the one that would run here.
+    """The backend whose format `backend` means; for 'auto' the one that would run here.
 
-    It need not be installed. Raises UsageError for an unknown one.
+    The backend need not be installed. Raises UsageError for an unknown one.
     """
     backends = registered(BACKENDS)
     if backend not in ("auto", *backends):

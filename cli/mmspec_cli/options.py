@@ -66,11 +66,11 @@ QUANTIZE = click.option(
     "named. PyTorch only; for MLX see `models quantize`.",
 )
 LOADING = together(MODEL, DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE)
-"""The options of loading; their names are keywords of `mmspec.chat.engine.load`."""
+"""The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
 
 
 def gamma_option(default: int | str) -> Decorator:
-    """`--gamma`: a number or `auto`."""
+    """The option `--gamma`: a number of tokens or `auto`."""
     return click.option(
         "--gamma",
         type=parse_gamma,
@@ -226,7 +226,7 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _writable(_: click.Context, __: click.Parameter, out: Path | None) -> Path | None:
-    """The file, which must be writable: checked before anything is measured."""
+    """The path of a file to write, checked to be writable before anything is measured."""
     if out and (out.is_dir() or not os.access(out.parent, os.W_OK)):
         raise click.BadParameter(f"{out} cannot be written: name a file in a folder that is there")
     return out

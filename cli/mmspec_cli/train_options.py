@@ -105,7 +105,7 @@ def refuse_without_effect(kind: str) -> None:
 
 
 def refuse_unused_shape(names: Sequence[str], source: str | None) -> None:
-    """Raise UsageError for an option of `train draft` that has no effect on these drafts.
+    """Raise UsageError for an option of `train draft` that has no effect on the drafts `names`.
 
     source: the value of --from, a Llama with its own shape.
     """

@@ -43,9 +43,9 @@ class Query:
     """A question about one fact, with the parts from which answers are composed.
 
     `clause` answers the question. `evidence` describes the picture; `steps` are the conclusions
-    between evidence and clause. `about` is the shape that a follow-up may call "it"; `verdict` is
-    "yes" or "no". Parts that a question lacks are empty. `derived` is True if the clause needs
-    reasoning, such as a count or a comparison.
+    between evidence and clause. `about` is the shape that a follow-up question may call "it";
+    `verdict` is "yes" or "no". Parts that a question lacks are empty. `derived` is True if the
+    clause needs reasoning, such as a count or a comparison.
     """
 
     question: str
@@ -89,7 +89,7 @@ def judge(fact: Fact, answer: str) -> bool:
 
 
 def _statements(fact: Fact, answer: str) -> Iterator[tuple[int, str]]:
-    """Yield the end position and the lower-case option of every statement in an answer."""
+    """Yield where each statement about the fact ends in an answer, and the option that it names."""
     text = " ".join(answer.split())
     for form in fact.forms:
         for match in _pattern(form, fact.options, fact.category == "word").finditer(text):

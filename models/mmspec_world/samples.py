@@ -1,4 +1,4 @@
-"""Samples and labelled pictures from a seed."""
+"""Makes samples and labelled pictures from a seed."""
 
 import random
 from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeVar
 
 Split = Literal["train", "held-out"]
 HELD_OUT_ONE_IN = 8
-"""One content in this many is held out."""
+"""Held-out contents are one in this many."""
 KEY_SEPARATOR = " / "
 
 

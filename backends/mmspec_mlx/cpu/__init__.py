@@ -1,3 +1,4 @@
-"""Faster matrix products with few rows for MLX on a CPU.
+"""Matrix products and norms that are faster for MLX on a CPU when they have few rows.
 
-GPUs use MLX's own products."""
+GPUs use MLX's own.
+"""

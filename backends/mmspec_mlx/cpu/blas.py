@@ -26,7 +26,7 @@ def prepare() -> None:
 
 
 def describe() -> dict[str, str | int]:
-    """Return the CPU's BLAS and its number of threads, or a hint how to get a faster one."""
+    """The CPU's BLAS and its number of threads, or a hint how to get a faster one."""
     if sys.platform != "linux":
         return {"blas": "Accelerate"}
     library = _openblas()

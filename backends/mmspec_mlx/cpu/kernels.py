@@ -15,7 +15,7 @@ Formula = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The operations of a decoder that depend on the device."""
+    """The operations of a decoder whose fastest form depends on the device."""
 
     rms_norm: Callable[[mx.array, float], Callable[[mx.array], mx.array]]
     """Function from a weight [H] and epsilon to a root-mean-square norm of x [..., n, H]."""

@@ -7,11 +7,11 @@ import mlx.core as mx
 from mmspec_mlx.quantized import Packed
 
 FEW = 8
-"""Most rows for which a blocked product is used."""
+"""The most rows for which a matrix is multiplied in blocks."""
 SMALL = 10**6
-"""Multiplications below which OpenBLAS computes a product without packing its operands."""
+"""Number of multiplications below which OpenBLAS does not pack a product's operands."""
 LARGEST_IN_BLOCKS = 2**20
-"""Elements of the largest matrix that is stored twice, whole and in blocks."""
+"""Number of elements of the largest matrix that is stored twice, whole and in blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Blocked:
 
     whole: Plain
     blocks: mx.array
-    """[B, in, out / B]"""
+    """[B, in, out / B] the matrix in B column blocks."""
 
     def __call__(self, x: mx.array) -> mx.array:
         """Multiply x [..., in] to [..., out]."""

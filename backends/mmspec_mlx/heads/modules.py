@@ -24,7 +24,7 @@ class MlxParts:
         self.framework = framework(kernels(weights.dtype))
 
     def tensor(self, name: str) -> mx.array:
-        """Take a tensor unchanged."""
+        """Take the tensor called `name`, unchanged."""
         return self._weights.array(name)
 
     def linear(self, *paths: str, bias: bool = True) -> Linear:

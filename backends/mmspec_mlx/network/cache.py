@@ -1,4 +1,4 @@
-"""KV cache of R rows."""
+"""The KV cache of R rows that are fed together."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import mlx.core as mx
 from mmspec_mlx import device_io
 
 STEP = 256
-"""Columns by which a cache grows at a time."""
+"""Number of columns by which a cache grows at a time."""
 
 
 class LayerCache(NamedTuple):
@@ -59,7 +59,7 @@ class Cache:
             self._layers[index] = mx.concatenate([layer, mx.zeros(shape, layer.dtype)], axis=2)
 
     def _place_moved(self) -> None:
-        """Write the gathered columns, after waiting for them.
+        """Write columns that `gather` has moved, after waiting until they are read.
 
         MLX would copy the whole layer if it were written while still being read.
         """
@@ -71,12 +71,12 @@ class Cache:
         self._moved = 0, []
 
     def layers(self, start: int, count: int) -> "Iterator[LayerCache]":
-        """Allocate `count` columns from `start` on; returns the part of each layer in turn."""
+        """Allocate `count` columns from `start` on; yields each layer's part of the cache."""
         self.reserve(start + count)
         return (LayerCache(layer, self._heads, start) for layer in self._layers)
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
-        """Move m columns to `start` onwards; they ascend, and none is before `start`."""
+        """Move the m columns `columns` to `start` onwards; they ascend, none is before `start`."""
         chosen = mx.array(list(columns))
         self._moved = start, [mx.take(layer, chosen, axis=2) for layer in self._layers]
         device_io.start(*self._moved[1])

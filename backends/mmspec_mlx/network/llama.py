@@ -89,7 +89,7 @@ class DecoderLayer:
     def __call__(
         self, x: mx.array, rotate: Rotation, cache: LayerCache, mask: mx.array | None
     ) -> mx.array:
-        """Feed x [R, n, H]."""
+        """Feed x [R, n, H]; returns the layer's output [R, n, H]."""
         x = x + self.self_attn(self.input_layernorm(x), rotate, cache, mask)
         return x + self.mlp(self.post_attention_layernorm(x))
 

@@ -21,7 +21,10 @@ def embed(llama: Llama, row: Row[mx.array], start: int, stop: int) -> mx.array:
 
 
 class Columns:
-    """Which of a prompt's P columns are tokens in each of R rows; later ones always are."""
+    """Which columns of the prompt hold tokens and which padding, for each of R rows.
+
+    After the prompt's P columns every row has tokens.
+    """
 
     def __init__(self, is_token: NDArray[np.bool_], dtype: mx.Dtype) -> None:
         """is_token: [R, P], False at padding.  dtype: of masks."""
@@ -47,7 +50,7 @@ class Columns:
         return Columns(np.hstack([before, after]), self._dtype)
 
     def mask(self, at: int, n: int) -> mx.array | None:
-        """Return the mask of n tokens at column `at`, broadcast to [R, heads, n, at + n], or None.
+        """The mask of n tokens from column `at` on, broadcast to [R, heads, n, at + n], or None.
 
         Padding sees itself, so that no row of a softmax is empty.
         """
@@ -61,7 +64,7 @@ class Columns:
         return additive(visible, self._dtype)
 
     def behind(self, columns: int, mask: mx.array) -> mx.array:
-        """Put `columns` columns in front of a tree's mask [w, E], and hide padding in them.
+        """Put `columns` columns before a tree's mask [w, E], with padding hidden in them.
 
         Returns [w, columns + E], or [R, 1, w, columns + E] if rows have padding.
         """

@@ -18,7 +18,7 @@ class MlxDraftTail:
     def __init__(
         self, decoder: Decoder, cache: Cache, columns: Columns, end: int, starts: Sequence[int]
     ) -> None:
-        """end: committed columns, all fed.  starts: [R] the next position of each row."""
+        """end: number of columns of the sequence, all fed. starts: [R] each row's next position."""
         self._decoder, self._cache = decoder, cache
         self._columns, self._starts = columns, starts
         self._committed = self._end = end

@@ -134,11 +134,11 @@ class MlxDrafter:
         self._fed, self._draft, self._tally = fed, None, tally
 
     def forget(self) -> None:
-        """Discard the observations of adaptive weights, if any."""
+        """Discard the scores on which adaptive weights depend, if any."""
         self._tally = self._tally.forgotten() if self._tally else None
 
     def _known(self, token: int) -> int:
-        """Return the token, or 0 if it is only in the target's vocabulary."""
+        """`token`, or 0 if the draft's vocabulary lacks it."""
         return token if token < self._llama.config.vocab_size else 0
 
     def _prefill(self, segments: Sequence[Segment], columns: Columns, longest: int) -> None:

@@ -42,5 +42,5 @@ class Ensemble:
         return mixture
 
     def padded(self, q: mx.array) -> mx.array:
-        """Pad distributions to [..., V]: tokens that the draft model lacks get probability 0."""
+        """Pad probabilities to [..., V]: tokens that the draft model lacks get 0."""
         return mx.pad(q, [*[(0, 0)] * (q.ndim - 1), (0, self._missing)])

@@ -1,3 +1,4 @@
-"""Faster matrix products and norms with few rows on a CPU.
+"""Matrix products and norms that are faster on a CPU when they have few rows.
 
-Other devices use PyTorch's own."""
+On other devices PyTorch's own are used.
+"""

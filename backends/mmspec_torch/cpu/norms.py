@@ -15,7 +15,7 @@ Norm = Callable[[Tensor], Tensor]
 
 
 class RMSNorm:
-    """PyTorch's own norm, which computes half types in float32."""
+    """PyTorch's own norm, which computes 16-bit types in float32."""
 
     def __init__(self, weight: Tensor, eps: float) -> None:
         self._weight, self._eps = weight, eps

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 WORTH_PACKING = 2**22
-"""Least elements of a matrix that oneDNN's layout makes faster with few rows."""
+"""Number of elements from which oneDNN's layout makes a matrix faster with few rows."""
 PACKED_ROWS = 8
-"""Rows that oneDNN optimizes the layout for; products may have any number."""
+"""Number of rows that oneDNN optimizes the layout for; products may have any number."""
 
 
 class Product(Protocol):

@@ -7,14 +7,14 @@ from torch import Tensor
 from mmspec_torch.network.cache import Cache, LayerCache
 
 STEP = 1024
-"""Columns by which a static cache grows at a time; forwards see a multiple of it."""
+"""Number of columns by which a static cache grows; forwards see a multiple of it."""
 
 
 class StaticLayer(NamedTuple):
     """Implements `LayerCache` with column numbers [n] on the device."""
 
     buffer: Tensor
-    """[R, 2 * heads, columns, D]"""
+    """[R, 2 * heads, columns, D] keys, then values."""
     columns: Tensor
     keys: Tensor
     values: Tensor
@@ -25,7 +25,7 @@ class StaticLayer(NamedTuple):
         return self.keys.shape[0]
 
     def update(self, keys_values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new keys and values; returns all that the forward sees."""
+        """Write new keys and values; returns those of all columns that the forward sees."""
         self.buffer.index_copy_(2, self.columns, keys_values)
         return self.keys, self.values
 
@@ -40,13 +40,13 @@ class StaticCache(Cache):
     step: int = STEP
 
     def reach(self, end: int) -> int:
-        """Allocate `end` columns; returns how many a forward sees, a multiple of `step`."""
+        """Allocate columns up to `end`; returns how many a forward sees, a multiple of `step`."""
         if end > self.columns:
             self._grow(end)
         return -(-end // self.step) * self.step
 
     def static_layers(self, columns: Tensor, width: int) -> list[LayerCache]:
-        """Return for each layer the columns [n] to write and the first `width` to see."""
+        """For each layer, the part of the cache: columns [n] to write, the first `width` to see."""
         keys, values = self._buffer.narrow(3, 0, width).chunk(2, dim=2)
         parts = zip(self._buffer.unbind(), keys.unbind(), values.unbind(), strict=True)
         return [StaticLayer(buffer, columns, *views) for buffer, *views in parts]
@@ -67,5 +67,5 @@ class StaticSpan(NamedTuple):
     width: int
 
     def layers(self) -> list[LayerCache]:
-        """Return the part of each layer."""
+        """The part of the cache that each layer writes and sees."""
         return self.cache.static_layers(self.columns, self.width)

@@ -11,13 +11,13 @@ Outputs = tuple[Tensor, ...]
 Compute = Callable[[], Outputs]
 """Function that enqueues the same kernels on the same buffers at every call."""
 Capture = Callable[[Compute], Compute]
-"""Function that turns a computation into one that replays it on the same buffers."""
+"""Function that records a computation and returns one that replays it on the same buffers."""
 
 
 class Replays:
-    """Runs the computation of each shape of a round: first eagerly, then captured.
+    """Runs the computation of a round, one for each shape of input: first eagerly, then captured.
 
-    A shape that occurs once, such as the last round of an answer, is not worth a capture.
+    A shape that occurs once, such as that of an answer's last round, is not worth a capture.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -45,7 +45,7 @@ class Replays:
             return compute
 
     def clear(self) -> None:
-        """Discard all captures, because the buffers have moved."""
+        """Discard all captures, because the buffers that they use have moved."""
         self._shapes.clear()
         self._captured.clear()
 

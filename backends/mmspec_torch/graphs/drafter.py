@@ -16,7 +16,7 @@ from mmspec_torch.graphs.static_form import Frame, send
 from mmspec_torch.network.llama import Llama
 
 NUMBERS = 256
-"""Most numbers uploaded for one round."""
+"""The most numbers that one round uploads to the device."""
 
 
 Choose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, list[Tensor]]]
@@ -25,7 +25,7 @@ several branches, of one tensor with their probabilities [R, V], else empty."""
 
 
 class Pending(NamedTuple):
-    """The state of a sequence before a draft."""
+    """What a drafter has not yet fed before a draft, and where it belongs."""
 
     tokens: Sequence[int]
     """[p] tokens not fed yet, the same in every row."""
@@ -54,7 +54,7 @@ class StaticDrafter:
     ) -> tuple[Tensor, Tensor]:
         """Draft k tokens; returns ids [k] and, of several branches, probabilities [k, R, V].
 
-        blend: weights [R].  choose: must depend only on its arguments and on constants.
+        blend: weights [R]. choose: must depend only on its arguments and on constants.
         """
         width = self._frame.reach(pending.columns + k)
         start, count = pending.columns - len(pending.tokens), len(pending.tokens)

@@ -1,4 +1,4 @@
-"""Lends static forms to sequences, so that later sequences reuse their captures."""
+"""Lends static forms (caches with captured forwards) to sequences, so that captures are reused."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable

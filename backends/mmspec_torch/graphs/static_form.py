@@ -1,4 +1,4 @@
-"""Common parts of the static forms of a target and a drafter.
+"""What the static forms of a target and a drafter share: a fixed cache and captured forwards.
 
 Shape letters: R rows, n columns fed, C visible columns.
 """
@@ -28,7 +28,7 @@ class Frame:
         self._count = self.integers(0)
 
     def reach(self, end: int) -> int:
-        """Allocate `end` columns; returns how many a forward sees."""
+        """Allocate columns up to `end`; returns how many of them a forward sees."""
         width = self.cache.reach(end)
         if self.cache.columns != self._columns:
             self._columns = self.cache.columns
@@ -43,7 +43,7 @@ class Frame:
         return self._replays.run(key, compute)
 
     def count(self, n: int) -> Tensor:
-        """Return the integers [n] from zero, on the device."""
+        """The integers from 0 to n - 1 on the device."""
         return self._count[:n]
 
     def step(

@@ -10,7 +10,7 @@ from mmspec_torch.graphs.static_form import Frame, send
 from mmspec_torch.network.llama import Llama
 
 ROWS = 128
-"""Most rows fed at once by the static form."""
+"""The most rows that the static form feeds at once."""
 
 
 class StaticTarget:

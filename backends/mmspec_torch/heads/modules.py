@@ -19,12 +19,12 @@ class TorchParts:
     """Implements `mmspec.drafters.heads.backend_interface.Parts`."""
 
     def __init__(self, weights: Weights, like: Decoder) -> None:
-        """weights: of the head.  like: gives the device and dtype."""
+        """weights: the head's. like: a decoder whose device and dtype the head gets."""
         self.framework = framework(like.device)
         self._weights, self._like = weights, like
 
     def tensor(self, name: str) -> Tensor:
-        """Take a tensor unchanged."""
+        """Take the tensor called `name`, unchanged."""
         return self._weights.take(name)
 
     def linear(self, *paths: str, bias: bool = True) -> Product:

@@ -1,4 +1,4 @@
-"""KV cache of R rows fed together."""
+"""The KV cache of R rows that are fed together."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -9,7 +9,7 @@ from torch import Tensor
 from mmspec_torch.device_io import upload
 
 STEP = 256
-"""Columns by which a cache grows at a time."""
+"""Number of columns by which a cache grows at a time."""
 
 
 class LayerCache(Protocol):
@@ -32,7 +32,7 @@ class Span(Protocol):
     """The cache columns that a forward writes and sees."""
 
     def layers(self) -> "list[LayerCache]":
-        """Return the part of each layer."""
+        """The part of the cache that each layer writes and sees."""
         ...
 
 
@@ -49,7 +49,7 @@ class LayerSpan(NamedTuple):
         return self.keys.shape[0]
 
     def update(self, keys_values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new keys and values; returns all of them."""
+        """Write new keys and values; returns those of all columns so far."""
         self.written.copy_(keys_values)
         return self.keys, self.values
 
@@ -62,7 +62,7 @@ class CacheSpan(NamedTuple):
     end: int
 
     def layers(self) -> list[LayerCache]:
-        """Return the part of each layer."""
+        """The part of the cache that each layer writes and sees."""
         return self.cache.layers(self.start, self.end)
 
 
@@ -96,7 +96,7 @@ class Cache:
         return self._buffer.shape[3]
 
     def layers(self, start: int, end: int) -> list[LayerCache]:
-        """Return for each layer columns `start` to `end` to write, and all before `end` to see."""
+        """For each layer, its part of the cache: writes `start` to `end`, sees all before `end`."""
         if end > self.columns:
             self._grow(end)
         written = self._buffer.narrow(3, start, end - start)
@@ -106,7 +106,7 @@ class Cache:
 
     @torch.inference_mode()
     def gather(self, start: int, columns: Sequence[int]) -> None:
-        """Move m columns to `start` onwards; they ascend, and none is before `start`."""
+        """Move the m columns `columns` to `start` onwards; they ascend, none is before `start`."""
         chosen = upload(columns, torch.int64, self._buffer.device)
         selection = self._buffer.index_select(3, chosen)
         self._buffer.narrow(3, start, len(columns)).copy_(selection)

@@ -98,7 +98,7 @@ class EncoderLayer:
 
     @property
     def parts(self) -> tuple[Linear, ...]:
-        """All modules, in the order of the forward pass."""
+        """All linear layers and norms, in the order of the forward pass."""
         norms = self.layer_norm1, self.layer_norm2
         return norms[0], self.qkv_proj, self.out_proj, norms[1], self.fc1, self.fc2
 

@@ -32,7 +32,7 @@ class Step(NamedTuple):
     mask: Tensor | None = None
     """Mask added to the attention scores, broadcast to [R, heads, n, C]."""
     causal: bool = False
-    """Whether to attend causally from column 0 on, which needs no mask."""
+    """True to attend causally from column 0 on, which needs no mask."""
 
 
 def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ def tree_mask(start: int, visible: Tensor, like: Tensor) -> Tensor:
 
 
 def hidden(dtype: torch.dtype) -> float:
-    """Return the number that hides a column when added to its attention score.
+    """The number that hides a column when it is added to the column's attention score.
 
     It is finite, so that a row that sees nothing does not become NaN, and half the minimum, so that
     its sum with a score does not overflow.
@@ -115,7 +115,7 @@ class DecoderLayer:
         )
 
     def __call__(self, x: Tensor, memory: cache.LayerCache, step: Step) -> Tensor:
-        """Feed x [R * n, H], which may be overwritten."""
+        """Feed x [R * n, H], which may be overwritten; returns the layer's output."""
         x = self.self_attn(self.input_layernorm(x), x, memory, step)
         return self.mlp(self.post_attention_layernorm(x), x)
 

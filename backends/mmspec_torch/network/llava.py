@@ -33,7 +33,7 @@ class TorchFeatures:
 
     @torch.inference_mode()
     def pooled(self, positions: int) -> "TorchFeatures":
-        """Average-pool the square grid to `positions`; cached."""
+        """Average-pool the square grid to `positions` rows; the result is cached."""
         if positions not in self._pooled:
             self._pooled[positions] = TorchFeatures(pooled(self.rows, positions))
         return self._pooled[positions]

@@ -17,7 +17,7 @@ Angles = tuple[Tensor, Tensor]
 
 
 class Rotary:
-    """A growing table of the cosines and sines of all positions."""
+    """The cosines and sines of all positions so far, in a table that grows."""
 
     def __init__(self, head_dim: int, theta: float, device: torch.device, dtype: torch.dtype):
         """Compute tables in float32, then round them to `dtype`."""

@@ -1,4 +1,4 @@
-"""Cache columns after the committed ones, for the nodes of a draft.
+"""Cache columns for the nodes of one draft, after the columns of the sequence.
 
 Shape letters: R branches, w nodes expanded at once, E expanded so far, H width.
 """
@@ -25,7 +25,7 @@ class TorchDraftTail:
         angles: Iterable[Angles],
         mask: Tensor | None = None,
     ) -> None:
-        """columns: committed columns, all fed.  angles: of each level's positions.
+        """columns: those of the sequence, all fed. angles: of each level's positions.
 
         mask: [R, 1, 1, columns or more], hides padding.
         """

@@ -35,7 +35,7 @@ from mmspec_torch.sequence.ensemble import Ensemble
 
 
 class State(NamedTuple):
-    """Valid columns of a drafter's rows and cache; always replaced as a whole."""
+    """Which columns of a drafter's rows and cache are valid; always replaced as a whole."""
 
     columns: int
     fed: int
@@ -47,11 +47,11 @@ class State(NamedTuple):
     draft: DeviceDraft[Tensor] | None = None
     """The draft whose tokens the next commit may accept."""
     tally: Tally | None = None
-    """Observations of the branches, for adaptive weights; None without them."""
+    """Scores of the branches, for adaptive weights; None if the weights are fixed."""
 
     @property
     def followed(self) -> int:
-        """Number of drafted tokens in the cache: all but a chain's last, none of a tree."""
+        """Number of drafted tokens in the cache: of a chain all but the last, of a tree none."""
         return self.draft.size - 1 if self.draft and self.draft.parents is None else 0
 
 
@@ -143,7 +143,7 @@ class TorchDrafter:
         self._state = State(state.columns + len(tokens), fed, lengths, state.mask, tally=tally)
 
     def forget(self) -> None:
-        """Discard the observations of adaptive weights, if any."""
+        """Discard the scores on which adaptive weights depend, if any."""
         if self._state.tally:
             self._state = self._state._replace(tally=self._state.tally.forgotten())
 
@@ -183,7 +183,7 @@ class TorchDrafter:
         return state
 
     def _described(self, columns: int, fed: int) -> State:
-        """Return the state of the first `columns` columns, of which `fed` are in the cache."""
+        """The state in which `columns` columns are valid and `fed` of them are in the cache."""
         lengths = tuple(sum(row.lengths(columns)[-1:]) for row in self._rows)
         tally = self._state.tally
         if min(lengths) == columns:
@@ -221,7 +221,7 @@ class TorchDrafter:
         return replace(draft, branches=self._outputs(blend, torch.stack(record)))
 
     def _unfed(self, state: State, k: int) -> Pending | None:
-        """Return the input of the static form; None for a pending image or too many numbers."""
+        """What the static form needs to feed; None for a pending image or too many numbers."""
         row, start = self._rows[0], min(state.fed, state.columns - 1)
         numbers = 1 + state.columns - start + len(state.lengths) + 2 * k
         if numbers > NUMBERS or row.has_image(start, state.columns):

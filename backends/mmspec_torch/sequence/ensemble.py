@@ -35,5 +35,5 @@ class Ensemble:
         return mixed.view(-1, self._shared).log()
 
     def padded(self, q: Tensor) -> Tensor:
-        """Pad distributions to [..., V]: tokens that the draft model lacks get probability 0."""
+        """Pad probabilities to [..., V]: tokens that the draft model lacks get 0."""
         return F.pad(q, (0, self._missing)) if self._missing else q

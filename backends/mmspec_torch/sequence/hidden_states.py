@@ -32,7 +32,7 @@ class Rows:
 
     @torch.inference_mode()
     def gather(self, start: int, columns: Sequence[int]) -> None:
-        """Move m columns to `start` onwards; they ascend, and none is before `start`."""
+        """Move the m rows `columns` to `start` onwards; they ascend, none is before `start`."""
         chosen = upload(columns, torch.int64, self._rows.device)
         self._rows[start : start + len(columns)] = self._rows.index_select(0, chosen)
 

@@ -110,7 +110,7 @@ def _named(model: str, draft: str) -> tuple[str, Path, Path | None]:
 
 
 def _prompts(directory: Path, file: Path | None, count: int) -> Mapping[str, Sequence[Prompt]]:
-    """Sets of prompts: about images, which some peers cannot see, and text only."""
+    """Sets of prompts by name: about images, which some peers cannot see, and text only."""
     if file:
         return {"given": read_prompts(file)}
     vision = read_config(directory).vision

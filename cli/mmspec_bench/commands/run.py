@@ -119,7 +119,7 @@ def _show(screen: Screen, summaries: Sequence[Summary], out: Path) -> None:
 
 
 def _line(summary: Summary) -> tuple[str, ...]:
-    """A method's line in the table; a probe has no speed-up, because it is asked something else."""
+    """A method's line in the table; a probe has no speed-up: it answers other questions."""
     has_speed_up = summary.speed_up_paired and summary.method not in PROBES
     facts = ratio(summary.facts_right, summary.facts_asked)
     return (

@@ -31,7 +31,7 @@ from mmspec_cli.options import JSON, LOADING, OUT, PLAIN
 from mmspec_cli.terminal.render import Screen
 
 VIEWS = "M,T,MT,MTC"
-"""Default draftings with a draft model."""
+"""The draftings that are measured by default with a draft model."""
 TRANSFORMERS = "transformers"
 COUNT = click.IntRange(min=1)
 

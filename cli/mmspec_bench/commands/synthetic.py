@@ -29,9 +29,9 @@ DIRECTORY = click.option(
 )
 FIGURE = ".png"
 LOADING_OPTIONS = ("backend", "device", "dtype", "quantize")
-"""The options of loading that apply."""
+"""Options for loading models that apply to random weights."""
 OPTIONS = {*LOADING_OPTIONS, "repeats", "synthetic", "synthetic_dir", "out", "as_json", "plain"}
-"""All options of `bench speed` that apply."""
+"""All options of `bench speed` that apply to random weights."""
 
 
 def measure_random(

@@ -20,13 +20,13 @@ class PeerMethod:
 
     name: str
     script: str
-    """Name of the script's module in `mmspec_bench.compare`."""
+    """Name of the module in `mmspec_bench.compare` that runs the method."""
     drafts: bool = False
-    """True if it loads a draft."""
+    """True if the method loads a draft."""
     options: dict[str, Any] = field(default_factory=dict)
     python: str = sys.executable
     hub_names: bool = False
-    """True if it can only read a tower under the hub's names."""
+    """True if the program can only read a vision tower under the hub's names."""
 
     @property
     def command(self) -> list[str]:
@@ -39,7 +39,7 @@ def peer_methods(
 ) -> list[PeerMethod]:
     """All methods of the named peers; raises UsageError for an unknown name.
 
-    draftings: this project's.  mlx_vlm: the Python of its environment.
+    draftings: those of this project to run. mlx_vlm: the Python of mlx-vlm's environment.
     """
     for peer in peers:
         if peer not in PEERS:
@@ -71,7 +71,7 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma) -> Iterator[Pe
 
 
 def _transformers(gamma: Gamma) -> Iterator[PeerMethod]:
-    """transformers plain, with assistants and with lookup, at both draft lengths."""
+    """transformers' methods: plain, with an assistant and with lookup, at both draft lengths."""
     name, script = "transformers, assistant_model", "run_transformers"
     yield PeerMethod("transformers, plain", script)
     for part, assistant in (("", "whole"), (", text part", "text")):

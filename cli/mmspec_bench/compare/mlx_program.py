@@ -37,7 +37,7 @@ class MlxProgram(Program):
         return {"device": device, "dtype": self._dtype} | blas.describe()
 
     def device_bytes(self) -> int:
-        """MLX's own peak on a GPU; 0 on a CPU, where the process's peak is used."""
+        """Peak bytes by MLX's counter on a GPU; 0 on a CPU, where the process's peak is used."""
         import mlx.core as mx
 
         return mx.get_peak_memory() if self._on_gpu else 0

@@ -32,7 +32,7 @@ class PeerReport:
 
 
 def rows(results: Sequence[PeerResult], label: str) -> list[tuple[str, ...]]:
-    """A row per method for one set of questions: its figures, or the reason for none."""
+    """A row per method for one set of questions: its figures, or why it has none."""
     return [_row(result, label) for result in results]
 
 

@@ -39,7 +39,7 @@ class Mmspec(Program):
         return self._engine.backend.describe() | {"device": model.device, "dtype": model.dtype}
 
     def device_bytes(self) -> int:
-        """The backend's memory counter on an accelerator; 0 on a CPU."""
+        """Peak bytes by the backend's counter on an accelerator; 0 on a CPU."""
         on_cpu = self._engine.target.model.device == "cpu"
         return 0 if on_cpu else self._engine.backend.peak_memory()
 

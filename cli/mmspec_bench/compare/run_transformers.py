@@ -84,7 +84,7 @@ class Transformers(Program):
         return {"device": str(self._device), "dtype": dtype, "threads": threads}
 
     def device_bytes(self) -> int:
-        """CUDA's memory counter; 0 without CUDA."""
+        """Peak bytes by CUDA's counter; 0 without CUDA."""
         return torch.cuda.max_memory_allocated()
 
 

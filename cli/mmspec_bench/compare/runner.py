@@ -31,7 +31,7 @@ class Reply:
     tokens: list[int]
     """Token ids, without a stop token."""
     tokens_per_second: float | None
-    """Tokens per second after the first tokens; None if no others followed."""
+    """Tokens per second after the first token; None if no token followed it."""
     first_token_seconds: float
     known: int
     """Number of tokens, including a stop token."""
@@ -50,17 +50,17 @@ class Run:
     replies: dict[str, list[Reply]]
     """Replies, by set of questions."""
     reasons: dict[str, str]
-    """The reason why a set was not answered, by set."""
+    """Why a set of questions was not answered, by the set's name."""
     described: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The measures of one method on one set of questions."""
+    """Figures of one method on one set of questions: speeds, ratios, equal answers."""
 
     tokens_per_second: Spread
     speed_up: Spread
-    """Ratio of speed to the first method's on the same question in the same turn."""
+    """Ratio of the method's speed to the first method's on the same question in the same turn."""
     first_token_seconds: Spread
     tokens_per_round: float
     identical: int
@@ -70,7 +70,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class PeerResult:
-    """The results of one method: by set, `figures` or the reason for their absence."""
+    """The results of one method: for each set of questions `figures`, or the reason for none."""
 
     name: str
     load_seconds: float | None
@@ -112,9 +112,9 @@ def compare(
 
 
 def own_task(method: PeerMethod, task: Task, folder: str) -> Task:
-    """The task with the method's options, its draft if any, and tensor names that it can read.
+    """The task with the method's options, its draft if any, and a checkpoint it can read.
 
-    folder: for renamed copies, which all methods and turns share.
+    folder: for renamed copies of checkpoints, which all methods and turns share.
     """
     draft = task.draft if method.drafts else None
     if method.drafts and draft is None:
@@ -181,7 +181,7 @@ def _result(name: str, runs: Sequence[Run], first: Sequence[Run]) -> PeerResult:
 def _paired(
     label: str, runs: Sequence[Run], first: Sequence[Run]
 ) -> list[tuple[Reply, Reply | None]]:
-    """Each reply and the first method's to the same question in the same turn."""
+    """Each reply, and the first method's reply to the same question in the same turn."""
     pairs: list[tuple[Reply, Reply | None]] = []
     for run, other in zip_longest(runs, first[: len(runs)]):
         theirs = other.replies.get(label, ()) if other else ()

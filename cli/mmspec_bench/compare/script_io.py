@@ -29,7 +29,7 @@ class Task:
     device: str
     dtype: str
     options: dict[str, Any]
-    """Options of one script."""
+    """The script's own options by name."""
     max_tokens: int
     questions: dict[str, list[Question]]
     """Questions by set; each is asked in a new conversation and answered greedily."""
@@ -43,7 +43,7 @@ class Clock:
     def __init__(self) -> None:
         self._started = perf_counter()
         self.events: list[tuple[int, float]] = []
-        """Number of tokens, and seconds since the question, at each event.
+        """At each event, the number of complete tokens and the seconds since the question.
 
         The time before the first event includes pixels, the tower and the prefill.
         """
@@ -67,7 +67,7 @@ class Program(ABC):
 
     @abstractmethod
     def device_bytes(self) -> int:
-        """Peak of the accelerator's own counter; 0 on a CPU."""
+        """Peak bytes by the accelerator's own counter; 0 on a CPU."""
 
 
 def main(load: Callable[[Task], Program]) -> None:
@@ -85,7 +85,7 @@ def main(load: Callable[[Task], Program]) -> None:
 
 
 def _report(program: Program, task: Task) -> dict[str, Any]:
-    """Load time, start-up time, and the replies of each set or the reason for none.
+    """Seconds to load and to the first token, and each set's replies or why there are none.
 
     The first question of a set is answered once more before, uncounted, to warm up caches.
     """

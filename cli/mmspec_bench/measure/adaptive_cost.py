@@ -1,4 +1,4 @@
-"""Measures the cost of fitting weights in a round."""
+"""Measures the seconds that a round spends on fitting adaptive weights."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

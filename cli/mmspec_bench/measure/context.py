@@ -19,7 +19,7 @@ from mmspec.seam import Drafter, Segment, Target
 from mmspec_bench.measure.costs import seconds_of
 
 LENGTHS = (64, 128, 256, 512, 1024, 1536, 2000)
-"""Tokens of context to measure, as far as the model has the positions."""
+"""Lengths of context to measure, in tokens, up to the model's number of positions."""
 TOKEN = 5
 """Id of the repeated token, which is not a special one in a Llama vocabulary."""
 
@@ -34,7 +34,7 @@ class ContextCost:
     prefill: float
     """Seconds per token appended since the previous length."""
     step: float
-    """Seconds of a target forward over one row: a token of plain decoding."""
+    """Seconds of a target forward over one row, which is a token of plain decoding."""
     block: float
     """Seconds of a target forward over gamma + 1 rows."""
     draft: float | None
@@ -55,7 +55,7 @@ class ContextReport:
     provenance: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
-        """The report, JSON-serializable."""
+        """The report as a JSON-serializable object."""
         return asdict(self)
 
 
@@ -68,10 +68,10 @@ def context(
     repeats: int = 7,
     progress: Progress,
 ) -> ContextReport:
-    """Measure at each length, shortest first, in `passes` from an empty context.
+    """Measure the costs at each length, shortest first, in `passes` from an empty context.
 
-    lengths: empty means those of LENGTHS that fit.  Raises UsageError for lengths beyond the
-    target's positions.
+    lengths: empty means those of LENGTHS that the models have positions for. Raises UsageError for
+    lengths beyond the target's positions.
     """
     loaded = engine.target.model
     most = loaded.config.text.max_position_embeddings - gamma - 1
@@ -119,7 +119,7 @@ def _cost(
     gamma: int,
     repeats: int,
 ) -> ContextCost:
-    """Extend the context, then time the parts of a round there; commits nothing."""
+    """Extend the context over `span`, then time the parts of a round there; commits nothing."""
     before, length = span
     segment, block = Segment([[TOKEN] * (length - before)]), HostDraft([TOKEN] * gamma)
     prefill = seconds_of(engine, lambda: target.extend(segment))

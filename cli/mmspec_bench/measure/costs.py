@@ -20,7 +20,7 @@ from mmspec.seam import Target
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Median seconds, with no work pending when the clock starts.
+    """Median seconds of the parts of a round; no work is pending when a clock starts.
 
     A drafted token and a target forward each include the output head and the choice of the token.
     """
@@ -55,7 +55,7 @@ class Passes:
     centre: Callable[[Sequence[float]], float] = median
 
     def time(self, once: Callable[[], Sequence[float]]) -> list[float]:
-        """The average of each column that `once` returns, over the passes."""
+        """The average over the passes of each number that `once` returns."""
         once()
         passes: list[Sequence[float]] = []
         end = perf_counter() + self.seconds

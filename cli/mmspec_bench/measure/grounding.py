@@ -17,7 +17,7 @@ from mmspec_world import CATEGORIES, TASKS, Sample, judge, sample
 GREY = (128, 128, 128)
 """Colour (red, green, blue) of blank pictures."""
 RETRIED_SEEDS = 8
-"""Seeds after which a task that asked for nothing needed is tried again."""
+"""Number of seeds after which a task none of whose questions was needed is tried again."""
 
 MakeSample = Callable[[str, int], Sample]
 """Function that makes a task's held-out sample for a seed."""
@@ -28,13 +28,13 @@ class Tally:
     """Counts of facts in one category."""
 
     samples: int = 0
-    """Number of conversations that asked for at least one."""
+    """Number of conversations that asked for a fact of the category."""
     asked: int = 0
     right: int = 0
 
     @property
     def share(self) -> float:
-        """Right facts divided by asked ones."""
+        """Number of right facts divided by that of facts asked for."""
         return self.right / self.asked if self.asked else 0.0
 
 
@@ -129,7 +129,7 @@ def grounding(
 def needed_samples(
     make_sample: MakeSample, score: Score, samples: int, seed: int
 ) -> Iterator[Sample]:
-    """Samples of all tasks in turn, without those that ask for nothing needed.
+    """Samples of all tasks in turn, without those that ask for no category still needed.
 
     The categories of a task are learnt from its samples.
     """
@@ -168,7 +168,7 @@ def blanked(picture: Picture) -> Picture:
 
 
 def markdown(report: GroundingReport) -> str:
-    """The table for a model card."""
+    """The scores as a table for a model card."""
     tallies = report.shown.tallies | {"overall": report.shown.total}
     greys = report.blanked.tallies | {"overall": report.blanked.total} if report.blanked else {}
     rows = ["| facts | conversations | asked | right | right, image blanked |"]

@@ -22,14 +22,14 @@ class Timing:
     timed_tokens: int
     """Number of tokens computed in `seconds`, including a stop token."""
     seconds: float
-    """Seconds of decoding, without vision, captions and prefill."""
+    """Seconds of decoding, not counting vision, captions and prefill."""
     rounds: int = 0
     """Number of target forwards in `seconds`."""
     depth: int = 0
     """Drafted tokens that could have been accepted: one per level of a tree."""
     accepted: int = 0
     loop_seconds: float | None = None
-    """Seconds of `seconds` outside drafting and verification; None for another project's loop."""
+    """Part of `seconds` outside drafting and verification; None for another project's loop."""
     peak_memory_bytes: int = 0
 
     @property
@@ -48,7 +48,7 @@ class TimedMethod(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in reports."""
+        """The method's name in reports."""
         ...
 
     def answer(self, prompt: Prompt) -> Timing:

@@ -14,7 +14,7 @@ from mmspec_bench.measure.costs import Costs, costs
 from mmspec_bench.measure.methods_under_test import TimedMethod, Timing, engine_method
 
 GAMMAS = (1, 2, 3, 4, 5, 6, 8)
-"""Draft lengths that a search tries."""
+"""Draft lengths, in tokens, that a search for the fastest one tries."""
 SEARCHED = 2
 """Number of prompts in a search for the best draft length."""
 
@@ -37,7 +37,7 @@ class Spread:
         return cls(median(values), min(values), max(values))
 
     def text(self, digits: int) -> str:
-        """The spread as text, such as `2.10 [1.95..2.30]`."""
+        """The spread as text, with `digits` decimals, such as `2.10 [1.95..2.30]`."""
         return f"{self.median:.{digits}f} [{self.least:.{digits}f}..{self.most:.{digits}f}]"
 
 
@@ -48,14 +48,14 @@ class MethodSpeed:
     name: str
     tokens_per_second: Spread
     speed_up: Spread
-    """Ratio of speed to the first method's on the same prompt in the same repetition."""
+    """Ratio of the method's speed to the first method's on the same prompt and repetition."""
     block_efficiency: float
     """Tokens per target forward, over all answers together."""
     acceptance_rate: float
     identical: bool
     """True if every answer equals the first method's, token for token."""
     loop_share: float | None
-    """Median share of decoding outside drafting and verification, by the loop's own clocks."""
+    """Median share of the time outside drafting and verification, by the loop's own clocks."""
     peak_memory_bytes: int
 
 
@@ -73,7 +73,7 @@ class SpeedReport:
     methods: list[MethodSpeed]
     costs: Costs | None
     refit: RefitCost | None
-    """The cost of fitting four branches' weights, if the draft sees images."""
+    """The cost of fitting the weights of four views, if the draft sees images."""
     provenance: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Full-size checkpoints of random weights, and the cost of rounds on them."""
+"""Full-size checkpoints of random weights, and measured costs of forwards on them."""

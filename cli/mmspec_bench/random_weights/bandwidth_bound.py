@@ -14,7 +14,7 @@ from mmspec_bench.measure.costs import seconds_of
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 COPY_BYTES, CPU_COPY_BYTES = 2**30, 2**26
-"""Bytes of a timed copy on GPU and CPU, several times larger than any cache."""
+"""Number of bytes in a timed copy on GPU and CPU, several times larger than any cache."""
 REPEATS = 9
 
 

@@ -25,9 +25,9 @@ from mmspec_bench.random_weights.bandwidth_bound import Cost, copy_bandwidth, he
 from mmspec_bench.random_weights.checkpoints import Checkpoints
 
 ROWS = (1, 2, 4, 6, 8, 16, 32, 64)
-"""Rows of the timed target forwards."""
+"""Numbers of rows of the target forwards that are timed."""
 IMAGES = (1, 2, 5)
-"""Images in the prompts whose prefill is timed."""
+"""Numbers of images in the prompts whose prefill is timed."""
 GAMMA = 5
 HEAD = "msd"
 QUESTION = "What is the difference between these pictures, and what do they have in common?"
@@ -58,7 +58,7 @@ class RandomWeightsReport:
     bandwidth: float
     """Bytes per second of a copy, counting reads and writes."""
     verify: dict[int, Cost]
-    """Cost of a target forward by its rows; one row is plain decoding."""
+    """Cost of a target forward by its number of rows; one row is plain decoding."""
     draft: dict[str, Cost]
     """Cost of a drafted token by drafting: one letter per branch, or msd for the head."""
     prefill: dict[int, Prefill]

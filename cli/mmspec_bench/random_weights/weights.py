@@ -13,7 +13,7 @@ from mmspec.checkpoints.loading_plan import INDEX_FILE, WEIGHTS_FILE
 from mmspec.checkpoints.manifest import Shape
 
 DRAWS = 16_777_213
-"""Normal draws shared by all tensors: a prime number, so that the rows of a matrix differ."""
+"""Number of normal draws that all tensors share: a prime, so that a matrix's rows differ."""
 VECTOR_SPREAD = 0.02
 """Standard deviation of tensors with one axis."""
 ITEM_BYTES = 2

@@ -42,7 +42,7 @@ def _identical_line(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def divergences(run: BenchRun) -> Table:
-    """The answers that differ, with the first differing token and the logit gap there."""
+    """A table of the answers that differ, with the first differing token and its logit gap."""
     lines = [_divergence_line(pair) for pair in diverging(run)]
     columns = ("sample", "method", "outcome", "plain", "drafted", "turn", "token", "margin")
     note = "Margin: the gap between the two largest logits of plain decoding at that token."

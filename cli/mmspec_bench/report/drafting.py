@@ -60,7 +60,7 @@ def _by_column(
     *,
     in_terminal: bool = False,
 ) -> Table:
-    """Block efficiency of every method over the rows of each column."""
+    """Block efficiency of every method over the rows in each of `columns`."""
     groups = [grouped(rows, lambda row: row.method) for rows in columns.values()]
     lines = [
         (name, *(positive(block_efficiency(group.get(name, ()))) for group in groups))

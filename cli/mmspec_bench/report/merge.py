@@ -35,15 +35,15 @@ class BenchRun:
 
     rows: list[Row]
     methods: list[str]
-    """Methods with at least one row, in the order of --methods."""
+    """Names of methods with at least one row, in the order of --methods."""
     tasks: list[str]
-    """Tasks in the order of the suite."""
+    """Names of tasks in the order of the suite."""
     provenances: list[dict[str, Any]]
     """The provenance of each folder."""
     costs: list[StepCosts]
     """Costs measured in the first folder; empty if the shards ran on different machines."""
     notes: list[str]
-    """Notes about the shards for the reader."""
+    """Notes for the reader about the shards."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class BenchRun:
         return [name for name in self.decoding if name != PLAIN]
 
     def of(self, *methods: str) -> list[Row]:
-        """The rows of some methods."""
+        """The rows of the methods named."""
         return [row for row in self.rows if row.method in methods]
 
     @property

@@ -16,7 +16,7 @@ EVERYTHING = "all"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One published measure, a key of `published_comparison.MEASURES`, averaged over datasets."""
+    """One column of a published table: a measure, one of MEASURES, averaged over datasets."""
 
     name: str
     measure: str
@@ -26,7 +26,7 @@ class Column:
 
     @property
     def pools(self) -> bool:
-        """True if it averages over more than one dataset."""
+        """True if the column averages over more than one dataset."""
         return len(self.sets) > 1 or EVERYTHING in self.sets
 
 

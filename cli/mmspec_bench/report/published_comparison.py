@@ -35,7 +35,7 @@ COLUMNS_PER_TABLE = 4
 
 @dataclass(frozen=True, slots=True)
 class PublishedComparison:
-    """A published number and this run's; nan if one is missing."""
+    """A published number and this run's for the same measure; nan where one is missing."""
 
     table: str
     label: str
@@ -65,7 +65,7 @@ def _method(line: Line, run: BenchRun) -> str:
 
 
 def _ours(run: BenchRun, paper: Paper, column: Column, method: str) -> float:
-    """The mean over the column's datasets; nan if one of them was not measured."""
+    """This run's mean over the column's datasets; nan if one of them was not measured."""
     return metrics.mean(
         _dataset_value(
             run, run.tasks if name == EVERYTHING else paper.tasks.get(name, ()), column, method
@@ -133,7 +133,7 @@ def _tables(run: BenchRun, paper: Paper, table: PaperTable) -> Iterator[Table]:
 
 
 def _line_name(value: PublishedComparison) -> str:
-    """The published label, with the method's name if that differs."""
+    """The label of a published row, with the method's name if that differs."""
     same = value.method in ("", value.label)
     return value.label if same else f"{value.label} ({value.method})"
 

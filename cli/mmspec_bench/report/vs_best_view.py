@@ -37,7 +37,7 @@ def comparisons(run: BenchRun) -> list[BestViewComparison]:
 
 
 def _groups(run: BenchRun) -> dict[str, list[Row]]:
-    """Groups of rows: all, by number of images, and those with the papers' numbers."""
+    """Groups of rows by name: all, by number of images, and those with the papers' numbers."""
     rows = run.of(*run.drafting)
     counts = sorted({row.images for row in rows})
     groups = {"all": rows}

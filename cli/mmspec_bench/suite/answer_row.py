@@ -14,7 +14,7 @@ from mmspec_world import judge
 
 STAGES = ("vision", "caption", "prefill", "draft", "verify", "decode", "total")
 DECIMALS = 7
-"""Decimals of seconds in a row, the precision of clocks."""
+"""Number of decimals of the seconds in a row, the precision of clocks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class TimedAnswer:
     before: tuple[Turn, ...]
     first_token_seconds: float
     refusal: str = ""
-    """The reason why there is no answer: the prompt does not fit the model of a probe."""
+    """Why there is no answer: the prompt does not fit the probe's model; else empty."""
 
 
 @dataclass(frozen=True, slots=True)

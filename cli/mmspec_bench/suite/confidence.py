@@ -11,7 +11,7 @@ from mmspec_bench.suite.rows import Row
 DRAWS, SEED = 10_000, 0
 LEVEL = 0.95
 CELLS = 2_000_000
-"""Number of counts resampled at a time, 16 MB."""
+"""Number of counts that are resampled at a time; they take 16 MB."""
 
 Counts = NDArray[np.int64]
 
@@ -62,7 +62,7 @@ def _by_sample(rows: Iterable[Row]) -> dict[str, tuple[int, int]]:
 
 
 def _resampled(counts: Counts, draws: int, seed: int) -> Iterable[NDArray[np.float64]]:
-    """The relative differences of `draws` resamples of `counts` [n, 4], in chunks."""
+    """The relative differences of `draws` resamples of the samples' counts [n, 4], in chunks."""
     generator, size = np.random.default_rng(seed), len(counts)
     chunk = max(CELLS // size, 1)
     for start in range(0, draws, chunk):

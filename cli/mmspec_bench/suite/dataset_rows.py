@@ -15,7 +15,7 @@ from mmspec.errors import ImageError, UsageError
 from mmspec.prompt.images import Picture, decode_picture, open_picture
 
 BATCH = 16
-"""Rows of parquet in memory at a time; an image may take megabytes."""
+"""Number of parquet rows in memory at a time; an image may take megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Record:
     """All columns of the table, even those that were not read."""
 
     def value(self, column: str) -> Any:
-        """The value of a column, which may be None."""
+        """The value in `column` of this row, which may be None."""
         if self.problem:
             raise UsageError(f"{self.where}: {self.problem}")
         if column not in self.values:
@@ -41,7 +41,7 @@ class Record:
         return self.values[column]
 
     def has(self, column: str) -> bool:
-        """True if a column exists and is not empty."""
+        """True if `column` exists and is not empty in this row."""
         return self.values.get(column) is not None
 
     def text(self, column: str) -> str:
@@ -132,7 +132,7 @@ def _parquet(file: Path, columns: Sequence[str], where: tuple[str, str] | None) 
 
 
 def _open(file: Path) -> tuple[Any, Any]:
-    """The constructor of filters, and the table."""
+    """pyarrow's constructor of filters, and the table in `file`."""
     try:
         from pyarrow import ArrowException, dataset  # type: ignore[import-untyped]  # no stubs
     except ImportError as error:

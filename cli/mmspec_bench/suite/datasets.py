@@ -99,4 +99,4 @@ DATASETS = {name: _dataset(entry) for name, entry in _TABLES["datasets"].items()
 GROUPS: dict[str, tuple[str, ...]] = {
     name: tuple(datasets) for name, datasets in _TABLES["groups"].items()
 }
-"""The datasets in a paper's tables."""
+"""The datasets in a paper's tables, by the name that --suite takes."""

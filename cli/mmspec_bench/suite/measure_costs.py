@@ -21,7 +21,7 @@ from mmspec_bench.suite.prediction import StepCosts
 from mmspec_bench.suite.samples import SuiteSample
 
 PASSES = Passes(8, 1.0, middle_mean)
-"""Short forwards are repeated for a second, so that a disturbance affects few passes."""
+"""How often costs are timed: short forwards for a second, so that disturbances matter little."""
 FITTED_TOKENS = 96
 """Tokens of the answer in whose rounds the fit of adaptive weights is timed."""
 
@@ -58,7 +58,7 @@ def measure_costs(
 
 
 def _refit(engine: Engine, prompt: Prompt, options: Options, word: str) -> float:
-    """Seconds of a fit, at least 0; one branch has no weights to fit."""
+    """Seconds of a fit of adaptive weights, at least 0; one branch has no weights to fit."""
     if len(word) == 1:
         return 0.0
     return max(refit_cost(engine, prompt, options, word, FITTED_TOKENS).refit, 0.0)

@@ -134,7 +134,7 @@ def _head_method(word: str, kind: str, match: re.Match[str]) -> Method:
 
 
 def _name(word: str, start: int) -> str:
-    """The method's name: letters in upper case, the rest in lower case."""
+    """The method's name in rows: letters of views in upper case, the rest in lower case."""
     letters, slash, rule = word[start:].partition("/")
     return f"{word[:start].lower()}{letters.upper()}{slash}{rule.lower()}"
 

@@ -84,7 +84,7 @@ def global_speed_up(paired: Sequence[Pair], stage: str = "decode") -> float:
 
 
 def paired_speed_ups(paired: Iterable[Pair], stage: str = "decode") -> list[float]:
-    """The quotient of the two answers' tokens per second, by question."""
+    """Tokens per second of the method divided by those of plain decoding, for each question."""
     return [ratio(throughput([row], stage), throughput([plain], stage)) for row, plain in paired]
 
 
@@ -123,7 +123,7 @@ def identical_rate(rows: Iterable[Row]) -> float | None:
 
 
 def peak_memory_bytes(rows: Iterable[Row]) -> int:
-    """The maximum over the answers."""
+    """The largest peak of memory of any answer, in bytes."""
     return max((row.peak_memory_bytes for row in rows), default=0)
 
 

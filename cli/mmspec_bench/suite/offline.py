@@ -11,7 +11,7 @@ from mmspec_world import Sample, Turn, sample
 from mmspec_world.tasks.prompts import EDIT, REASONED, SPOT, VIDEO
 
 SAMPLES = 100
-"""Samples of each task, as many as in the papers' datasets."""
+"""Number of samples of each task by default, as many as in the papers' datasets."""
 
 OFFLINE_TASKS: dict[str, FollowUp | None] = {
     "chart": "next",
@@ -29,7 +29,7 @@ OFFLINE_TASKS: dict[str, FollowUp | None] = {
     "science": None,
     "video": None,
 }
-"""Tasks that imitate the papers' datasets, with their second question."""
+"""Tasks that imitate the papers' datasets, each with the kind of its second question."""
 
 TEXT_TASKS: dict[str, FollowUp | None] = {"told": None}
 """Tasks without images; rows and published tables use these names."""
@@ -70,7 +70,7 @@ def _questions(task: str, seed: int, size: int) -> tuple[Question, ...]:
 
 
 def held_out(task: str, seed: int, size: int) -> Sample:
-    """The held-out sample of a seed, with its first question worded as in the papers."""
+    """The held-out sample of a seed, whose first question is worded as in the papers."""
     source = sample(task, seed, split="held-out", size=size)
     first, *rest = source.turns
     turn = Turn(_wording(task, first.question), first.answer, first.facts, first.images)

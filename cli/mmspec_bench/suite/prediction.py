@@ -39,7 +39,7 @@ class StepCosts:
         return self.draft[num_branches(row) - 1] if num_branches(row) else 0.0
 
     def refits(self, row: Row) -> float:
-        """Seconds of the row's fits: one before every draft except the first."""
+        """Seconds of the row's fits of weights: one before every draft except the first."""
         if not row.weights or num_branches(row) > len(self.refit):
             return 0.0
         drafts = sum(round_.drafted > 0 for round_ in row.rounds)

@@ -60,7 +60,7 @@ class Row:
     """'stop', 'length', or 'refused' if the prompt did not fit the model."""
     rounds: list[RoundRow]
     branches: list[str]
-    """The views drafted from, such as M, T, P36; empty for plain decoding."""
+    """The views that drafted, such as M, T, P36; empty for plain decoding."""
     seconds: dict[str, float]
     """Seconds of vision, caption, prefill, draft, verify, decode, first_token, total."""
     peak_memory_bytes: int
@@ -161,5 +161,5 @@ def rewrite(file: Path, rows: Sequence[Row]) -> None:
 
 
 def lines(rows: Iterable[Row]) -> Iterator[str]:
-    """Each row as a line of JSON."""
+    """Yield each row as a line of JSON."""
     return (json.dumps(row.as_dict(), ensure_ascii=False) + "\n" for row in rows)

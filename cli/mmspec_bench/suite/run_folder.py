@@ -22,7 +22,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 """Matches the name of a large file in the hub's cache: the SHA-256 of its content."""
 
 SAMPLING_DEFAULTS = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "sampling_seed": 0}
-"""Settings that runs of earlier versions lack; they decoded greedily."""
+"""Sampling settings that runs of earlier versions lack; those runs decoded greedily."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _shown(value: Any) -> str:
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
-    """The provenance of a run."""
+    """The content of `provenance.json` in a run's folder."""
     return SAMPLING_DEFAULTS | read_json(folder / PROVENANCE)
 
 

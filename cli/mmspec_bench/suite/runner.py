@@ -35,9 +35,9 @@ class Runner:
     samples: Sequence[tuple[int, SuiteSample]]
     """Samples with their indices in the whole suite, by which the order of methods rotates."""
     file: Path
-    """File for the rows of a sample, written once the last method has answered it."""
+    """File to which a sample's rows are written once the last method has answered it."""
     skip: Callable[[str, str], None] | None = None
-    """Gets name and reason of each broken sample; if None, its error is raised."""
+    """Function that gets name and reason of each broken sample; None raises the sample's error."""
 
     def run(self, done: Sequence[Row]) -> Iterator[list[Row]]:
         """Answer every sample without a row in `done`; yield its rows once they are on the disk.

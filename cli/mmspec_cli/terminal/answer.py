@@ -41,7 +41,7 @@ def stream(
 
 
 def unspaced(piece: Piece) -> Piece:
-    """The first piece without the space that many tokenizers put before a word."""
+    """`piece`, an answer's first, without the space that many tokenizers put before a word."""
     if piece.accepted:
         return Piece(piece.accepted.removeprefix(" "), piece.own)
     return Piece("", piece.own.removeprefix(" "))

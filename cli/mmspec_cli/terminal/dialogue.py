@@ -95,7 +95,7 @@ class Dialogue:
             raise
 
     def resume(self, conversation: Conversation) -> bool:
-        """Replace the conversation; returns True if `undo` can restore the old one."""
+        """Replace the conversation; True if `undo` can restore the old one."""
         replaced = self.chat.conversation
         self.chat.resume(conversation)
         if replaced.turns:
@@ -133,7 +133,7 @@ class Dialogue:
             raise click.Abort
 
     def _remark(self, first_token: float | None) -> None:
-        """Show how the answer ended, its cost and its notes, except those of the last answer."""
+        """Show how the answer ended, its cost, and notes that the previous answer did not have."""
         screen, answer = self.screen, self.chat.answer
         screen.end_line()
         if answer.finish_reason != "stop":

@@ -28,10 +28,10 @@ def read_pipe(_prompt: str) -> str:
 
 
 def questions(read: Read, prompt: Callable[[], str]) -> Iterator[str]:
-    r'''Yield what is entered until the end: lines, and blocks between two `"""`.
+    """Yield each question that is entered: a line, or a block between two triple quotes.
 
-    Ctrl-C drops the line or block being entered.  prompt: returns what to show before the next one.
-    '''
+    Ctrl-C drops the line or block being entered. prompt: returns what to show before the next one.
+    """
     while True:
         try:
             line = read(prompt())

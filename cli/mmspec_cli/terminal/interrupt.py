@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 LOCAL_FLAGS = 3
-"""Index of the local flags among termios' attributes."""
+"""Index of the local flags in the list of termios' attributes."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Interrupt:
 
 @contextmanager
 def orderly_end() -> Iterator[None]:
-    """Context in which SIGTERM raises SystemExit with status 143, as a shell reports it."""
+    """Context in which SIGTERM raises SystemExit with status 143, a shell's value for it."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -95,7 +95,7 @@ def hidden_typing() -> Iterator[None]:
 
 @contextmanager
 def handled(number: int, handler: Any) -> Iterator[None]:
-    """Context in which a signal has this handler."""
+    """Context in which `handler` handles the signal `number`."""
     previous = signal.signal(number, handler)
     try:
         yield

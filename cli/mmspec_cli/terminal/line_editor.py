@@ -25,7 +25,7 @@ from mmspec_cli.terminal.attachments import SUFFIXES
 from mmspec_cli.terminal.interrupt import handled
 
 HISTORY_LENGTH = 1000
-"""Questions of earlier chats in the history."""
+"""The number of latest questions that the history keeps."""
 
 FILE_COMMANDS = ("/load", "/save")
 PATH_COMMANDS = ("/image", *FILE_COMMANDS)

@@ -28,7 +28,7 @@ _ERASED_LINE = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
 def _width(console: Console) -> int:
-    """The terminal's columns now; Console prefers COLUMNS, which is stale after a resize."""
+    """The terminal's number of columns now; Console prefers COLUMNS, stale after a resize."""
     try:
         return os.get_terminal_size(console.file.fileno()).columns or console.width
     except (OSError, ValueError):  # no terminal of the system's

@@ -100,7 +100,7 @@ class Wrap:
         self._column, self._word = 0, []
 
     def _put(self, text: str, style: str | None) -> None:
-        """Add text, to the last step if it has the same style."""
+        """Add a step that writes text, or extend the last step if it has the same style."""
         if self._steps and self._steps[-1].style == style:
             self._steps[-1].text += text
         else:

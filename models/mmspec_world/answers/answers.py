@@ -66,7 +66,7 @@ CAPTIONS = (
 
 
 def explain(rng: random.Random, query: Query) -> str:
-    """Answer with reasons. They come before a derived answer, and before or after any other."""
+    """Answer with reasons: before an answer that needs reasoning, before or after any other."""
     if query.derived or rng.random() < 0.65:
         parts = [maybe_sentence(rng, 0.4, OPENINGS), query.evidence, conclude(rng, query)]
     else:
@@ -123,7 +123,7 @@ def _kind(rng: random.Random, drawing: Drawing) -> str:
 
 
 def _extra(rng: random.Random, drawing: Drawing) -> str:
-    """Return a sentence on a chart or word that `describe` does not contain."""
+    """A sentence on a chart or word that `describe` leaves out."""
     match drawing:
         case Chart():
             tallest = max(drawing.bars, key=lambda bar: bar.value)

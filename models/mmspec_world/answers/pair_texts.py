@@ -105,7 +105,7 @@ PAIR_CLOSINGS = (
 
 
 def pair_facts(pair: Pair) -> tuple[Fact, ...]:
-    """Return facts about the difference; their forms match both kinds of answers."""
+    """Facts about the difference, in forms that match both difference and edit answers."""
     things = {"before": pair.before, "after": pair.after}
     return tuple(
         _fact(thing, trait, forms)

@@ -18,7 +18,7 @@ PLACE_PHRASES = (
 
 
 def say(rng: random.Random, template: str | Sequence[str], **slots: str) -> str:
-    """Choose a template, then one text of each `[a|b]` in it, and fill its slots."""
+    """Choose a template, then one text of each `[a|b]` in it, and fill in `slots` by name."""
     text = template if isinstance(template, str) else rng.choice(template)
     while _CHOICE.search(text):
         text = _CHOICE.sub(lambda match: rng.choice(match.group(1).split("|")), text)
@@ -72,5 +72,5 @@ def things_at_places(rng: random.Random, things: Sequence[Thing]) -> str:
 
 
 def place_pattern(place: int | None = None) -> str:
-    """Return a regular expression for the phrase of a place; None leaves a slot `{}` for it."""
+    """Regular expression for the phrase of a place; with None, `{}` stands for the place."""
     return rf"(?:in|at|on) the {'{}' if place is None else PLACES[place]}"

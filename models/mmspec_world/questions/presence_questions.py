@@ -19,7 +19,7 @@ ENDS = {
 
 
 def presence_query(rng: random.Random, scene: Scene) -> Query | None:
-    """Ask whether a thing is in the scene; three times in four its colour or shape is wrong."""
+    """Ask whether a thing is in the scene; in three of four questions it is not."""
     singles = [thing for thing in scene.shape_singles() if thing in scene.colour_singles()]
     if not singles:
         return None
@@ -32,7 +32,7 @@ def presence_query(rng: random.Random, scene: Scene) -> Query | None:
 
 
 def puzzle_query(rng: random.Random, scene: Scene) -> Query | None:
-    """Ask which thing lies outermost, or how many things remain without one shape."""
+    """Ask which thing lies outermost, or how many things are left without those of one shape."""
     return rng.choice((_outermost, _outermost, _left_over))(rng, scene)
 
 

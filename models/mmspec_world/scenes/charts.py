@@ -39,7 +39,7 @@ class Chart:
 
     @property
     def key(self) -> str:
-        """Background, then colour and value of every bar, as text."""
+        """The content as text: background, then colour and value of every bar."""
         bars = ", ".join(f"{bar.colour} {bar.value}" for bar in self.bars)
         return f"chart {self.background}: {bars}"
 

@@ -23,7 +23,7 @@ class Pair:
 
     @property
     def key(self) -> str:
-        """Both scenes' keys."""
+        """The keys of both scenes."""
         return f"pair {self.scenes[0].key} > {self.scenes[1].key}"
 
 

@@ -41,7 +41,7 @@ class Scene:
 
     @property
     def key(self) -> str:
-        """Background, then colour, shape and place of every thing."""
+        """The content as text: background, then colour, shape and place of every thing."""
         things = ", ".join(f"{t.name} {PLACES[t.place]}" for t in self.things)
         return f"scene {self.background}: {things}"
 
@@ -100,7 +100,7 @@ def many_things(rng: random.Random) -> Scene:
 
 
 def two_apart(rng: random.Random) -> Scene:
-    """Draw a scene of two to four things of different shapes."""
+    """Draw a scene of two to four things of different shapes, for questions about two of them."""
     while len((scene := few_things(rng)).things) < 2:
         pass
     return scene

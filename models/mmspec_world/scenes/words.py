@@ -21,7 +21,7 @@ class Word:
 
     @property
     def key(self) -> str:
-        """The letters alone: a held-out word is not in the training set in any colour."""
+        """The content as text, the letters alone: a held-out word is in no colour in training."""
         return f"word {self.text}"
 
     @property

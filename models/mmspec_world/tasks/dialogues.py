@@ -134,7 +134,7 @@ def _chat_turn(rng: random.Random, query: Query) -> Turn:
 
 
 def _exchange(rng: random.Random, drawing: Drawing, query: Query) -> list[Turn]:
-    """Return a turn; after a question for a place, sometimes also a follow-up about "it"."""
+    """A question with its answer; after one for a place, sometimes a follow-up about "it"."""
     turns = [_chat_turn(rng, query)]
     if isinstance(drawing, Scene) and query.fact.category == "position" and query.about:
         thing = next(thing for thing in drawing.things if thing.shape == query.about)

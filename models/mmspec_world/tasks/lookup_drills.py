@@ -1,4 +1,4 @@
-"""Many short look-ups in a row, in a picture or in a list of things.
+"""Many short questions in a row, each answered by finding one thing in a picture or a list.
 
 Full sentences contain few tokens that a model must look up. In a drill nearly every token is one,
 in the order that the question gives.

@@ -70,7 +70,7 @@ def accepted(run: BenchRun) -> Plot:
 
 
 def weights_name(method: str) -> str:
-    """The name of the figure of a method's weights."""
+    """File name, without suffix, of the figure of a method's adaptive weights."""
     return f"weights-{''.join(c if c.isalnum() else '-' for c in method)}"
 
 
