@@ -35,14 +35,3 @@ def test_every_peer_that_is_installed_gives_the_same_tokens(run, tiny, tmp_path)
     for each in json.loads(out.read_text())["peers"]:
         assert all(found["identical"] == found["answers"] for found in each["figures"].values())
         assert set(each["figures"]) >= {"text"}
-
-
-@pytest.mark.parametrize(
-    ("extra", "told"),
-    [(["--peers", "mlx,vllm"], "unknown peer 'vllm'"), (["--model", "no-such"], "no-such")],
-)
-def test_peers_refuses_in_one_line(run, tiny, extra, told):
-    result = run(*tiny, *extra)
-    assert result.status == 2
-    assert told in result.err
-    assert len(result.err.splitlines()) == 1

@@ -11,6 +11,7 @@ from mmspec_bench.suite.prediction import StepCosts
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
 from support.commands import start_process
 from support.quick_costs import quick_main
+from support.suite_row import without_times
 
 
 @pytest.fixture
@@ -23,12 +24,6 @@ def short(out, *more, methods="M,MTC,none", gamma="2"):
     length = ["--methods", methods, "--gamma", gamma, "--max-new-tokens", "8"]
     chosen = more if "--suite" in more else ["--tasks", "chart,spot", *more]
     return ["bench", "run", *length, "--limit", "2", *chosen, "--out", str(out)]
-
-
-def same(row):
-    """A row without what differs from run to run."""
-    rounds = [each[:3] for each in row.rounds]
-    return replace(row, rounds=rounds, seconds={}, peak_memory_bytes=0)
 
 
 def provenance_of(out):
@@ -110,7 +105,7 @@ def test_shards_make_the_rows_of_one_run(run, models, tmp_path):
     for out, part in zip(folders, ("1/1", "1/2", "2/2"), strict=True):
         shard = short(out, "--turns", "1", "--shard", part, methods="M,none")
         assert run(*shard, *models).status == 0
-    whole, *parts = ([same(row) for row in read_rows(out / ROWS)] for out in folders)
+    whole, *parts = ([without_times(row) for row in read_rows(out / ROWS)] for out in folders)
     merged = [row for part in parts for row in part]
     order = {row.sample: place for place, row in enumerate(whole)}
     assert sorted(merged, key=lambda row: (order[row.sample], row.position)) == whole

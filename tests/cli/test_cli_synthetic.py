@@ -38,22 +38,6 @@ def test_a_report_has_every_part_and_quantized_weights_fewer_bytes(run, place, t
     assert packed["verify"]["1"]["bytes"] < 0.8 * whole["verify"]["1"]["bytes"]
 
 
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        (("--synthetic", "llava"), "llava-1.5-7b"),
-        (("--model", "mini"), "leave --model out"),
-        (("--drafting", "M"), "leave --drafting out"),
-        (("--out", "costs.png"), "name a .json file"),
-    ],
-)
-def test_refusals_are_one_line(run, place, more, told):
-    result = speed(run, place, *more)
-    assert result.status == 2
-    assert told in result.err
-    assert len(result.err.splitlines()) == 1
-
-
 def test_tables_are_shown_also_where_they_cannot_be_kept(run, place):
     result = speed(run, place, "--out", "/dev/full")
     assert result.status == 2

@@ -89,36 +89,6 @@ def test_a_draft_trained_by_one_command_decodes_and_is_taught(
     assert drafted["token_ids"] == plain["token_ids"]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (["--kind", "draft"], "give --student with --kind draft"),
-        (["--kind", "msd", "--student", "x"], "give --student with --kind draft"),
-    ],
-)
-def test_a_student_goes_with_a_draft_alone(run: Run, wrong, said, pair_paths, tmp_path):
-    status, _, err = run("train", "distill", *wrong, "--target", pair_paths[0], "--out", tmp_path)
-    assert status == 2
-    assert said in err
-
-
-@pytest.mark.parametrize(
-    ("kind", "idle"),
-    [
-        (["medusa"], ["--queries", "4"]),
-        (["msd"], ["--vision", "mean"]),
-        (["eagle"], ["--slots", "5"]),
-        (["hydra"], ["--pool", "4"]),
-        (["draft", "--student", "x"], ["--feature-weight", "1"]),
-    ],
-)
-def test_an_option_without_effect_is_refused(run: Run, kind, idle, pair_paths, tmp_path):
-    given = ["--kind", *kind, *idle, "--target", pair_paths[0], "--out", tmp_path]
-    status, _, err = run("train", "distill", *given)
-    assert status == 2
-    assert f"{idle[0]} has no effect on --kind {kind[0]}" in err
-
-
 @pytest.fixture
 def broken(lessons):
     """Data whose sixth line names an image that is not there."""
@@ -132,6 +102,16 @@ def broken(lessons):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        ("distill --kind draft", "give --student with --kind draft"),
+        ("distill --kind msd --student x", "give --student with --kind draft"),
+        ("distill --kind medusa --queries 4", "--queries has no effect on --kind medusa"),
+        ("distill --kind msd --vision mean", "--vision has no effect on --kind msd"),
+        ("distill --kind eagle --slots 5", "--slots has no effect on --kind eagle"),
+        ("distill --kind hydra --pool 4", "--pool has no effect on --kind hydra"),
+        (
+            "distill --kind draft --student x --feature-weight 1",
+            "--feature-weight has no effect on --kind draft",
+        ),
         ("distill --kind medusa --data {broken}", "broken.jsonl:6: there is no image"),
         ("draft --only pretrained --data {broken}", "broken.jsonl:6: there is no image"),
         ("heads --data {broken}", "broken.jsonl:6: there is no image"),

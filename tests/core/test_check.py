@@ -22,7 +22,7 @@ from mmspec.diagnostics.check import (
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.errors import UsageError
 from mmspec_bench.prompts import world_prompts
-from support.stand_ins import Letters
+from support.stand_ins import Letters, Meddler
 
 OPTIONS = Options(drafting="MT", gamma=3, max_new_tokens=24)
 
@@ -35,26 +35,12 @@ def test_speculative_answers_are_found_identical(pair_engine):
     assert json.loads(json.dumps(report.as_dict()))["comparisons"][0]["outcome"] == "identical"
 
 
-class Meddler:
-    """A target that answers something else once rows are verified together."""
-
-    def __init__(self, inner, wrong):
-        self.inner, self.wrong = inner, wrong
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-
-    def verify(self, draft, noise):
-        verdict = self.inner.verify(draft, noise)
-        if draft is None or self.inner.length < 40:
-            return verdict
-        return replace(verdict, best=[self.wrong] * (draft.size + 1))
-
-
 def test_a_wrong_token_is_a_bug_with_its_place_and_gap(pair_engine, monkeypatch):
     model = pair_engine.target.model
     original = type(model).open_target
-    monkeypatch.setattr(type(model), "open_target", lambda *a: Meddler(original(*a), wrong=77))
+    monkeypatch.setattr(
+        type(model), "open_target", lambda *a: Meddler(original(*a), wrong=77, length=40)
+    )
     report = check(pair_engine, [user_prompt("What is in the picture?")], OPTIONS)
     (comparison,) = report.comparisons
     assert (report.outcome, report.exit_code) == ("bug", 1)

@@ -10,6 +10,7 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import Sampling
 from mmspec.drafters.ngram import LONGEST, SHORTEST, NgramDrafter, onward
 from mmspec.seam import Segment
+from support.faults import Fault
 from support.scripted import ScriptedFeatures, ScriptedTarget
 
 
@@ -99,10 +100,6 @@ def test_whatever_came_before_it_finds_what_a_search_finds(steps):
     assert proposed(drafter) == searched(tokens, 5)
 
 
-class Interrupted(BaseException):
-    """Raised where a key would be."""
-
-
 @pytest.mark.parametrize("at", range(1, 12))
 def test_an_update_broken_anywhere_leaves_nothing(at):
     past = [1, 2, 3, 1, 2, 3, 1, 2]
@@ -114,12 +111,12 @@ def test_an_update_broken_anywhere_leaves_nothing(at):
             for gram in super()._grams(end):
                 self.left -= 1
                 if self.left == 0:
-                    raise Interrupted
+                    raise Fault
                 yield gram
 
     drafter = Broken()
     drafter.extend([Segment([past])])
-    with pytest.raises(Interrupted):
+    with pytest.raises(Fault):
         proposed(drafter)
     drafter.left = 0
     drafter.rewind(4)

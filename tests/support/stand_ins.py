@@ -1,5 +1,7 @@
 """Small stand-ins for what a measurement is given."""
 
+from dataclasses import replace
+
 
 def quiet(_):
     """Progress that shows nothing."""
@@ -10,3 +12,19 @@ class Letters:
 
     def decode(self, ids, skip_special=True):
         return "".join(chr(97 + id) for id in ids)
+
+
+class Meddler:
+    """A target with a `wrong` token, from `length` on, once rows are verified together."""
+
+    def __init__(self, inner, wrong, length=0):
+        self.inner, self.wrong, self.from_length = inner, wrong, length
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def verify(self, draft, noise):
+        verdict = self.inner.verify(draft, noise)
+        if draft is None or self.inner.length < self.from_length:
+            return verdict
+        return replace(verdict, best=[self.wrong] * (draft.size + 1))

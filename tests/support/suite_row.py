@@ -1,4 +1,6 @@
-"""Rows made by hand."""
+"""Rows made by hand, and what rows of two runs have in common."""
+
+from dataclasses import replace
 
 from mmspec_bench.suite.rows import RoundRow, Row
 
@@ -32,3 +34,9 @@ def row(sample="a/0", method="M", rounds=((3, 2, 3),), branches=("M",), **others
 def plain(sample="a/0", tokens=3, **others):
     """A row of plain decoding."""
     return row(sample, "none", [(0, 0, 1)] * tokens, (), **others)
+
+
+def without_times(row):
+    """A row without what differs from run to run."""
+    rounds = [each[:3] for each in row.rounds]
+    return replace(row, rounds=rounds, seconds={}, peak_memory_bytes=0)
