@@ -132,36 +132,28 @@ def read_head_config(directory: Path) -> HeadConfig:
     """Read a head's `config.json`.
 
     This project's own format must have every key; missing keys of a published head take Llama's
-    defaults. Raises CheckpointError, naming file, key, value and what is allowed.
+    defaults.  Raises CheckpointError, naming file, key, value and what is allowed.
     """
     whole = Block(read_json(directory / CONFIG_FILE), directory / CONFIG_FILE)
-    allowed = (MODEL_TYPE, *_PUBLISHED)
-    if whole.only("model_type", allowed, None) == MODEL_TYPE:
-        return _own(whole)
-    return _published(whole, stored_names(directory))
-
-
-def _own(whole: Block) -> HeadConfig:
-    kind = whole.only("kind", KINDS, None)
-    layered = kind in LAYERED
-    for key in ("hidden_size", "vocab_size", *(_REQUIRED if layered else ())):
-        if whole.get(key) is None:
-            raise whole.error(key, "there")
-    least = 1 if kind in SLOTTED else 0
-    slots = whole.index("slots", 0)
-    if slots < least or (slots and not least):
-        raise whole.error("slots", "a positive integer" if least else "absent")
+    model = whole.only("model_type", (MODEL_TYPE, *_PUBLISHED), None)
+    if model == MODEL_TYPE:
+        kind = whole.only("kind", KINDS, None)
+        _require_keys(whole, kind)
+    else:
+        kind = _PUBLISHED[model]
+        _check_published(whole, stored_names(directory))
+    layer = _layer(whole) if kind in LAYERED else None
     return HeadConfig(
         kind=kind,
-        hidden_size=whole.count("hidden_size", 0),
-        vocab_size=whole.count("vocab_size", 0),
-        slots=slots,
-        queries=_queries(whole, kind),
+        hidden_size=layer.hidden_size if layer else whole.count("hidden_size", 0),
+        vocab_size=layer.vocab_size if layer else whole.count("vocab_size", 0),
+        slots=whole.index("slots", 0),
+        queries=whole.index("queries", 0),
         vision=whole.only("vision", VISION if kind in ("medusa", "hydra") else VISION[:1], "none"),
         bias=whole.flag("bias", True),
         qkv_bias=whole.flag("qkv_bias", False),
         input_norm=whole.flag("input_norm", kind == "flash"),
-        layer=_layer(whole) if layered else None,
+        layer=layer,
         dtype=read_dtype(whole),
     )
 
@@ -169,28 +161,26 @@ def _own(whole: Block) -> HeadConfig:
 _REQUIRED = ("intermediate_size", "num_attention_heads", "max_position_embeddings")
 
 
-def _queries(whole: Block, kind: str) -> int:
-    queries = whole.index("queries", 0)
+def _require_keys(whole: Block, kind: str) -> None:
+    """Raise CheckpointError for a key of this project's format that is missing or misplaced."""
+    for key in ("hidden_size", "vocab_size", *(_REQUIRED if kind in LAYERED else ())):
+        if whole.get(key) is None:
+            raise whole.error(key, "there")
+    slots, queries = whole.index("slots", 0), whole.index("queries", 0)
+    if kind in SLOTTED and slots < 1:
+        raise whole.error("slots", "a positive integer")
+    if kind not in SLOTTED and slots:
+        raise whole.error("slots", "absent")
     if queries < 0 or (queries and kind != "flash"):
         raise whole.error("queries", "0 or more" if kind == "flash" else "absent")
-    return queries
 
 
-def _published(whole: Block, names: frozenset[str]) -> HeadConfig:
+def _check_published(whole: Block, names: frozenset[str]) -> None:
+    """Raise CheckpointError for a published head that has other layers than a known one."""
     if "imadpt.q" in names:
         allowed = ", ".join(KINDS)
         raise CheckpointError(f"{whole.file}: ViSpec heads cannot be run: give one of {allowed}")
     whole.only("num_hidden_layers", (1,), 1)
-    layer = _layer(whole)
-    return HeadConfig(
-        kind=_PUBLISHED[whole.get("model_type")],
-        hidden_size=layer.hidden_size,
-        vocab_size=layer.vocab_size,
-        bias=whole.flag("bias", True),
-        qkv_bias=whole.flag("qkv_bias", False),
-        layer=layer,
-        dtype=read_dtype(whole),
-    )
 
 
 def _layer(whole: Block) -> TextConfig:

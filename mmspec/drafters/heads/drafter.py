@@ -7,31 +7,14 @@ Shape letters: k drafted tokens of a path, n columns.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any
 
 from mmspec.decoding.adaptive_weights import Evidence
 from mmspec.decoding.draft import Draft
 from mmspec.decoding.noise import Noise
+from mmspec.drafters.heads.forwards import Forwards
 from mmspec.drafters.heads.packing import Outline
 from mmspec.seam import Segment
-
-
-class Forwards(Protocol):
-    """A head's computation on a device, which reads the target's hidden states.
-
-    The target always holds every column that a call refers to.
-    """
-
-    def follow(self, outline: Outline, start: int, stop: int) -> None:
-        """Feed the slots from `start` up to `stop` to the head's cache, if it has one."""
-        ...
-
-    def propose(self, outline: Outline, start: int, k: int, noise: Noise) -> Draft:
-        """Feed the slots from `start` on, then enqueue a draft whose paths have k tokens.
-
-        The draft's rows are dropped from the head's cache afterwards.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +31,7 @@ class State:
 class HeadDrafter:
     """Implements `mmspec.seam.Drafter` for one branch, which reads the target's hidden states."""
 
-    def __init__(self, forwards: Forwards, outline: Outline, slots: int = 0) -> None:
+    def __init__(self, forwards: Forwards[Any], outline: Outline, slots: int = 0) -> None:
         """slots: the most tokens that the head can predict; 0 if it drafts autoregressively."""
         self._forwards = forwards
         self._slots = slots

@@ -30,14 +30,20 @@ class Setting(Generic[A]):
 
 
 class Forwards(ABC, Generic[A]):
-    """The part of `mmspec.drafters.heads.drafter.Forwards` that all kinds of heads share."""
+    """A head's computation on a device, which reads the target's hidden states.
+
+    The target always holds every column that a call refers to.
+    """
 
     def __init__(self, framework: Framework[A], setting: Setting[A]) -> None:
         self._framework, self._base, self._setting = framework, setting.base, setting
         self._sampler = framework.sampler(setting.sampling)
 
     def propose(self, outline: Outline, start: int, k: int, noise: Noise) -> Draft:
-        """Enqueue a chain of k tokens, or a tree of k levels."""
+        """Feed the slots from `start` on, then enqueue a chain of k tokens or a tree of k levels.
+
+        The draft's rows are dropped from the head's cache afterwards.
+        """
         framework = self._framework
         with framework.inference():
             expander, keys = self._expander(outline, start, k), framework.keys(noise, k)
@@ -45,7 +51,7 @@ class Forwards(ABC, Generic[A]):
 
     @abstractmethod
     def follow(self, outline: Outline, start: int, stop: int) -> None:
-        """Feed the slots from `start` up to `stop`, before any draft."""
+        """Feed the slots from `start` up to `stop` to the head's cache, if it has one."""
 
     @abstractmethod
     def _expander(self, outline: Outline, start: int, k: int) -> Expander:
