@@ -12,7 +12,7 @@ from mmspec.chat.draft_selection import refuse
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
-from mmspec.checkpoints.cards import Card, load_cards, present
+from mmspec.checkpoints.cards import load_cards, present
 from mmspec.checkpoints.config import model_type
 from mmspec.checkpoints.hub import resolve
 from mmspec.decoding.tree import Tree
@@ -157,15 +157,11 @@ def _load_draft(
 
 
 def _pair(name: str) -> str | None:
-    card = _card_of(name)
-    return card.pair if card else None
-
-
-def _card_of(name: str) -> Card | None:
+    """The draft that the card of a target names, found by the card's name or a repository's."""
     cards = load_cards()
-    return cards.get(name) or next(
-        (card for card in cards.values() if name in card.sources.values()), None
-    )
+    sources = (card for card in cards.values() if name in card.sources.values())
+    card = cards.get(name) or next(sources, None)
+    return card.pair if card else None
 
 
 def _captioner(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -123,16 +123,5 @@ class Statistics:
 
     def as_dict(self) -> dict[str, Any]:
         """The statistics as the object `stats` in the output of `generate --json`."""
-        return {
-            "rounds": self.rounds,
-            "drafted": self.drafted,
-            "depth": self.depth,
-            "accepted": self.accepted,
-            "draft_length": self.draft_length,
-            "block_efficiency": self.block_efficiency,
-            "acceptance_rate": self.acceptance_rate,
-            "tokens_per_second": self.tokens_per_second,
-            "cached_tokens": self.cached_tokens,
-            "seconds": dict(self.seconds),
-            "peak_memory_bytes": self.peak_memory_bytes,
-        }
+        ratios = ("draft_length", "block_efficiency", "acceptance_rate", "tokens_per_second")
+        return asdict(self) | {name: getattr(self, name) for name in ratios}

@@ -1,7 +1,7 @@
 """Converts text to token ids and back with a checkpoint's tokenizer.
 
 Text is literal: "</s>" or "<image>" in it are characters, never the special token. Special tokens
-are passed as ids, or written in the text of `encode_template`.
+are passed as ids; `split_special` finds them in a template's text.
 """
 
 import re
@@ -68,10 +68,6 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """The ids of literal `text` at the start of a prompt, without BOS."""
         return self.encode_parts([text])
-
-    def encode_template(self, text: str) -> list[int]:
-        """The ids of `text`, in which special tokens are recognized."""
-        return self.encode_parts(self.split_special(text))
 
     def split_special(self, text: str) -> list[str | int]:
         """Split `text` into literal texts and the ids of special tokens."""
