@@ -16,14 +16,14 @@ HEADS = ("eagle", "msd", "medusa", "hydra", "flash")
 BASELINES = ("pretrained", "finetuned", "llava", "language")
 """The four drafts of Gagrani et al. 2024 (2404.08856)."""
 STAGES = ("tokenizer", "tower", "projector", "target", "draft")
-"""Stages of training the bundled pair."""
+"""Names of the stages of training the bundled pair, in order."""
 STAGE_MINUTES = {"tower": 15.0, "projector": 1.0, "target": 110.0, "draft": 8.0}
 """Default minutes of each stage, for two CPU cores."""
 DEFAULT_MINUTES = 20.0
 """Default minutes of training a head or a draft."""
 GIGABYTE = 10**9
 HELD_OUT_SAMPLES = 128
-"""Most held-out conversations for evaluation when `--held-out` is absent."""
+"""The most held-out conversations for evaluation if `--held-out` is not given."""
 
 
 def option(default: Any, help_: str, **metadata: Any) -> Any:
@@ -122,12 +122,12 @@ class DataSettings(Settings):
 
     @property
     def held_out_samples(self) -> int:
-        """Held-out conversations for evaluation: by default a fifth of `samples`, at most 128."""
+        """Number of held-out conversations: by default a fifth of `samples`, at most 128."""
         return self.held_out or max(1, min(HELD_OUT_SAMPLES, self.samples // 5))
 
     @property
     def cache_bytes(self) -> int:
-        """Most bytes of hidden states kept on disk."""
+        """The most bytes of hidden states that are kept on disk."""
         return int(self.cache_gb * GIGABYTE)
 
 

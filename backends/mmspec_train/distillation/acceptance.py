@@ -22,7 +22,7 @@ from mmspec_train.teacher.batch import TeacherBatch
 
 @dataclass
 class DraftScore:
-    """Acceptance counts over held-out answers."""
+    """Counts of guesses that a greedy target would accept, over held-out answers."""
 
     tokens: int = 0
     rounds: int = 0
@@ -76,9 +76,9 @@ class DraftScore:
 
 
 def round_starts(columns: Sequence[int], accepted: Sequence[int]) -> Iterator[int]:
-    """Yield the columns after which rounds begin; `columns` are the candidates.
+    """Yield, of the candidates `columns`, those after which rounds begin.
 
-    A round takes the guesses accepted from its column, and one token more.
+    A round takes the guesses accepted from its column, and one token of the target's.
     """
     start = 0
     while start < len(columns):

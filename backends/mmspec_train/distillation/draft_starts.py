@@ -20,7 +20,7 @@ class DraftStarts:
     """
 
     columns: Tensor
-    """[B, A]"""
+    """[B, A] the column after which each draft begins."""
     alive: Tensor
     """[D, B, A] True where the answer reaches this depth, so that the guess can be judged."""
 
@@ -30,12 +30,12 @@ class DraftStarts:
         return len(self.alive)
 
     def after(self, depth: int) -> Tensor:
-        """Return the columns [B, A] at a depth; 0 where not alive."""
+        """The columns [B, A] that the drafts reach at `depth`; 0 where the answer has ended."""
         return torch.where(self.alive[depth], self.columns + depth, 0)
 
 
 def all_starts(batch: TeacherBatch, depth: int) -> DraftStarts:
-    """Return all starts in the answers of a batch, for drafts of `depth` tokens."""
+    """All starts in the answers of a batch, for drafts of `depth` tokens."""
     begins = batch.learned & ~batch.visual
     begins[:, 0] = False
     count = max(1, int(begins.sum(dim=1).max()))

@@ -33,7 +33,7 @@ class TargetDistributions:
     """The target's distributions after every learned column."""
 
     log_p: Tensor
-    """[n, V]"""
+    """[n, V] log-probabilities of the target."""
     row: Tensor
     """[B, L] the row of `log_p` for each learned column."""
 

@@ -50,6 +50,6 @@ def continued(
 
 
 def with_states(batch: TeacherBatch, teacher: Teacher) -> TeacherBatch:
-    """Return a continued batch with the target's hidden states."""
+    """A batch from `continued`, with the target's hidden states in place of the zeros."""
     with torch.autocast(batch.ids.device.type, enabled=False):
         return replace(batch, states=teacher.hidden_states(batch.embeddings).float())

@@ -29,9 +29,11 @@ class Schedule:
     """Which conversations the batch of a step comes from."""
 
     contents: tuple[Content, ...]
-    """The contents of the sources of batches, one source for each."""
+    """One entry per source of batches: which conversations the source contains."""
     visual_share: Callable[[float], float] | None = None
-    """Maps progress to the share of batches from the second source; None: use the first alone."""
+    """From progress (0 to 1) to the share of batches from the second source; None: the first
+    alone.
+    """
 
     def pick(self, seed: int, step: int, progress: float) -> int:
         """Return the index of the source of a step's batch."""

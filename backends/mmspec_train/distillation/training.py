@@ -47,7 +47,7 @@ class Stage:
     schedule: Schedule
     budget_share: float = 1.0
     is_judged: bool = True
-    """Whether the stage ends with the weights of the best held-out evaluation."""
+    """True if the stage ends with the weights of the best held-out evaluation."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Trainee(ABC):
         return score
 
     def continues(self, step: int) -> bool:
-        """Return whether the batch of a training step is an on-policy one."""
+        """True if the batch of a training step is an on-policy one."""
         seed, share = self.data.settings.seed, self.method.on_policy
         return torch.is_grad_enabled() and coin(seed, step, share, "policy")
 

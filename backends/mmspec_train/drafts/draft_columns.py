@@ -34,7 +34,7 @@ class DraftColumns:
 
 
 def to_draft_columns(conversations: Conversations, positions: int, blank: int) -> DraftColumns:
-    """Lay out: an image takes `positions` columns of id `blank`, or with 0 one `blank` of text."""
+    """Lay out in columns: an image takes `positions` of id `blank`, or with 0 a single one."""
     ids, learned = conversations.ids.cpu().numpy(), conversations.learned.cpu().numpy()
     origins = [
         _origins(length, images, positions or 1)

@@ -23,7 +23,7 @@ from mmspec_train.settings import LlamaShape
 
 INNER = "language_model."
 PREFIXES = {INNER: "llama.model.", "multi_modal_projector.": "projector."}
-"""Prefixes of canonical tensor names, with the prefix that the draft module uses instead."""
+"""Prefixes of canonical tensor names, each with the prefix in the draft's module."""
 
 
 def llama_of_shape(shape: LlamaShape, target: ModelConfig) -> TextConfig:
@@ -78,7 +78,7 @@ class DraftModel(nn.Module):
 
     @property
     def sees(self) -> bool:
-        """Whether the draft reads images."""
+        """True if the draft reads images."""
         return self.projector is not None
 
     def forward(self, columns: DraftColumns, features: Sequence[Tensor]) -> Tensor:

@@ -28,7 +28,7 @@ from mmspec_train.teacher.batch_source import ColumnLimit
 from mmspec_train.teacher.teacher_data import TeacherData
 
 PROJECTOR_SHARE = 0.1
-"""Share of the budget for the projector's stage."""
+"""Share of the training budget that the projector's stage gets."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Baselines:
     budget: Budget
     out: Path
     pool: int | None = None
-    """Positions to which an image is pooled; None: no pooling."""
+    """Number of positions to which an image is pooled; None: no pooling."""
     source: Path | None = None
     """A Llama checkpoint to start from, in place of the pretrained baseline."""
 

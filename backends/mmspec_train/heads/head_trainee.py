@@ -35,7 +35,7 @@ class HeadTrainee(Trainee):
         return {"head": self.module.config.described(), **as_options(self.method)}
 
     def stages(self) -> Sequence[Stage]:
-        """Return the only stage."""
+        """The only stage: all of the head's modules."""
         schedule = SCHEDULES[self.method.schedule or "mixed"]
         return [Stage("", [(self.module, self.method.rate)], self.loss, schedule)]
 

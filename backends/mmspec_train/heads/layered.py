@@ -42,7 +42,7 @@ class Compressor(nn.Module):
         self.norm = RmsNorm(width, eps)
 
     def forward(self, states: Tensor) -> Tensor:
-        """Pack states [M, N, H] of M images into latents [M, C, H]."""
+        """Compress states [M, N, H] of M images to latents [M, C, H]."""
         scores = self.queries @ self.norm(states).transpose(-1, -2) / states.shape[-1] ** 0.5
         return torch.matmul(scores.softmax(dim=-1).to(states.dtype), states)
 

@@ -15,12 +15,15 @@ from mmspec_train.teacher.batch import TeacherBatch
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The rows of a head's input, as indices. A slot is numbered sequence · L + column."""
+    """The rows that a batch feeds to a head, as indices.
+
+    A slot is what the head reads for one column; it has the number sequence · L + column.
+    """
 
     pairs: Tensor
     """[P] slots that pair a hidden state with the next embedding."""
     others: Tensor
-    """[Q] columns that are rows of their own; empty if images are packed."""
+    """[Q] the columns of images that are fed without a partner; empty if images are packed."""
     images: list[tuple[int, Span]]
     """Sequence and columns of each packed image."""
     rows: Tensor
@@ -30,7 +33,10 @@ class Layout:
 
 
 def lay_out_slots(batch: TeacherBatch, *, apart: bool, packed: int) -> Layout:
-    """Lay out a batch for a head that keeps images apart, or packs each into `packed` latents."""
+    """The rows for a head; see `mmspec.drafters.heads.packing`.
+
+    apart: images are fed without partners. packed: number of latents of an image; 0 does not pack.
+    """
     width = batch.ids.shape[1]
     pairs: list[int] = []
     others: list[int] = []

@@ -16,12 +16,12 @@ class TowerSizes:
 
     @property
     def grid(self) -> int:
-        """Patches along one side."""
+        """Number of patches along one side of the image."""
         return self.image // self.patch
 
     @property
     def patches(self) -> int:
-        """Visual tokens of one image."""
+        """Number of visual tokens of one image."""
         return self.grid**2
 
 

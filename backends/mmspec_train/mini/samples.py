@@ -55,7 +55,7 @@ class SampleBatches:
     seed: int
     split: Split = "train"
     max_images: int | None = None
-    """Most images of a sample; with more, each is replaced by a newline. None: no limit."""
+    """The most images of a sample; in a sample with more, newlines replace them. None: no limit."""
     pooled: float = 0.0
     """Share of samples whose images take a quarter of the positions."""
 

@@ -216,7 +216,7 @@ def model_directory(directory: Path, name: str) -> Path:
 
 
 def is_finished(directory: Path, stage: str) -> bool:
-    """Return whether all files of a stage exist."""
+    """True if all files of a stage exist."""
     exported = stage not in EXPORTED or model_directory(directory, stage).exists()
     return exported and stage_result(directory, stage).exists()
 

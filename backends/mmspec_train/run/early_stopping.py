@@ -18,9 +18,9 @@ class EarlyStopping:
 
     evaluate: Callable[[], Evaluation]
     patience: int = 0
-    """Evaluations without a new best value that end training; 0 never ends it early."""
+    """Number of evaluations without a new best value that end training; 0 never does."""
     every: int | None = None
-    """Steps between evaluations; None evaluates with every checkpoint."""
+    """Number of steps between evaluations; None evaluates with every checkpoint."""
 
 
 @dataclass

@@ -20,7 +20,7 @@ EVALUATIONS_FILE = "marks.csv"
 HELD_OUT = "/held-out"
 """Suffix of the stage name in rows that hold a held-out loss."""
 PLAIN_LINE_SECONDS = 30.0
-"""Seconds between progress lines when the output is not a terminal."""
+"""Seconds between two lines of progress when the output is not a terminal."""
 
 
 class Position(NamedTuple):

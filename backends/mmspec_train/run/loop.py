@@ -20,7 +20,7 @@ from mmspec_train.run.signals import uninterrupted
 from mmspec_train.settings import Budget
 
 WARM_UP_STEPS = 100
-"""Steps over which the learning rate rises linearly to its peak."""
+"""Number of steps over which the learning rate rises linearly to its peak."""
 FINAL_SHARE = 0.02
 """Learning rate at the end of a run, as a share of its peak."""
 HELD_OUT_BATCHES = 4
@@ -66,7 +66,7 @@ class _Run(Generic[Item]):
     step: int = 0
     seconds: float = 0.0
     batches: list[int] = field(default_factory=list)
-    """Number of batches consumed from each source."""
+    """Number of batches taken from each source so far."""
     best: BestSoFar = field(default_factory=BestSoFar)
     evaluated_step: int = -1
     saved_step: int = 0

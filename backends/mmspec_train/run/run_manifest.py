@@ -7,7 +7,7 @@ from typing import Any
 from mmspec import errors
 
 NEW_OUT = "give another --out, or the options of before"
-"""The fix named in an error when `--out` belongs to a run with other options."""
+"""The remedy that an error names if `--out` belongs to a run with other options."""
 
 
 def check_manifest(file: Path, options: dict[str, Any], remedy: str) -> None:

@@ -30,7 +30,7 @@ class Conversations:
     """The tokens of B conversations."""
 
     ids: Tensor
-    """[B, L]"""
+    """[B, L] token ids, padded at the ends."""
     targets: Tensor
     """[B, L] the next token where it belongs to an answer, IGNORED elsewhere."""
     images: tuple[tuple[Span, ...], ...]
@@ -66,7 +66,7 @@ class ConversationBatch(Conversations):
 
     @property
     def is_stored(self) -> bool:
-        """Whether the batch contains stored hidden states."""
+        """True if the batch contains stored hidden states."""
         return self.states.numel() > 0
 
 

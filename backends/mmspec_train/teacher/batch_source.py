@@ -33,7 +33,7 @@ class ImageInput:
 
 @dataclass(frozen=True, slots=True)
 class ColumnLimit:
-    """Maximum columns of a draft, and the positions of an image (0: one newline token)."""
+    """The most columns that a draft can read, and how many an image takes (0: one newline)."""
 
     positions: int
     columns: int
@@ -50,11 +50,11 @@ class ConversationBatches:
     seed: int
     content: Content = "all"
     use_stored: bool = True
-    """Whether to use the hidden states stored in the cache."""
+    """True to use the hidden states stored in the cache."""
     always_pixels: bool = False
-    """Whether batches contain pixels even if hidden states are stored."""
+    """True if batches contain pixels even if hidden states are stored."""
     limit: ColumnLimit | None = None
-    """Leaves out longer conversations; None keeps all."""
+    """Limit beyond which conversations are left out; None keeps all."""
 
     def records(self) -> list[ConversationRecord]:
         """Return the selected conversations.  Raises UsageError if there are none."""

@@ -24,7 +24,7 @@ from mmspec_train.teacher.records import ConversationRecord
 
 FLOAT16_BYTES = 2
 Place = tuple[int, int, int]
-"""First row in the states file, number of state rows, number of image rows."""
+"""Where a conversation's states are: first row, number of state rows, number of image rows."""
 
 
 @dataclass

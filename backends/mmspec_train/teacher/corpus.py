@@ -18,13 +18,13 @@ from mmspec_world import sample
 from mmspec_world.split import Split
 
 TEXT_SHARES = {"told": 1.0}
-"""Task shares for a text-only target."""
+"""Relative share of each task for a text-only target."""
 SHARES = {task: share for task, share in TASK_SHARES.items() if task != "drill"}
-"""Task shares for a target with vision: all but the drills, which only pre-train vision."""
+"""Relative share of each task for a target with vision: all tasks but the drills."""
 TEXT_ONLY_PIXELS = 48
 """Side in pixels of the world's pictures for a text-only target, which reads none."""
 HELD_OUT_ONE_IN = 20
-"""One line in this many of a file is held out."""
+"""Held-out lines of a file are one in this many."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ class Instructions:
     """The content of one line."""
 
     questions: tuple[str, ...]
-    """Each contains one IMAGE_MARKER per image."""
+    """The question of each turn, with one IMAGE_MARKER per image."""
     answers: tuple[str, ...]
     images: tuple[str, ...]
     """Image paths as the line gives them."""

@@ -31,7 +31,7 @@ class ConversationRecord:
     prompts: tuple[tuple[int, ...], ...]
     answers: tuple[tuple[int, ...], ...]
     stopped: tuple[bool, ...]
-    """Whether each answer ends with a stop token, which no model reads."""
+    """True for each answer that ends with a stop token, which no model reads."""
 
     @property
     def images(self) -> int:
@@ -39,7 +39,7 @@ class ConversationRecord:
         return sum(prompt.count(PICTURE) for prompt in self.prompts)
 
     def columns(self, positions: int) -> int:
-        """Return n if each image takes `positions` columns."""
+        """The number of columns if each image takes `positions` of them."""
         tokens = sum(map(len, chain(self.prompts, self.answers))) - sum(self.stopped)
         return tokens + self.images * (positions - 1)
 
@@ -66,7 +66,7 @@ class RecordColumns:
 
 
 def lay_out(record: ConversationRecord, image_id: int, positions: int) -> RecordColumns:
-    """Lay a record out in columns; with `positions` 0 an image is one `image_id` of text."""
+    """Lay a record out in columns; with `positions` 0 a single `image_id` stands for an image."""
     ids: list[int] = []
     targets: list[int] = []
     images: list[Span] = []

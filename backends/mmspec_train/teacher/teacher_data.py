@@ -30,11 +30,11 @@ class TeacherData:
     settings: DataSettings
     machine: Machine
     needs_states: bool = True
-    """Whether training uses the target's hidden states, so that the cache stores them."""
+    """True if training uses the target's hidden states, so that the cache stores them."""
     always_pixels: bool = False
-    """Whether batches contain pixels even if hidden states are stored, for a draft with vision."""
+    """True if batches contain pixels even if hidden states are stored, for a draft with vision."""
     limit: ColumnLimit | None = None
-    """Most columns of a conversation that the draft can read; None: no limit."""
+    """Limit on the columns of a conversation that the draft can read; None: no limit."""
 
     def check(self) -> None:
         """Raise MmspecError for wrong options or data. Writes nothing."""
