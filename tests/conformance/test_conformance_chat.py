@@ -78,7 +78,7 @@ def test_nothing_follows_a_stop_token_and_nothing_is_left_behind(engine, at, tre
 )
 def test_an_answer_dropped_after_any_event_leaves_nothing(engine, drafting, tree):
     for events in count():
-        chat = begun(engine, drafting, tree=tree)
+        chat = begun(engine, drafting, tree=tree, max_new_tokens=6)
         answering = chat.ask(*SECOND)
         taken = sum(1 for _ in zip(range(events), answering, strict=False))
         answering.close()
@@ -156,8 +156,17 @@ def test_a_fault_at_any_call_leaves_nothing(engine, side, after, monkeypatch):
         (FORWARDS, DYNAMIC, 5, 1),
         (GATHERS, STATIC, 1, 0),
         (GATHERS, DYNAMIC, 1, 0),
+        *(
+            pytest.param(FORWARDS, tree, 1, temperature, marks=pytest.mark.slow)
+            for tree in (None, STATIC, DYNAMIC)
+            for temperature in (0, 1)
+        ),
     ],
-    ids=["chain", "sampled", "static", "dynamic-sampled", "static-gather", "dynamic-gather"],
+    ids=[
+        *("chain", "sampled", "static", "dynamic-sampled", "static-gather", "dynamic-gather"),
+        *(f"every-{tree}" for tree in ("chain", "chain-T1", "static", "static-T1")),
+        *(f"every-{tree}" for tree in ("dynamic", "dynamic-T1")),
+    ],
 )
 def test_a_fault_inside_a_forward_leaves_nothing(
     engine, backend, places, tree, step, temperature, after, monkeypatch

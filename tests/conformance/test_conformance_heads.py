@@ -21,6 +21,7 @@ from support.conformance_cases import (
     check_like_cold,
     check_replies,
     copied,
+    each_with_seeds,
     questions,
     replies,
 )
@@ -28,6 +29,7 @@ from support.factory_heads import published, tiny_head
 
 TREES = {"chain": None, "dynamic": Tree((), 3, 8), "static": Tree((3, 2, 1), nodes=9)}
 WARM, CUT = Sampling(1.0), Sampling(0.8, top_k=20, top_p=0.9)
+SAMPLINGS = {"greedy": GREEDY, "T1": WARM, "cut": CUT}
 FIRST = ("What is in the picture?", (PICTURES[0],))
 SECOND = ("How many shapes are there?", (PICTURES[1], PICTURES[2]))
 THIRD = ("Which bar is the tallest?", ())
@@ -51,14 +53,15 @@ def test_a_head_is_recognised_and_drafts_by_default(engine):
     assert chat.answer.statistics.drafted
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, WARM, CUT], ids=["greedy", "T1", "cut"])
-def test_speculative_equals_plain(engine, sampling):
+@each_with_seeds("name", SAMPLINGS)
+def test_speculative_equals_plain(engine, name, first_seed):
     """No image, one, two and five; a second turn; what is accepted is counted over all."""
-    accepted = 0
+    accepted, sampling = 0, SAMPLINGS[name]
     cases = [(0, 2, "chain"), (1, 1, "dynamic"), (2, 2, "chain"), (5, 2, "static"), (5, 1, "chain")]
-    for seed, (images, turns, tree) in enumerate(cases):
+    for gamma, (images, turns, tree) in enumerate(cases, start=1):
+        seed = first_seed + gamma - 1
         named = {"tree": TREES[tree], "sampling": sampling, "seed": seed}
-        options = short(gamma=1 + seed, max_new_tokens=12, **named)
+        options = short(gamma=gamma, max_new_tokens=12, **named)
         chat = check_replies(engine, options, questions(Case("", 0, images, turns), seed))
         accepted += chat.answer.statistics.accepted
     # A random Medusa guesses worse than a line through the states does.

@@ -13,7 +13,14 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.seam import Segment
-from support.conformance_cases import PICTURES, check_replies, covering_cases, questions, small
+from support.conformance_cases import (
+    PICTURES,
+    check_replies,
+    covering_cases,
+    each_with_seeds,
+    questions,
+    small,
+)
 
 PROMPT = [1, 20, 21, 22, 30]
 
@@ -85,12 +92,13 @@ def test_host_and_device_drafts_may_follow_each_other(engine):
     assert [token for each in rounds for token in each.tokens] == expected
 
 
-def test_lookup_says_what_the_target_says(engine):
+@each_with_seeds("drafting", ["ngram"])
+def test_lookup_says_what_the_target_says(engine, drafting, first_seed):
     drafted = accepted = 0
     cases = [case for case in covering_cases() if case.drafting == "T"]
     for case in cases:
-        options = Options(drafting="ngram", gamma=case.gamma, max_new_tokens=14)
-        chat = check_replies(engine, options, questions(case, case.gamma % 4))
+        options = Options(drafting=drafting, gamma=case.gamma, max_new_tokens=14)
+        chat = check_replies(engine, options, questions(case, first_seed + case.gamma % 4))
         drafted += chat.answer.statistics.drafted
         accepted += chat.answer.statistics.accepted
     assert 0 < accepted <= drafted

@@ -24,6 +24,7 @@ from support.conformance_cases import (
     TREES,
     Case,
     check_replies,
+    each_with_seeds,
     questions,
     replies,
 )
@@ -112,11 +113,11 @@ def covering(shift):
     yield "MT", {"gamma": 3, "adaptive": Adaptation("kl", 4)}
 
 
-@pytest.mark.parametrize("name", SAMPLINGS)
-def test_whatever_drafts_the_text_is_plain_samplings(engine, name):
+@each_with_seeds("name", SAMPLINGS)
+def test_whatever_drafts_the_text_is_plain_samplings(engine, name, first_seed):
     accepted = drafted = 0
     for row, (drafting, how) in enumerate(covering(list(SAMPLINGS).index(name))):
-        seed = row % 4
+        seed = first_seed + row % 4
         options = Options(
             drafting=drafting, max_new_tokens=12, sampling=SAMPLINGS[name], seed=seed, **how
         )

@@ -14,6 +14,7 @@ from support.conformance_cases import (
     TREES,
     Case,
     check_replies,
+    each_with_seeds,
     questions,
     tree_cases,
 )
@@ -35,12 +36,13 @@ def test_the_covering_set_holds_every_pair_of_values():
     assert {case.tree for case in tree_cases() if not case.images} == set(TREES)
 
 
-@pytest.mark.parametrize("drafting", DRAFTINGS)
-def test_speculative_equals_plain(engine, drafting):
+@each_with_seeds("drafting", DRAFTINGS)
+def test_speculative_equals_plain(engine, drafting, first_seed):
     accepted = levels = nodes = 0
     for case in tree_cases():
         if case.drafting == drafting:
-            chat = check_replies(engine, options_of(case), questions(case, case.gamma % 4))
+            asked = questions(case, first_seed + case.gamma % 4)
+            chat = check_replies(engine, options_of(case), asked)
             statistics = chat.answer.statistics
             accepted, levels = accepted + statistics.accepted, levels + statistics.depth
             nodes += statistics.drafted

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mmspec_mlx.cpu.kernels import CPU, CPU_FLOAT32, GPU, kernels
-from mmspec_mlx.cpu.products import FEW, SMALL, Blocked, for_few_rows, plain
+from mmspec_mlx.cpu.products import FEW, for_few_rows, plain
 from mmspec_mlx.network.rotary import Rotary
 from mmspec_mlx.sequence.contents import Columns
 
@@ -90,13 +90,6 @@ def test_a_matrix_in_blocks_multiplies_as_the_whole_does(shape, out):
     close(blocked(x), whole(x), atol=1e-4)
     index = mx.array([[3, 0], [out - 1, 3]])
     close(blocked.rows(index), whole.rows(index), atol=0)
-
-
-def test_blocks_are_small_for_as_many_rows_as_are_few():
-    blocked = for_few_rows(plain(random(1536, 256)))
-    assert isinstance(blocked, Blocked)
-    assert FEW * blocked.blocks[0].size <= SMALL
-    assert [array.size for array in blocked.arrays] == [1536 * 256] * 2
 
 
 @pytest.mark.parametrize(

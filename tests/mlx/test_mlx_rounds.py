@@ -16,6 +16,17 @@ def test_each_drafted_token_is_begun_while_the_next_is_listed(pair, views, monke
     assert [*tokens, last] == [*([token] for token in draft.ids[:-1].tolist()), draft.ids.tolist()]
 
 
+@helpers.both_samplings
+def test_a_round_waits_only_where_it_reads_tokens(pair, views, sampling, monkeypatch):
+    """Reading is a `tolist`; no other step of a round evaluates anything."""
+    target = helpers.target(pair[0], views[0], sampling)
+    drafter = helpers.drafter(pair[1], views, sampling)
+    helpers.rounds(target, drafter, 4)
+    for name in ("eval", "synchronize"):
+        monkeypatch.setattr(mx, name, lambda *_: pytest.fail("a round waits twice"))
+    assert len(helpers.tokens(helpers.rounds(target, drafter, 24))) == 24
+
+
 @pytest.mark.parametrize("tree", [None, Tree((3, 2, 2))], ids=["chain", "tree"])
 def test_rounds_write_into_the_cache_and_never_copy_it(pair, views, tree):
     """With room for 30,000 columns, one layer's copy would double what a round needs."""

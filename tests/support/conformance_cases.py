@@ -1,12 +1,13 @@
 """What every backend is asked: conversations of all shapes, and what a cold run answers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from mmspec.chat.chat import Chat
@@ -90,6 +91,16 @@ def picture(seed: int, size: int = 32) -> Picture:
     """A picture of random pixels."""
     content = np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)
     return picture_from(Image.fromarray(content), f"picture-{seed}")
+
+
+def each_with_seeds(name: str, values: Collection[Any]) -> pytest.MarkDecorator:
+    """Parametrize a test by `name` and `first_seed`: 0, and slowly three others."""
+    cases = [pytest.param(value, 0, id=str(value)) for value in values]
+    cases += [
+        pytest.param(value, seed, id=f"{value}-{seed}", marks=pytest.mark.slow)
+        for value, seed in product(values, (100, 200, 300))
+    ]
+    return pytest.mark.parametrize((name, "first_seed"), cases)
 
 
 PICTURES = [picture(seed) for seed in range(7)]

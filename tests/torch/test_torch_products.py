@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mmspec_torch.cpu.products import WORTH_PACKING, Biased, Dense, Packed, product
+from mmspec_torch.cpu.products import Biased, Dense, Packed
 
 
 @pytest.fixture
@@ -26,12 +26,3 @@ def test_every_layout_multiplies_as_linear_does(rng, outputs, inputs, rows):
         torch.testing.assert_close(each(x), expected, atol=1e-4, rtol=1e-5)
         summed = each.added(x, other.clone())
         torch.testing.assert_close(summed, expected + other, atol=1e-4, rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
-def test_large_matrices_in_float32_are_packed(kind):
-    inputs = 1024
-    for outputs in (8, WORTH_PACKING // inputs):
-        large = outputs * inputs >= WORTH_PACKING and kind == torch.float32
-        layout = product(torch.empty(outputs, inputs, dtype=kind))
-        assert isinstance(layout, Packed if large else Dense)

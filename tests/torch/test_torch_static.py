@@ -1,6 +1,7 @@
 """The static form says what the dynamic one says, and all of it can be captured."""
 
 import gc
+from itertools import product
 
 import pytest
 import torch
@@ -22,6 +23,8 @@ from support.replayed import Recording
 from support.segments import features
 
 DRAWN = Sampling(temperature=0.8, top_p=0.9)
+LETTERS = [0], [1, 0], [2, 1, 0], [0, 1, 2, 1]
+"""Rows of a drafter, by their numbers among the views."""
 
 
 def eager(compute):
@@ -69,13 +72,21 @@ def conversation(pair, views, letters, sampling, gamma=4):
 
 
 @pytest.mark.parametrize(
-    ("letters", "sampling"),
-    [([0], GREEDY), ([1, 0], DRAWN), ([2, 1, 0], GREEDY), ([0, 1, 2, 1], DRAWN)],
+    ("letters", "sampling", "gamma"),
+    [
+        *zip(LETTERS, (GREEDY, DRAWN, GREEDY, DRAWN), (4, 4, 4, 4), strict=True),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in product(LETTERS, (GREEDY, DRAWN), (1, 2, 7, 12))
+        ),
+    ],
 )
-def test_rounds_are_those_of_the_dynamic_form(pair, views, letters, sampling, capture, switch):
-    expected, logits = conversation(pair, views, letters, sampling)
+def test_rounds_are_those_of_the_dynamic_form(
+    pair, views, letters, sampling, gamma, capture, switch
+):
+    expected, logits = conversation(pair, views, letters, sampling, gamma)
     switch(pair, capture)
-    found, ours = conversation(pair, views, letters, sampling)
+    found, ours = conversation(pair, views, letters, sampling, gamma)
     assert found == expected
     torch.testing.assert_close(ours, logits, atol=1e-4, rtol=0)
     if isinstance(capture, Recording):
@@ -167,6 +178,17 @@ OPTIONS = {
     "ngram": {"drafting": "ngram"},
     "auto": {"drafting": "T", "gamma": 3},
 }
+COMBINED = {
+    f"{drafting} {gamma} {tree} {temperature}": {
+        "drafting": drafting,
+        "gamma": gamma,
+        "tree": tree,
+        "sampling": Sampling(temperature),
+    }
+    for drafting, gamma, tree, temperature in product(
+        ("M", "TP", "MTCP"), (2, 6), (None, Tree((3, 2)), Tree((), 4, 12)), (0.0, 0.9)
+    )
+}
 
 
 def chatted(engine, given):
@@ -180,12 +202,15 @@ def chatted(engine, given):
     return answers
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    "name", [*OPTIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in COMBINED)]
+)
 def test_chats_say_the_same_whatever_drafts(pair_paths, name, capture, switch):
     engine = load(*map(str, pair_paths), backend="torch", device="cpu")
-    expected = chatted(engine, OPTIONS[name])
+    given = (OPTIONS | COMBINED)[name]
+    expected = chatted(engine, given)
     switch([engine.target.model, engine.draft.model], capture)
-    assert chatted(engine, OPTIONS[name]) == expected
+    assert chatted(engine, given) == expected
 
 
 def test_heads_draft_beside_a_static_target(pair_paths, tmp_path, capture, switch):
