@@ -1,7 +1,6 @@
 """A command line, a tiny pair and two images."""
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,14 +8,6 @@ from PIL import Image
 
 from mmspec_cli.main import main
 from support.commands import Result, Run
-from support.quick_costs import measure_costs_once
-
-
-@pytest.fixture(autouse=True, scope="session")
-def quick_costs() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mmspec_bench.suite.runner.measure_costs", measure_costs_once)
-        yield
 
 
 @pytest.fixture

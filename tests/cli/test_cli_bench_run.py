@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from mmspec_bench.suite.prediction import StepCosts
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
+from mmspec_cli.main import main
 from support.commands import start_process
-from support.quick_costs import quick_main
 from support.suite_row import without_times
 
 
@@ -47,9 +46,6 @@ def test_a_run_leaves_rows_and_what_made_them(run, models, tmp_path):
     assert len(provenance["models"]["target"]["digest"]) == 64
     assert provenance["models"]["target"] != provenance["models"]["draft"]
     assert provenance["methods"] == ["M", "MTC", "none"]
-    one, two = (StepCosts(**entry) for entry in provenance["costs"])
-    assert (one.images, two.images) == (1, 2)
-    assert (len(one.target), len(one.draft)) == (3, 4)
     assert all(row.seconds["caption"] > 0 for row in rows if row.method == "MTC" and not row.turn)
 
 
@@ -131,7 +127,7 @@ def test_a_killed_run_goes_on_where_it_was(run, models, tmp_path):
 
 
 def kill_after_a_sample(arguments, rows):
-    child = start_process(quick_main, arguments)
+    child = start_process(main, arguments)
     while child.is_alive() and not (rows.exists() and rows.stat().st_size):
         time.sleep(0.005)
     child.kill()

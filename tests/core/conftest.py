@@ -7,7 +7,6 @@ import pytest
 from mmspec.chat.engine import load
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.measure import speed
-from mmspec_bench.measure.adaptive_cost import refit_cost
 from mmspec_bench.measure.costs import costs
 from support import factory_layouts, tiny_tokenizers
 from support.scripted_engine import scripted_engine
@@ -35,9 +34,8 @@ def pair_engine(pair_paths):
 
 @pytest.fixture
 def few_timings(monkeypatch):
-    """Costs beside a speed report are of two passes and of a short answer."""
+    """Costs beside a speed report are of two passes."""
     monkeypatch.setattr(speed, "costs", partial(costs, repeats=2))
-    monkeypatch.setattr(speed, "refit_cost", partial(refit_cost, tokens=24))
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from mmspec_bench.report.published import read_paper
 from mmspec_bench.report.write import REPORT
 from mmspec_bench.report.write import write as write_report
 from support.suite_row import plain, row
-from support.synthetic_run import answer, costs, provenance, rows_of, write
+from support.synthetic_run import answer, provenance, rows_of, write
 
 METHODS = ("M", "adaptive:MTC", "none")
 TASKS = ("chart", "vist")
@@ -105,14 +105,3 @@ def test_a_folder_without_a_run_is_named(tmp_path):
 def test_a_shard_that_is_missing_is_told(rows, tmp_path):
     run = merge([write(tmp_path, halves(rows)[0], provenance(METHODS, "2/3"))])
     assert run.notes == ["Not all of the run: no shard 1/3, 3/3."]
-
-
-def test_costs_of_several_machines_are_not_used(rows, tmp_path):
-    one, two = halves(rows)
-    first = write(tmp_path / "a", one, provenance(METHODS, "1/2"))
-    same = merge([first, write(tmp_path / "b", two, provenance(METHODS, "2/2"))])
-    assert [each.as_dict() for each in same.costs] == [each.as_dict() for each in costs()]
-    second = provenance(METHODS, "2/2", processor="another")
-    merged = merge([first, write(tmp_path / "c", two, second)])
-    assert merged.costs == []
-    assert merged.notes == ["The shards ran on 2 machines, so no speed-up is predicted."]

@@ -1,18 +1,11 @@
 """Measures over rows, by hand and by numpy."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mmspec_bench.suite import metrics
-from mmspec_bench.suite.prediction import (
-    StepCosts,
-    costs_for,
-    formula_speed_up,
-    predicted_speed_up,
-)
 from mmspec_bench.suite.summary import summarise
 from support.suite_row import plain, row, seconds
 
@@ -29,13 +22,10 @@ PLAIN = [
 def test_block_efficiency_pools_rounds_or_averages_answers():
     assert metrics.block_efficiency(ROWS) == 10 / 5
     assert metrics.macro_block_efficiency(ROWS) == pytest.approx((5 / 2 + 5 / 3) / 2)
-    assert metrics.block_efficiency(ROWS, bonus=False) == 6 / 5
-    assert metrics.macro_block_efficiency(ROWS, bonus=False) == pytest.approx((3 / 2 + 3 / 3) / 2)
 
 
 def test_plain_decoding_is_one_token_a_round():
     assert metrics.block_efficiency(PLAIN) == metrics.macro_block_efficiency(PLAIN) == 1
-    assert metrics.block_efficiency(PLAIN, bonus=False) == 0
     assert metrics.acceptance_rate(PLAIN) == 0
     assert metrics.acceptance_by_position(PLAIN) == []
 
@@ -112,79 +102,8 @@ def test_facts_are_pooled():
     assert metrics.facts_right(rows) == (2, 4)
 
 
-COSTS = StepCosts(1, 100, target=[1.0, 1.1, 1.2, 1.5], draft=[0.1, 0.2])
-
-
-def test_the_formula_is_tau_over_gamma_c_and_the_verify_factor():
-    expected = (10 / 5) / (3 * (0.1 / 1.0) + 1.5 / 1.0)
-    assert formula_speed_up(ROWS, [COSTS]) == pytest.approx(expected)
-
-
-def test_the_prediction_counts_each_round_as_it_was():
-    # Drafts of 3, 1, 3, 3, 3; rounds of 4, 2, 4, 4, 4 rows.
-    ours = 4 * (3 * 0.1 + 1.5) + (0.1 + 1.1)
-    assert predicted_speed_up(ROWS, [COSTS]) == pytest.approx(10 * 1.0 / ours)
-    assert predicted_speed_up(PLAIN, [COSTS]) == 1
-
-
-def test_two_branches_cost_what_two_were_measured_to():
-    two = [row(rounds=[(3, 2, 3)], branches=("M", "T"))]
-    assert predicted_speed_up(two, [COSTS]) == pytest.approx(3 / (3 * 0.2 + 1.5))
-
-
-def test_costs_are_those_of_the_nearest_number_of_images():
-    five = StepCosts(5, 900, [2.0] * 4, [0.3] * 2)
-    assert costs_for(row(images=4), [COSTS, five]) is five
-    assert costs_for(row(images=2), [COSTS, five]) is COSTS
-
-
-def test_n_grams_are_drafted_by_no_model():
-    looked_up = [row(method="ngram", rounds=[(3, 2, 3), (0, 0, 1)], branches=("T",))]
-    alone = StepCosts(1, 100, COSTS.target, [])
-    for measured in (COSTS, alone):
-        assert predicted_speed_up(looked_up, [measured]) == pytest.approx(4 / (1.5 + 1.0))
-
-
-def test_rounds_without_a_draft_are_plain_ones():
-    skipped = [row(rounds=[(0, 0, 1), (3, 2, 3)])]
-    assert predicted_speed_up(skipped, [COSTS]) == pytest.approx(4 / (1.0 + 3 * 0.1 + 1.5))
-
-
-def test_weights_are_fitted_before_every_draft_but_the_first():
-    measured = replace(COSTS, refit=[0.0, 0.4])
-    rounds = [(3, 2, 3), (0, 0, 1), (3, 0, 1), (1, 1, 2)]
-    fixed = row(rounds=rounds, branches=("M", "T"))
-    fitted = replace(fixed, weights=[[0.5, 0.5], [], [1.0, 0.0], [0.9, 0.1]])
-    drafted, verified = 7 * 0.2, 1.5 + 1.0 + 1.5 + 1.1
-    assert predicted_speed_up([fitted], [measured]) == pytest.approx(7 / (drafted + verified + 0.8))
-    # Without adaptive weights, and in runs that did not measure fits, there is no such part.
-    without = pytest.approx(7 / (drafted + verified))
-    assert predicted_speed_up([fixed], [measured]) == without
-    assert predicted_speed_up([fitted], [COSTS]) == without
-    # The papers' formula has no place for it.
-    formulas = {formula_speed_up([each], [measured]) for each in (fixed, fitted)}
-    assert len(formulas) == 1
-
-
-def test_trees_cost_their_levels_and_one_verification_each():
-    measured = replace(COSTS, trees={"tree:M": [0.3, 2.5]})
-    rounds = [(60, 2, 3, 5), (9, 1, 2, 3), (0, 0, 1)]
-    grown = [row(method="tree:M", rounds=rounds)]
-    expected = 6 / ((5 + 3) * 0.3 + 2 * 2.5 + 1.0)
-    assert predicted_speed_up(grown, [measured]) == pytest.approx(expected)
-    assert formula_speed_up(grown, [measured]) == 0
-    assert costs_for(replace(grown[0], method="tree20:M"), [measured]) is None
-
-
-def test_what_was_not_measured_is_not_predicted():
-    assert costs_for(row(rounds=[(9, 0, 1)]), [COSTS]) is None
-    assert costs_for(row(branches=("M", "T", "C")), [COSTS]) is None
-    assert costs_for(row(rounds=[(3, 1, 2, 2)]), [COSTS]) is None
-    assert predicted_speed_up(ROWS, []) == formula_speed_up(ROWS, []) == 0
-
-
 def test_a_summary_holds_everything_and_nothing_of_nothing():
-    whole = summarise(ROWS, PLAIN, [COSTS])
+    whole = summarise(ROWS, PLAIN)
     assert (whole.method, whole.answers, whole.rounds, whole.tokens) == ("M", 2, 5, 10)
     assert whole.speed_up_paired == pytest.approx(1.4)
     assert whole.first_token_p50 == 0.5

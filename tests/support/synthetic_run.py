@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from mmspec_bench.suite.offline import OFFLINE_TASKS
-from mmspec_bench.suite.prediction import StepCosts
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, RoundRow, Row, lines
 
 METHODS = ("M", "M/run", "T", "C", "P", "MT", "MTC", "MTCP", "adaptive:MTC", "adaptive:MTCP")
@@ -22,14 +21,6 @@ IMAGES = {"spot": 2, "edit": 2, "pororo": 5, "vist": 5, "video": 4}
 WORDS = ["the", "a", "red", "square", "left", "of", "<b>two</b>", "it", "is", "|", "three"]
 TARGET = [0.0040 + 0.0003 * rows for rows in range(GAMMA + 1)]
 DRAFT = [0.00032, 0.00036, 0.00040, 0.00045]
-
-
-def costs(factor=0.98):
-    return [scaled(images, factor + images / 50) for images in (1, 2, 4, 5)]
-
-
-def scaled(images, by):
-    return StepCosts(images, 600 * images, [by * t for t in TARGET], [by * t for t in DRAFT])
 
 
 def provenance(methods, shard="1/1", **others):
@@ -59,7 +50,6 @@ def provenance(methods, shard="1/1", **others):
         "cores": 2,
         "threads": {"OMP_NUM_THREADS": "2"},
         "versions": {"mmspec": "0.1.0", "torch": None},
-        "costs": [each.as_dict() for each in costs()],
         "skipped": [],
         "resumed": [],
     }

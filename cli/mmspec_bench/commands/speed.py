@@ -153,12 +153,6 @@ def _show_speed(screen: Screen, report: SpeedReport) -> None:
         drafts = (f"{word} {s * 1e3:.2f} ms" for word, s in report.costs.draft_step.items())
         screen.say(f"target step {step * 1e3:.2f} ms; a drafted token: {', '.join(drafts)}")
         screen.say("; ".join(f"{name}: {r:.2f}" for name, r in report.costs.ratios.items()))
-    if refit := report.refit:
-        screen.say(
-            f"fitting weights, {refit.drafting} gamma {refit.gamma}: {refit.refit * 1e3:.2f} ms "
-            f"beside drafting {refit.draft * 1e3:.2f} ms and verifying {refit.verify * 1e3:.2f} ms "
-            f"a round ({refit.share:.1%})"
-        )
     peak = max(method.peak_memory_bytes for method in report.methods)
     for method in report.methods:
         if method.acceptance_rate and method.loop_share is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from statistics import fmean, median
+from statistics import median
 from time import perf_counter
 
 from mmspec.chat.draft_selection import drafting_for, open_drafter
@@ -44,36 +44,6 @@ class Costs:
         return ratios | {f"{self.gamma + 1} target rows / 1": self.target_block / self.target_step}
 
 
-@dataclass(frozen=True, slots=True)
-class Passes:
-    """How often calls are timed, and how their seconds are averaged."""
-
-    repeats: int
-    """Minimum number of passes; one warm-up pass is not counted."""
-    seconds: float = 0.0
-    """Minimum seconds of all passes."""
-    centre: Callable[[Sequence[float]], float] = median
-
-    def time(self, once: Callable[[], Sequence[float]]) -> list[float]:
-        """The average over the passes of each number that `once` returns."""
-        once()
-        passes: list[Sequence[float]] = []
-        end = perf_counter() + self.seconds
-        while len(passes) < self.repeats or perf_counter() < end:
-            passes.append(once())
-        return [self.centre(column) for column in zip(*passes, strict=True)]
-
-
-def middle_mean(values: Sequence[float]) -> float:
-    """The mean without the lowest and the highest eighth.
-
-    Means add up, unlike medians: if a short call alternates between two durations, its median is
-    one of the two.  Like a median it is robust to single outliers.
-    """
-    cut = len(values) // 8
-    return fmean(sorted(values)[cut : len(values) - cut])
-
-
 def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -> Costs:
     """Time one branch (four if the draft sees images), and one and gamma + 1 target rows.
 
@@ -82,7 +52,7 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
     gamma = options.longest_draft
     draftings = ["M", "MTCP"] if prompt.message.pictures and _draft_sees(engine) else ["T"]
     rows = (1, gamma + 1)
-    (step, block), tokens = step_seconds(engine, prompt, rows, draftings, Passes(repeats))
+    (step, block), tokens = step_seconds(engine, prompt, rows, draftings, repeats)
     return Costs(gamma, step, block, dict(zip(draftings, tokens, strict=True)))
 
 
@@ -91,9 +61,9 @@ def step_seconds(
     prompt: Prompt,
     rows: Sequence[int],
     draftings: Sequence[str],
-    passes: Passes,
+    repeats: int,
 ) -> tuple[list[float], list[float]]:
-    """Seconds of a target forward over each of `rows`, and of a drafted token by drafting.
+    """Median seconds of a target forward over each of `rows`, and of a drafted token by drafting.
 
     Drafts and forwards alternate, and a draft is timed after two rounds of its own, so that the
     processor's caches are in the state of an answer.  A draft has one token less than the most
@@ -122,28 +92,11 @@ def step_seconds(
             drafts += [draft_seconds(drafter)] if drafter else []
         return forwards + drafts
 
-    seconds = passes.time(once)
+    once()  # warms up
+    passes = [once() for _ in range(repeats)]
+    seconds = [median(column) for column in zip(*passes, strict=True)]
     drafts = zip(seconds[len(rows) :], lengths, strict=True)
     return seconds[: len(rows)], [whole / length for whole, length in drafts]
-
-
-def tree_costs(
-    engine: Engine, prompt: Prompt, options: Options, passes: Passes
-) -> tuple[float, float]:
-    """Seconds of drafting a level of `options.tree`, and of verifying the whole tree."""
-    target = prefilled_target(engine, prompt.message)
-    drafter = open_beside(engine, prompt, options, target)
-    gamma = options.longest_draft
-    tree = draft_once(drafter, gamma)
-    assert tree is not None  # a drafting that drafts nothing is refused
-
-    def once() -> list[float]:
-        draft = draft_once(drafter, gamma)
-        verify = seconds_of(engine, lambda: target.verify(draft, NO_NOISE))
-        return [seconds_of(engine, lambda: draft_once(drafter, gamma)), verify]
-
-    draft, verify = passes.time(once)
-    return draft / tree.depth, verify
 
 
 def draft_once(drafter: OpenDrafter, count: int) -> Draft | None:

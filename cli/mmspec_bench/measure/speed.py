@@ -9,7 +9,6 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Gamma, Options
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.provenance import provenance
-from mmspec_bench.measure.adaptive_cost import RefitCost, refit_cost
 from mmspec_bench.measure.costs import Costs, costs
 from mmspec_bench.measure.methods_under_test import TimedMethod, Timing, engine_method
 
@@ -72,14 +71,11 @@ class SpeedReport:
     repeats: int
     methods: list[MethodSpeed]
     costs: Costs | None
-    refit: RefitCost | None
-    """The cost of fitting the weights of four views, if the draft sees images."""
     provenance: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
         """The report, JSON-serializable."""
-        ratios = self.costs.ratios if self.costs else {}
-        return asdict(self) | {"ratios": ratios, "refit": self.refit and self.refit.as_dict()}
+        return asdict(self) | {"ratios": self.costs.ratios if self.costs else {}}
 
 
 def measure(
@@ -171,8 +167,6 @@ def speed(
     for other in others:
         prefix = f"{other.backend.name}: "
         methods += [engine_method(other, options, *step, prefix) for step in plan]
-    sees = engine.draft is not None and engine.draft.model.config.vision is not None
-    four_branches = sees and bool(prompts[0].message.pictures)
     return SpeedReport(
         model=engine.target.name,
         draft=engine.drafts.name if engine.drafts else None,
@@ -183,6 +177,5 @@ def speed(
         repeats=repeats,
         methods=measure([*methods, *programs], prompts, repeats, progress),
         costs=costs(engine, prompts[0], options) if engine.draft else None,
-        refit=refit_cost(engine, prompts[0], options, "MTCP") if four_branches else None,
         provenance=provenance([loaded.backend for loaded in (engine, *others)]),
     )

@@ -13,13 +13,7 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import prefilled_target
 from mmspec.plugins import load_head
 from mmspec.prompt.images import Picture, pixels
-from mmspec_bench.measure.costs import (
-    Passes,
-    branch_draftings,
-    open_beside,
-    seconds_of,
-    step_seconds,
-)
+from mmspec_bench.measure.costs import branch_draftings, open_beside, seconds_of, step_seconds
 from mmspec_bench.prompts import world_prompts
 from mmspec_bench.random_weights.bandwidth_bound import Cost, copy_bandwidth, head_bytes, step_bytes
 from mmspec_bench.random_weights.checkpoints import Checkpoints
@@ -104,7 +98,7 @@ def measure(
     progress("verifying")
     positions = prefilled_target(engine, prompts[1].message).length
     bytes_read = step_bytes(model.config, model.dtype, positions, model.quantize)
-    seconds, _ = step_seconds(engine, prompts[1], ROWS, (), Passes(repeats))
+    seconds, _ = step_seconds(engine, prompts[1], ROWS, (), repeats)
     engines = dict.fromkeys(branch_draftings(engine), engine)
     engines[HEAD] = _with_head(engine, checkpoints)
     return RandomWeightsReport(
@@ -149,7 +143,7 @@ def _drafted_token(
     engine: Engine, prompt: Prompt, drafting: str, repeats: int, progress: Progress
 ) -> Cost:
     progress(f"drafting {drafting}")
-    _, [seconds] = step_seconds(engine, prompt, (GAMMA + 1,), [drafting], Passes(repeats))
+    _, [seconds] = step_seconds(engine, prompt, (GAMMA + 1,), [drafting], repeats)
     return Cost(seconds, _drafted_bytes(engine, prompt, drafting))
 
 

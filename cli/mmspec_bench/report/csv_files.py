@@ -70,7 +70,7 @@ def _by_task(run: BenchRun) -> Iterator[dict[str, Any]]:
     groups = grouped(run.rows, lambda row: (row.task, row.turn, row.images, row.method))
     for (task, turn, images, method), rows in groups.items():
         plain = groups.get((task, turn, images, PLAIN), [])
-        summary = summarise(rows, plain, run.costs).as_dict()
+        summary = summarise(rows, plain).as_dict()
         yield {"task": task, "turn": turn, "images": images, "method": method} | _flat(summary)
 
 

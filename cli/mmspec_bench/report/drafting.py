@@ -3,33 +3,31 @@
 from collections.abc import Sequence
 
 from mmspec_bench.report.merge import BenchRun, grouped
-from mmspec_bench.report.table import Table, count_of, number, percent, positive
+from mmspec_bench.report.table import Table, count_of, percent, positive
 from mmspec_bench.suite.metrics import block_efficiency
 from mmspec_bench.suite.rows import PLAIN, Row
 from mmspec_bench.suite.summary import Summary
 
-COLUMNS = ("method", "answers", "tokens", "micro", "macro", "accepted", "accepted, macro", "rate")
+COLUMNS = ("method", "answers", "tokens", "micro", "macro", "acceptance rate")
 
 
 def by_method(summaries: Sequence[Summary]) -> Table:
     """Block efficiency and acceptance, one line for each method."""
     note = (
         "Tokens per round over all rounds (micro), and the mean of the answers' values (macro), "
-        "the target's own token included. Accepted: without it. Rate: accepted over drafted."
+        "the target's own token included. Acceptance rate: accepted over drafted."
     )
     lines = [_method_line(summary) for summary in summaries if summary.method != PLAIN]
     return Table("Block efficiency", COLUMNS, lines, note, in_terminal=True)
 
 
 def _method_line(summary: Summary) -> tuple[str, ...]:
-    accepted = summary.accepted_per_round, summary.macro_accepted_per_round
     return (
         summary.method,
         str(summary.answers),
         str(summary.tokens),
         positive(summary.block_efficiency),
         positive(summary.macro_block_efficiency),
-        *(number(value if summary.rounds else None) for value in accepted),
         percent(summary.acceptance_rate),
     )
 

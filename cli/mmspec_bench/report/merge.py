@@ -10,7 +10,6 @@ from mmspec.errors import UsageError
 from mmspec_bench.suite.datasets import DATASETS
 from mmspec_bench.suite.methods import PROBES
 from mmspec_bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS
-from mmspec_bench.suite.prediction import StepCosts
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
 from mmspec_bench.suite.run_folder import Settings, read_provenance
 
@@ -19,9 +18,6 @@ SHARED = (
     *("models", "backend", "device", "dtype"),
 )
 """Entries of the provenance in which all shards of a run must agree; the machines may differ."""
-
-MACHINE = ("platform", "processor", "threads")
-"""Entries of the provenance that identify a machine."""
 
 _TASK_ORDER = [*OFFLINE_TASKS, *TEXT_TASKS, *DATASETS]
 
@@ -40,8 +36,6 @@ class BenchRun:
     """Names of tasks in the order of the suite."""
     provenances: list[dict[str, Any]]
     """The provenance of each folder."""
-    costs: list[StepCosts]
-    """Costs measured in the first folder; empty if the shards ran on different machines."""
     notes: list[str]
     """Notes for the reader about the shards."""
 
@@ -92,14 +86,12 @@ def merge(folders: Sequence[Path]) -> BenchRun:
     order = provenances[0]["methods"]
     rows = sorted((row for _, row in placed), key=_sort_key(order))
     methods = {row.method for row in rows}
-    costs, notes = _costs(provenances)
     return BenchRun(
         rows,
         methods=[name for name in order if name in methods],
         tasks=list(dict.fromkeys(row.task for row in rows)),
         provenances=provenances,
-        costs=costs,
-        notes=[*_missing_shards(provenances), *notes],
+        notes=_missing_shards(provenances),
     )
 
 
@@ -113,7 +105,7 @@ def _file(folder: Path, name: str) -> Path:
 def _provenance(folder: Path) -> dict[str, Any]:
     file = _file(folder, PROVENANCE)
     values = read_provenance(folder)
-    for name in (*SHARED, *MACHINE, "shard", "costs", "skipped"):
+    for name in (*SHARED, "platform", "processor", "threads", "shard", "skipped"):
         if name not in values:
             raise UsageError(f"{file}: {name!r} is missing; give a run of this version")
     return values
@@ -171,11 +163,3 @@ def _missing_shards(provenances: Sequence[dict[str, Any]]) -> list[str]:
     count = int(provenances[0]["shard"].partition("/")[2])
     absent = [name for i in range(count) if (name := f"{i + 1}/{count}") not in present]
     return [f"Not all of the run: no shard {', '.join(absent)}."] if absent else []
-
-
-def _costs(provenances: Sequence[dict[str, Any]]) -> tuple[list[StepCosts], list[str]]:
-    """The first shard's costs, or none and a note if other shards ran on other machines."""
-    machines = {str([provenance[name] for name in MACHINE]) for provenance in provenances}
-    if len(machines) > 1:
-        return [], [f"The shards ran on {len(machines)} machines, so no speed-up is predicted."]
-    return [StepCosts(**entry) for entry in provenances[0]["costs"]], []

@@ -33,15 +33,14 @@ def _speed_line(summary: Summary) -> tuple[str, ...]:
 
 
 def speed_ups(summaries: Sequence[Summary]) -> Table:
-    """Measured speed-ups, the predicted one and that of the papers' formula."""
+    """Speed-ups over plain decoding: decoding alone, and end to end."""
     columns = ("method", "decoding, paired", "global", "end to end, paired", "global")
     note = (
         "Measured against plain decoding of the same questions: decoding alone, and from question "
-        "to last token. Paired: mean over answers; global: quotient of sums. Predicted, from costs "
-        "of single forwards, and the papers' formula are about decoding alone."
+        "to last token. Paired: mean over answers; global: quotient of sums."
     )
     lines = [_speed_up_line(summary) for summary in summaries if summary.method != PLAIN]
-    return Table("Speed-up", (*columns, "predicted", "formula"), lines, note, in_terminal=True)
+    return Table("Speed-up", columns, lines, note, in_terminal=True)
 
 
 def _speed_up_line(summary: Summary) -> tuple[str, ...]:
@@ -50,8 +49,6 @@ def _speed_up_line(summary: Summary) -> tuple[str, ...]:
         summary.speed_up_global,
         summary.end_to_end_paired,
         summary.end_to_end_global,
-        summary.speed_up_predicted,
-        summary.speed_up_formula,
     )
     return (summary.method, *map(positive, values))
 

@@ -42,7 +42,7 @@ def write(run: BenchRun, papers: Sequence[Paper], folder: Path, samples: int = 1
 
     samples: coloured samples per task.  Without matplotlib only the figures are missing.
     """
-    summaries = [summarise(run.of(name), run.plain, run.costs) for name in run.decoding]
+    summaries = [summarise(run.of(name), run.plain) for name in run.decoding]
     plots, warning = _save_plots(figures(run, papers), folder / FIGURES)
     contents = sections(run, summaries, papers)
     captions = {plot.name: plot.caption for plot in plots}

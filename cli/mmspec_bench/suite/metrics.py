@@ -33,19 +33,15 @@ def pairs(rows: Iterable[Row], plain: Iterable[Row]) -> list[Pair]:
     return [(row, others[row.key]) for row in rows if row.key in others]
 
 
-def block_efficiency(rows: Iterable[Row], *, bonus: bool = True) -> float:
-    """Tokens per round over all rounds (micro average; IbED, section 4).
-
-    bonus: count the target's own token of each round, else only accepted tokens.
-    """
+def block_efficiency(rows: Iterable[Row]) -> float:
+    """Tokens per round over all rounds (micro average; IbED, section 4)."""
     rows = list(rows)
-    tokens = sum(row.emitted if bonus else row.accepted for row in rows)
-    return ratio(tokens, sum(len(row.rounds) for row in rows))
+    return ratio(sum(row.emitted for row in rows), sum(len(row.rounds) for row in rows))
 
 
-def macro_block_efficiency(rows: Iterable[Row], *, bonus: bool = True) -> float:
+def macro_block_efficiency(rows: Iterable[Row]) -> float:
     """The mean of the block efficiencies of single answers."""
-    return mean(block_efficiency([row], bonus=bonus) for row in rows if row.rounds)
+    return mean(block_efficiency([row]) for row in rows if row.rounds)
 
 
 def acceptance_rate(rows: Iterable[Row]) -> float:

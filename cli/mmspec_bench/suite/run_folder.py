@@ -21,9 +21,6 @@ from mmspec_bench.suite.rows import PROVENANCE, ROWS, Row, read_rows, rewrite
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 """Matches the name of a large file in the hub's cache: the SHA-256 of its content."""
 
-SAMPLING_DEFAULTS = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "sampling_seed": 0}
-"""Sampling settings that runs of earlier versions lack; those runs decoded greedily."""
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -71,7 +68,6 @@ def description(settings: Settings, engine: Engine) -> dict[str, Any]:
         "backend": engine.backend.name,
         "device": engine.target.model.device,
         "dtype": engine.target.model.dtype,
-        "costs": [],
         "skipped": [],
         "resumed": [],
     }
@@ -145,7 +141,7 @@ def _shown(value: Any) -> str:
 
 def read_provenance(folder: Path) -> dict[str, Any]:
     """The content of `provenance.json` in a run's folder."""
-    return SAMPLING_DEFAULTS | read_json(folder / PROVENANCE)
+    return read_json(folder / PROVENANCE)
 
 
 def update_provenance(folder: Path, **entries: Any) -> None:

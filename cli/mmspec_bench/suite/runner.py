@@ -9,17 +9,9 @@ from mmspec.errors import MmspecError, UsageError
 from mmspec_bench.measure.speed import rotated
 from mmspec_bench.suite.answer_row import SampleTurn, answer_row, compared
 from mmspec_bench.suite.answerer import Answerer, open_answerer
-from mmspec_bench.suite.measure_costs import measure_costs
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.rows import PLAIN, ROWS, Row, append, rewrite
-from mmspec_bench.suite.run_folder import (
-    Settings,
-    description,
-    open_folder,
-    read_provenance,
-    record_skipped,
-    update_provenance,
-)
+from mmspec_bench.suite.run_folder import Settings, description, open_folder, record_skipped
 from mmspec_bench.suite.samples import Question, SuiteSample, shard
 from mmspec_bench.suite.sources import suite_samples
 
@@ -103,7 +95,7 @@ def prepare(
     note_skipped: Notify | None,
     progress: Notify,
 ) -> tuple[Runner, list[Row]]:
-    """Open the folder, measure costs unless it has them, and warm up; also return existing rows.
+    """Open the folder and warm up; also return existing rows.
 
     note_skipped: shows each broken sample; None makes it an error.  Raises UsageError for a method
     that the models cannot do, an unknown suite, or another run in the folder.
@@ -117,10 +109,6 @@ def prepare(
     rows = open_folder(folder, description(settings, engine), resume=resume)
     skip = _skip(folder, note_skipped) if note_skipped else None
     runner = Runner(answerers, samples, folder / ROWS, skip)
-    if not read_provenance(folder)["costs"]:
-        progress("measuring what single forwards cost")
-        costs = measure_costs(engine, [sample for _, sample in samples], answerers)
-        update_provenance(folder, costs=[step.as_dict() for step in costs])
     progress("warming up")
     runner.warm_up()
     return runner, runner.drop_partial(rows)

@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mmspec_bench.suite import metrics
-from mmspec_bench.suite.prediction import StepCosts, formula_speed_up, predicted_speed_up
 from mmspec_bench.suite.rows import Row
 
 
@@ -19,8 +18,6 @@ class Summary:
     tokens: int
     block_efficiency: float
     macro_block_efficiency: float
-    accepted_per_round: float
-    macro_accepted_per_round: float
     acceptance_rate: float
     acceptance_by_position: list[float]
     conditional_acceptance_by_position: list[float]
@@ -33,8 +30,6 @@ class Summary:
     speed_up_global: float
     end_to_end_paired: float
     end_to_end_global: float
-    speed_up_formula: float
-    speed_up_predicted: float
     seconds: dict[str, float]
     identical: float | None
     peak_memory_bytes: int
@@ -46,13 +41,8 @@ class Summary:
         return asdict(self)
 
 
-def summarise(
-    rows: Sequence[Row], plain: Sequence[Row], measured: Sequence[StepCosts] = ()
-) -> Summary:
-    """All measures of one method's rows; speed-ups over the questions that `plain` answered too.
-
-    measured: costs on the machine of the rows; without them predicted speed-ups are 0.
-    """
+def summarise(rows: Sequence[Row], plain: Sequence[Row]) -> Summary:
+    """All measures of one method's rows; speed-ups over the questions that `plain` answered too."""
     paired = metrics.pairs(rows, plain)
     rates, first = metrics.tokens_per_second(rows), metrics.first_token_seconds(rows)
     right, total_facts = metrics.facts_right(rows)
@@ -63,8 +53,6 @@ def summarise(
         tokens=sum(row.emitted for row in rows),
         block_efficiency=metrics.block_efficiency(rows),
         macro_block_efficiency=metrics.macro_block_efficiency(rows),
-        accepted_per_round=metrics.block_efficiency(rows, bonus=False),
-        macro_accepted_per_round=metrics.macro_block_efficiency(rows, bonus=False),
         acceptance_rate=metrics.acceptance_rate(rows),
         acceptance_by_position=metrics.acceptance_by_position(rows),
         conditional_acceptance_by_position=metrics.acceptance_by_position(rows, conditional=True),
@@ -77,8 +65,6 @@ def summarise(
         speed_up_global=metrics.global_speed_up(paired),
         end_to_end_paired=metrics.mean(metrics.paired_speed_ups(paired, "total")),
         end_to_end_global=metrics.global_speed_up(paired, "total"),
-        speed_up_formula=formula_speed_up(rows, measured),
-        speed_up_predicted=predicted_speed_up(rows, measured),
         seconds=metrics.stage_seconds(rows),
         identical=metrics.identical_rate(rows),
         peak_memory_bytes=metrics.peak_memory_bytes(rows),
