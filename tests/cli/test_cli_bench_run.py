@@ -136,24 +136,20 @@ def kill_after_a_sample(arguments, rows):
 
 
 def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_path, red):
-    prompts = [{"prompt": "What?", "image": red.name}, {"prompt": "What?", "image": "gone.png"}]
-    records = [
-        {"id": n, "turns": [each["prompt"]], "image": each["image"], "topic": "t"}
-        for n, each in enumerate(prompts, start=1)
-    ]
-    (tmp_path / "images").symlink_to(tmp_path)
-    (tmp_path / "mmspec.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    images = [red.name, "gone.png"]
+    lines = [json.dumps({"question": "What?", "image": image}) for image in images]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     out = tmp_path / "out"
-    asked = short(out, "--suite", tmp_path, methods="T,none")
+    asked = short(out, "--suite", f"chartqa={tmp_path}", methods="T,none")
     result = run(*asked, *models)
     assert result.status == 2
-    assert "mmspec/2" in result.err
+    assert "chartqa/1" in result.err
     assert "gone.png" in result.err
     result = run(*asked, *models, "--skip-bad", "--resume")
     assert result.status == 0
-    assert "left out mmspec/2" in result.err
-    assert [row.sample for row in read_rows(out / ROWS)] == ["mmspec/1", "mmspec/1"]
-    assert [each["sample"] for each in provenance_of(out)["skipped"]] == ["mmspec/2"]
+    assert "left out chartqa/1" in result.err
+    assert [row.sample for row in read_rows(out / ROWS)] == ["chartqa/0", "chartqa/0"]
+    assert [each["sample"] for each in provenance_of(out)["skipped"]] == ["chartqa/1"]
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,13 @@ from mmspec_world.tasks.prompts import REASONED
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
-SINGLE = [
-    name for name, dataset in DATASETS.items() if not (dataset.image_columns or name == "scienceqa")
-]
+SINGLE = [name for name, dataset in DATASETS.items() if not dataset.image_columns]
 COLUMNS = [("question_id", pa.int64()), ("question", pa.string()), ("image", IMAGE)]
 INTERLEAVED = [
     *[("sample_id", pa.int64()), ("sub_task", pa.string())],
     *[(f"image_{n}", IMAGE) for n in range(12)],
     ("question", pa.string()),
 ]
-SCIENCE = [*COLUMNS, ("choices", pa.list_(pa.string())), ("hint", pa.string())]
 
 
 def image(number, kind="PNG"):
@@ -69,8 +66,8 @@ def test_single_images_are_the_first_rows_in_order(tmp_path, name):
 @pytest.mark.parametrize("name", SINGLE)
 def test_single_images_are_asked_as_published(tmp_path, name):
     samples = suite_samples(f"{name}={single(tmp_path, name, 3)}", 16)
-    asked = {"llava-w": "What is 0?", "coco": "Describe this image in detail."}
-    assert texts(samples[0].read()[0]) == "<image>" + asked.get(name, REASONED + "What is 0?")
+    request = "" if name == "llava-w" else REASONED
+    assert texts(samples[0].read()[0]) == f"<image>{request}What is 0?"
     second = [texts(question) for question in samples[2].read()[1:]]
     wraps = name in ("docvqa", "pope", "mmvet", "llava-w")
     assert second == ([texts(samples[0].read()[0])] if wraps else [])
@@ -120,16 +117,6 @@ def test_markers_and_images_must_agree(tmp_path):
     (item,) = suite_samples(f"spot={folder}", 16)
     with pytest.raises(UsageError, match=r"row 0: 2 <image> for 3 images"):
         item.read()
-
-
-def test_choices_are_lettered_and_reasoned_about(tmp_path):
-    common = {"question": "Which?", "choices": ["ant", "bee"], "image": image(1)}
-    rows = [common | {"hint": "Look."}, common | {"hint": ""}]
-    write(tmp_path / "ScienceQA-IMG" / "test-00000-of-00001.parquet", SCIENCE, rows)
-    hinted, bare = (texts(each.read()[0]) for each in suite_samples(f"scienceqa={tmp_path}", 16))
-    choices = "Question: Which?\nChoices: (A) ant (B) bee\n"
-    assert hinted.startswith("<image>Context: Look.\n" + choices)
-    assert bare == "<image>" + choices + "Answer the question with a chain of thought."
 
 
 def test_shards_of_a_table_follow_one_another(tmp_path):

@@ -116,11 +116,3 @@ def test_refused_answers_have_no_speed():
     refused = row(rounds=[], finish_reason="refused", seconds=seconds(0.0, 0.0, first_token=0.0))
     assert metrics.tokens_per_second([refused, SHORT]) == [5.0]
     assert metrics.first_token_seconds([refused, SHORT]) == [0.5]
-
-
-def test_weights_by_round_leave_out_rounds_that_drafted_nothing():
-    rounds = [(3, 2, 3), (3, 0, 1), (0, 0, 1)]
-    some = row(rounds=rounds, branches=["M", "P36"], weights=[[0.5, 0.5], [0.75, 0.25], []])
-    other = row(rounds=rounds[:1], branches=["M", "P36"], weights=[[0.0, 1.0]])
-    assert metrics.weights_by_round([some, other], "M") == [0.25, 0.75]
-    assert metrics.weights_by_round([some], "T") == [0.0, 0.0]

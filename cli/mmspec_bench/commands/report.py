@@ -1,4 +1,4 @@
-"""`mmspec bench report`: writes tables, figures and files about a run."""
+"""`mmspec bench report`: writes tables, a figure and files about a run."""
 
 from pathlib import Path
 
@@ -20,19 +20,11 @@ from mmspec_cli.terminal.render import Screen
     metavar="|".join(PREFIX + name for name in PAPERS),
     help="Show a paper's numbers beside the run's; may be repeated.",
 )
-@click.option(
-    "--samples",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Samples of each task in samples.html.",
-)
 @JSON
 @PLAIN
 def report(
     directories: tuple[Path, ...],
     compare: tuple[str, ...],
-    samples: int,
     as_json: bool,
     plain: bool,
 ) -> None:
@@ -43,7 +35,7 @@ def report(
     run = merge(directories)
     screen.progress("writing")
     try:
-        written = write(run, papers, directories[0], samples)
+        written = write(run, papers, directories[0])
     except OSError as error:
         file = error.filename or directories[0]
         raise UsageError(f"{file} cannot be written ({error.strerror or error})") from error

@@ -17,7 +17,6 @@ from mmspec_bench.commands.output import loaded, show_report, split
 from mmspec_bench.commands.synthetic import (
     DIRECTORY,
     SYNTHETIC,
-    draw,
     measure_random,
     require_alone,
     show,
@@ -91,7 +90,6 @@ def speed(
         require_alone(context)
         costs = measure_random(screen, synthetic, synthetic_dir, repeats, loading)
         show_report(screen, costs.as_dict(), out, partial(show, screen, costs), as_json=as_json)
-        draw(screen, costs, out)
         return 0
     lengths = [_gamma(gamma) for gamma in split(gammas)] or GAMMAS
     questions = (

@@ -1,8 +1,6 @@
 """`mmspec bench speed --synthetic`: the cost of forwards on random weights."""
 
 from collections.abc import Mapping
-from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -12,8 +10,6 @@ from mmspec.errors import UsageError
 from mmspec_bench.random_weights.checkpoints import write_checkpoints
 from mmspec_bench.random_weights.measure import RandomWeightsReport, measure
 from mmspec_bench.random_weights.report import tables
-from mmspec_bench.report.plots.bandwidth_bound import bound_plot
-from mmspec_bench.report.plots.style import save
 from mmspec_cli.terminal.render import Screen
 
 SYNTHETIC = click.option(
@@ -27,7 +23,6 @@ DIRECTORY = click.option(
     metavar="DIR",
     help="Where they are written and kept. Default: mmspec-synthetic in the temporary folder.",
 )
-FIGURE = ".png"
 LOADING_OPTIONS = ("backend", "device", "dtype", "quantize")
 """Options for loading models that apply to random weights."""
 OPTIONS = {*LOADING_OPTIONS, "repeats", "synthetic", "synthetic_dir", "out", "as_json", "plain"}
@@ -53,17 +48,6 @@ def require_alone(context: click.Context) -> None:
         name = option.name or ""
         if name not in OPTIONS and context.get_parameter_source(name) == command_line:
             raise UsageError(f"--synthetic measures random weights: leave {option.opts[0]} out")
-    out = context.params["out"]
-    if out and out.suffix == FIGURE:
-        raise UsageError(f"--out {out}: the report is JSON, beside its figure: name a .json file")
-
-
-def draw(screen: Screen, report: RandomWeightsReport, out: Path | None) -> None:
-    """Draw costs and their bounds beside the JSON file `out`, if matplotlib is installed."""
-    if out and find_spec("matplotlib"):
-        save(replace(bound_plot(report), name=out.stem), out.parent)
-    elif out:
-        screen.note('no figure: it needs matplotlib, pip install "mmspec[bench]"')
 
 
 def show(screen: Screen, report: RandomWeightsReport) -> None:

@@ -1,47 +1,36 @@
-"""Writes the unrounded numbers of the tables as CSV."""
+"""Writes the unrounded measures as CSV."""
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import Any
 
-from mmspec_bench.report.answer_checks import diverging
 from mmspec_bench.report.merge import BenchRun, grouped
-from mmspec_bench.report.published import Paper
-from mmspec_bench.report.published_comparison import compare
-from mmspec_bench.report.vs_best_view import comparisons
 from mmspec_bench.suite.rows import PLAIN
 from mmspec_bench.suite.summary import Summary, summarise
 
-Lines = Sequence[Mapping[str, Any]]
+
+def csv_files(run: BenchRun, summaries: Sequence[Summary]) -> dict[str, str]:
+    """By file name, the measures by method, and by task, turn, images and method."""
+    groups = grouped(run.rows, lambda row: (row.task, row.turn, row.images, row.method))
+    by_task = []
+    for (task, turn, images, method), rows in groups.items():
+        summary = summarise(rows, groups.get((task, turn, images, PLAIN), []))
+        place = {"task": task, "turn": turn, "images": images, "method": method}
+        by_task.append(place | summary.as_dict())
+    by_method = [summary.as_dict() for summary in summaries]
+    return {"methods.csv": csv_text(by_method), "tasks.csv": csv_text(by_task)}
 
 
-def csv_files(
-    run: BenchRun, summaries: Sequence[Summary], papers: Sequence[Paper]
-) -> dict[str, str]:
-    """The text of each file by its name, without empty files."""
-    lines: dict[str, Lines] = {
-        "methods.csv": [_flat(summary.as_dict()) for summary in summaries],
-        "tasks.csv": list(_by_task(run)),
-        "differences.csv": [_flat(asdict(comparison)) for comparison in comparisons(run)],
-        "published.csv": list(_published(run, papers)),
-        "divergences.csv": [
-            {"sample": row.sample, "turn": row.turn, "method": row.method} | (row.divergence or {})
-            for row, _ in diverging(run)
-        ],
-    }
-    return {name: csv_text(some) for name, some in lines.items() if some}
-
-
-def csv_text(lines: Lines) -> str:
+def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
     """CSV with one column per key in any line; a missing key is an empty cell."""
-    columns = dict.fromkeys(name for line in lines for name in line)
+    flat = [_flat(line) for line in lines]
+    columns = dict.fromkeys(name for line in flat for name in line)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(columns), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _cell(value) for name, value in line.items()} for line in lines)
+    writer.writerows({name: _cell(value) for name, value in line.items()} for line in flat)
     return text.getvalue()
 
 
@@ -64,19 +53,3 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
             case _:
                 line[name] = value
     return line
-
-
-def _by_task(run: BenchRun) -> Iterator[dict[str, Any]]:
-    groups = grouped(run.rows, lambda row: (row.task, row.turn, row.images, row.method))
-    for (task, turn, images, method), rows in groups.items():
-        plain = groups.get((task, turn, images, PLAIN), [])
-        summary = summarise(rows, plain).as_dict()
-        yield {"task": task, "turn": turn, "images": images, "method": method} | _flat(summary)
-
-
-def _published(run: BenchRun, papers: Sequence[Paper]) -> Iterator[dict[str, Any]]:
-    for paper in papers:
-        origin = {"paper": paper.title, "target": paper.target, "draft": paper.draft}
-        for table in paper.tables:
-            for comparison in compare(run, paper, table):
-                yield origin | {"hardware": paper.hardware} | asdict(comparison)

@@ -1,4 +1,4 @@
-"""Writes the report as one Markdown file with links to its figures."""
+"""Writes the report as one Markdown file with a link to its figure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,21 +18,19 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", escape(" ".join(text.split()), quote=False))
 
 
-def document(title: str, sections: Sequence[Section], captions: Mapping[str, str]) -> str:
-    """The whole report; captions: by name, of the existing figures `figures/NAME.png`."""
+def document(title: str, sections: Sequence[Section], figures: Mapping[str, str]) -> str:
+    """The whole report; figures: captions by file."""
     blocks = [f"# {escaped(title)}"]
     for section in sections:
-        blocks += _section(section, captions)
+        blocks += _section(section, figures)
     return "\n\n".join(blocks) + "\n"
 
 
-def _section(section: Section, captions: Mapping[str, str]) -> Iterator[str]:
+def _section(section: Section, figures: Mapping[str, str]) -> Iterator[str]:
     yield f"## {escaped(section.title)}"
     yield from map(escaped, section.remarks)
-    for name in section.figures:
-        if name in captions:
-            caption = escaped(captions[name])
-            yield f"![{caption}](figures/{name}.png)\n\n*{caption}*"
+    for file, caption in (figures if section.has_figure else {}).items():
+        yield f"![{escaped(caption)}]({file})\n\n*{escaped(caption)}*"
     for table in section.tables:
         yield from _table(table)
 

@@ -94,7 +94,7 @@ def section(run: BenchRun, paper: Paper) -> Section:
         f"Tasks that stand for datasets: {stand_ins or 'none'}; other datasets are blank.",
     ]
     tables = [narrow for table in paper.tables for narrow in _tables(run, paper, table)]
-    return Section(f"Beside {paper.title}", remarks, (), tables)
+    return Section(f"Beside {paper.title}", remarks, tables)
 
 
 def first_turn_values(run: BenchRun, paper: Paper) -> dict[tuple[str, str], float]:

@@ -1,4 +1,4 @@
-"""The parts of a report: tables of text, figures and remarks."""
+"""The parts of a report: tables of text and remarks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,12 +21,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading with remarks, names of figures, and tables."""
+    """A heading with remarks and tables."""
 
     title: str
     remarks: Sequence[str] = ()
-    figures: Sequence[str] = ()
     tables: Sequence[Table] = ()
+    has_figure: bool = False
+    """True if the run's figure belongs here."""
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -14,16 +14,14 @@ from mmspec_bench.report import (
     vs_best_view,
 )
 from mmspec_bench.report.csv_files import csv_files
+from mmspec_bench.report.figure import FIGURE, draw_figure
 from mmspec_bench.report.markdown import document
 from mmspec_bench.report.merge import BenchRun
-from mmspec_bench.report.plots import run_figures
-from mmspec_bench.report.plots.style import Plot, save
 from mmspec_bench.report.published import Paper
-from mmspec_bench.report.samples_page import samples_page
 from mmspec_bench.report.table import Section, count_of
 from mmspec_bench.suite.summary import Summary, summarise
 
-REPORT, SAMPLES, FIGURES = "report.md", "samples.html", "figures"
+REPORT, FIGURES = "report.md", "figures"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,52 +32,37 @@ class Report:
     summaries: list[Summary]
     sections: list[Section]
     warning: str = ""
-    """The reason why there are no figures; empty if there are."""
+    """The reason why there is no figure; empty if there is one."""
 
 
-def write(run: BenchRun, papers: Sequence[Paper], folder: Path, samples: int = 1) -> Report:
-    """Write Markdown, CSV, figures and coloured answers into a folder.
-
-    samples: coloured samples per task.  Without matplotlib only the figures are missing.
-    """
+def write(run: BenchRun, papers: Sequence[Paper], folder: Path) -> Report:
+    """Write Markdown, CSV and a figure into a folder; without matplotlib all but the figure."""
     summaries = [summarise(run.of(name), run.plain) for name in run.decoding]
-    plots, warning = _save_plots(figures(run, papers), folder / FIGURES)
     contents = sections(run, summaries, papers)
-    captions = {plot.name: plot.caption for plot in plots}
+    figures, warning = _figure(run, papers, folder)
     texts = {
-        REPORT: document("Benchmark report", contents, captions),
-        SAMPLES: samples_page(run, samples),
-        **csv_files(run, summaries, papers),
+        REPORT: document("Benchmark report", contents, figures),
+        **csv_files(run, summaries),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    names = [*texts, *(f"{FIGURES}/{plot.name}.png" for plot in plots)]
-    return Report([folder / name for name in names], summaries, contents, warning)
+    return Report([folder / name for name in (*texts, *figures)], summaries, contents, warning)
 
 
-def _save_plots(plots: Sequence[Plot], folder: Path) -> tuple[list[Plot], str]:
-    """Save figures; without matplotlib returns none, and the reason."""
-    folder.mkdir(exist_ok=True)
-    try:
-        for plot in plots:
-            save(plot, folder)
-    except UsageError as error:
-        return [], str(error)
-    return list(plots), ""
-
-
-def figures(run: BenchRun, papers: Sequence[Paper]) -> list[Plot]:
-    """The figures for which the run has data."""
+def _figure(run: BenchRun, papers: Sequence[Paper], folder: Path) -> tuple[dict[str, str], str]:
+    """The figure's caption by its file, if any method drafted, and the reason if there is none."""
     if not run.drafting:
-        return []
+        return {}, ""
     values = [(published_comparison.first_turn_values(run, paper), paper.title) for paper in papers]
-    published = next((pair for pair in values if pair[0]), ({}, ""))
-    adaptive = [name for name in run.drafting if any(row.weights for row in run.of(name))]
-    return [
-        run_figures.efficiency(run, *published),
-        run_figures.accepted(run),
-        *(run_figures.weights(run, name) for name in adaptive),
-    ]
+    published, paper = next((pair for pair in values if pair[0]), ({}, ""))
+    name = f"{FIGURES}/{FIGURE}"
+    (folder / FIGURES).mkdir(exist_ok=True)
+    try:
+        draw_figure(run, published, folder / name)
+    except UsageError as error:
+        return {}, str(error)
+    diamonds = f"; the open diamonds are {paper}'s" if published else ""
+    return {name: f"Tokens per round by task (its images) and method, first turns{diamonds}."}, ""
 
 
 def sections(run: BenchRun, summaries: Sequence[Summary], papers: Sequence[Paper]) -> list[Section]:
@@ -111,8 +94,7 @@ def _drafting(run: BenchRun, summaries: Sequence[Summary]) -> Section:
         drafting.by_position(summaries),
         provenance_tables.notes(run),
     ]
-    weights = [run_figures.weights_name(name) for name in run.drafting]
-    return Section("Drafting", (), ("efficiency", "accepted", *weights), tables)
+    return Section("Drafting", (), tables, has_figure=True)
 
 
 def _answers(run: BenchRun) -> Section:
@@ -127,4 +109,4 @@ def _answers(run: BenchRun) -> Section:
         answer_checks.divergences(run),
         answer_checks.facts(run),
     ]
-    return Section("Answers", remarks, (), tables)
+    return Section("Answers", remarks, tables)

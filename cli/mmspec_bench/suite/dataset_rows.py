@@ -51,15 +51,6 @@ class Record:
             raise UsageError(f"{self.where}: {column} is {value!r:.60}, but must be a text")
         return value
 
-    def texts(self, column: str) -> list[str]:
-        """The list of texts in a column."""
-        value = self.value(column)
-        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-            raise UsageError(
-                f"{self.where}: {column} is {value!r:.60}, but must be a list of texts"
-            )
-        return value
-
     def picture(self, column: str) -> Picture:
         """The image in a column: a path relative to the table, or bytes."""
         match self.value(column):

@@ -1,10 +1,9 @@
-"""The papers' datasets, read from `datasets.toml`, and the prompts for their rows.
+"""The datasets of the IbED and TABED papers, read from `datasets.toml`.
 
 Rows are the first of a split, in order, as in published measurements.
 """
 
 import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -13,41 +12,10 @@ from mmspec.errors import UsageError
 from mmspec.prompt.conversation import IMAGE_MARKER, interleaved
 from mmspec_bench.suite.dataset_rows import Record
 from mmspec_bench.suite.samples import FollowUp, Question
-from mmspec_world.scenes.palette import LETTERS
-from mmspec_world.tasks.prompts import REASONED, STEPS
+from mmspec_world.tasks.prompts import REASONED
 
 PRESENT_OWNER = "lmms-lab-encoder"
 """Hub account that has the datasets since July 2026, formerly lmms-lab."""
-DESCRIBE = "Describe this image in detail."
-
-
-def reasoned(record: Record) -> str:
-    """The question, preceded by the sentence with which the papers ask for reasoning."""
-    return REASONED + record.text("question")
-
-
-def verbatim(record: Record) -> str:
-    """The dataset's own question."""
-    return record.text("question")
-
-
-def detailed_caption(_record: Record) -> str:
-    """MMSpec's request for a caption; the dataset's own question asks for something else."""
-    return DESCRIBE
-
-
-def multiple_choice(record: Record) -> str:
-    """A question with lettered choices and a request for a chain of thought."""
-    pairs = zip(LETTERS, record.texts("choices"), strict=False)
-    choices = " ".join(f"({letter}) {choice}" for letter, choice in pairs)
-    hint = record.value("hint")
-    context = f"Context: {hint}\n" if hint else ""
-    return f"{context}Question: {record.text('question')}\nChoices: {choices}\n{STEPS}"
-
-
-PROMPTS: dict[str, Callable[[Record], str]] = {
-    prompt.__name__: prompt for prompt in (reasoned, verbatim, detailed_caption, multiple_choice)
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +24,7 @@ class Dataset:
 
     repository: str
     files: str
-    prompt: str
-    columns: tuple[str, ...] = ("question",)
+    reasoned: bool = False
     image_columns: int = 0
     filter: tuple[str, str] | None = None
     rows: int = 100
@@ -75,7 +42,7 @@ class Dataset:
 
     def questions(self, record: Record) -> tuple[Question, ...]:
         """The questions of a row; raises UsageError or ImageError naming row and column."""
-        text = PROMPTS[self.prompt](record)
+        text = (REASONED if self.reasoned else "") + record.text("question")
         first, *more = self.images
         columns = [first, *(column for column in more if record.has(column))]
         pictures = [record.picture(column) for column in columns]

@@ -1,9 +1,8 @@
-"""Reads the samples that --suite names: the synthetic world, a paper's datasets, local files."""
+"""Reads the samples that --suite names: the synthetic world, a paper's datasets, prompts."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
-from itertools import count
+from itertools import islice
 from pathlib import Path
 
 from mmspec.checkpoints.hub_cache import cached_dataset
@@ -11,14 +10,13 @@ from mmspec.checkpoints.paths import expand_home
 from mmspec.diagnostics.prompts import read_prompts
 from mmspec.errors import HubError, UsageError, choice
 from mmspec.prompt.conversation import Message
-from mmspec_bench.suite.dataset_rows import Record, read_table
+from mmspec_bench.suite.dataset_rows import read_table
 from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
 from mmspec_bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS, offline
 from mmspec_bench.suite.samples import Question, SuiteSample, first_turns, with_follow_up
 
 SYNTHETIC = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS}
 """Tasks of the synthetic world by the name of their suite."""
-MMSPEC_FILE = "mmspec.jsonl"
 NAMES = (*SYNTHETIC, *GROUPS, *DATASETS)
 
 
@@ -68,32 +66,24 @@ def _samples(word: str, size: int, limit: int | None, seed: int) -> list[SuiteSa
 
 
 def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
-    if (path / MMSPEC_FILE).is_file():
-        return _limited(_mmspec(path), limit)
     if path.is_file() and path.suffix == ".jsonl":
-        return _limited(_prompts(path), limit)
+        return [
+            SuiteSample(f"{path.stem}/{number}", path.stem, partial(_question, prompt.message))
+            for number, prompt in enumerate(islice(read_prompts(path), limit))
+        ]
     if path.exists():
         raise UsageError(
-            f"--suite {path}: there is no {MMSPEC_FILE} in it; for a dataset of the hub say which, "
-            f"such as chartqa={path}"
+            f"--suite {path}: this is no .jsonl file of prompts; for a dataset of the hub say "
+            f"which, such as chartqa={path}"
         )
     raise choice("suite", str(path), NAMES)
-
-
-def _limited(samples: Iterator[SuiteSample], limit: int | None) -> list[SuiteSample]:
-    numbers: dict[str, Iterator[int]] = {}
-    return [
-        sample
-        for sample in samples
-        if next(numbers.setdefault(sample.task, count())) < (limit or float("inf"))
-    ]
 
 
 def _of_dataset(name: str, folder: Path | None, limit: int | None) -> list[SuiteSample]:
     dataset = DATASETS[name]
     records = read_table(
         _files(name, dataset, folder),
-        (*dataset.columns, *dataset.images),
+        ("question", *dataset.images),
         min(dataset.rows, limit or dataset.rows),
         dataset.filter,
     )
@@ -117,25 +107,6 @@ def _files(name: str, dataset: Dataset, folder: Path | None) -> list[Path]:
         if files := sorted(folder.glob(pattern)):
             return files
     raise UsageError(f"--suite {name}={folder}: there is no {dataset.files}, *.parquet or *.jsonl")
-
-
-def _mmspec(folder: Path) -> Iterator[SuiteSample]:
-    for number, record in enumerate(read_table([folder / MMSPEC_FILE], ())):
-        topic, id = (record.values.get(key) for key in ("topic", "id"))
-        read = partial(_mmspec_questions, record, folder / "images")
-        yield SuiteSample(f"mmspec/{id or number}", str(topic or "mmspec"), read)
-
-
-def _mmspec_questions(record: Record, images: Path) -> tuple[Question, ...]:
-    first, *rest = record.texts("turns")
-    picture = replace(record, folder=images).picture("image")
-    later = (Question(Message("user", (text,))) for text in rest)
-    return (Question(Message("user", (picture, first))), *later)
-
-
-def _prompts(file: Path) -> Iterator[SuiteSample]:
-    for number, prompt in enumerate(read_prompts(file)):
-        yield SuiteSample(f"{file.stem}/{number}", file.stem, partial(_question, prompt.message))
 
 
 def _question(message: Message) -> tuple[Question, ...]:

@@ -1,1 +1,0 @@
-"""Figures.  matplotlib is imported only to draw one."""
