@@ -3,21 +3,20 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mmspec.checkpoints.paths import expand_home
 from mmspec.drafters.views import PLAIN
 from mmspec.errors import MmspecError, UsageError, choice
+from mmspec.prompt.conversation import Conversation
+from mmspec.prompt.images import open_picture
 from mmspec_cli.report import stats_report
+from mmspec_cli.terminal.dialogue import Dialogue
 
 LEAVING = ("exit", "quit")
 """Lines that leave the chat as /quit does."""
 
 BACK = "; /undo brings the conversation back"
 """End of a notice that the conversation has been replaced."""
-
-if TYPE_CHECKING:
-    from mmspec_cli.terminal.dialogue import Dialogue
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class Command:
 
     argument: str
     help: str
-    run: Callable[["Dialogue", str], None]
+    run: Callable[[Dialogue, str], None]
 
 
 def is_command(line: str) -> bool:
@@ -34,7 +33,7 @@ def is_command(line: str) -> bool:
     return re.match(r"/[A-Za-z?]*(\s|$)", line) is not None
 
 
-def run_command(dialogue: "Dialogue", line: str) -> None:
+def run_command(dialogue: Dialogue, line: str) -> None:
     """Run the line's command; raises UsageError with the nearest name for an unknown one."""
     name, _, argument = line.partition(" ")
     command = COMMANDS.get(name.lower())
@@ -48,11 +47,11 @@ def run_command(dialogue: "Dialogue", line: str) -> None:
     command.run(dialogue, argument)
 
 
-def _image(dialogue: "Dialogue", path: str) -> None:
-    dialogue.stage_file(_path(path))
+def _image(dialogue: Dialogue, path: str) -> None:
+    dialogue.stage([open_picture(_path(path))])
 
 
-def _images(dialogue: "Dialogue", _: str) -> None:
+def _images(dialogue: Dialogue, _: str) -> None:
     rows = [
         (f"question {number}", picture)
         for number, turn in enumerate(dialogue.chat.conversation.turns, 1)
@@ -72,7 +71,7 @@ def _images(dialogue: "Dialogue", _: str) -> None:
     )
 
 
-def _stats(dialogue: "Dialogue", _: str) -> None:
+def _stats(dialogue: Dialogue, _: str) -> None:
     statistics = dialogue.chat.answer.statistics
     rows = [
         ("drafting", dialogue.chat.answer.drafting.spec),
@@ -91,7 +90,7 @@ def _stats(dialogue: "Dialogue", _: str) -> None:
     dialogue.show(stats_report(dialogue.chat), ["last answer", ""], rows)
 
 
-def _gamma(dialogue: "Dialogue") -> list[tuple[str, str]]:
+def _gamma(dialogue: Dialogue) -> list[tuple[str, str]]:
     """The draft length, if tokens are drafted: for 'auto' its mean, or why none are."""
     chat = dialogue.chat
     if chat.answer.drafting == PLAIN:
@@ -103,14 +102,14 @@ def _gamma(dialogue: "Dialogue") -> list[tuple[str, str]]:
     return [("gamma", f"{mean}; {reason}" if reason else mean)]
 
 
-def _spec(dialogue: "Dialogue", argument: str) -> None:
+def _spec(dialogue: Dialogue, argument: str) -> None:
     if dialogue.chat.plain:
         raise UsageError("there is no draft to speculate with: start with --draft NAME")
     dialogue.chat.speculate = _switch("/spec", argument)
     dialogue.notice("speculative decoding" if dialogue.chat.speculate else "plain decoding")
 
 
-def _accepted(dialogue: "Dialogue", argument: str) -> None:
+def _accepted(dialogue: Dialogue, argument: str) -> None:
     dialogue.screen.accepted = _switch("/accepted", argument)
     state = "are marked" if dialogue.screen.accepted else "are no longer marked"
     dialogue.notice(f"drafted tokens that were kept {state}")
@@ -122,27 +121,17 @@ def _switch(name: str, argument: str) -> bool:
     return argument == "on"
 
 
-def _reset(dialogue: "Dialogue", _: str) -> None:
-    from mmspec.prompt.conversation import Conversation
-
+def _reset(dialogue: Dialogue, _: str) -> None:
     undoable = dialogue.resume(Conversation(dialogue.chat.conversation.system))
     dialogue.notice("started again" + BACK * undoable)
 
 
-def _undo(dialogue: "Dialogue", _: str) -> None:
-    dialogue.notice(dialogue.undo())
-
-
-def _retry(dialogue: "Dialogue", _: str) -> None:
-    dialogue.retry()
-
-
-def _system(dialogue: "Dialogue", text: str) -> None:
+def _system(dialogue: Dialogue, text: str) -> None:
     dialogue.chat.conversation.system = text
     dialogue.notice("system text set")
 
 
-def _save(dialogue: "Dialogue", name: str) -> None:
+def _save(dialogue: Dialogue, name: str) -> None:
     file = expand_home(_path(name))
     if file.exists() and file.suffix != ".json":
         raise UsageError(f"{name} exists: name a new file, or one that ends in .json")
@@ -153,9 +142,7 @@ def _save(dialogue: "Dialogue", name: str) -> None:
     dialogue.notice(f"saved to {name}")
 
 
-def _load(dialogue: "Dialogue", name: str) -> None:
-    from mmspec.prompt.conversation import Conversation
-
+def _load(dialogue: Dialogue, name: str) -> None:
     try:
         text = expand_home(_path(name)).read_text(encoding="utf-8")
     except OSError as error:
@@ -176,7 +163,7 @@ def _path(typed: str) -> str:
     return re.sub(r"\\(.)", r"\1", typed)
 
 
-def _help(dialogue: "Dialogue", _: str) -> None:
+def _help(dialogue: Dialogue, _: str) -> None:
     rows = [(f"{name} {command.argument}", command.help) for name, command in COMMANDS.items()]
     rows += [
         ("a path in a question", "sends that image with it"),
@@ -187,15 +174,19 @@ def _help(dialogue: "Dialogue", _: str) -> None:
     dialogue.show({"help": {name.strip(): text for name, text in rows}}, ["", ""], rows)
 
 
-def _quit(dialogue: "Dialogue", _: str) -> None:
+def _quit(dialogue: Dialogue, _: str) -> None:
     dialogue.leaving = True
 
 
 COMMANDS = {
     "/image": Command("PATH", "send an image with the next question", _image),
     "/images": Command("", "list the images, asked about and waiting", _images),
-    "/retry": Command("", "answer the last question again", _retry),
-    "/undo": Command("", "take back the last question and its answer, a /reset or a /load", _undo),
+    "/retry": Command("", "answer the last question again", lambda dialogue, _: dialogue.retry()),
+    "/undo": Command(
+        "",
+        "take back the last question and its answer, a /reset or a /load",
+        lambda dialogue, _: dialogue.notice(dialogue.undo()),
+    ),
     "/reset": Command("", "forget the conversation", _reset),
     "/system": Command("TEXT", "set the system text", _system),
     "/save": Command("FILE", "write the conversation to a file", _save),

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mmspec.errors import UsageError
+
 if TYPE_CHECKING:
     from mmspec.chat.options import Gamma, Options
     from mmspec.decoding.adaptive_weights import Adaptation
@@ -45,8 +47,6 @@ def decoding_options(values: dict[str, Any]) -> "Options":
 
 def _refuse_moot(options: "Options") -> None:
     """Raise UsageError for a drafting option that has no effect because nothing is drafted."""
-    from mmspec.errors import UsageError
-
     moot = {
         "adaptive": options.adaptive,
         "tree": options.tree,
@@ -61,7 +61,6 @@ def _refuse_moot(options: "Options") -> None:
 def _tree(values: dict[str, Any]) -> "Tree | None":
     """Remove the tree options from `values`; raises UsageError for one without its `--tree`."""
     from mmspec.decoding.tree import parse_tree
-    from mmspec.errors import UsageError
 
     spec, settings = values.pop("tree"), _settings(values, "tree", ("width", "nodes"))
     if spec == "none" and settings:
@@ -74,7 +73,6 @@ def _tree(values: dict[str, Any]) -> "Tree | None":
 def _adaptation(values: dict[str, Any]) -> "Adaptation | None":
     """Remove the adaptive options from `values`; raises UsageError for one without `--adaptive`."""
     from mmspec.decoding.adaptive_weights import Adaptation
-    from mmspec.errors import UsageError
 
     settings = _settings(values, "adaptive", ("rule", "window", "carry"))
     if values.pop("adaptive"):

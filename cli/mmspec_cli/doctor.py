@@ -9,7 +9,7 @@ import click
 from mmspec.diagnostics.doctor import Examination, examine
 from mmspec_bench.full_report import DRAFT, MODEL, full_report, passed
 from mmspec_cli.options import JSON, PLAIN
-from mmspec_cli.terminal.render import Screen
+from mmspec_cli.terminal.render import Screen, in_words
 
 
 @click.command()
@@ -54,10 +54,10 @@ def _show(screen: Screen, state: Examination) -> None:
     machine += [("cores", str(state.cores)), ("memory", memory)]
     screen.table(("", ""), [*machine, *versions])
     for name, description in state.backends.items():
-        rows = [(key, _shown(value)) for key, value in description.items()]
+        rows = [(key, in_words(value)) for key, value in description.items()]
         screen.table((f"backend {name}", ""), rows)
     models = [
-        (model["name"], model["kind"], _shown(model["found"] or "no")) for model in state.models
+        (model["name"], model["kind"], in_words(model["found"] or "no")) for model in state.models
     ]
     screen.table(("model", "kind", "here"), models)
     if state.missing:
@@ -65,12 +65,6 @@ def _show(screen: Screen, state: Examination) -> None:
         screen.table(("missing", "needed", "get it with"), missing)
     else:
         screen.say("nothing is missing")
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key}: {each}" for key, each in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _full(screen: Screen, model: str, draft: str, out: Path, as_json: bool) -> int:

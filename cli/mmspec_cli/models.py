@@ -10,7 +10,7 @@ from mmspec.checkpoints.hub import pull, resolve
 from mmspec.errors import choice
 from mmspec.plugins import BACKENDS, installed_backends, load_backend, registered
 from mmspec_cli.options import BACKEND, JSON, PLAIN
-from mmspec_cli.terminal.render import Screen
+from mmspec_cli.terminal.render import Screen, in_words
 
 
 @click.group()
@@ -49,13 +49,7 @@ def show(name: str, backend: str, as_json: bool, plain: bool) -> None:
     if as_json:
         screen.json(model)
     else:
-        screen.table(["", ""], [(key, _shown(value)) for key, value in model.items()])
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        value = [f"{key}: {item}" for key, item in value.items()]
-    return (", ".join(value) if isinstance(value, list) else str(value)) or "-"
+        screen.table(["", ""], [(key, in_words(value)) for key, value in model.items()])
 
 
 @models.command("pull")

@@ -35,7 +35,7 @@ def stream(
                     screen.piece(item)
             if interrupt.requested:
                 break
-        interrupt.settle()
+        interrupt.settled = True
     screen.clear_progress()
     return first
 

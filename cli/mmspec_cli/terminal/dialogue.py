@@ -10,7 +10,7 @@ import click
 from mmspec.chat.chat import Chat
 from mmspec.errors import ContextError, MmspecError, UsageError
 from mmspec.prompt.conversation import Conversation
-from mmspec.prompt.images import Picture, open_picture
+from mmspec.prompt.images import Picture
 from mmspec_cli.report import answer_report
 from mmspec_cli.terminal.answer import Answering, footer, stream
 from mmspec_cli.terminal.attachments import take_images
@@ -68,10 +68,6 @@ class Dialogue:
         for picture in pictures:
             self.screen.note(f"Added image {picture.name}")
         self.staged += pictures
-
-    def stage_file(self, path: str) -> None:
-        """Stage the image in a file for the next question; raises ImageError."""
-        self.stage([open_picture(path)])
 
     def ask(self, message: str) -> None:
         """Answer a message, with the staged images and those whose paths it contains.

@@ -15,14 +15,12 @@ LOCAL_FLAGS = 3
 
 @dataclass(slots=True)
 class Interrupt:
-    """The state of Ctrl-C during an answer: pressed or not, ignored or not."""
+    """The state of Ctrl-C during an answer."""
 
     requested: bool = False
+    """Whether it was pressed."""
     settled: bool = False
-
-    def settle(self) -> None:
-        """Ignore Ctrl-C from now on: the work that it would stop has ended."""
-        self.settled = True
+    """Whether it is ignored, because the work that it would stop has ended."""
 
 
 @contextmanager
@@ -40,7 +38,7 @@ def orderly_end() -> Iterator[None]:
 def deferred_interrupt() -> Iterator[Interrupt]:
     """Context in which the first Ctrl-C only sets `requested`, which a loop checks.
 
-    A second one raises KeyboardInterrupt at once; later ones, and any after `settle`, are ignored.
+    A second one raises KeyboardInterrupt at once; later ones, and any once `settled`, are ignored.
     """
     interrupt = Interrupt()
 
@@ -48,7 +46,7 @@ def deferred_interrupt() -> Iterator[Interrupt]:
         if interrupt.settled:
             return
         if interrupt.requested:
-            interrupt.settle()
+            interrupt.settled = True
             raise KeyboardInterrupt
         interrupt.requested = True
 

@@ -9,7 +9,6 @@ import signal
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from types import FrameType
 
@@ -23,9 +22,6 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from mmspec.checkpoints.paths import expand_home
 from mmspec_cli.terminal.attachments import SUFFIXES
 from mmspec_cli.terminal.interrupt import handled
-
-HISTORY_LENGTH = 1000
-"""The number of latest questions that the history keeps."""
 
 FILE_COMMANDS = ("/load", "/save")
 PATH_COMMANDS = ("/image", *FILE_COMMANDS)
@@ -77,9 +73,9 @@ class PrivateHistory(FileHistory):
             file.chmod(0o600)
 
     def load_history_strings(self) -> Iterable[str]:
-        """The latest entries, the newest first."""
+        """The entries, the newest first."""
         with suppress(OSError):
-            return list(islice(super().load_history_strings(), HISTORY_LENGTH))
+            return list(super().load_history_strings())
         return []
 
     def store_string(self, string: str) -> None:

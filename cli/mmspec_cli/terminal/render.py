@@ -163,3 +163,10 @@ class Screen:
         for row in rows:
             padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
             self._write("  ".join(padded).rstrip() + "\n")
+
+
+def in_words(value: Any) -> str:
+    """A value for a table: a mapping or a list with commas, and - for nothing."""
+    if isinstance(value, dict):
+        value = [f"{key}: {each}" for key, each in value.items()]
+    return (", ".join(map(str, value)) if isinstance(value, list) else str(value)) or "-"
