@@ -1,15 +1,29 @@
 """Computes how much memory a checkpoint's weights take, from the headers of its files."""
 
+import re
 from collections.abc import Iterable
 from math import prod
 from pathlib import Path
 
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import TensorSource, plan
+from mmspec.checkpoints.quantization import Scheme
 from mmspec.checkpoints.safetensors_header import StoredTensor
 
 WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
 """Bytes per number, by dtype."""
+LINEAR = re.compile(r"(\.layers\.\d+\..*|^multi_modal_projector\.linear_\d)\.weight$")
+"""Names of linear layers' weights; also matches norms, which have one axis."""
+
+
+def held_bytes(name: str, shape: tuple[int, ...], width: int, scheme: Scheme | None) -> int:
+    """Bytes of a tensor: `width` per number, or by `scheme` if it is a linear layer's weight."""
+    if scheme is None or len(shape) != 2 or not LINEAR.search(name):
+        return width * prod(shape)
+    outputs, inputs = shape
+    if scheme.group is None:
+        return outputs * (inputs + width)
+    return outputs * (inputs // 2 + inputs // scheme.group * 2 * width)
 
 
 def weight_bytes(directory: Path, dtype: str, *, packed: bool) -> int:

@@ -3,14 +3,11 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.errors import CheckpointError
 from mmspec.prompt.tokenizer_files import special_tokens
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 Content = Sequence[Mapping[str, str]]
 """A message's parts: {"type": "image"} or {"type": "text", "text": …}."""
@@ -76,15 +73,9 @@ class ChatTemplate:
             **self._tokens,
         }
         try:
-            return rendered(self._compiled, variables)
+            return rendered(self.source, variables)
         except Exception as error:  # a template can raise whatever Python can
             raise self._refused(error) from error
-
-    @cached_property
-    def _compiled(self) -> "Template":
-        from mmspec.prompt.template_sandbox import compiled
-
-        return compiled(self.source)
 
     def _refused(self, error: Exception) -> CheckpointError:
         reason = " ".join(str(error).split()) or type(error).__name__

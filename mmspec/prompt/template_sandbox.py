@@ -7,6 +7,7 @@ Ctrl-C ends a template that runs on. It is imported only to render, because Jinj
 import json
 from collections.abc import Iterator, Sized
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateRuntimeError, nodes
@@ -58,16 +59,16 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
 
-def compiled(source: str) -> Template:
-    """Compile a chat template; raises what Jinja raises."""
+def rendered(source: str, variables: dict[str, Any]) -> str:
+    """The text that a template writes; raises the errors of Jinja and of the template."""
+    return "".join(_capped(_compiled(source).generate(variables)))
+
+
+@lru_cache
+def _compiled(source: str) -> Template:
     if len(source) > MAX_SOURCE:
         raise SecurityError(f"it has more than {MAX_SOURCE} characters")
     return ChatEnvironment().from_string(source)
-
-
-def rendered(template: Template, variables: dict[str, Any]) -> str:
-    """The text that a template writes; raises the errors of Jinja and of the template."""
-    return "".join(_capped(template.generate(variables)))
 
 
 def _capped(pieces: Iterator[str]) -> Iterator[str]:

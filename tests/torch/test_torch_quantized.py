@@ -14,11 +14,12 @@ from test_torch_static import conversation
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.manifest import manifest
-from mmspec.checkpoints.quantization import held_bytes, read_scheme
+from mmspec.checkpoints.quantization import read_scheme
 from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.check import check
 from mmspec.errors import UsageError
 from mmspec_bench.prompts import default_prompts
+from mmspec_bench.weight_memory import held_bytes
 from mmspec_torch import quantized as quantization
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.graphs.cache import StaticCache

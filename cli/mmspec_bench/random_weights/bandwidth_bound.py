@@ -9,8 +9,9 @@ from mmspec.checkpoints.config import ModelConfig, TextConfig
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD, manifest
-from mmspec.checkpoints.quantization import held_bytes, read_scheme
+from mmspec.checkpoints.quantization import read_scheme
 from mmspec_bench.measure.costs import seconds_of
+from mmspec_bench.weight_memory import held_bytes
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 COPY_BYTES, CPU_COPY_BYTES = 2**30, 2**26
