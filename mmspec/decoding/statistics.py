@@ -20,14 +20,14 @@ class Round:
     """The accepted drafted tokens, then the target's own; no own token after a stop token."""
     drafted: int
     """Number of drafted tokens: of a tree, all its nodes."""
+    depth: int
+    """Most drafted tokens that could have been accepted: all of a chain, one per tree level."""
     accepted: int
     """How many tokens at the beginning of `tokens` were drafted."""
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     weights: tuple[float, ...] = ()
     """[R] weights of the branches; empty if nothing was drafted."""
-    levels: int | None = None
-    """Number of levels of a drafted tree, the most tokens it could add; None for a chain."""
 
     @classmethod
     def of(
@@ -43,13 +43,8 @@ class Round:
         """
         seconds = clock[1] - clock[0], clock[2] - clock[1]
         if draft is None:
-            return cls(tokens, 0, accepted, *seconds, levels=0)
-        return cls(tokens, draft.size, accepted, *seconds, tuple(weights), draft.depth)
-
-    @property
-    def depth(self) -> int:
-        """The most drafted tokens that the target could have accepted."""
-        return self.drafted if self.levels is None else self.levels
+            return cls(tokens, 0, 0, accepted, *seconds)
+        return cls(tokens, draft.size, draft.depth, accepted, *seconds, tuple(weights))
 
 
 @dataclass(slots=True)

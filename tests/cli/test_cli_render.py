@@ -112,8 +112,8 @@ def test_json_is_one_line(capsys):
 
 def test_footer_says_what_was_measured():
     statistics = Statistics(prompt_tokens=168, cached_tokens=145, peak_memory_bytes=420_000_000)
-    statistics.count(Round([1, 2, 3], 5, 2))
-    statistics.count(Round([4], 5, 0))
+    statistics.count(Round([1, 2, 3], 5, 5, 2))
+    statistics.count(Round([4], 5, 5, 0))
     statistics.seconds.update(vision=0.12, prefill=0.2, decode=0.1)
     assert footer(statistics, 0.345) == (
         "4 tokens, 40.0/s · first after 0.34 s (vision 0.12, prefill 0.20) · "

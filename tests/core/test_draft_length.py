@@ -1,7 +1,7 @@
 """Draft lengths chosen from measured rounds, on simulated machines and clocks."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 import pytest
@@ -37,7 +37,8 @@ class Machine:
         slow = 4 if self.noise and self.dice.random() < 0.01 else 1
         seconds = self.cost(gamma) * slow * self.dice.uniform(1 - self.noise, 1 + self.noise)
         share = gamma * self.draft / self.cost(gamma)
-        return Round([0] * (accepted + 1), gamma, accepted, seconds * share, seconds * (1 - share))
+        drafting = seconds * share
+        return Round([0] * (accepted + 1), gamma, gamma, accepted, drafting, seconds - drafting)
 
     def best(self):
         """Tokens per plain round's time at the best fixed length."""
@@ -155,7 +156,7 @@ def test_a_loss_is_stopped_however_wrong_the_estimates():
     for turn in range(500):
         gamma = length.choose(50)
         bad = turn >= 10 and gamma > 0
-        round_ = Round([0], gamma, 0, 0.0, 10.0) if bad else each.round(gamma)
+        round_ = Round([0], gamma, gamma, 0, 0.0, 10.0) if bad else each.round(gamma)
         lost += 9 if bad else 0
         length.observe(round_)
     assert lost < 9 * 9
@@ -219,7 +220,7 @@ def test_a_first_round_that_warms_up_does_not_decide():
         gamma = length.choose(100)
         round_ = each.round(gamma)
         if gamma not in lengths:
-            round_ = Round(round_.tokens, gamma, round_.accepted, 0.0, 100.0)
+            round_ = replace(round_, draft_seconds=0.0, verify_seconds=100.0)
         lengths.add(gamma)
         length.observe(round_)
         chosen.append(gamma)
@@ -246,7 +247,7 @@ def test_a_draft_that_first_catches_up_does_not_make_drafting_look_dear():
         gamma = length.choose(50)
         round_ = each.round(gamma)
         late = 0.5 if gamma and plain > 4 else 0.0
-        length.observe(Round(round_.tokens, gamma, round_.accepted, late, round_.verify_seconds))
+        length.observe(replace(round_, draft_seconds=late))
         plain = 0 if gamma else plain + 1
         chosen.append(gamma)
     assert fmean(chosen[-50:]) > 5
@@ -255,9 +256,9 @@ def test_a_draft_that_first_catches_up_does_not_make_drafting_look_dear():
 def test_an_answer_that_ends_in_an_accepted_token_was_not_rejected_there():
     length = AdaptiveDraftLength()
     for _ in range(2):
-        length.observe(Round([1], 0, 0, 0.0, 1.0))
+        length.observe(Round([1], 0, 0, 0, 0.0, 1.0))
     for _ in range(50):
-        length.observe(Round([1, 1], 4, 2, 0.1, 1.8))
+        length.observe(Round([1, 1], 4, 4, 2, 0.1, 1.8))
     assert length.verdict() is None
     assert length.choose(2) == 2
 
