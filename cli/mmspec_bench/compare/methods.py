@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mmspec.chat.options import Gamma
@@ -44,20 +44,12 @@ def peer_methods(
     for peer in peers:
         if peer not in PEERS:
             raise choice("peer", peer, PEERS)
-    vlm: dict[str, Any] = {
-        "script": "run_mlx_vlm",
-        "python": mlx_vlm or sys.executable,
-        "hub_names": True,
-    }
     by_peer = {
         "torch": _mmspec("torch", draftings, gamma),
         "mlx": _mmspec("mlx", draftings, gamma),
         "transformers": _transformers(gamma),
         "mlx-lm": _mlx_lm(gamma),
-        "mlx-vlm": (
-            PeerMethod("mlx-vlm, plain", **vlm),
-            PeerMethod("mlx-vlm, draft_model", drafts=True, **vlm),
-        ),
+        "mlx-vlm": _mlx_vlm(mlx_vlm or sys.executable),
     }
     return [method for peer in PEERS if peer in peers for method in by_peer[peer]]
 
@@ -71,21 +63,27 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma) -> Iterator[Pe
 
 
 def _transformers(gamma: Gamma) -> Iterator[PeerMethod]:
-    """transformers' methods: plain, with an assistant and with lookup, at both draft lengths."""
-    name, script = "transformers, assistant_model", "run_transformers"
+    script = "run_transformers"
     yield PeerMethod("transformers, plain", script)
-    for part, assistant in (("", "whole"), (", text part", "text")):
-        yield PeerMethod(name + part, script, True, {"assistant": assistant})
-        if isinstance(gamma, int):
-            fixed = {"assistant": assistant, "assistant_tokens": gamma}
-            yield PeerMethod(f"{name}{part}, {gamma} tokens", script, True, fixed)
+    for name, assistant in (("assistant_model", "whole"), ("assistant_model, text part", "text")):
+        method = PeerMethod(f"transformers, {name}", script, True, {"assistant": assistant})
+        yield from _by_length(method, gamma)
     lookup = {"lookup": LOOKUP_TOKENS}
     yield PeerMethod("transformers, prompt lookup", script, options=lookup)
 
 
 def _mlx_lm(gamma: Gamma) -> Iterator[PeerMethod]:
-    name, script = "mlx-lm, draft_model", "run_mlx_lm"
-    yield PeerMethod("mlx-lm, plain", script)
-    yield PeerMethod(name, script, drafts=True)
-    if isinstance(gamma, int):
-        yield PeerMethod(f"{name}, {gamma} tokens", script, True, {"draft_tokens": gamma})
+    yield PeerMethod("mlx-lm, plain", "run_mlx_lm")
+    yield from _by_length(PeerMethod("mlx-lm, draft_model", "run_mlx_lm", True), gamma)
+
+
+def _mlx_vlm(python: str) -> Iterator[PeerMethod]:
+    yield PeerMethod("mlx-vlm, plain", "run_mlx_vlm", python=python, hub_names=True)
+
+
+def _by_length(method: PeerMethod, gamma: Gamma) -> Iterator[PeerMethod]:
+    """The method at the library's own draft lengths, then at this project's if it is fixed."""
+    yield method
+    if gamma != "auto":
+        options = method.options | {"draft_tokens": gamma}
+        yield replace(method, name=f"{method.name}, {gamma} tokens", options=options)

@@ -7,7 +7,7 @@ from mmspec_bench.compare.script_io import Clock, Question, Task, images_of, mai
 
 
 class MlxVlm(MlxProgram):
-    """mlx-vlm, for images and text; a draft is passed as `draft_model`."""
+    """mlx-vlm, for images and text."""
 
     def __init__(self, task: Task) -> None:
         from mlx_vlm import load  # type: ignore[import-not-found, unused-ignore]
@@ -16,13 +16,6 @@ class MlxVlm(MlxProgram):
         self._model, self._processor = load(task.model)
         self.with_dtype(self._model, task.dtype)
         self._options: dict[str, Any] = {"max_tokens": task.max_tokens, "temperature": 0.0}
-        if task.draft:
-            from mlx_vlm.speculative import (  # type: ignore[import-not-found, unused-ignore]
-                drafters,
-            )
-
-            drafter, kind = drafters.load_drafter(task.draft)
-            self._options |= {"draft_model": drafter, "draft_kind": kind}
 
     def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
         """Answer with `stream_generate`."""

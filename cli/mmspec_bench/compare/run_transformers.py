@@ -12,9 +12,9 @@ from mmspec_torch.device import find_device, find_dtype, require_ieee_float32
 
 
 class Transformers(Program):
-    """transformers. Options: `assistant`, `assistant_tokens` and `lookup`.
+    """transformers. Options: `assistant`, `draft_tokens` and `lookup`.
 
-    assistant: 'whole', or 'text' for its language model alone. assistant_tokens: tokens per round,
+    assistant: 'whole', or 'text' for its language model alone. draft_tokens: tokens per round,
     by default the library's own schedule. lookup: tokens that prompt lookup proposes.
     """
 
@@ -51,7 +51,7 @@ class Transformers(Program):
         assistant = self._load(task.draft, task.dtype)
         if task.options["assistant"] == "text":
             assistant = _language_model(assistant)
-        if tokens := task.options.get("assistant_tokens"):
+        if tokens := task.options.get("draft_tokens"):
             assistant.generation_config.num_assistant_tokens = tokens
             assistant.generation_config.num_assistant_tokens_schedule = "constant"
             assistant.generation_config.assistant_confidence_threshold = 0.0

@@ -122,7 +122,6 @@ def own_task(method: PeerMethod, task: Task, folder: str) -> Task:
     model = task.model
     if method.hub_names:
         model = str(with_hub_names(Path(model), Path(folder) / "target"))
-        draft = draft and str(with_hub_names(Path(draft), Path(folder) / "draft"))
     return replace(task, model=model, draft=draft, options=method.options)
 
 
