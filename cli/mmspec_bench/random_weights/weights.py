@@ -1,4 +1,4 @@
-"""Writes random tensors to safetensors files, in shards if they are large."""
+"""Writes random tensors to a safetensors file."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.checkpoints.loading_plan import INDEX_FILE, WEIGHTS_FILE
+from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.checkpoints.manifest import Shape
 
 DRAWS = 16_777_213
@@ -18,8 +18,6 @@ VECTOR_SPREAD = 0.02
 """Standard deviation of tensors with one axis."""
 ITEM_BYTES = 2
 """Bytes of a bfloat16 number."""
-SHARD_BYTES = 4 * 2**30
-"""Largest size of a file in bytes, unless a single tensor is larger."""
 
 Tensors = Mapping[str, Shape]
 Bits = NDArray[np.uint16]
@@ -70,33 +68,8 @@ def total_bytes(tensors: Tensors) -> int:
     return ITEM_BYTES * sum(prod(shape) for shape in tensors.values())
 
 
-def write_weights(
-    directory: Path, tensors: Tensors, random: RandomTensors, limit: int = SHARD_BYTES
-) -> None:
-    """Write `model.safetensors`, or as many shards of up to `limit` bytes as are needed."""
-    shards = _shards(tensors, limit)
-    if len(shards) == 1:
-        _write(directory / WEIGHTS_FILE, tensors, random)
-        return
-    files: dict[str, str] = {}
-    for number, shard in enumerate(shards, start=1):
-        file = f"model-{number:05}-of-{len(shards):05}.safetensors"
-        _write(directory / file, shard, random)
-        files |= dict.fromkeys(shard, file)
-    index = {"metadata": {"total_size": total_bytes(tensors)}, "weight_map": files}
-    (directory / INDEX_FILE).write_text(json.dumps(index), encoding="utf-8")
-
-
-def _shards(tensors: Tensors, limit: int) -> list[dict[str, Shape]]:
-    shards: list[dict[str, Shape]] = [{}]
-    for name, shape in tensors.items():
-        if shards[-1] and total_bytes(shards[-1] | {name: shape}) > limit:
-            shards.append({})
-        shards[-1][name] = shape
-    return shards
-
-
-def _write(file: Path, tensors: Tensors, random: RandomTensors) -> None:
+def write_weights(directory: Path, tensors: Tensors, random: RandomTensors) -> None:
+    """Write `model.safetensors`, piece by piece."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, shape in tensors.items():
@@ -104,7 +77,7 @@ def _write(file: Path, tensors: Tensors, random: RandomTensors) -> None:
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with file.open("wb") as stream:
+    with (directory / WEIGHTS_FILE).open("wb") as stream:
         stream.write(len(text).to_bytes(8, "little") + text)
         for name, shape in tensors.items():
             for piece in random.pieces(name, shape):
