@@ -9,7 +9,7 @@ from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec_bench.measure.costs import Costs
 from mmspec_bench.measure.methods_under_test import Timing, engine_method, with_drafting
-from mmspec_bench.measure.speed import Spread, best_gamma, measure, rotated, speed, summary
+from mmspec_bench.measure.speed import Spread, best_gamma, measure, rotated, speed
 from mmspec_bench.prompts import world_prompts
 from support.stand_ins import quiet
 
@@ -57,13 +57,6 @@ def test_other_tokens_are_reported():
     assert [each.identical for each in measure(methods, PROMPTS, 1, quiet)] == [True, False]
 
 
-def test_the_loops_own_share_is_the_median_of_its_answers():
-    timings = [Timing([1], 1, 2.0, rounds=1, loop_seconds=seconds) for seconds in (0.1, 0.2, 0.6)]
-    assert summary("M", timings, timings).loop_share == pytest.approx(0.1)
-    theirs = [Timing([1], 1, 2.0, rounds=1)]
-    assert summary("theirs", theirs, theirs).loop_share is None
-
-
 def test_rotation_starts_with_each_in_turn():
     assert ["".join(rotated("abc", n)) for n in range(4)] == ["abc", "bca", "cab", "abc"]
 
@@ -104,7 +97,6 @@ def test_a_whole_report_on_a_small_pair(pair_engine, few_timings):
     assert (plain.name, plain.block_efficiency, plain.acceptance_rate) == ("plain", 1.0, 0.0)
     assert all(method.identical and method.block_efficiency > 1 for method in drafted)
     assert set(report.costs.draft_step) == {"M", "MTCP"}
-    assert all(0 < method.loop_share < 1 for method in report.methods)
     record = json.loads(json.dumps(report.as_dict()))
     assert record["provenance"]["versions"]["torch"]
     assert record["ratios"]["4 branches / 1"] > 0

@@ -152,9 +152,6 @@ def _show_speed(screen: Screen, report: SpeedReport) -> None:
         screen.say(f"target step {step * 1e3:.2f} ms; a drafted token: {', '.join(drafts)}")
         screen.say("; ".join(f"{name}: {r:.2f}" for name, r in report.costs.ratios.items()))
     peak = max(method.peak_memory_bytes for method in report.methods)
-    for method in report.methods:
-        if method.acceptance_rate and method.loop_share is not None:
-            screen.say(f"{method.name}: {method.loop_share:.1%} of decoding in the loop itself")
     screen.say(
         f"{report.prompts} prompts x {report.repeats}, medians [range]; {report.model} on "
         f"{report.device}, {computed(report.dtype, report.quantize)}; peak {peak // 2**20} MiB"

@@ -28,19 +28,12 @@ class Timing:
     depth: int = 0
     """Drafted tokens that could have been accepted: one per level of a tree."""
     accepted: int = 0
-    loop_seconds: float | None = None
-    """Part of `seconds` outside drafting and verification; None for another project's loop."""
     peak_memory_bytes: int = 0
 
     @property
     def tokens_per_second(self) -> float:
         """Tokens divided by seconds."""
         return self.timed_tokens / self.seconds
-
-    @property
-    def loop_share(self) -> float | None:
-        """The loop's own share of the decoding time."""
-        return None if self.loop_seconds is None else self.loop_seconds / self.seconds
 
 
 class TimedMethod(Protocol):
@@ -68,15 +61,13 @@ class EngineMethod:
         """Answer in a new conversation, timed by the loop's own clocks."""
         answer = answer_once(self.engine, prompt.message, self.options)
         statistics, token_ids = answer.statistics, answer.token_ids
-        seconds = statistics.seconds
         return Timing(
             [token for token in token_ids if token not in self.engine.stop],
             len(token_ids),
-            seconds["decode"],
+            statistics.seconds["decode"],
             statistics.rounds,
             statistics.depth,
             statistics.accepted,
-            seconds["decode"] - seconds["draft"] - seconds["verify"],
             statistics.peak_memory_bytes,
         )
 

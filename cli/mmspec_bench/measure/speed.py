@@ -53,8 +53,6 @@ class MethodSpeed:
     acceptance_rate: float
     identical: bool
     """True if every answer equals the first method's, token for token."""
-    loop_share: float | None
-    """Median share of the time outside drafting and verification, by the loop's own clocks."""
     peak_memory_bytes: int
 
 
@@ -108,7 +106,6 @@ def summary(name: str, timings: Sequence[Timing], first: Sequence[Timing]) -> Me
     """Compare one method's timings with the first method's, paired in order."""
     pairs = list(zip(timings, first, strict=True))
     depth = sum(timing.depth for timing in timings)
-    shares = [timing.loop_share for timing in timings if timing.loop_share is not None]
     return MethodSpeed(
         name,
         Spread.of([timing.tokens_per_second for timing in timings]),
@@ -116,7 +113,6 @@ def summary(name: str, timings: Sequence[Timing], first: Sequence[Timing]) -> Me
         sum(timing.timed_tokens for timing in timings) / sum(timing.rounds for timing in timings),
         sum(timing.accepted for timing in timings) / depth if depth else 0.0,
         all(timing.tokens == plain.tokens for timing, plain in pairs),
-        median(shares) if shares else None,
         max(timing.peak_memory_bytes for timing in timings),
     )
 
