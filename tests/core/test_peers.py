@@ -17,12 +17,11 @@ from mmspec_bench.compare.questions import question_of
 from mmspec_bench.compare.report import COLUMNS, PeerReport, markdown, rows
 from mmspec_bench.compare.runner import (
     PeerError,
-    Reply,
-    Run,
     compare,
     figures,
     run_script,
 )
+from mmspec_bench.compare.script_io import Reply, Run
 from mmspec_bench.measure.speed import Spread
 from mmspec_bench.prompts import world_prompts
 from support.stand_ins import quiet

@@ -13,7 +13,7 @@ from typing import Any
 
 from mmspec_bench.compare.hub_names import with_hub_names
 from mmspec_bench.compare.methods import PeerMethod
-from mmspec_bench.compare.script_io import Task
+from mmspec_bench.compare.script_io import Reply, Run, Task
 from mmspec_bench.measure.speed import Progress, Spread, rotated
 
 LIMIT_SECONDS = 1800.0
@@ -22,36 +22,6 @@ LIMIT_SECONDS = 1800.0
 
 class PeerError(Exception):
     """The reason why a method cannot run, as one line for the table; other methods go on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer with its speed."""
-
-    tokens: list[int]
-    """Token ids, without a stop token."""
-    tokens_per_second: float | None
-    """Tokens per second after the first token; None if no token followed it."""
-    first_token_seconds: float
-    known: int
-    """Number of tokens, including a stop token."""
-    rounds: int
-    """Number of target forwards after the prefill."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The report of one process."""
-
-    load_seconds: float
-    start_seconds: float | None
-    """Seconds from the start of the process to its first token."""
-    peak_bytes: int
-    replies: dict[str, list[Reply]]
-    """Replies, by set of questions."""
-    reasons: dict[str, str]
-    """Why a set of questions was not answered, by the set's name."""
-    described: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter, time
 from typing import Any
@@ -35,6 +35,36 @@ class Task:
     """Questions by set; each is asked in a new conversation and answered greedily."""
     started: float = 0.0
     """Start of the process, as seconds of `time()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer with its speed."""
+
+    tokens: list[int]
+    """Token ids, without a stop token."""
+    tokens_per_second: float | None
+    """Tokens per second after the first token; None if no token followed it."""
+    first_token_seconds: float
+    known: int
+    """Number of tokens, including a stop token."""
+    rounds: int
+    """Number of target forwards after the prefill."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The report of one process."""
+
+    load_seconds: float
+    start_seconds: float | None
+    """Seconds from the start of the process to its first token."""
+    peak_bytes: int
+    replies: dict[str, list[Reply]]
+    """Replies, by set of questions."""
+    reasons: dict[str, str]
+    """Why a set of questions was not answered, by the set's name."""
+    described: dict[str, Any]
 
 
 class Clock:
@@ -78,52 +108,42 @@ def main(load: Callable[[Task], Program]) -> None:
     """
     task = Task(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     try:
-        report = _report(load(task), task)
+        report = asdict(_report(load(task), task))
     except Exception as error:  # noqa: BLE001 - whatever another project raises is its reason
         report = {"error": _reason(error)}
     sys.stdout.write(f"\n{json.dumps(report)}\n")
 
 
-def _report(program: Program, task: Task) -> dict[str, Any]:
+def _report(program: Program, task: Task) -> Run:
     """Seconds to load and to the first token, and each set's replies or why there are none.
 
     The first question of a set is answered once more before, uncounted, to warm up caches.
     """
     load_seconds, start_seconds = time() - task.started, None
-    replies: dict[str, list[dict[str, Any]]] = {}
+    replies: dict[str, list[Reply]] = {}
     reasons: dict[str, str] = {}
     for label, questions in task.questions.items():
         try:
             warm_up = _reply(program, questions[0])
-            start_seconds = start_seconds or load_seconds + warm_up["first_token_seconds"]
+            start_seconds = start_seconds or load_seconds + warm_up.first_token_seconds
             replies[label] = [_reply(program, question) for question in questions]
         except Exception as error:  # noqa: BLE001 - a set that it cannot answer stops no other
             reasons[label] = _reason(error)
     from mmspec.diagnostics.provenance import versions  # after the start-up, which is measured
 
-    return {
-        "load_seconds": load_seconds,
-        "start_seconds": start_seconds,
-        "peak_bytes": program.device_bytes() or _process_bytes(),
-        "replies": replies,
-        "reasons": reasons,
-        "described": program.describe() | {"versions": versions(), "libraries": _libraries()},
-    }
+    peak_bytes = program.device_bytes() or _process_bytes()
+    described = program.describe() | {"versions": versions(), "libraries": _libraries()}
+    return Run(load_seconds, start_seconds, peak_bytes, replies, reasons, described)
 
 
-def _reply(program: Program, question: Question) -> dict[str, Any]:
+def _reply(program: Program, question: Question) -> Reply:
     clock = Clock()
     tokens, rounds = program.answer(question, clock)
     if not clock.events:
         raise ValueError("it answered without a token")
     (first, start), (last, end) = clock.events[0], clock.events[-1]
-    return {
-        "tokens": tokens,
-        "tokens_per_second": (last - first) / (end - start) if last > first else None,
-        "first_token_seconds": start,
-        "known": last,
-        "rounds": rounds,
-    }
+    rate = (last - first) / (end - start) if last > first else None
+    return Reply(tokens, rate, start, last, rounds)
 
 
 def text_of(question: Question) -> str:
