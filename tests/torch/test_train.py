@@ -12,7 +12,6 @@ from transformers import AutoTokenizer, LlavaForConditionalGeneration
 
 import mmspec_world
 from mmspec_train.mini import (
-    attention,
     build,
     conversation,
     recipe,
@@ -236,16 +235,6 @@ def test_chat_template_writes_the_trained_prompt(run: stages.PairRun) -> None:
     )
     *before, _ = conversation.texts(sample)
     assert rendered == "".join(before)
-
-
-@pytest.mark.parametrize("causal", [True, False])
-def test_products_attend_as_torch_does(causal: bool) -> None:
-    module = torch.nn.Module()
-    module.is_causal = causal
-    query, key, value = torch.randn(3, 2, 4, 7, 8)
-    ours, _ = attention.attend(module, query, key, value, None, scaling=8**-0.5)
-    theirs = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
-    torch.testing.assert_close(ours.transpose(1, 2), theirs)
 
 
 def test_the_mini_pair_fits_the_wheel() -> None:

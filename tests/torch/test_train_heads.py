@@ -211,7 +211,7 @@ def test_a_loss_that_is_no_number_leaves_the_last_good_state(data, tmp_path, mon
         trained(data, tmp_path, every=2)
     good = (tmp_path / "training" / "state.checkpoint").read_bytes()
     monkeypatch.setattr(head_trainee, "head_loss", lambda *_: torch.tensor(float("nan")))
-    with pytest.raises(errors.MmspecError, match=r"diverged: loss nan at step 3 of \S+; .*state"):
+    with pytest.raises(errors.MmspecError, match=r"diverged: loss nan at step 3 .*state.* lower"):
         trained(data, tmp_path, every=2)
     assert (tmp_path / "training" / "state.checkpoint").read_bytes() == good
 

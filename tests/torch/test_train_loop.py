@@ -4,14 +4,13 @@ import csv
 import io
 import itertools
 import signal
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from mmspec import errors
 from mmspec_train.run import loop
 from mmspec_train.run.distributed import Processes
 from mmspec_train.run.early_stopping import EarlyStopping, Evaluation
@@ -31,10 +30,18 @@ class Numbers:
         return (Batch(torch.full((1, 2), float(n))) for n in itertools.count(start))
 
 
+class Judge:
+    def __init__(self, module):
+        self.module = module
+
+    def evaluate(self):
+        return Evaluation(float(self.module.weight.sum()), {"sum": 1.0})
+
+
 def phase(name="toy", every=2):
     torch.manual_seed(0)
     module = nn.Linear(2, 1)
-    judge = EarlyStopping(lambda: Evaluation(float(module.weight.sum()), {"sum": 1.0}), every=every)
+    judge = EarlyStopping(Judge(module).evaluate, every=every)
 
     def loss(batch, _):
         return module(batch.x).square().mean()
@@ -55,37 +62,65 @@ def rows(folder, name="log.csv"):
         return [(row["step"], row["stage"]) for row in csv.DictReader(file)]
 
 
-def interrupted(folder, monkeypatch, method, at):
-    """Train until `method` is called for the `at`-th time."""
+def interrupted(folder, monkeypatch, method, at, end=Killed, **options):
+    """Train until the `at`-th call of a method raises `end`; a signal comes after the call."""
     calls, (owner, name) = itertools.count(1), method
     real = getattr(owner, name)
 
-    def fails(*arguments, **options):
-        if next(calls) == at:
-            raise Killed
-        return real(*arguments, **options)
+    def ending(*arguments, **named):
+        if next(calls) != at:
+            return real(*arguments, **named)
+        if end is not signal.SIGINT:
+            raise end
+        real(*arguments, **named)
+        return signal.raise_signal(end)
 
     with monkeypatch.context() as patch:
-        patch.setattr(owner, name, fails)
-        with pytest.raises(Killed):
-            train(folder)
+        patch.setattr(owner, name, ending)
+        with pytest.raises((Killed, KeyboardInterrupt, SystemExit)):
+            train(folder, **options)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run without interruption: its directory and its phase."""
+    folder, trained = tmp_path_factory.mktemp("whole"), phase()
+    train(folder, of=trained)
+    return folder, trained
 
 
 @pytest.mark.parametrize(
-    ("method", "at"),
-    [((Log, "show"), 1), ((Log, "show"), 5), ((loop._Run, "save"), 2)],
-    ids=["before-a-checkpoint", "between-two", "after-an-evaluation"],
+    ("method", "at", "end"),
+    [
+        pytest.param((Log, "show"), 1, Killed, id="before-a-checkpoint"),
+        pytest.param((Log, "show"), 5, Killed, id="between-two"),
+        pytest.param((loop._Run, "save"), 2, Killed, id="after-an-evaluation"),
+        pytest.param((loop.Optimizer, "step"), 2, signal.SIGINT, id="ctrl-c-in-a-step"),
+        pytest.param((Log, "write_held_out"), 2, signal.SIGINT, id="ctrl-c-in-an-evaluation"),
+        pytest.param((Judge, "evaluate"), 1, KeyboardInterrupt, id="before-the-first-evaluation"),
+        pytest.param((Judge, "evaluate"), 2, KeyboardInterrupt, id="before-an-evaluation"),
+        pytest.param((Judge, "evaluate"), 3, KeyboardInterrupt, id="before-the-last-evaluation"),
+    ],
 )
-def test_a_resumed_log_holds_every_row_once(tmp_path, monkeypatch, method, at):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    for folder in (whole, broken):
-        folder.mkdir()
-    train(whole)
-    interrupted(broken, monkeypatch, method, at)
-    train(broken)
-    assert rows(broken) == rows(whole)
-    assert rows(broken, "marks.csv") == rows(whole, "marks.csv")
-    assert [step for step, stage in rows(broken) if stage == "toy"] == [*"123456"]
+def test_an_interrupted_run_ends_as_a_whole_one(tmp_path, monkeypatch, whole, method, at, end):
+    interrupted(tmp_path, monkeypatch, method, at, end)
+    again, (folder, trained) = phase(), whole
+    train(tmp_path, of=again)
+    for file in ("log.csv", "marks.csv"):
+        assert rows(tmp_path, file) == rows(folder, file)
+    assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
+    assert torch.equal(again.module.weight, trained.module.weight)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_a_run_that_is_ended_says_where_it_stands(tmp_path, monkeypatch, end):
+    output = io.StringIO()
+    console = Console(file=output, width=40)
+    interrupted(tmp_path, monkeypatch, (loop._Run, "_backward"), 4, end, console=console)
+    stopped = "toy: stopped after step 3; the same command goes on after step 3"
+    assert output.getvalue().splitlines()[-1] == stopped
+    train(tmp_path)
+    assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
 
 
 def test_a_row_torn_by_a_kill_is_taken_off(tmp_path, monkeypatch):
@@ -105,76 +140,6 @@ def test_other_stages_and_what_a_checkpoint_holds_stay(tmp_path):
         log.drop_rows_after("stage", 0)
         log.write_held_out(Position(1, "toy", 1.0), 1.0)
     assert rows(tmp_path) == [("1", "toy"), ("9", "other"), ("1", "toy/held-out")]
-
-
-@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
-def test_a_run_that_is_ended_says_where_it_stands_and_goes_on_there(tmp_path, end):
-    whole, output = phase(every=None), io.StringIO()
-    (tmp_path / "whole").mkdir()
-    train(tmp_path / "whole", of=whole)
-    ended, calls = phase(every=None), itertools.count(1)
-
-    def loss(batch, step):
-        if next(calls) == 4:
-            raise end
-        return whole_loss(batch, step)
-
-    whole_loss = ended.loss
-    with pytest.raises(end):
-        train(tmp_path, of=replace(ended, loss=loss), console=Console(file=output, width=40))
-    stopped = "toy: stopped after step 3; the same command goes on after step 3"
-    assert output.getvalue().splitlines()[-1] == stopped
-    again = phase(every=None)
-    train(tmp_path, of=again)
-    assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
-    assert torch.equal(again.module.weight, whole.module.weight)
-
-
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [(loop.Optimizer, "step"), (Log, "write_held_out")],
-    ids=["step", "evaluation"],
-)
-def test_what_must_be_done_as_a_whole_is_done_before_a_run_ends(tmp_path, monkeypatch, owner, name):
-    real, whole, calls = getattr(owner, name), phase(), itertools.count(1)
-    (tmp_path / "whole").mkdir()
-    train(tmp_path / "whole", of=whole)
-
-    def pressed(*arguments):
-        real(*arguments)
-        if next(calls) == 2:
-            signal.raise_signal(signal.SIGINT)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, pressed)
-        with pytest.raises(KeyboardInterrupt):
-            train(tmp_path)
-    again = phase()
-    train(tmp_path, of=again)
-    for file in ("log.csv", "marks.csv"):
-        assert rows(tmp_path, file) == rows(tmp_path / "whole", file)
-    assert torch.equal(again.module.weight, whole.module.weight)
-
-
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_an_evaluation_that_was_cut_short_is_done_again(tmp_path, number):
-    whole, calls = phase(), itertools.count(1)
-    (tmp_path / "whole").mkdir()
-    train(tmp_path / "whole", of=whole)
-    cut = phase()
-
-    def evaluate():
-        if next(calls) == number:
-            raise KeyboardInterrupt
-        return cut.early_stopping.evaluate()
-
-    with pytest.raises(KeyboardInterrupt):
-        train(
-            tmp_path, of=replace(cut, early_stopping=replace(cut.early_stopping, evaluate=evaluate))
-        )
-    train(tmp_path)
-    assert rows(tmp_path, "marks.csv") == rows(tmp_path / "whole", "marks.csv")
-    assert rows(tmp_path) == rows(tmp_path / "whole")
 
 
 def test_a_log_without_a_directory_writes_nothing(tmp_path, monkeypatch):
@@ -210,13 +175,6 @@ def test_other_processes_write_nothing_and_wait_for_the_best_state(tmp_path):
     train(tmp_path, steps=3, processes=Second(tmp_path), of=mine)
     assert [file.name for file in tmp_path.iterdir()] == ["toy.best"]
     assert torch.equal(mine.module.weight, phase().module.weight)
-
-
-def test_a_loss_that_is_no_number_says_what_to_do(tmp_path):
-    broken = phase()
-    broken.module.weight.data.fill_(float("nan"))
-    with pytest.raises(errors.MmspecError, match="begin anew with a lower learning rate"):
-        train(tmp_path, of=broken)
 
 
 def test_a_batch_that_does_not_reach_the_trained_part_teaches_nothing(tmp_path):

@@ -18,7 +18,7 @@ from mmspec.checkpoints.loading_plan import plan
 from mmspec.errors import UsageError
 from mmspec_torch.weights import read_tensor
 from mmspec_train.drafts.draft_columns import DraftColumns
-from mmspec_train.mini import attention
+from mmspec_train.mini.build import ATTENTION
 from mmspec_train.settings import LlamaShape
 
 INNER = "language_model."
@@ -73,7 +73,7 @@ class DraftModel(nn.Module):
         super().__init__()
         self.text, self.positions = text, positions
         self.llama = LlamaForCausalLM(llama_config(text))
-        self.llama.set_attn_implementation(attention.NAME)
+        self.llama.set_attn_implementation(ATTENTION)
         self.projector = Projector(features, text.hidden_size) if features else None
 
     @property

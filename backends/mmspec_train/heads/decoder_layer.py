@@ -4,7 +4,6 @@ Shape letters: B sequences, R rows, A starts, H width, h heads, D head size.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP
@@ -13,19 +12,6 @@ from mmspec.checkpoints.config import TextConfig
 
 KeysValues = tuple[Tensor, Tensor]
 """Keys and values: [B, h, R, D] of rows, or [B, h, A, D] of one guess of every chain."""
-
-
-class RmsNorm(nn.Module):
-    """A root-mean-square norm, computed in float32 for any input."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise x [..., H]."""
-        return F.rms_norm(x.float(), self.weight.shape, self.weight, self.eps)
 
 
 class Rotary(nn.Module):
@@ -73,11 +59,11 @@ class DecoderLayer(nn.Module):
         super().__init__()
         width, eps = text.hidden_size, text.rms_norm_eps
         if input_norm:
-            self.input_layernorm: nn.Module = RmsNorm(width, eps)
+            self.input_layernorm: nn.Module = nn.RMSNorm(width, eps)
         else:
             self.input_layernorm = nn.Identity()
         self.self_attn = Attention(text, bias=qkv_bias)
-        self.post_attention_layernorm = RmsNorm(width, eps)
+        self.post_attention_layernorm = nn.RMSNorm(width, eps)
         sizes = LlamaConfig(hidden_size=width, intermediate_size=text.intermediate_size)
         self.mlp = LlamaMLP(sizes)  # type: ignore[no-untyped-call]
         self.rotary = Rotary(text.head_dim, text.rope_theta)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec_train.distillation.draft_starts import DraftStarts
-from mmspec_train.heads.decoder_layer import DecoderLayer, KeysValues, RmsNorm
+from mmspec_train.heads.decoder_layer import DecoderLayer, KeysValues
 from mmspec_train.heads.layout import Layout, lay_out_slots
 from mmspec_train.teacher.batch import TeacherBatch, gather_columns
 
@@ -39,7 +39,7 @@ class Compressor(nn.Module):
     def __init__(self, queries: int, width: int, eps: float) -> None:
         super().__init__()
         self.queries = nn.Parameter(0.02 * torch.randn(queries, width))
-        self.norm = RmsNorm(width, eps)
+        self.norm = nn.RMSNorm(width, eps)
 
     def forward(self, states: Tensor) -> Tensor:
         """Compress states [M, N, H] of M images to latents [M, C, H]."""
