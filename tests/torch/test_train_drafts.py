@@ -154,7 +154,7 @@ def test_the_projector_stage_leaves_the_llama_alone(data, tmp_path):
     after = draft.state_dict().items()
     changed = {name for name, tensor in after if (tensor != before[name]).any()}
     assert changed
-    assert all(name.startswith("projector.") for name in changed)
+    assert all(name.startswith("multi_modal_projector.") for name in changed)
 
 
 def test_an_interrupted_draft_ends_at_the_same_weights(data, tmp_path, monkeypatch):

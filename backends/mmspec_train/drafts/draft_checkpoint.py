@@ -18,7 +18,7 @@ from mmspec.checkpoints.json_file import read_json
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan_named, read_tensors
 from mmspec.checkpoints.manifest import canonical, is_buffer, manifest, optional
 from mmspec_torch.weights import read_tensor
-from mmspec_train.drafts.draft_model import INNER, DraftModel, canonical_tensors, llama_config
+from mmspec_train.drafts.draft_model import DraftModel, llama_config
 
 TOWER = "vision_tower."
 DTYPE = "float16"
@@ -35,7 +35,9 @@ def save_draft(model: DraftModel, target: Path, directory: Path) -> None:
     for pattern in (*TEXT_FILES, *(VISION_FILES if model.sees else ())):
         for file in target.glob(pattern):
             shutil.copyfile(file, directory / file.name)
-    own = canonical_tensors(model)
+    own = model.state_dict()
+    if model.text.tie_word_embeddings:
+        del own["lm_head.weight"]
     tensors = {_stored_name(n, model.sees): t.detach().half().cpu() for n, t in own.items()}
     if model.sees:
         tensors |= read_tower(target)
@@ -63,7 +65,7 @@ def _stored_name(name: str, sees: bool) -> str:
     """Return transformers 5's name of a canonical tensor, in a LLaVA if `sees`, else a Llama."""
     if name == "lm_head.weight":
         return name
-    return "model." + (name if sees else name.removeprefix(INNER))
+    return "model." + (name if sees else name.removeprefix("language_model."))
 
 
 def _config(model: DraftModel, target: Path) -> dict[str, Any]:

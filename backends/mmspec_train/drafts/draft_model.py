@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaModel
 
 from mmspec.checkpoints.config import ModelConfig, TextConfig, read_config
 from mmspec.checkpoints.loading_plan import plan
@@ -20,10 +20,6 @@ from mmspec_torch.weights import read_tensor
 from mmspec_train.drafts.draft_columns import DraftColumns
 from mmspec_train.mini.build import ATTENTION
 from mmspec_train.settings import LlamaShape
-
-INNER = "language_model."
-PREFIXES = {INNER: "llama.model.", "multi_modal_projector.": "projector."}
-"""Prefixes of canonical tensor names, each with the prefix in the draft's module."""
 
 
 def llama_of_shape(shape: LlamaShape, target: ModelConfig) -> TextConfig:
@@ -66,33 +62,47 @@ class Projector(nn.Module):
 
 
 class DraftModel(nn.Module):
-    """A Llama and, for a draft with vision, a projector."""
+    """A Llama and, for a draft with vision, a projector; tensors have their canonical names."""
 
     def __init__(self, text: TextConfig, features: int = 0, positions: int = 0) -> None:
         """Build random weights; `features` is D, or 0 for a text-only draft, `positions` is P."""
         super().__init__()
         self.text, self.positions = text, positions
-        self.llama = LlamaForCausalLM(llama_config(text))
-        self.llama.set_attn_implementation(ATTENTION)
-        self.projector = Projector(features, text.hidden_size) if features else None
+        self.language_model = LlamaModel(llama_config(text))
+        self.language_model.set_attn_implementation(ATTENTION)
+        self.lm_head = nn.Linear(text.hidden_size, text.vocab_size, bias=False)
+        if text.tie_word_embeddings:
+            self.lm_head.weight = self.language_model.embed_tokens.weight
+        self.multi_modal_projector = Projector(features, text.hidden_size) if features else None
 
     @property
     def sees(self) -> bool:
         """True if the draft reads images."""
-        return self.projector is not None
+        return self.multi_modal_projector is not None
+
+    @property
+    def text_parts(self) -> list[nn.Module]:
+        """The modules of the Llama; a tied output matrix is part of the first."""
+        tied = self.text.tie_word_embeddings
+        return [self.language_model] if tied else [self.language_model, self.lm_head]
+
+    def copy_text(self, other: "DraftModel") -> None:
+        """Copy the weights of the other draft's Llama, which has the same shape."""
+        for own, copied in zip(self.text_parts, other.text_parts, strict=True):
+            own.load_state_dict(copied.state_dict())
 
     def forward(self, columns: DraftColumns, features: Sequence[Tensor]) -> Tensor:
         """Return states [B, S, H] after the last norm; `features` has [P, D] for each image."""
-        x = self.llama.model.embed_tokens(columns.ids)
-        if self.projector is not None and features:
-            images = self.projector(torch.stack(list(features))).flatten(0, 1)
+        x = self.language_model.embed_tokens(columns.ids)
+        if self.multi_modal_projector is not None and features:
+            images = self.multi_modal_projector(torch.stack(list(features))).flatten(0, 1)
             x = x.masked_scatter(columns.visual.unsqueeze(-1), images.to(x.dtype))
-        states: Tensor = self.llama.model(inputs_embeds=x, use_cache=False).last_hidden_state
+        states: Tensor = self.language_model(inputs_embeds=x, use_cache=False).last_hidden_state
         return states
 
     def log_probabilities(self, states: Tensor) -> Tensor:
         """Return the log-probabilities [n, V] of states [n, H]."""
-        logits: Tensor = self.llama.lm_head(states)
+        logits: Tensor = self.lm_head(states)
         return logits.float().log_softmax(dim=-1)
 
 
@@ -126,33 +136,11 @@ def read_draft(directory: Path, target: ModelConfig, positions: int) -> DraftMod
     features = config.vision.hidden_size if config.vision else 0
     model = DraftModel(config.text, features, positions if features else 0)
     tensors = {
-        _module_name(name): read_tensor(source, torch.float32)
+        name: read_tensor(source, torch.float32)
         for name, source in plan(directory, config).items()
         if not name.startswith("vision_tower.")
     }
     if config.text.tie_word_embeddings:
-        tensors["llama.lm_head.weight"] = tensors["llama.model.embed_tokens.weight"]
+        tensors["lm_head.weight"] = tensors["language_model.embed_tokens.weight"]
     model.load_state_dict(tensors)
     return model
-
-
-def canonical_tensors(model: DraftModel) -> dict[str, Tensor]:
-    """Return a draft's tensors by canonical name, a tied output matrix left out."""
-    tensors = model.state_dict()
-    if model.text.tie_word_embeddings:
-        del tensors["llama.lm_head.weight"]
-    return {_canonical_name(name): tensor for name, tensor in tensors.items()}
-
-
-def _module_name(name: str) -> str:
-    for canonical, own in PREFIXES.items():
-        if name.startswith(canonical):
-            return own + name.removeprefix(canonical)
-    return "llama." + name
-
-
-def _canonical_name(name: str) -> str:
-    for canonical, own in PREFIXES.items():
-        if name.startswith(own):
-            return canonical + name.removeprefix(own)
-    return name.removeprefix("llama.")

@@ -65,10 +65,10 @@ class DraftTrainee(Trainee):
     def stages(self) -> Sequence[Stage]:
         """Return the stages named by `stage_names`."""
         rate, schedule = self.method.rate, SCHEDULES[self.method.schedule or "mixed"]
-        parts: list[tuple[nn.Module, float]] = [(self.module.llama, rate)]
+        parts = [(part, rate) for part in self.module.text_parts]
         projector: list[tuple[nn.Module, float]] = []
-        if self.module.projector is not None:
-            projector = [(self.module.projector, rate)]
+        if self.module.multi_modal_projector is not None:
+            projector = [(self.module.multi_modal_projector, rate)]
         text, images = SCHEDULES["text"], SCHEDULES["images"]
         stages = {
             "pretraining": Stage("pretraining", parts, self.text_loss, text, is_judged=False),

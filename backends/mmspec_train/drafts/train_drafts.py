@@ -96,14 +96,14 @@ class Baselines:
         llama, features = self._pretrained(log), self._target.vision.hidden_size
         seed = self.data.settings.seed
         model = untrained_draft(llama.text, seed, features, self._positions)
-        model.llama.load_state_dict(llama.llama.state_dict())
+        model.copy_text(llama)
         return model
 
     def _llama_of_llava(self, log: Log) -> DraftModel:
         self.make("llava", log)
         llava = read_draft(self.out / "llava", self._target, self._positions)
         model = DraftModel(llava.text)
-        model.llama.load_state_dict(llava.llama.state_dict())
+        model.copy_text(llava)
         return model
 
 

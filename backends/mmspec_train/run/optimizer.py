@@ -21,19 +21,20 @@ class Optimizer:
     """
 
     def __init__(self, parts: Iterable[tuple[nn.Module, float]]) -> None:
-        matrices, others = [], []
+        matrices: list[dict[str, Any]] = []
+        others: list[dict[str, Any]] = []
         for part, rate in parts:
-            inner, outer = _split(part)
-            matrices.append({"params": inner, "lr": rate, "peak": rate})
-            others.append({"params": outer, "lr": rate, "peak": rate})
-        matrices = [group for group in matrices if group["params"]]
-        others = [group for group in others if group["params"]]
+            for groups, parameters in zip((matrices, others), _split(part), strict=True):
+                if parameters:
+                    groups.append({"params": parameters, "lr": rate, "peak": rate})
         self._optimizers: list[torch.optim.Optimizer] = []
         if others:
-            adamw = torch.optim.AdamW(
-                others, betas=(0.9, 0.98), weight_decay=WEIGHT_DECAY, fused=True
-            )
-            self._optimizers.append(adamw)
+            options: dict[str, Any] = {
+                "betas": (0.9, 0.98),
+                "weight_decay": WEIGHT_DECAY,
+                "fused": True,
+            }
+            self._optimizers.append(torch.optim.AdamW(others, **options))
         if matrices:
             muon = torch.optim.Muon(
                 matrices, weight_decay=WEIGHT_DECAY, adjust_lr_fn="match_rms_adamw"

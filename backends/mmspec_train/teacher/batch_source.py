@@ -23,15 +23,6 @@ DESCRIPTIONS = {"all": "", "text": " without images", "images": " with images"}
 
 
 @dataclass(frozen=True, slots=True)
-class ImageInput:
-    """Image token, positions of an image (0 for a text-only model), and preprocessing."""
-
-    image_id: int
-    positions: int
-    preprocessing: Preprocessing | None
-
-
-@dataclass(frozen=True, slots=True)
 class ColumnLimit:
     """The most columns that a draft can read, and how many an image takes (0: one newline)."""
 
@@ -45,7 +36,11 @@ class ConversationBatches:
 
     cache: TeacherCache
     corpus: Corpus
-    image_input: ImageInput
+    image_id: int
+    """The token at the positions of images."""
+    positions: int
+    """Positions of an image; 0 for a text-only model."""
+    preprocessing: Preprocessing | None
     positions_per_batch: int
     seed: int
     content: Content = "all"
@@ -102,7 +97,7 @@ class ConversationBatches:
         return planned
 
     def _columns(self, record: ConversationRecord) -> int:
-        return record.columns(self.image_input.positions or 1)
+        return record.columns(self.positions or 1)
 
     def _cut(self, ordered: Sequence[ConversationRecord]) -> Iterator[list[ConversationRecord]]:
         """Cut records, sorted by length, into batches that fit the limit when padded."""
@@ -116,22 +111,21 @@ class ConversationBatches:
 
     def batch(self, records: Sequence[ConversationRecord]) -> ConversationBatch:
         """Return one batch of these records."""
-        image_id, positions = self.image_input.image_id, self.image_input.positions
-        samples = [lay_out(record, image_id, positions) for record in records]
+        samples = [lay_out(record, self.image_id, self.positions) for record in records]
         numbers = [record.number for record in records]
         stored = []
         if self.use_stored and all(number in self.cache.places for number in numbers):
             stored = [self.cache.read(number) for number in numbers]
         needs_pixels = self.always_pixels or not stored
-        return collate(samples, self.pixels(records) if needs_pixels else (), stored, positions)
+        images = self.pixels(records) if needs_pixels else ()
+        return collate(samples, images, stored, self.positions)
 
     def pixels(self, records: Sequence[ConversationRecord]) -> list[Float32]:
         """Return the pixels [3, height, width] of every image in the records."""
-        preprocessing = self.image_input.preprocessing
-        if preprocessing is None:
+        if self.preprocessing is None:
             return []
         return [
-            pixels(picture, preprocessing)
+            pixels(picture, self.preprocessing)
             for record in records
             if record.images
             for exchange in self.corpus.exchanges(record.number)[: len(record.prompts)]

@@ -14,7 +14,7 @@ from mmspec_train.run.run_manifest import check_manifest, claim
 from mmspec_train.settings import DataSettings
 from mmspec_train.teacher.answers import answer_all
 from mmspec_train.teacher.batch import StoredStates
-from mmspec_train.teacher.batch_source import ConversationBatches, ImageInput
+from mmspec_train.teacher.batch_source import ConversationBatches
 from mmspec_train.teacher.cache import TeacherCache
 from mmspec_train.teacher.corpus import Corpus
 from mmspec_train.teacher.records import ConversationRecord, TokenizedConversation, tokenize
@@ -172,11 +172,10 @@ class Preparation:
 
     def batches(self, positions_per_batch: int) -> ConversationBatches:
         """Return the cache's conversations in batches."""
-        format_ = self.teacher.input_format
-        positions = self.teacher.config.image_tokens
-        images = ImageInput(format_.image_id, positions, format_.preprocessing)
+        format_, positions = self.teacher.input_format, self.teacher.config.image_tokens
+        images = format_.image_id, positions, format_.preprocessing
         seed = self.settings.seed
-        return ConversationBatches(self.cache, self.corpus, images, positions_per_batch, seed)
+        return ConversationBatches(self.cache, self.corpus, *images, positions_per_batch, seed)
 
     @property
     def _max_columns(self) -> int:
