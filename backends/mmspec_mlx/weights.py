@@ -9,7 +9,7 @@ import mlx.core as mx
 from mmspec.checkpoints.loading_plan import Packing, TensorSource
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.errors import CheckpointError
-from mmspec_mlx.cpu.products import Matrix, Plain, for_few_rows, plain
+from mmspec_mlx.cpu.products import Biased, Matrix, Plain, for_few_rows, plain
 from mmspec_mlx.quantized import Packed, unpacked
 
 
@@ -53,6 +53,18 @@ class Weights:
         fused = plain(mx.concatenate([unpacked(part) for part in parts]))
         self._settle(*fused.arrays)
         return fused
+
+    def linear(self, *paths: str) -> Biased:
+        """Return matrices and biases of linear layers, fused along their outputs."""
+        matrix = self.matrix(*(f"{path}.weight" for path in paths))
+        return Biased(matrix, self.vector(*(f"{path}.bias" for path in paths)))
+
+    def decoding_linear(self, *paths: str, bias: bool = False) -> Matrix | Biased:
+        """Return linear layers of the same input as one, laid out for products with few rows."""
+        if not bias:
+            return self.decoding_matrix(*(f"{path}.weight" for path in paths))
+        whole = self.linear(*paths)
+        return Biased(self.for_few_rows(whole.matrix), whole.bias)
 
     def decoding_matrix(self, *names: str) -> Matrix:
         """Return matrices as `matrix` does, also laid out for products with few rows."""

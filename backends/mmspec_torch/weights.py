@@ -11,7 +11,7 @@ from mmspec.checkpoints.manifest import manifest
 from mmspec.checkpoints.quantization import Scheme
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.errors import CheckpointError
-from mmspec_torch.cpu.products import Product, product
+from mmspec_torch.cpu.products import Biased, Product, product
 from mmspec_torch.quantized import quantized
 
 _TYPES = {
@@ -45,10 +45,11 @@ class Weights:
         """Read the tensors `PATH.kind` of all paths, concatenated along the first axis."""
         return torch.cat([self.take(f"{path}.{kind}") for path in paths])
 
-    def product(self, *paths: str) -> Product:
+    def product(self, *paths: str, bias: bool = False) -> Product:
         """Take linear layers with the same input as one product, quantized if there is a scheme."""
         weight = self.stack(paths)
-        return quantized(weight, self.scheme, paths[0]) if self.scheme else product(weight)
+        matrix = quantized(weight, self.scheme, paths[0]) if self.scheme else product(weight)
+        return Biased(matrix, self.stack(paths, "bias")) if bias else matrix
 
     @property
     def left(self) -> list[str]:

@@ -63,6 +63,23 @@ class Blocked:
 Matrix = Plain | Blocked | Packed
 
 
+@dataclass(frozen=True, slots=True)
+class Biased:
+    """A matrix and a bias."""
+
+    matrix: Matrix
+    bias: mx.array
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Map x [..., in] to [..., out]."""
+        return self.matrix(x) + self.bias
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """All tensors of the module."""
+        return [*self.matrix.arrays, self.bias]
+
+
 def plain(weight: mx.array) -> Plain:
     """Store a float weight [out, in]; a small one is copied into the order a CPU's BLAS prefers."""
     return Plain(mx.contiguous(weight.T) if _is_small(weight) else weight.T)

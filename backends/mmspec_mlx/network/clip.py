@@ -6,25 +6,8 @@ import mlx.core as mx
 
 from mmspec.checkpoints.config import VisionConfig
 from mmspec.checkpoints.manifest import PATCHES
-from mmspec_mlx.cpu.products import Matrix
+from mmspec_mlx.cpu.products import Biased
 from mmspec_mlx.weights import Weights
-
-
-@dataclass(frozen=True, slots=True)
-class Affine:
-    """A matrix and a bias."""
-
-    matrix: Matrix
-    bias: mx.array
-
-    def __call__(self, x: mx.array) -> mx.array:
-        """Map x [..., in] to [..., out]."""
-        return self.matrix(x) + self.bias
-
-    @property
-    def arrays(self) -> list[mx.array]:
-        """All tensors of the module."""
-        return [*self.matrix.arrays, self.bias]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +33,11 @@ class EncoderLayer:
     """The weights of one encoder layer."""
 
     layer_norm1: LayerNorm
-    qkv_proj: Affine
-    out_proj: Affine
+    qkv_proj: Biased
+    out_proj: Biased
     layer_norm2: LayerNorm
-    fc1: Affine
-    fc2: Affine
+    fc1: Biased
+    fc2: Biased
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -109,12 +92,6 @@ class Tower:
         return layer.out_proj(attended[0].swapaxes(0, 1).reshape(len(x), -1))
 
 
-def affine(weights: Weights, *paths: str) -> Affine:
-    """Take matrices with biases, fused along their outputs."""
-    matrix = weights.matrix(*(f"{path}.weight" for path in paths))
-    return Affine(matrix, weights.vector(*(f"{path}.bias" for path in paths)))
-
-
 def _norm(weights: Weights, path: str, config: VisionConfig) -> LayerNorm:
     weight, bias = weights.array(f"{path}.weight"), weights.array(f"{path}.bias")
     return LayerNorm(weight, bias, config.layer_norm_eps)
@@ -124,9 +101,9 @@ def _layer(weights: Weights, index: int, config: VisionConfig) -> EncoderLayer:
     path = f"vision_tower.encoder.layers.{index}"
     return EncoderLayer(
         layer_norm1=_norm(weights, f"{path}.layer_norm1", config),
-        qkv_proj=affine(weights, *(f"{path}.self_attn.{part}_proj" for part in "qkv")),
-        out_proj=affine(weights, f"{path}.self_attn.out_proj"),
+        qkv_proj=weights.linear(*(f"{path}.self_attn.{part}_proj" for part in "qkv")),
+        out_proj=weights.linear(f"{path}.self_attn.out_proj"),
         layer_norm2=_norm(weights, f"{path}.layer_norm2", config),
-        fc1=affine(weights, f"{path}.mlp.fc1"),
-        fc2=affine(weights, f"{path}.mlp.fc2"),
+        fc1=weights.linear(f"{path}.mlp.fc1"),
+        fc2=weights.linear(f"{path}.mlp.fc2"),
     )

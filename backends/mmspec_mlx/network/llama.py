@@ -67,20 +67,28 @@ class DecoderLayer:
     mlp: MLP
 
     @classmethod
-    def take(cls, weights: Weights, path: str, config: TextConfig) -> "DecoderLayer":
+    def take(
+        cls,
+        weights: Weights,
+        path: str,
+        config: TextConfig,
+        *,
+        qkv_bias: bool = False,
+        input_norm: bool = True,
+    ) -> "DecoderLayer":
         """Take the layer at `path`."""
 
         def norm(name: str) -> Linear:
             weight = weights.array(f"{path}.{name}.weight")
             return kernels(weights.dtype).rms_norm(weight, config.rms_norm_eps)
 
-        def linear(*names: str) -> Linear:
-            return weights.decoding_matrix(*(f"{path}.{name}.weight" for name in names))
+        def linear(*names: str, bias: bool = False) -> Linear:
+            return weights.decoding_linear(*(f"{path}.{name}" for name in names), bias=bias)
 
-        qkv_proj = linear(*(f"self_attn.{part}_proj" for part in "qkv"))
+        qkv_proj = linear(*(f"self_attn.{part}_proj" for part in "qkv"), bias=qkv_bias)
         gate_up_proj = linear("mlp.gate_proj", "mlp.up_proj")
         return cls(
-            norm("input_layernorm"),
+            norm("input_layernorm") if input_norm else lambda x: x,
             Attention(qkv_proj, linear("self_attn.o_proj"), config),
             norm("post_attention_layernorm"),
             MLP(gate_up_proj, linear("mlp.down_proj"), weights.dtype),

@@ -8,56 +8,31 @@ from functools import cached_property
 import mlx.core as mx
 
 from mmspec.checkpoints.config import ModelConfig
+from mmspec.decoding.grid_features import GridFeatures
 from mmspec.errors import UsageError
 from mmspec.seam import Features, Float32
 from mmspec_mlx import device_io
-from mmspec_mlx.network.clip import Tower, affine
+from mmspec_mlx.network.clip import Tower
 from mmspec_mlx.network.llama import Llama
 from mmspec_mlx.weights import Weights
 
 
-class MlxFeatures:
-    """Features [N, D] of one image; see `mmspec.seam.Features`."""
+class MlxFeatures(GridFeatures):
+    """Vision features [N, D] of one image on the device."""
 
-    def __init__(self, rows: mx.array) -> None:
-        self.rows = rows
-        self._pooled: dict[int, MlxFeatures] = {}
-
-    @property
-    def positions(self) -> int:
-        """The number of rows N, a square number."""
-        return self.rows.shape[0]
-
-    def pooled(self, positions: int) -> "MlxFeatures":
-        """Average-pool the square grid to `positions`.  Raises UsageError if it does not divide."""
-        if positions == self.positions:
-            return self
-        if positions not in self._pooled:
-            self._pooled[positions] = MlxFeatures(_pool(self.rows, positions))
-        return self._pooled[positions]
+    rows: mx.array
 
     def numpy(self) -> Float32:
         """Copy the features [N, D] to the host.  Blocks."""
         return device_io.to_host(self.rows)
 
 
-def _pool(rows: mx.array, positions: int) -> mx.array:
-    grid, side = math.isqrt(rows.shape[0]), math.isqrt(positions)
-    if grid**2 != rows.shape[0] or side**2 != positions or side < 1 or grid % side:
-        raise UsageError(
-            f"{rows.shape[0]} visual positions cannot be pooled to {positions}: "
-            f"give a square whose side divides {grid}"
-        )
-    block = grid // side
-    return rows.reshape(side, block, side, block, -1).mean(axis=(1, 3)).reshape(positions, -1)
-
-
 class Projector:
     """Two linear layers with an exact GELU between them."""
 
     def __init__(self, weights: Weights) -> None:
-        self._first = affine(weights, "multi_modal_projector.linear_1")
-        self._second = affine(weights, "multi_modal_projector.linear_2")
+        self._first = weights.linear("multi_modal_projector.linear_1")
+        self._second = weights.linear("multi_modal_projector.linear_2")
 
     def __call__(self, features: mx.array) -> mx.array:
         """Project features [N, D] to embeddings [N, H]."""

@@ -7,7 +7,7 @@ Shape letters: R rows, n columns fed, C visible columns, H width, D head size, V
 Activations are [R * n, H].
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
-from mmspec_torch.cpu.norms import rms_norm
+from mmspec_torch.cpu.norms import Norm, rms_norm
 from mmspec_torch.cpu.products import Product, product
 from mmspec_torch.network import cache
 from mmspec_torch.network.rotary import Angles, Rotary, rotate
@@ -96,22 +96,36 @@ class MLP:
 class DecoderLayer:
     """Attention and MLP, each behind its norm."""
 
-    input_layernorm: Callable[[Tensor], Tensor]
+    input_layernorm: Norm
     self_attn: Attention
-    post_attention_layernorm: Callable[[Tensor], Tensor]
+    post_attention_layernorm: Norm
     mlp: MLP
 
     @classmethod
-    def take(cls, weights: Weights, path: str, config: TextConfig) -> "DecoderLayer":
+    def take(
+        cls,
+        weights: Weights,
+        path: str,
+        config: TextConfig,
+        *,
+        qkv_bias: bool = False,
+        input_norm: bool = True,
+    ) -> "DecoderLayer":
         """Take the layer at `path`."""
-        attention, mlp, eps = f"{path}.self_attn", f"{path}.mlp", config.rms_norm_eps
-        qkv_proj = weights.product(*(f"{attention}.{part}_proj" for part in "qkv"))
-        gate_up_proj = weights.product(f"{mlp}.gate_proj", f"{mlp}.up_proj")
+
+        def norm(name: str) -> Norm:
+            return rms_norm(weights.take(f"{path}.{name}.weight"), config.rms_norm_eps)
+
+        def product(*names: str, bias: bool = False) -> Product:
+            return weights.product(*(f"{path}.{name}" for name in names), bias=bias)
+
+        qkv_proj = product(*(f"self_attn.{part}_proj" for part in "qkv"), bias=qkv_bias)
+        gate_up_proj = product("mlp.gate_proj", "mlp.up_proj")
         return cls(
-            rms_norm(weights.take(f"{path}.input_layernorm.weight"), eps),
-            Attention(qkv_proj, weights.product(f"{attention}.o_proj"), config),
-            rms_norm(weights.take(f"{path}.post_attention_layernorm.weight"), eps),
-            MLP(gate_up_proj, weights.product(f"{mlp}.down_proj")),
+            norm("input_layernorm") if input_norm else lambda x: x,
+            Attention(qkv_proj, product("self_attn.o_proj"), config),
+            norm("post_attention_layernorm"),
+            MLP(gate_up_proj, product("mlp.down_proj")),
         )
 
     def __call__(self, x: Tensor, memory: cache.LayerCache, step: Step) -> Tensor:

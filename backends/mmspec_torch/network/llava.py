@@ -3,7 +3,6 @@
 Shape letters: N visual positions of one image, D width of the tower, H width of the decoder.
 """
 
-import math
 from functools import cached_property
 
 import torch
@@ -11,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.checkpoints.config import ModelConfig
+from mmspec.decoding.grid_features import GridFeatures
 from mmspec.errors import UsageError
 from mmspec.seam import Features, Float32
 from mmspec_torch.device_io import to_host
@@ -19,27 +19,13 @@ from mmspec_torch.network.llama import Llama
 from mmspec_torch.weights import Weights
 
 
-class TorchFeatures:
+class TorchFeatures(GridFeatures):
     """Vision features [N, D] of one image on the device."""
 
-    def __init__(self, rows: Tensor) -> None:
-        self.rows = rows
-        self._pooled: dict[int, TorchFeatures] = {rows.shape[0]: self}
-
-    @property
-    def positions(self) -> int:
-        """The number of rows N."""
-        return self.rows.shape[0]
-
-    @torch.inference_mode()
-    def pooled(self, positions: int) -> "TorchFeatures":
-        """Average-pool the square grid to `positions` rows; the result is cached."""
-        if positions not in self._pooled:
-            self._pooled[positions] = TorchFeatures(pooled(self.rows, positions))
-        return self._pooled[positions]
+    rows: Tensor
 
     def numpy(self) -> Float32:
-        """Copy the features [N, D] to the host."""
+        """Copy the features [N, D] to the host.  Blocks."""
         return to_host(self.rows)
 
 
@@ -103,15 +89,3 @@ class Llava:
         if self._projector is None or not isinstance(features, TorchFeatures):
             raise UsageError("these image features are not ones this model can read")
         return self._projector(features.rows.to(self.llama.device, self.llama.dtype))
-
-
-def pooled(rows: Tensor, positions: int) -> Tensor:
-    """Average-pool the square grid of rows [N, D] to [positions, D].  Raises UsageError."""
-    grid, side = math.isqrt(rows.shape[0]), math.isqrt(positions)
-    if grid**2 != rows.shape[0] or side**2 != positions or not side or grid % side:
-        raise UsageError(
-            f"{rows.shape[0]} visual positions cannot be pooled to {positions}: "
-            f"give a square whose side divides {grid}"
-        )
-    blocks = rows.view(side, grid // side, side, grid // side, -1)
-    return blocks.mean(dim=(1, 3)).flatten(0, 1)

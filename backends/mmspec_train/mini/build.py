@@ -10,7 +10,7 @@ from transformers import (
     LlavaForConditionalGeneration,
 )
 
-from mmspec_torch.network.llava import pooled
+from mmspec.decoding.grid_features import pooled
 from mmspec_train.mini.conversation import IGNORED
 from mmspec_train.mini.recipe import LlamaSizes, Rates, Recipe, TowerSizes
 from mmspec_train.mini.samples import SampleBatch

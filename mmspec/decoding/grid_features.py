@@ -1,0 +1,44 @@
+"""Vision features whose positions form a square grid.
+
+Shape letters: N visual positions of one image, D width of the vision tower.
+"""
+
+from math import isqrt
+from typing import Any, Self
+
+from mmspec.errors import UsageError
+
+
+class GridFeatures:
+    """Implements `mmspec.seam.Features`; a backend adds how rows are copied to the host."""
+
+    def __init__(self, rows: Any) -> None:
+        """rows: [N, D], on the device."""
+        self.rows = rows
+        self._pooled: dict[int, Self] = {}
+
+    @property
+    def positions(self) -> int:
+        """The number of rows N."""
+        return len(self.rows)
+
+    def pooled(self, positions: int) -> Self:
+        """Average-pool the grid to `positions` rows; cached.  Raises UsageError for other sizes."""
+        if positions == self.positions:
+            return self
+        if positions not in self._pooled:
+            self._pooled[positions] = type(self)(pooled(self.rows, positions))
+        return self._pooled[positions]
+
+
+def pooled(rows: Any, positions: int) -> Any:
+    """The square grid of rows [N, D], averaged to [positions, D].  Raises UsageError."""
+    grid, side = isqrt(len(rows)), isqrt(positions)
+    if grid**2 != len(rows) or side**2 != positions or not side or grid % side:
+        raise UsageError(
+            f"{len(rows)} visual positions cannot be pooled to {positions}: "
+            f"give a square whose side divides {grid}"
+        )
+    block = grid // side
+    squares = rows.reshape(side, block, side, block, -1)
+    return squares.mean(axis=(1, 3)).reshape(positions, -1)
