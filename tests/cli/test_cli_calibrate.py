@@ -1,12 +1,14 @@
 """`mmspec calibrate`, and what a later command makes of it, on real tiny checkpoints."""
 
 import json
+from functools import partial
 
 import pytest
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.draft_length import calibration_file
+from mmspec_bench.measure.calibrate import calibrate
 from support import factory
 
 
@@ -18,7 +20,9 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def models(pair_paths):
+def models(pair_paths, monkeypatch):
+    """A pair, and few passes: what is measured of it is of no matter."""
+    monkeypatch.setattr("mmspec_cli.calibrate.measure", partial(calibrate, repeats=1))
     target, draft = map(str, pair_paths)
     return f"--model {target} --draft {draft} --backend torch".split()
 

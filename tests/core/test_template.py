@@ -131,9 +131,14 @@ def test_hostile_templates_end_in_one_line_naming_the_file(source, monkeypatch):
 
 def test_ctrl_c_ends_a_template_that_runs_on():
     loops = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
-    threading.Timer(0.5, _thread.interrupt_main).start()
+    template = ChatTemplate(loops)
+
+    def interrupted():  # on a busy machine the key may come before the template runs
+        threading.Timer(0.2, _thread.interrupt_main).start()
+        template.render([message("user", "hello")])
+
     with pytest.raises(KeyboardInterrupt):
-        ChatTemplate(loops).render([message("user", "hello")])
+        interrupted()
 
 
 # --- files ----------------------------------------------------------------------------------
