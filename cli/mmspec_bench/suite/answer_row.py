@@ -1,7 +1,7 @@
 """Converts an answer to a row, with its comparison to plain decoding."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mmspec.decoding.statistics import Round
@@ -9,7 +9,7 @@ from mmspec.diagnostics.check import NEAR_TIES, common_prefix, diverged, place_a
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.answerer import Answerer, TimedAnswer
 from mmspec_bench.suite.rows import PLAIN, RoundRow, Row
-from mmspec_bench.suite.samples import Question, SuiteSample
+from mmspec_bench.suite.samples import SuiteSample
 from mmspec_world import judge
 
 STAGES = ("vision", "caption", "prefill", "draft", "verify", "decode", "total")
@@ -17,41 +17,24 @@ DECIMALS = 7
 """Number of decimals of the seconds in a row, the precision of clocks."""
 
 
-@dataclass(frozen=True, slots=True)
-class SampleTurn:
-    """One turn of one sample."""
-
-    sample: SuiteSample
-    questions: Sequence[Question]
-    turn: int
-
-    @property
-    def question(self) -> Question:
-        """The question of this turn."""
-        return self.questions[self.turn]
-
-    @property
-    def images(self) -> int:
-        """Number of images in the conversation so far."""
-        return sum(len(question.message.pictures) for question in self.questions[: self.turn + 1])
-
-
-def answer_row(turn: SampleTurn, answerer: Answerer, timed: TimedAnswer, position: int) -> Row:
+def answer_row(
+    sample: SuiteSample, turn: int, answerer: Answerer, timed: TimedAnswer, position: int
+) -> Row:
     """The row of one answer, without the comparison with plain decoding.
 
     position: the method's index in the order in which the methods answered this sample.
     """
     answer, statistics = timed.answer, timed.answer.statistics
-    facts = turn.question.facts
+    facts = timed.question.facts
     right = sum(judge(fact, answer.text) for fact in facts)
     seconds = {stage: statistics.seconds[stage] for stage in STAGES}
     seconds["first_token"] = timed.first_token_seconds
     refusal = [timed.refusal] if timed.refusal else []
     return Row(
-        sample=turn.sample.name,
-        task=turn.sample.task,
-        images=turn.images,
-        turn=turn.turn,
+        sample=sample.name,
+        task=sample.task,
+        images=timed.images,
+        turn=turn,
         method=answerer.method.name,
         position=position,
         token_ids=list(answer.token_ids),
@@ -83,9 +66,7 @@ def pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
     return [*texts[:-1], texts[-1] + stream.finish()]
 
 
-def compared(
-    row: Row, turn: SampleTurn, answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer
-) -> Row:
+def compared(row: Row, answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer) -> Row:
     """The row with its comparison with plain decoding's answer to the same turn.
 
     Probes are not compared: they are asked another question or use another model.  Nor is an answer
@@ -96,20 +77,17 @@ def compared(
     if timed.before != plain.before:
         return replace(row, notes=[*row.notes, "not compared: an earlier answer differs"])
     identical = timed.answer.token_ids == plain.answer.token_ids
-    divergence = None if identical else _divergence(turn, answerer, timed, plain)
+    divergence = None if identical else _divergence(answerer, timed, plain)
     return replace(row, identical=identical, divergence=divergence)
 
 
-def _divergence(
-    turn: SampleTurn, answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer
-) -> dict[str, Any]:
+def _divergence(answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer) -> dict[str, Any]:
     """The position where two answers diverge, the gap of the two best logits there, the outcome."""
     ids, others = plain.answer.token_ids, timed.answer.token_ids
     shared = ids[: common_prefix(ids, others)]
     target = answerer.engine.target
-    place = place_after(
-        answerer.engine, turn.question.message, shared, answerer.options, plain.before
-    )
+    message = timed.question.message
+    place = place_after(answerer.engine, message, shared, answerer.options, plain.before)
     divergence = diverged(ids, others, place, target.tokenizer)
     outcome = divergence.outcome(NEAR_TIES[target.model.dtype])
     return {"position": divergence.position, "margin": divergence.gap, "outcome": outcome}

@@ -23,6 +23,9 @@ from mmspec_bench.suite.samples import Question
 class TimedAnswer:
     """One answer, the turns before it, and the seconds to its first token."""
 
+    question: Question
+    images: int
+    """Number of images in the conversation so far."""
     answer: Answer
     before: tuple[Turn, ...]
     first_token_seconds: float
@@ -46,9 +49,10 @@ class Answerer:
         """
         self.engine.forget()
         chat = self.engine.chat(self.options)
-        refusal = ""
+        refusal, images = "", 0
         for question in questions:
             message = question.blank.message if self.method.blank else question.message
+            images += len(message.pictures)
             before, seconds = tuple(chat.conversation.turns), 0.0
             try:
                 seconds = 0.0 if refusal else _first_token_seconds(chat.send(message))
@@ -56,7 +60,8 @@ class Answerer:
                 if not self.method.probe:
                     raise
                 refusal = str(error)
-            yield TimedAnswer(Answer() if refusal else chat.answer, before, seconds, refusal)
+            answer = Answer() if refusal else chat.answer
+            yield TimedAnswer(question, images, answer, before, seconds, refusal)
 
 
 def _first_token_seconds(pieces: Iterable[Prefilled | Piece]) -> float:
