@@ -96,7 +96,7 @@ def head_kind(directory: Path) -> str | None:
     return read_head_config(directory).kind if is_head(directory) else None
 
 
-def load_head(backend: Backend, directory: Path, model: Model) -> Head | None:
+def load_head(backend: Backend[Model], directory: Path, model: Model) -> Head | None:
     """Load the head in a checkpoint directory for `model`; None if it holds a whole model.
 
     Another package loads it if the config's `model_type` is one of that package's kinds. Raises

@@ -31,7 +31,7 @@ positions of one image, D width of the vision tower, H width of the language mod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -273,7 +273,11 @@ class Head(Protocol):
         ...
 
 
-class Backend(Protocol):
+M = TypeVar("M", bound=Model, covariant=True)
+"""The type of a backend's models."""
+
+
+class Backend(Protocol[M]):
     """A framework that loads and runs models."""
 
     name: str
@@ -285,7 +289,7 @@ class Backend(Protocol):
         device: str = "auto",
         dtype: str = "auto",
         quantize: str = "none",
-    ) -> Model:
+    ) -> M:
         """Load a checkpoint; raises CheckpointError or UsageError unless every tensor matches.
 
         device: 'auto' or the framework's name of a device. dtype: 'auto' is float32 on a CPU and
@@ -353,19 +357,8 @@ class InspectableModel(Model, Protocol):
         ...
 
 
-class InspectableBackend(Backend, Protocol):
+class InspectableBackend(Backend[InspectableModel], Protocol):
     """A backend that reports its memory and versions, and synchronizes for timing."""
-
-    def load(
-        self,
-        directory: Path,
-        *,
-        device: str = "auto",
-        dtype: str = "auto",
-        quantize: str = "none",
-    ) -> InspectableModel:
-        """See `Backend.load`."""
-        ...
 
     def quantize(self, source: Path, destination: Path, *, bits: int, group_size: int) -> None:
         """Write a quantized copy in MLX's format; raises BackendError if it is not supported."""

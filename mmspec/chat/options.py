@@ -85,19 +85,16 @@ class Options:
         """True if `drafting` is a head's kind."""
         return self.drafting is not None and is_kind(self.drafting)
 
-    @property
-    def needs_draft(self) -> str:
-        """The option that needs a draft, as typed on the command line; '' if none does."""
-        if self.drafting not in (None, *UNLETTERED):
-            return f"--drafting {self.drafting}"
-        if self.drafting:
-            return ""
-        return f"--tree {self.tree.spec}" if self.tree else "--adaptive" * bool(self.adaptive)
-
     def require_draft(self) -> None:
-        """Raise UsageError if any of these options needs a draft."""
-        if self.needs_draft:
-            raise UsageError(f"{self.needs_draft} needs a draft: name one with --draft")
+        """Raise UsageError, naming the option as typed, if any of these needs a draft."""
+        if self.drafting:
+            needing = "" if self.drafting in UNLETTERED else f"--drafting {self.drafting}"
+        else:
+            needing = (
+                f"--tree {self.tree.spec}" if self.tree else "--adaptive" * bool(self.adaptive)
+            )
+        if needing:
+            raise UsageError(f"{needing} needs a draft: name one with --draft")
 
     @property
     def fixed_length(self) -> FixedDraftLength | None:

@@ -1,7 +1,7 @@
 """Compares plain and speculative decoding token for token."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -158,10 +158,8 @@ def _require_drafted(comparisons: Sequence[Comparison]) -> None:
 
 def compare(engine: Engine, prompt: Prompt, options: Options, threshold: float) -> Comparison:
     """Answer one prompt plainly, then speculatively."""
-    plain, speculative = (
-        answer_once(engine, prompt.message, options, speculate=speculate)
-        for speculate in (False, True)
-    )
+    plain = answer_once(engine, prompt.message, replace(options, drafting=PLAIN.spec))
+    speculative = answer_once(engine, prompt.message, options)
     first, second = plain.token_ids, speculative.token_ids
     divergence = None
     if first != second:

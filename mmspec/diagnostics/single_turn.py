@@ -31,12 +31,9 @@ def prefilled_target(
     return target
 
 
-def answer_once(
-    engine: Engine, message: Message, options: Options, *, speculate: bool = True
-) -> Answer:
+def answer_once(engine: Engine, message: Message, options: Options) -> Answer:
     """The whole answer to one message in a new conversation."""
     chat = engine.chat(options)
-    chat.speculate = speculate
     for _ in chat.send(message):
         pass
     return chat.answer
