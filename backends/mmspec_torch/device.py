@@ -1,4 +1,4 @@
-"""PyTorch devices and dtypes."""
+"""Finds PyTorch's devices and dtypes by name."""
 
 import torch
 

@@ -265,7 +265,7 @@ class HeadShape(Settings):
 
 @dataclass(frozen=True)
 class LlamaShape(Settings):
-    """Sizes of a draft's Llama."""
+    """Sizes of the Llama in a draft."""
 
     layers: int = option(4, "Layers of the Llama.", least=1)
     width: int = option(1024, "Hidden width of the Llama: an even multiple of --heads.", least=2)
@@ -276,7 +276,7 @@ class LlamaShape(Settings):
 
 @dataclass(frozen=True)
 class DraftSettings(Settings):
-    """Image options of a draft."""
+    """Options for how a draft reads images."""
 
     pool: int | None = option(
         None,

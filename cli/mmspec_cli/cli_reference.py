@@ -9,7 +9,7 @@ import click
 from mmspec_cli.main import cli
 
 WIDTH = 100
-"""Columns of text on the page."""
+"""Number of text columns on the page."""
 
 INTRODUCTION = """\
 # Commands and options

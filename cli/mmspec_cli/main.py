@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002 - click's signature
         cmd_name: str,
     ) -> click.Command | None:
-        """Import and return the command."""
+        """Import and return the command called `cmd_name`."""
         if cmd_name not in COMMANDS:
             return None
         module = ELSEWHERE.get(cmd_name, f"mmspec_cli.{cmd_name}")

@@ -26,7 +26,7 @@ class Number(click.FloatRange):
     """A number range that also excludes nan."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The number; fails for nan."""
+        """`value` as a number; fails for nan."""
         number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value} is not a number", param, ctx)

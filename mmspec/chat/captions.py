@@ -16,7 +16,7 @@ MAX_TOKENS = 48
 
 
 class Captioner(Protocol):
-    """Describes an image in a sentence."""
+    """Describes an image in a sentence, for view C."""
 
     def caption(self, picture: Picture) -> str:
         """A caption of `picture`: plain text on one line."""

@@ -137,5 +137,5 @@ def open_drafter(
 
 
 def pictures(chunks: Sequence[Chunk]) -> Iterator[Picture]:
-    """The images of a prompt, in order."""
+    """The images of a prompt's chunks, in order."""
     return (part for chunk in chunks for part in chunk.parts if isinstance(part, Picture))

@@ -15,7 +15,7 @@ ITEM_BYTES = {
 """Bytes of an element, by the safetensors dtypes that can be read."""
 
 HEADER_LIMIT = 100_000_000
-"""Bytes: the format's own limit on a header."""
+"""The format's own limit on a header, in bytes."""
 
 
 @dataclass(frozen=True)

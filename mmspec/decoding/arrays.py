@@ -14,7 +14,7 @@ class Rows(Protocol):
 
     @property
     def T(self: "A") -> "A":
-        """The transposed array."""
+        """The array with its axes in reverse order."""
         ...
 
     def __len__(self) -> int: ...

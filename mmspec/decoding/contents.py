@@ -14,7 +14,7 @@ from mmspec.seam import Features, Segment
 PAD = -1
 """Id of padding, in columns where only a longer row has tokens."""
 IMAGE = -2
-"""Id of the columns of images."""
+"""Token id that stands for a column of an image."""
 
 CHUNK = 512
 """Columns fed at once in a prefill, which bounds the memory of activations and masks."""

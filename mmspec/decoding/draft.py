@@ -54,7 +54,7 @@ class DeviceDraft(Generic[A]):
 
     @property
     def depth(self) -> int:
-        """The most nodes on one path."""
+        """The most nodes on one path from the root."""
         return self.size if self.parents is None else self.levels
 
     def ancestry(self, xp: Any) -> Ancestry | None:

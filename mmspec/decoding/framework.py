@@ -31,7 +31,7 @@ class Framework(Generic[A]):
     pick: Callable[[A, A], A]
     """Function that picks rows [w, H] from rows [E, H] by indices [w]."""
     silu: Map[A]
-    """x * sigmoid(x)."""
+    """Function that computes x * sigmoid(x)."""
     softmax: Map[A]
     """Softmax over the last axis, in the input's type."""
     sampler: Callable[[Sampling], Sampler]

@@ -48,7 +48,7 @@ def _key(seed: int, position: int) -> list[int]:
 
 
 def _mixed(bits: int) -> int:
-    """SplitMix64's step (Steele, Lea and Flood 2014): a bijection; each bit affects all."""
+    """`bits` after SplitMix64's step (Steele, Lea and Flood 2014), which mixes all bits."""
     bits = (bits + 0x9E3779B97F4A7C15) & _64_BITS
     bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & _64_BITS
     bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & _64_BITS

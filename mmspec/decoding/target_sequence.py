@@ -30,7 +30,7 @@ class Columns(Protocol):
 
 
 class ColumnRows(Columns, Protocol[A]):
-    """One row [H] per column."""
+    """An array with one row [H] per column of a sequence."""
 
     def write(self, start: int, rows: A) -> None:
         """Store rows [n, H] of the columns from `start` on."""

@@ -61,7 +61,7 @@ class Agreement:
     """The comparison of two greedy answers."""
 
     kind: str
-    """'plain' or 'speculative'."""
+    """How the answers were decoded: 'plain' or 'speculative'."""
     outcome: Outcome
     tokens: int
     """Number of tokens in the first backend's answer."""
@@ -187,7 +187,7 @@ def parity(
 
 
 def stage_arrays(engine: Engine, prompt: Prompt, options: Options) -> StageArrays:
-    """Compute every stage of one prompt."""
+    """Compute the arrays of every stage for one prompt."""
     answer = answer_once(engine, prompt.message, options)
     plain, logits = _decode(engine, prompt, options.max_new_tokens)
     stages = dict(_image_stages(engine, prompt)) | {"prefill logits": logits[0]}

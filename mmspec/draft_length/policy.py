@@ -36,7 +36,7 @@ class FixedDraftLength:
         """Do nothing: the length is fixed."""
 
     def verdict(self) -> None:
-        """None: the length is fixed."""
+        """No line for the user: the length is fixed."""
 
 
 class AdaptiveDraftLength:

@@ -77,7 +77,7 @@ class NgramDrafter:
         tokens: Sequence[int],
         evidence: Evidence | None = None,  # noqa: ARG002 - no weights are fitted
     ) -> None:
-        """Append `tokens`."""
+        """Append `tokens` to the sequence."""
         self._tokens.extend(tokens)
 
     def forget(self) -> None:

@@ -16,7 +16,7 @@ _LITERAL, _ANSWER, IMAGE_MARK, _END = "\ue000", "\ue001", "\ue002", "\ue003"
 _PLACEHOLDER = re.compile(f"{_LITERAL}([0-9]+){_END}")
 
 IMAGE_PLACEHOLDER = -1
-"""Id that stands for an image."""
+"""Id that stands for an image among the ids of a prompt."""
 
 
 class Placeholders:
@@ -38,7 +38,7 @@ class Placeholders:
         return f"{_LITERAL}{len(self._replaced) - 1}{_END}"
 
     def answer(self, turn: int) -> str:
-        """The placeholder of a turn's answer."""
+        """The text that stands for the answer of turn number `turn` in the template's input."""
         return f"{_ANSWER}{turn}{_END}"
 
     def after_answer(self, text: str, turn: int) -> str:

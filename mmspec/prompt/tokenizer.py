@@ -53,7 +53,7 @@ class Tokenizer:
         return cls(read_backend(directory), read_names(directory))
 
     def _take_literally(self) -> dict[int, "AddedToken"]:
-        """Make `tokenizers` read special tokens in text as plain text; the added tokens by id."""
+        """Make `tokenizers` read special tokens in text as text; returns the added tokens by id."""
         from tokenizers import AddedToken
 
         if self.image_token_id is not None:  # some files do not mark it as special

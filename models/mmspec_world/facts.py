@@ -74,7 +74,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A conversation about images; `key` joins the keys of their contents."""
+    """A conversation about images; `key` joins the keys of the images' contents."""
 
     task: str
     images: tuple[Image.Image, ...]

@@ -30,7 +30,7 @@ class Kernels:
 
 
 def rms_norm(weight: mx.array, eps: float) -> Callable[[mx.array], mx.array]:
-    """Return MLX's own norm."""
+    """Return MLX's own norm with `weight` [H]."""
     return lambda x: mx.fast.rms_norm(x, weight, eps)
 
 

@@ -30,7 +30,7 @@ class MlxParts:
         return self._weights.decoding_linear(*paths, bias=bias)
 
     def norm(self, path: str, eps: float) -> Linear:
-        """Take an RMS norm."""
+        """Take the root-mean-square norm at `path`."""
         return kernels(self._weights.dtype).rms_norm(self._weights.array(f"{path}.weight"), eps)
 
     def layer(

@@ -17,7 +17,7 @@ class LayerCache(NamedTuple):
     keys_values: mx.array
     heads: int
     start: int
-    """The first column to write."""
+    """The first column that the forward writes."""
 
     def update(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Write keys and values [R, heads, n, width].

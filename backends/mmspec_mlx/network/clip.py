@@ -12,7 +12,7 @@ from mmspec_mlx.weights import Weights
 
 @dataclass(frozen=True, slots=True)
 class LayerNorm:
-    """Layer normalisation."""
+    """A layer norm: weight, bias and epsilon."""
 
     weight: mx.array
     bias: mx.array

@@ -52,7 +52,7 @@ class MLP:
         self._swiglu = kernels(dtype).swiglu
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Return the output [..., H] for x [..., H]."""
+        """Return the MLP's output [..., H] for x [..., H]."""
         gate, up = mx.split(self.gate_up_proj(x), 2, axis=-1)
         return self.down_proj(self._swiglu(gate, up))
 
@@ -76,7 +76,7 @@ class DecoderLayer:
         qkv_bias: bool = False,
         input_norm: bool = True,
     ) -> "DecoderLayer":
-        """Take the layer at `path`."""
+        """Take the tensors of the layer at `path`."""
 
         def norm(name: str) -> Linear:
             weight = weights.array(f"{path}.{name}.weight")

@@ -14,7 +14,7 @@ class Rows:
     """Implements `mmspec.decoding.target_sequence.ColumnRows`."""
 
     def __init__(self, empty: mx.array) -> None:
-        """empty: [0, H], of the rows' dtype."""
+        """empty: an array [0, H] of the rows' dtype."""
         self._rows = empty
 
     def write(self, start: int, rows: mx.array) -> None:
@@ -25,7 +25,7 @@ class Rows:
         self._rows[start:end] = rows
 
     def read(self, start: int, stop: int) -> mx.array:
-        """Return the rows [n, H] of columns."""
+        """Return the rows [n, H] of the columns from `start` up to `stop`."""
         return self._rows[start:stop]
 
     def gather(self, start: int, columns: Sequence[int]) -> None:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Norm = Callable[[Tensor], Tensor]
-"""Normalises x [..., H]."""
+"""Function that normalises x [..., H] over its last axis."""
 
 
 class RMSNorm:
@@ -21,7 +21,7 @@ class RMSNorm:
         self._weight, self._eps = weight, eps
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Normalise x [..., H]."""
+        """Normalise x [..., H] over its last axis."""
         return F.rms_norm(x, self._weight.shape, self._weight, self._eps)
 
 
@@ -36,7 +36,7 @@ class ShortRMSNorm:
         self._floor = torch.tensor(math.sqrt(len(weight) * eps))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Normalise x [..., H]."""
+        """Normalise x [..., H] over its last axis."""
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         return x.div(length.hypot_(self._floor)).mul_(self._weight)
 

@@ -71,7 +71,7 @@ class Biased:
     bias: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Map x [n, I] to [n, O]."""
+        """The outputs [n, O] of the linear layer for x [n, I]."""
         return self.matrix(x).add_(self.bias)
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:

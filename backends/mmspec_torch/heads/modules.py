@@ -32,7 +32,7 @@ class TorchParts:
         return self._weights.product(*paths, bias=bias)
 
     def norm(self, path: str, eps: float) -> Norm:
-        """Take an RMS norm."""
+        """Take the root-mean-square norm at `path`."""
         return rms_norm(self._weights.take(f"{path}.weight"), eps)
 
     def layer(

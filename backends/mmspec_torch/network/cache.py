@@ -55,7 +55,7 @@ class LayerSpan(NamedTuple):
 
 
 class CacheSpan(NamedTuple):
-    """A forward that writes columns `start` to `end` and sees all before `end`."""
+    """The cache columns of a forward that writes `start` to `end` and sees all before `end`."""
 
     cache: "Cache"
     start: int

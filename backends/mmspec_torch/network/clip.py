@@ -20,7 +20,7 @@ _ROOT = "vision_tower"
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """A weight and its bias."""
+    """A weight and its bias, of a linear layer or a layer norm."""
 
     weight: Tensor
     bias: Tensor
@@ -32,21 +32,21 @@ class Affine:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Weight and bias."""
+        """The weight and the bias."""
         return self.weight, self.bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Apply as a linear layer."""
+        """The linear layer's output for x."""
         return F.linear(x, self.weight, self.bias)
 
     def norm(self, x: Tensor, eps: float) -> Tensor:
-        """Apply as a layer norm."""
+        """The layer norm's output for x."""
         return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, eps)
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedAffine:
-    """A quantized weight and its bias."""
+    """A linear layer with a quantized weight, and its bias."""
 
     matrix: Matrix
     bias: Tensor
@@ -57,7 +57,7 @@ class QuantizedAffine:
         return *self.matrix.tensors, self.bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Apply as a linear layer."""
+        """The linear layer's output for x."""
         return self.matrix(x).add_(self.bias)
 
 
@@ -85,7 +85,7 @@ class EncoderLayer:
 
     @classmethod
     def take(cls, weights: Weights, path: str) -> "EncoderLayer":
-        """Take the layer at `path`."""
+        """Take the tensors of the layer at `path`."""
         attention = f"{path}.self_attn"
         return cls(
             Affine.take(weights, f"{path}.layer_norm1"),

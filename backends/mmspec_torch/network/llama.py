@@ -87,7 +87,7 @@ class MLP:
         self.gate_up_proj, self.down_proj = gate_up_proj, down_proj
 
     def __call__(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Return `residual` plus the output for x, both [n, H]; may overwrite `residual`."""
+        """Return `residual` plus the MLP's output for x, both [n, H]; may overwrite `residual`."""
         gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
         return self.down_proj.added(F.silu(gate).mul_(up), residual)
 
@@ -111,7 +111,7 @@ class DecoderLayer:
         qkv_bias: bool = False,
         input_norm: bool = True,
     ) -> "DecoderLayer":
-        """Take the layer at `path`."""
+        """Take the tensors of the layer at `path`."""
 
         def norm(name: str) -> Norm:
             return rms_norm(weights.take(f"{path}.{name}.weight"), config.rms_norm_eps)

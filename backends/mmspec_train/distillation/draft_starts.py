@@ -26,7 +26,7 @@ class DraftStarts:
 
     @property
     def depth(self) -> int:
-        """The number of depths D."""
+        """D, the number of depths that are judged."""
         return len(self.alive)
 
     def after(self, depth: int) -> Tensor:

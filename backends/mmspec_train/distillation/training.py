@@ -70,7 +70,7 @@ class Trainee(ABC):
 
     @abstractmethod
     def save(self, directory: Path) -> None:
-        """Write the checkpoint."""
+        """Write the trained checkpoint to `directory`."""
 
     @abstractmethod
     def judge(self, conversations: ConversationBatch, score: DraftScore) -> None:

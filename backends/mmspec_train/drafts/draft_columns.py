@@ -21,7 +21,7 @@ IMAGE_POSITION = -1
 
 @dataclass(frozen=True, slots=True)
 class DraftColumns:
-    """A batch in the columns of a draft."""
+    """A batch of conversations, laid out in the columns of a draft."""
 
     ids: Tensor
     """[B, S]"""

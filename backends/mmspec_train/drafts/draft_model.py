@@ -56,7 +56,7 @@ class Projector(nn.Module):
         self.linear_2 = nn.Linear(width, width)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Project [..., D] to [..., H]."""
+        """Project features [..., D] to embeddings [..., H]."""
         projected: Tensor = self.linear_2(F.gelu(self.linear_1(features)))
         return projected
 

@@ -48,7 +48,7 @@ class Compressor(nn.Module):
 
 
 class Layered(nn.Module):
-    """A head with a decoder layer."""
+    """An EAGLE, MSD or FLASH head, which has a decoder layer."""
 
     def __init__(self, config: HeadConfig, text: TextConfig) -> None:
         """Build random weights; the layer's output projections start at zero."""
@@ -110,7 +110,7 @@ class Layered(nn.Module):
         return torch.cat((fused, self._others(batch, layout).float()))[layout.rows]
 
     def _others(self, batch: TeacherBatch, layout: Layout) -> Tensor:
-        """Return rows [Q, H] that are not pairs: latents, states (FLASH) or embeddings (MSD)."""
+        """Return the rows [Q, H] of images that are no pairs of state and embedding."""
         if layout.images:
             spans = [batch.states[row, first:end] for row, (first, end) in layout.images]
             packed: Tensor = self.compressor(torch.stack(spans))

@@ -131,7 +131,7 @@ def cut(samples: list[EncodedSample], pieces: int) -> list[list[EncodedSample]]:
 
 
 def collate_samples(samples: list[EncodedSample], pad: int) -> SampleBatch:
-    """Pad conversations to the longest."""
+    """Pad conversations to the longest and make one batch of them."""
     length = max(len(sample.ids) for sample in samples)
     ids = np.full((len(samples), length), pad, dtype=np.int64)
     targets = np.full((len(samples), length), IGNORED, dtype=np.int64)

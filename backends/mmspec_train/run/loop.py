@@ -95,7 +95,7 @@ class _Run(Generic[Item]):
         self.log.drop_rows_after(self.phase.name, self.step)
 
     def save(self) -> None:
-        """Replace the checkpoint atomically."""
+        """Replace the checkpoint file by the current state, atomically."""
         state = {
             "module": self.phase.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),

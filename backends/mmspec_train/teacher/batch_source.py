@@ -100,7 +100,7 @@ class ConversationBatches:
         return record.columns(self.positions or 1)
 
     def _cut(self, ordered: Sequence[ConversationRecord]) -> Iterator[list[ConversationRecord]]:
-        """Cut records, sorted by length, into batches that fit the limit when padded."""
+        """Cut records, sorted by length, into batches that stay within `positions_per_batch`."""
         batch: list[ConversationRecord] = []
         for record in ordered:
             if batch and (len(batch) + 1) * self._columns(record) > self.positions_per_batch:
@@ -110,7 +110,7 @@ class ConversationBatches:
         yield batch
 
     def batch(self, records: Sequence[ConversationRecord]) -> ConversationBatch:
-        """Return one batch of these records."""
+        """Return `records` as one batch."""
         samples = [lay_out(record, self.image_id, self.positions) for record in records]
         numbers = [record.number for record in records]
         stored = []

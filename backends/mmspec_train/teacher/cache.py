@@ -34,7 +34,7 @@ class TeacherCache:
     directory: Path
     split: str
     width: int
-    """Width H of the hidden states."""
+    """H, the width of the hidden states."""
 
     def __post_init__(self) -> None:
         self.records_file = self.directory / f"{self.split}.jsonl"

@@ -53,14 +53,14 @@ class WorldCorpus:
 
     @property
     def size(self) -> None:
-        """None: the world has no end."""
+        """No number: the world has no end."""
         return None
 
     def check(self, count: int) -> None:
         """Do nothing: every conversation can be drawn."""
 
     def exchanges(self, number: int) -> list[Exchange]:
-        """Draw a conversation."""
+        """Draw the conversation with this number."""
         rng = random.Random(f"{self.seed}/{self.split}/{number}")
         task = rng.choices(tuple(self.shares), tuple(self.shares.values()))[0]
         conversation = sample(task, rng.getrandbits(48), split=self.split, size=self.image_size)
@@ -161,7 +161,7 @@ def _message(text: str, pictures: Iterator[Picture]) -> Message:
 
 
 Corpus = WorldCorpus | InstructionFile
-"""Conversations in a fixed order."""
+"""Numbered conversations in a fixed order."""
 
 
 def open_corpora(settings: DataSettings, config: ModelConfig) -> tuple[Corpus, Corpus]:

@@ -16,7 +16,7 @@ FORMAT = (
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """The content of one line."""
+    """The questions, images and answers of one line."""
 
     questions: tuple[str, ...]
     """The question of each turn, with one IMAGE_MARKER per image."""

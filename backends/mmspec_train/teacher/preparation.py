@@ -55,7 +55,7 @@ class TokenizedPools:
 
 @dataclass
 class Preparation:
-    """Fills the cache of one split."""
+    """Fills the cache of one split with answered conversations."""
 
     cache: TeacherCache
     corpus: Corpus

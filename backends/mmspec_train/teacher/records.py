@@ -44,7 +44,7 @@ class ConversationRecord:
         return tokens + self.images * (positions - 1)
 
     def to_json(self) -> str:
-        """Return the record as one line."""
+        """Return the record as one line of JSON."""
         return json.dumps([self.number, self.prompts, self.answers, [int(s) for s in self.stopped]])
 
     @classmethod
@@ -56,7 +56,7 @@ class ConversationRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """A record laid out in columns."""
+    """A conversation's token ids and targets, one per column."""
 
     ids: Ids
     """[n] token ids; an image token at each position of an image."""

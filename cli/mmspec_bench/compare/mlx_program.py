@@ -32,7 +32,7 @@ class MlxProgram(Program):
         return model
 
     def describe(self) -> dict[str, Any]:
-        """Device, precision and BLAS."""
+        """Names of device, precision and BLAS, for reports."""
         device = "gpu" if self._on_gpu else "cpu"
         return {"device": device, "dtype": self._dtype} | blas.describe()
 

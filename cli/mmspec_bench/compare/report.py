@@ -20,14 +20,14 @@ class PeerReport:
     model: str
     draft: str | None
     prompts: dict[str, int]
-    """Number of prompts, by set."""
+    """Number of prompts in each set, by the set's name."""
     repeats: int
     max_new_tokens: int
     peers: list[PeerResult]
     provenance: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
-        """The report, JSON-serializable."""
+        """The report as a JSON-serializable object."""
         return asdict(self)
 
 
@@ -37,7 +37,7 @@ def rows(results: Sequence[PeerResult], label: str) -> list[tuple[str, ...]]:
 
 
 def markdown(report: PeerReport) -> str:
-    """A table for each set of questions."""
+    """The report in Markdown: a table for each set of questions."""
     rule = ["---", *["--:"] * (len(COLUMNS) - 1)]
     return "\n\n".join(
         f"{counted(report, label)}\n\n"

@@ -18,7 +18,7 @@ class MlxVlm(MlxProgram):
         self._options: dict[str, Any] = {"max_tokens": task.max_tokens, "temperature": 0.0}
 
     def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
-        """Answer with `stream_generate`."""
+        """Answer a question with mlx-vlm's `stream_generate`."""
         from mlx_vlm import stream_generate
         from mlx_vlm.prompt_utils import (  # type: ignore[import-not-found, unused-ignore]
             apply_chat_template,

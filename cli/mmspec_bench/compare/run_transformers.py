@@ -78,7 +78,7 @@ class Transformers(Program):
         return tokens, len(clock.events)
 
     def describe(self) -> dict[str, Any]:
-        """Device, precision and threads."""
+        """Names of device and precision and the number of threads, for reports."""
         dtype = str(self._model.dtype).removeprefix("torch.")
         threads = torch.get_num_threads()
         return {"device": str(self._device), "dtype": dtype, "threads": threads}

@@ -43,7 +43,7 @@ class ContextCost:
 
 @dataclass(frozen=True, slots=True)
 class ContextReport:
-    """The costs at all lengths, with models and provenance."""
+    """The costs at all lengths of context, with models and provenance."""
 
     model: str
     draft: str | None

@@ -25,7 +25,7 @@ MakeSample = Callable[[str, int], Sample]
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of facts in one category."""
+    """Counts of right and asked facts in one category."""
 
     samples: int = 0
     """Number of conversations that asked for a fact of the category."""
@@ -40,7 +40,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Score:
-    """Facts by category, and the number of conversations."""
+    """Counts of right facts by category, and the number of conversations."""
 
     tallies: dict[str, Tally] = field(default_factory=lambda: {c: Tally() for c in CATEGORIES})
     conversations: int = 0
@@ -79,7 +79,7 @@ class GroundingReport:
     provenance: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
-        """The report, JSON-serializable."""
+        """The report as a JSON-serializable object."""
         return {
             "model": self.model,
             "seed": self.seed,

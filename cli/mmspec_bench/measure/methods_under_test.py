@@ -15,10 +15,10 @@ from mmspec_bench.compare.script_io import Clock, Program
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One answer and its time."""
+    """One answer and the time that it took."""
 
     tokens: list[int]
-    """Token ids, without a stop token."""
+    """Token ids of the answer, without a stop token."""
     timed_tokens: int
     """Number of tokens computed in `seconds`, including a stop token."""
     seconds: float
@@ -32,7 +32,7 @@ class Timing:
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens divided by seconds."""
+        """Number of decoded tokens divided by the seconds of decoding."""
         return self.timed_tokens / self.seconds
 
 
@@ -45,7 +45,7 @@ class TimedMethod(Protocol):
         ...
 
     def answer(self, prompt: Prompt) -> Timing:
-        """Answer greedily from a cold cache."""
+        """Answer `prompt` greedily, with nothing cached from earlier prompts."""
         ...
 
 

@@ -32,7 +32,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """The spread of at least one value."""
+        """Median and range of `values`, of which there is at least one."""
         return cls(median(values), min(values), max(values))
 
     def text(self, digits: int) -> str:
@@ -72,7 +72,7 @@ class SpeedReport:
     provenance: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
-        """The report, JSON-serializable."""
+        """The report as a JSON-serializable object."""
         return asdict(self) | {"ratios": self.costs.ratios if self.costs else {}}
 
 

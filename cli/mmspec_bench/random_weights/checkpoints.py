@@ -29,7 +29,7 @@ class Checkpoints:
     draft: Path
     head: Path
     bytes: int
-    """Bytes of the weights of all three."""
+    """Number of bytes in the weights of all three models."""
 
 
 @dataclass(frozen=True, slots=True)

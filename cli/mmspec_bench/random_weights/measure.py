@@ -56,9 +56,9 @@ class RandomWeightsReport:
     draft: dict[str, Cost]
     """Cost of a drafted token by drafting: one letter per branch, or msd for the head."""
     prefill: dict[int, Prefill]
-    """Prefill by the number of images."""
+    """Times of a prompt's prefill, by the number of images in the prompt."""
     vision: float
-    """Seconds of the tower on one image."""
+    """Seconds that the vision tower takes for one image."""
     peak_memory_bytes: int
     provenance: dict[str, Any]
 
@@ -76,7 +76,7 @@ class RandomWeightsReport:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """The report, JSON-serializable."""
+        """The report as a JSON-serializable object."""
         bounds = {"verify": self._bounds(self.verify), "draft": self._bounds(self.draft)}
         return asdict(self) | {"bounds": bounds, "ratios": self.ratios}
 

@@ -17,7 +17,7 @@ DRAWS = 16_777_213
 VECTOR_SPREAD = 0.02
 """Standard deviation of tensors with one axis."""
 ITEM_BYTES = 2
-"""Bytes of a bfloat16 number."""
+"""Number of bytes in a bfloat16 number."""
 
 Tensors = Mapping[str, Shape]
 Bits = NDArray[np.uint16]
@@ -64,7 +64,7 @@ def _bfloat16(values: NDArray[np.float32]) -> Bits:
 
 
 def total_bytes(tensors: Tensors) -> int:
-    """Bytes of tensors in 16 bits."""
+    """Number of bytes that tensors take in 16 bits."""
     return ITEM_BYTES * sum(prod(shape) for shape in tensors.values())
 
 

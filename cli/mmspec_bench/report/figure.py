@@ -10,10 +10,10 @@ from mmspec_bench.suite.metrics import block_efficiency
 
 FIGURE = "efficiency.png"
 WIDTH = 9.0
-"""Inches: the width of the figure."""
+"""The width of the figure in inches."""
 DPI = 160
 COLUMNS = 5
-"""Most panels in a row."""
+"""The most panels in one row of the figure."""
 MARKERS = "osD^vPX<>hp8"
 
 RULES: dict[Any, Any] = {

@@ -35,7 +35,7 @@ class BenchRun:
     tasks: list[str]
     """Names of tasks in the order of the suite."""
     provenances: list[dict[str, Any]]
-    """The provenance of each folder."""
+    """The provenance of each shard's folder."""
     notes: list[str]
     """Notes for the reader about the shards."""
 

@@ -42,7 +42,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class PaperTable:
-    """One published table."""
+    """One table of published numbers."""
 
     title: str
     source: str

@@ -37,7 +37,7 @@ class Dataset:
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The columns of images."""
+        """The names of the columns that hold images."""
         return tuple(f"image_{n}" for n in range(self.image_columns)) or ("image",)
 
     def questions(self, record: Record) -> tuple[Question, ...]:

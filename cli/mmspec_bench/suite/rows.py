@@ -41,7 +41,7 @@ class RoundRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One answer."""
+    """One method's answer to one question, with counts and seconds."""
 
     sample: str
     """Task and number, such as `chart/17`."""
@@ -81,7 +81,7 @@ class Row:
 
     @property
     def text(self) -> str:
-        """The answer."""
+        """The text of the answer."""
         return "".join(self.pieces)
 
     @property

@@ -16,7 +16,7 @@ from mmspec_bench.suite.samples import Question, SuiteSample, shard
 from mmspec_bench.suite.sources import suite_samples
 
 Notify = Callable[[str], None]
-"""Shows a line of text."""
+"""Function that shows a line of text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class Summary:
     facts_asked: int
 
     def as_dict(self) -> dict[str, Any]:
-        """All measures, JSON-serializable."""
+        """All measures as a JSON-serializable object."""
         return asdict(self)
 
 

@@ -46,7 +46,7 @@ class Dialogue:
         return f"[{count} image{'s' if count > 1 else ''}] > " if count else "> "
 
     def notice(self, text: str) -> None:
-        """Show the result of a command."""
+        """Show `text`, the result of a command."""
         if self._as_json:
             self.screen.json({"notice": text})
         else:

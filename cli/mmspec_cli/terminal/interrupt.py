@@ -18,7 +18,7 @@ class Interrupt:
     """The state of Ctrl-C during an answer."""
 
     requested: bool = False
-    """Whether it was pressed."""
+    """True if Ctrl-C was pressed."""
     settled: bool = False
     """Whether it is ignored, because the work that it would stop has ended."""
 

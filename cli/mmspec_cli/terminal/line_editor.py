@@ -73,13 +73,13 @@ class PrivateHistory(FileHistory):
             file.chmod(0o600)
 
     def load_history_strings(self) -> Iterable[str]:
-        """The entries, the newest first."""
+        """The entries of the history, the newest first."""
         with suppress(OSError):
             return list(super().load_history_strings())
         return []
 
     def store_string(self, string: str) -> None:
-        """Append an entry to the file."""
+        """Append an entry to the history's file."""
         with suppress(OSError):
             super().store_string(string)
 
@@ -93,7 +93,7 @@ class ChatCompleter(Completer):
         self._files = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
-        """Yield completions at the cursor."""
+        """Yield completions of the text before the cursor."""
         line = document.text_before_cursor
         commands = [name for name in self._commands if line and name.startswith(line)]
         if commands:

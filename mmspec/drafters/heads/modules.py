@@ -94,7 +94,7 @@ class Layered(Generic[A]):
     """The modules of EAGLE, MSD and FLASH, which have a decoder layer."""
 
     def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
-        """text: sizes of the decoder layer."""
+        """text: the sizes of the decoder layer."""
         self.framework, norm = parts.framework, config.input_norm
         self._fusion = parts.linear("fc", bias=config.bias)
         self.layer = parts.layer(text, qkv_bias=config.qkv_bias, input_norm=norm)

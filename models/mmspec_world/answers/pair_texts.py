@@ -180,7 +180,7 @@ def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, .
 
 
 def describe_both(rng: random.Random, pair: Pair) -> str:
-    """Describe both images."""
+    """Describe the first image, then the second."""
     first, second = (things_at_places(rng, scene.things) for scene in pair.scenes)
     return say_sentence(rng, BOTH, first=first, second=second)
 

@@ -55,7 +55,7 @@ def bar_value_query(rng: random.Random, chart: Chart) -> Query | None:
 
 
 def word_query(rng: random.Random, word: Word) -> Query | None:
-    """Ask what is written."""
+    """Ask what word is written."""
     clause = say(
         rng, "[the word is {w}|the picture says {w}|it reads {w}|the text says {w}]", w=word.text
     )

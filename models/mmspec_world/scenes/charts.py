@@ -26,7 +26,7 @@ class Bar:
 
     @property
     def number(self) -> str:
-        """The value in words."""
+        """The bar's value in words."""
         return NUMBERS[self.value - 1]
 
 

@@ -28,7 +28,7 @@ class Thing:
 
     @property
     def name(self) -> str:
-        """Colour and shape."""
+        """The thing's colour and shape, such as "red star"."""
         return f"{self.colour} {self.shape}"
 
 

@@ -27,7 +27,7 @@ class Story:
 
     @property
     def key(self) -> str:
-        """The keys of all frames."""
+        """The keys of all frames, joined."""
         return "story " + " > ".join(scene.key for scene in self.scenes)
 
 

@@ -26,7 +26,7 @@ class Word:
 
     @property
     def spelled(self) -> str:
-        """The letters, separated by commas."""
+        """The word's letters, separated by commas."""
         return ", ".join(self.text)
 
     def marks(self, rng: random.Random) -> list[Mark]:
