@@ -10,7 +10,7 @@ Shape letters: H width.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -55,13 +55,17 @@ class TeacherCache:
         ]
 
     def append(
-        self, records: Iterable[ConversationRecord], stored: Iterable[StoredStates], max_bytes: int
+        self,
+        conversations: Sequence[tuple[ConversationRecord, StoredStates | None]],
+        max_bytes: int,
     ) -> None:
         """Append conversations; stop storing states when their file would exceed `max_bytes`."""
         places, row_bytes = [], FLOAT16_BYTES * self.width
         with self.states_file.open("ab") as file:
             file.truncate(file.tell() // row_bytes * row_bytes)
-            for record, one in zip(records, stored, strict=True):
+            for record, one in conversations:
+                if one is None:
+                    continue
                 first = file.tell() // row_bytes
                 rows = np.concatenate([one.states.half().cpu(), one.visual.half().cpu()])
                 if file.tell() + rows.nbytes > max_bytes:
@@ -70,11 +74,7 @@ class TeacherCache:
                 places.append([record.number, first, len(one.states), len(one.visual)])
         # Places come before records: a record is there only once its states can be found.
         _append_lines(self.index_file, map(json.dumps, places))
-        self.append_records(records)
-
-    def append_records(self, records: Iterable[ConversationRecord]) -> None:
-        """Append conversations without their states."""
-        _append_lines(self.records_file, (record.to_json() for record in records))
+        _append_lines(self.records_file, (record.to_json() for record, _ in conversations))
 
     @cached_property
     def places(self) -> dict[int, Place]:

@@ -136,11 +136,7 @@ class Preparation:
         for first in range(0, len(ordered), rows := self.settings.answer_rows):
             answered += self._answered(ordered[first : first + rows])
         answered.sort(key=lambda pair: pair[0].number)
-        records = [record for record, _ in answered]
-        if stored := [states for _, states in answered if states]:
-            self.cache.append(records, stored, self.settings.cache_bytes)
-        else:
-            self.cache.append_records(records)
+        self.cache.append(answered, self.settings.cache_bytes)
 
     def _answered(
         self, conversations: Sequence[TokenizedConversation]
