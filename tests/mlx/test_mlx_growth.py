@@ -2,19 +2,8 @@
 
 import mlx.core as mx
 import numpy as np
-import pytest
 
-from mmspec_mlx.framework import top
 from mmspec_mlx.network.rotary import Rotary
-
-
-@pytest.mark.parametrize("steps", [2, 8, 10**6])
-def test_of_equals_the_first_is_taken(steps):
-    p = np.random.default_rng(steps).integers(0, steps, (4, 3000)).astype(np.float32) / steps
-    values, places = top(mx.array(p)[:, :2500], 12)
-    expected = np.argsort(-p[:, :2500], axis=-1, kind="stable")[:, :12]
-    np.testing.assert_array_equal(np.array(places), expected)
-    np.testing.assert_array_equal(np.array(values), np.take_along_axis(p, expected, axis=-1))
 
 
 def test_tokens_turned_one_by_one_are_turned_as_by_the_table():

@@ -1,25 +1,13 @@
 """What growing and keeping trees needs of PyTorch."""
 
-import numpy as np
 import pytest
-import torch
 
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
-from mmspec_torch.framework import top
 from mmspec_torch.network.cache import Cache
 from support import sequence_helpers as helpers
 from support.faults import Fault
-
-
-@pytest.mark.parametrize("steps", [2, 8, 10**6])
-def test_of_equals_the_first_is_taken(steps):
-    p = np.random.default_rng(steps).integers(0, steps, (4, 3000)).astype(np.float32) / steps
-    values, places = top(torch.tensor(p)[:, :2500], 12)
-    expected = np.argsort(-p[:, :2500], axis=-1, kind="stable")[:, :12]
-    np.testing.assert_array_equal(places, expected)
-    np.testing.assert_array_equal(values, np.take_along_axis(p, expected, axis=-1))
 
 
 def test_a_gather_that_broke_voids_the_draft(pair, views, monkeypatch):
