@@ -27,7 +27,7 @@ class HubError(MmspecError):
 
 
 class ContextError(MmspecError):
-    """A prompt, its images and the answer's budget do not fit the model's positions."""
+    """A prompt with its images and the longest answer exceeds the model's positions."""
 
 
 class BackendError(MmspecError):

@@ -16,7 +16,7 @@ class Packed:
     group_size: int
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Multiply x [..., in] to [..., out]."""
+        """The product [..., out] of x [..., in] and the matrix."""
         return mx.quantized_matmul(
             x,
             self.weight,

@@ -113,7 +113,7 @@ class Files:
         self._open: dict[Path, dict[str, mx.array]] = {}
 
     def __call__(self, stored: StoredTensor) -> mx.array:
-        """Return a tensor, read from the file when evaluated.  Raises KeyError the second time."""
+        """Return a tensor, read from the file when evaluated.  Raises KeyError if read before."""
         if stored.file not in self._open:
             self._open[stored.file] = _read_file(stored.file)
         return self._open[stored.file].pop(stored.name)

@@ -173,7 +173,7 @@ def _in_bytes(integers: Integers8) -> Matrix:
 
 
 def _in_nibbles(integers: Integers4, group: int) -> Matrix:
-    """Multiply with PyTorch's int4 kernels, which need bfloat16 on CUDA, and for speed on CPUs."""
+    """The matrix for PyTorch's int4 kernels, which need bfloat16; elsewhere an unpacked one."""
     tiled = _tiled(integers) if integers.scale.dtype == torch.bfloat16 else None
     if not tiled:
         return Unpacked(integers)
@@ -183,7 +183,7 @@ def _in_nibbles(integers: Integers4, group: int) -> Matrix:
 
 
 def _tiled(integers: Integers4) -> tuple[Callable[..., Tensor], Tensor] | None:
-    """Return an int4 kernel and the integers in its layout; None if no kernel fits."""
+    """Return an int4 kernel and the integers in its layout; None if there is no such kernel."""
     aten, q = torch.ops.aten, integers.bytes()
     outputs, inputs = q.shape
     if q.device.type == "cpu" and outputs % 16 == 0:

@@ -33,7 +33,7 @@ Progress = Callable[[str], None]
 
 
 class NoRoom(MmspecError):
-    """Raised if the weights do not fit into the machine's memory."""
+    """Raised if the weights would exceed the machine's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Pair:
     draft: dict[str, Path]
 
     def load(self, backend: str, model: Path | None = None, dtype: str = "auto") -> Engine:
-        """Load the pair on one backend; raises NoRoom before loading if it does not fit."""
+        """Load the pair on one backend; raises NoRoom before that if memory is too small."""
         directory = model or self.model[backend]
         require_room(backend, directory, dtype)
         return load(str(directory), str(self.draft[backend]), backend=backend, dtype=dtype)

@@ -56,7 +56,7 @@ def _options(context: click.Context) -> list[Help]:
 
 
 def _section(context: click.Context, described: Mapping[str, Sequence[Help]]) -> str:
-    """A command's usage, help and new options, and the names of the others."""
+    """A command's usage, help and new options, and the names of options described elsewhere."""
     command, options = context.command, _options(context)
     usage = " ".join(command.collect_usage_pieces(context)).removeprefix("[OPTIONS]").strip()
     text = " ".join(cleandoc(command.help or "").split())

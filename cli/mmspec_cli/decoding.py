@@ -83,6 +83,6 @@ def _adaptation(values: dict[str, Any]) -> "Adaptation | None":
 
 
 def _settings(values: dict[str, Any], prefix: str, names: Sequence[str]) -> dict[str, Any]:
-    """Remove the options `prefix_name` from `values`; returns those that are set."""
+    """Remove the options `prefix_NAME` from `values` for each name; returns those that are set."""
     settings = {name: values.pop(f"{prefix}_{name}") for name in names}
     return {name: value for name, value in settings.items() if value is not None}

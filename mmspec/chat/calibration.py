@@ -18,9 +18,7 @@ WEIGHTS = (".safetensors", ".bin")
 
 
 def calibration_file(models: Models) -> CalibrationFile:
-    """The calibration file of `models` on this machine; a digest of what costs depend on names
-    it.
-    """
+    """The calibration file of `models` on this machine, named by a digest of its key."""
     target, drafts = models.target, models.drafts
     backend = {"name": models.backend.name, "mmspec": version("mmspec")}
     key = {

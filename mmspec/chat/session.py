@@ -1,4 +1,4 @@
-"""The caches of one conversation: which parts of the prompt they hold, prefill and decoding."""
+"""Prefills and decodes one conversation; knows which parts of the prompt each cache holds."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -168,7 +168,7 @@ def _by_canonical_name(
 
 
 class _Misfit(Exception):
-    """The reason why a stored tensor does not fit the model, as half a sentence."""
+    """The reason why a stored tensor is not the one the model needs, as half a sentence."""
 
 
 def _source(

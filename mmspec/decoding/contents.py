@@ -37,7 +37,7 @@ class PlacedImage(NamedTuple, Generic[A]):
 
 @dataclass(slots=True)
 class Row(Generic[A]):
-    """Tokens by column, and images.
+    """The token ids of one row by column, and the row's images.
 
     The owner knows how many columns are valid; appending removes the others first.
     """

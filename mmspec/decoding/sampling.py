@@ -19,7 +19,7 @@ class Sampling:
     top_k: int = 0
     """Number of likeliest tokens to keep, ties by lowest id; 0 keeps all."""
     top_p: float = 1.0
-    """Probability that is kept: the smallest set of likeliest tokens whose sum reaches it."""
+    """Only the smallest set of likeliest tokens whose probabilities sum to this is kept."""
 
     @property
     def greedy(self) -> bool:

@@ -45,7 +45,7 @@ class StoredStates(NamedTuple, Generic[A]):
     """What a head reads of a target's columns."""
 
     states: ColumnRows[A]
-    """Hidden states after the last norm."""
+    """Hidden states after the last norm, a row for each column that was fed."""
     embeddings: ColumnRows[A]
 
 

@@ -74,7 +74,7 @@ class Comparison:
     block_efficiency: float
     divergence: Divergence | None
     notes: list[str]
-    """Notes on views that did not fit the draft's positions."""
+    """Notes on views that were too long for the draft's positions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ class ParityReport:
     allowed: float
     near_tie: float
     port: dict[str, list[PromptParity]]
-    """Comparisons with the first backend, by the name of the other."""
+    """Comparisons with the first backend, by the name of the other backend."""
     reference: str | None = None
     quantization: list[PromptParity] | None = None
     """Comparison with the float `reference` on the first backend; reported, never failed."""

@@ -203,7 +203,7 @@ def fit(
 def _instead(
     drafting: Drafting, room: int, length: Callable[[Branch], int], notes: list[str]
 ) -> tuple[Drafting, list[str]]:
-    """The drafting when no branch is left: view T if it fits and was not dropped, else none."""
+    """The drafting when no branch is left: view T if it has room and was not dropped, else none."""
     if TEXT in drafting.branches or length(TEXT) > room:
         return PLAIN, notes
     return Drafting((TEXT,), (1.0,)), [*notes, "no branch is left: T drafts in their place"]

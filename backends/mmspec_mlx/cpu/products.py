@@ -21,7 +21,7 @@ class Plain:
     transposed: mx.array
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Multiply x [..., in] to [..., out]."""
+        """The product [..., out] of x [..., in] and the matrix."""
         return x @ self.transposed
 
     def rows(self, index: mx.array) -> mx.array:
@@ -43,7 +43,7 @@ class Blocked:
     """[B, in, out / B] the matrix in B column blocks."""
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Multiply x [..., in] to [..., out]."""
+        """The product [..., out] of x [..., in] and the matrix."""
         rows = x.size // x.shape[-1]
         if not 1 < rows <= FEW:
             return self.whole(x)

@@ -82,7 +82,7 @@ class Llava:
         return MlxFeatures(rows)
 
     def trace(self) -> None:
-        """Enqueue every module without evaluating it.  Raises ValueError if shapes do not fit."""
+        """Enqueue every module without evaluating it.  Raises ValueError for mismatched shapes."""
         rows = self.llama.embedding.rows(device_io.integers([0]))
         if self._tower and self._projector:
             size, channels = self._tower.config.image_size, self._tower.config.num_channels

@@ -1,4 +1,4 @@
-"""Cache columns after the committed ones, for the nodes of a draft.
+"""Cache columns for the nodes of one draft, after the columns of the sequence.
 
 Shape letters: R branches, w nodes expanded at once, E expanded so far, H width.
 """

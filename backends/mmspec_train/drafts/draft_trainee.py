@@ -47,7 +47,7 @@ class DraftTrainee(Trainee):
         method: MethodSettings,
         stage_names: Sequence[str] = ("tuning",),
     ) -> "DraftTrainee":
-        """Build a trainee on the conversations that fit the draft, with pixels if it has vision."""
+        """Build a trainee on the conversations that the draft has positions for."""
         limit = ColumnLimit(module.positions, module.text.max_position_embeddings)
         data = replace(data, limit=limit, always_pixels=module.sees)
         return cls(module, data, method, stage_names)

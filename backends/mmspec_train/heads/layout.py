@@ -71,7 +71,7 @@ def _on_device(
     rows: list[list[int]],
     row: Tensor,
 ) -> Layout:
-    """Pad rows with index 0, number the others after all pairs, and move all to the device."""
+    """Pad rows with index 0, number `others` after all pairs, and move all to the device."""
     padded = np.zeros((len(rows), max(map(len, rows))), np.int64)
     for number, own in enumerate(rows):
         padded[number, : len(own)] = own

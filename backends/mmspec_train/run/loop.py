@@ -175,7 +175,7 @@ class _Run(Generic[Item]):
         return value
 
     def _is_over(self) -> bool:
-        """Evaluate and save when due; returns whether early stopping ends the run."""
+        """Evaluate and save if it is time for that; True if early stopping ends the run."""
         stopping = self.phase.early_stopping
         since_saved = self.machine.processes.from_first(self.seconds - self.saved_seconds)
         due = since_saved > self.machine.checkpoint_seconds

@@ -111,7 +111,7 @@ def _make_batches(source: Source[object], start: int, prefetched: int, sender: C
 
 
 def _send(ready: "queue.Queue[bytes | None]", sender: Connection) -> None:
-    """Send what is ready until None comes; end this process when the other one has ended."""
+    """Send queued items until None comes; end this process if the receiver has ended."""
     try:
         while (pickled := ready.get()) is not None:
             sender.send_bytes(pickled)

@@ -77,7 +77,7 @@ class ConversationBatches:
             yield from (self.batch(batch) for batch in planned[skipped:])
 
     def once(self) -> Iterator[ConversationBatch]:
-        """Yield every conversation once, the shortest first."""
+        """Yield batches that hold every conversation once, the shortest first."""
         ordered = sorted(self.records(), key=self._columns)
         return (self.batch(batch) for batch in self._cut(ordered))
 

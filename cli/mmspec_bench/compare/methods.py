@@ -9,7 +9,7 @@ from mmspec.chat.options import Gamma
 from mmspec.errors import choice
 
 PEERS = ("torch", "mlx", "transformers", "mlx-lm", "mlx-vlm")
-"""Programs to compare: this project on its two backends, and the others."""
+"""Programs to compare: this project on each of its two backends, and three other projects."""
 LOOKUP_TOKENS = 10
 """Tokens that prompt lookup proposes, the value in transformers' documentation."""
 

@@ -17,7 +17,7 @@ from mmspec_world import CATEGORIES, TASKS, Sample, judge, sample
 GREY = (128, 128, 128)
 """Colour (red, green, blue) of blank pictures."""
 RETRIED_SEEDS = 8
-"""Number of seeds after which a task none of whose questions was needed is tried again."""
+"""Every so many seeds, tasks that asked for no needed category are tried again."""
 
 MakeSample = Callable[[str, int], Sample]
 """Function that makes a task's held-out sample for a seed."""

@@ -7,7 +7,7 @@ from math import isnan
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of text; the first `text_columns` columns are words, the others numbers."""
+    """A table of text; its first `text_columns` columns hold words, the rest numbers."""
 
     title: str
     columns: Sequence[str]

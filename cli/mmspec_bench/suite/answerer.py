@@ -30,7 +30,7 @@ class TimedAnswer:
     before: tuple[Turn, ...]
     first_token_seconds: float
     refusal: str = ""
-    """Why there is no answer: the prompt does not fit the probe's model; else empty."""
+    """Why there is no answer: the prompt exceeds the probe's model; else empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ def _record(line: str, where: str, folder: Path) -> Record:
 
 
 def _parquet(file: Path, columns: Sequence[str], where: tuple[str, str] | None) -> Iterator[Record]:
-    """Read a few rows at a time; rows that `where` excludes are not decoded."""
+    """Yield the rows of a parquet file, read in batches; rows that `where` excludes are skipped."""
     field, table = _open(file)
     names = tuple(table.schema.names)
     if where and where[0] not in names:

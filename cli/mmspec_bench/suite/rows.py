@@ -57,7 +57,7 @@ class Row:
     """The text of each token; together they are the answer."""
     prompt_tokens: int
     finish_reason: str
-    """'stop', 'length', or 'refused' if the prompt did not fit the model."""
+    """'stop', 'length', or 'refused' if the prompt exceeded the model's positions."""
     rounds: list[RoundRow]
     branches: list[str]
     """The views that drafted, such as M, T, P36; empty for plain decoding."""

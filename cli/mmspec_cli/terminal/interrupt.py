@@ -20,7 +20,7 @@ class Interrupt:
     requested: bool = False
     """True if Ctrl-C was pressed."""
     settled: bool = False
-    """Whether it is ignored, because the work that it would stop has ended."""
+    """True if Ctrl-C is ignored, because the work that it would stop has ended."""
 
 
 @contextmanager

@@ -74,7 +74,7 @@ class Wrap:
         self._word = [] if whole else [*self._word, Step(unit, style)]
 
     def _move_word(self, size: int, limit: int) -> None:
-        """Move the word so far to a new line, if it fits there with `size` more columns."""
+        """Move the word so far to a new line, if that has room for it and `size` more columns."""
         columns = sum(cell_len(part.text) for part in self._word)
         if columns + size > limit:
             return

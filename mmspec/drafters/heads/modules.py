@@ -60,7 +60,7 @@ class Successor(Generic[A]):
         return cls(parts.framework, first, second)
 
     def __call__(self, state: A, inputs: A) -> A:
-        """Features [n, H] from state [1, H] and inputs [n, I]: the state, then embeddings."""
+        """Features [n, H]; inputs [n, I] are the state [1, H] and later tokens' embeddings."""
         return state + self.second(self.framework.silu(self.first(inputs)))
 
 

@@ -28,7 +28,7 @@ Lookup = Callable[[random.Random, Scene], tuple[str, str]]
 
 
 def lookup_drill(rng: random.Random, split: Split) -> Script:
-    """Ask look-ups in a picture, or in a written list of things."""
+    """Ask short questions, each about one thing, on a picture or on a written list of things."""
     if rng.random() < 0.5:
         scene = draw_in_split(split, rng.choice((two_apart, two_apart, many_things)), rng)
         return Script((scene,), _turns(rng, scene, 3, "", 1), (scene.key,))
