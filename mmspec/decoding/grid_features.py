@@ -13,7 +13,7 @@ class GridFeatures:
     """Implements `mmspec.seam.Features`; a backend adds how rows are copied to the host."""
 
     def __init__(self, rows: Any) -> None:
-        """rows: [N, D], on the device."""
+        """rows: the features [N, D] on the device."""
         self.rows = rows
         self._pooled: dict[int, Self] = {}
 

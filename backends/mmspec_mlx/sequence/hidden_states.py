@@ -14,7 +14,7 @@ class Rows:
     """Implements `mmspec.decoding.target_sequence.ColumnRows`."""
 
     def __init__(self, empty: mx.array) -> None:
-        """empty: an array [0, H] of the rows' dtype."""
+        """empty: an array [0, H] with the dtype that the rows get."""
         self._rows = empty
 
     def write(self, start: int, rows: mx.array) -> None:

@@ -93,7 +93,7 @@ def add_guesses(
     starts: DraftStarts,
     output_matrix: Tensor,
 ) -> None:
-    """Add to `score` the guesses that features [D, B, A, H] make."""
+    """Add to `score` the guesses that the output matrix makes from features [D, B, A, H]."""
     target = target_distributions(batch, output_matrix)
     best = target.log_p.argmax(dim=-1)
     agree = [

@@ -24,7 +24,7 @@ class DraftColumns:
     """A batch of conversations, laid out in the columns of a draft."""
 
     ids: Tensor
-    """[B, S]"""
+    """[B, S] token ids; an image's columns have the id of the blank."""
     visual: Tensor
     """[B, S] True at the positions of images."""
     learned: Tensor

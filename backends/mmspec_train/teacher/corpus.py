@@ -24,7 +24,7 @@ SHARES = {task: share for task, share in TASK_SHARES.items() if task != "drill"}
 TEXT_ONLY_PIXELS = 48
 """Side in pixels of the world's pictures for a text-only target, which reads none."""
 HELD_OUT_ONE_IN = 20
-"""Held-out lines of a file are one in this many."""
+"""One of this many lines of a file is held out from training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class InstructionFile:
 
     @property
     def size(self) -> int:
-        """The number of lines in this split."""
+        """The number of the file's lines in this split."""
         return len(self._lines)
 
     @cached_property
