@@ -3,6 +3,7 @@
 Shape letters: k tokens of a chain, n nodes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol
 
@@ -81,3 +82,12 @@ class HostDraft:
     def depth(self) -> int:
         """The number of drafted tokens, k."""
         return len(self.tokens)
+
+
+def require_path(draft: Draft | None, path: Sequence[int], tokens: Sequence[int]) -> None:
+    """Raise ValueError unless `path` may be one of the draft, and begin `tokens`."""
+    depth = draft.depth if draft else 0
+    is_tree = isinstance(draft, DeviceDraft) and draft.parents is not None
+    fits = len(path) <= min(depth, len(tokens))
+    if not fits or not (is_tree or list(path) == list(range(len(path)))):
+        raise ValueError(f"path {list(path)} is none of a draft {depth} deep")

@@ -203,3 +203,19 @@ def test_an_answer_that_says_the_image_token_is_fed_again_as_text(engine, views)
     np.testing.assert_allclose(again.logits(), said.logits(), atol=5e-5)
     drafter = drafter_of(engine, views, [CHUNKS[0], answer])
     assert drafter.row_lengths[0] == again.length
+
+
+def test_an_empty_sequence_is_refused(engine):
+    model = engine.target.model
+    with pytest.raises(ValueError, match="empty sequence"):
+        model.open_target(GREEDY).verify(None, NO_NOISE)
+    with pytest.raises(ValueError, match="empty sequence"):
+        model.open_drafter(1, 320, GREEDY).draft(1, [1.0], NO_NOISE)
+
+
+@pytest.mark.parametrize(("path", "tokens"), [([1], [5, 6]), ([0, 1], [5]), ([0, 1, 2], [5] * 4)])
+def test_a_path_that_a_chain_does_not_have_is_refused(engine, views, path, tokens):
+    drafter = drafter_of(engine, views, CHUNKS[:1], BRANCHES[:1])
+    drafter.draft(2, [1.0], NO_NOISE)
+    with pytest.raises(ValueError, match="none of a draft 2 deep"):
+        drafter.commit(path, tokens)

@@ -30,10 +30,3 @@ def test_a_gather_that_broke_voids_the_draft(pair, views, monkeypatch):
     with pytest.raises(ValueError, match="verified just now"):
         target.commit(path, 5)
     assert helpers.plain(target, 8) == expected
-
-
-def test_an_empty_sequence_is_refused(pair):
-    with pytest.raises(ValueError, match="empty sequence"):
-        pair[0].open_target(GREEDY).verify(None, NO_NOISE)
-    with pytest.raises(ValueError, match="empty sequence"):
-        pair[0].open_drafter(1, 320, GREEDY).draft(1, [1.0], NO_NOISE)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
 from mmspec.decoding.contents import PAD, Row, chunks
-from mmspec.decoding.draft import DeviceDraft
+from mmspec.decoding.draft import DeviceDraft, require_path
 from mmspec.decoding.ensemble_expander import EnsembleExpander
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
@@ -90,6 +90,8 @@ class MlxDrafter:
 
     def draft(self, k: int, weights: Sequence[float], noise: Noise) -> DeviceDraft[mx.array]:
         """Draft a chain of k tokens, or a tree of k levels, from the branches' mixture."""
+        if not self.length:
+            raise ValueError("an empty sequence has nothing to draft from: extend it first")
         self._draft = None
         tally, mixture = self._tally, device_io.floats(weights)
         if tally:
@@ -122,11 +124,9 @@ class MlxDrafter:
         Drafting has fed all pending tokens and, for a chain, all drafted tokens but the last.
         """
         draft, tally, fed = self._draft, self._tally, self._fed
-        depth = draft.depth if draft else 0
-        if len(path) > min(depth, len(tokens)):
-            raise ValueError(f"a path of {len(path)} nodes in a draft {depth} deep")
+        require_path(draft, path, tokens)
         if draft:
-            followed = depth - 1 if draft.parents is None else 0
+            followed = draft.size - 1 if draft.parents is None else 0
             fed = self.length + min(len(path), followed)
         if tally and draft:
             tally = tally.noted(evidence, len(tokens))

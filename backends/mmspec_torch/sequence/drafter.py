@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
 from mmspec.decoding.contents import PAD, Row, chunks
-from mmspec.decoding.draft import DeviceDraft
+from mmspec.decoding.draft import DeviceDraft, require_path
 from mmspec.decoding.ensemble_expander import EnsembleExpander
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
@@ -132,7 +132,7 @@ class TorchDrafter:
     ) -> None:
         """Append `tokens`, of which the first len(path) are nodes of the last draft."""
         state = self._state
-        self._check_path(path, tokens)
+        require_path(state.draft, path, tokens)
         for row in self._rows:
             row.extend(state.columns, list(tokens))
         reused = state.columns + min(len(path), state.followed)
@@ -158,14 +158,6 @@ class TorchDrafter:
             raise ValueError(f"{len(segments)} segments for {len(self._rows)} branches")
         if len({segment.last for segment in segments}) > 1:
             raise ValueError("the segments of all branches must end in the same token")
-
-    def _check_path(self, path: Sequence[int], tokens: Sequence[int]) -> None:
-        """Raise ValueError for a path that the draft cannot have."""
-        draft = self._state.draft
-        depth = draft.depth if draft else 0
-        chain = draft is None or draft.parents is None
-        if len(path) > min(depth, len(tokens)) or (chain and list(path) != list(range(len(path)))):
-            raise ValueError(f"path {list(path)} is none of a draft {depth} deep")
 
     def _prefilled(self, start: int, columns: int) -> State:
         """Feed all columns from `start` on but the last; returns the state."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mmspec.decoding.adaptive_weights import Evidence
-from mmspec.decoding.draft import Draft
+from mmspec.decoding.draft import Draft, require_path
 from mmspec.decoding.noise import Noise
 from mmspec.drafters.heads.forwards import Forwards
 from mmspec.drafters.heads.packing import Outline
@@ -87,9 +87,8 @@ class HeadDrafter:
         evidence: Evidence | None = None,  # noqa: ARG002 - one branch has no weights to fit
     ) -> None:
         """Append `tokens`; the next draft reads the target's hidden states at them."""
-        state, depth = self._state, self._state.draft.depth if self._state.draft else 0
-        if len(path) > min(depth, len(tokens)):
-            raise ValueError(f"path {list(path)} is none of a draft {depth} deep")
+        state = self._state
+        require_path(state.draft, path, tokens)
         fed = state.outline.slots if state.draft else state.fed
         self._state = State(state.outline.grown(len(tokens)), fed)
 
