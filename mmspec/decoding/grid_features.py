@@ -19,7 +19,7 @@ class GridFeatures:
 
     @property
     def positions(self) -> int:
-        """The number of rows N."""
+        """N, the number of visual positions of the image."""
         return len(self.rows)
 
     def pooled(self, positions: int) -> Self:

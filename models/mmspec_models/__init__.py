@@ -1,1 +1,4 @@
-"""Model cards and the bundled pair."""
+"""Model cards and the bundled pair.
+
+The code that reads cards is in `mmspec.checkpoints`.
+"""

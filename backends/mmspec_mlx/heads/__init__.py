@@ -1,1 +1,4 @@
-"""Predictive heads on MLX; see `mmspec.drafters.heads`."""
+"""Predictive heads on MLX: their layer and tensors.
+
+What heads compute is in `mmspec.drafters.heads`.
+"""

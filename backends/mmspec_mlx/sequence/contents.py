@@ -74,7 +74,7 @@ class Columns:
         return order + self._padding(columns + mask.shape[1])
 
     def _padding(self, columns: int) -> mx.array:
-        """Return the padding mask [R, 1, 1, columns], from an array that is built once per STEP."""
+        """Return the padding mask [R, 1, 1, columns], from an array that is seldom rebuilt."""
         if self._mask.shape[-1] < columns:
             known = self._is_token.shape[1]
             room = -(-max(columns, known) // STEP) * STEP - known

@@ -1,1 +1,4 @@
-"""Predictive heads on PyTorch; see `mmspec.drafters.heads`."""
+"""Predictive heads on PyTorch: their layer and tensors.
+
+What heads compute is in `mmspec.drafters.heads`.
+"""

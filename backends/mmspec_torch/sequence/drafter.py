@@ -186,7 +186,7 @@ class TorchDrafter:
         return State(columns, fed, lengths, F.pad(mask, (0, STEP)), tally=tally)
 
     def _ready(self, k: int) -> State:
-        """Return the state without a draft, its mask extended by k visible columns."""
+        """Return the state as it is for a new draft, its mask extended by k visible columns."""
         state, end = self._state, self._state.columns + k
         mask = state.mask
         if mask is not None and mask.shape[-1] < end:

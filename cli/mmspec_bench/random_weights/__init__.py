@@ -1,1 +1,4 @@
-"""Full-size checkpoints of random weights, and measured costs of forwards on them."""
+"""Full-size checkpoints of random weights, and measured costs of forwards on them.
+
+Measurements of trained models are in `measure`.
+"""

@@ -1,1 +1,4 @@
-"""Reports on benchmark runs: tables, figures and coloured answers."""
+"""Reports on benchmark runs: tables, figures and coloured answers.
+
+The measures are computed in `suite`.
+"""

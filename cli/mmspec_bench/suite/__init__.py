@@ -1,1 +1,4 @@
-"""The benchmark suite: every sample answered by every method, one row for each answer."""
+"""The benchmark suite: every sample answered by every method, one row for each answer.
+
+Tables of the rows are in `report`.
+"""
