@@ -12,12 +12,12 @@ from mmspec.decoding.arrays import A
 from mmspec.seam import Features, Segment
 
 PAD = -1
-"""Id of padding, in columns where only a longer row has tokens."""
+"""Id of padding: a column where only a longer row has a token."""
 IMAGE = -2
 """Token id that stands for a column of an image."""
 
 CHUNK = 512
-"""Columns fed at once in a prefill, which bounds the memory of activations and masks."""
+"""Number of columns fed at once in a prefill, which bounds the memory of activations and masks."""
 
 Projection = Callable[[Features], A]
 """Function from an image's features to embeddings [N, H]."""
@@ -31,7 +31,7 @@ class PlacedImage(NamedTuple, Generic[A]):
 
     @property
     def stop(self) -> int:
-        """The column after the image."""
+        """The first column after the image."""
         return self.start + len(self.rows)
 
 
@@ -80,11 +80,11 @@ class Row(Generic[A]):
         return list(accumulate(token != PAD for token in self.tokens[:columns]))
 
     def ids(self, start: int, stop: int, vocabulary: int) -> list[int]:
-        """Token ids [n] of columns, the nearest valid id for those a model does not have."""
+        """Token ids [n] of columns; ids beyond the model's vocabulary become the nearest valid one."""
         return [min(max(token, 0), vocabulary - 1) for token in self.tokens[start:stop]]
 
     def write_images(self, x: Any, start: int, stop: int) -> None:
-        """Write the images' embeddings into x [n, H], the embeddings of columns."""
+        """Write the images' embeddings over x [n, H], the embeddings of columns `start` to `stop`."""
         for image in self.images:
             low, high = max(image.start, start), min(image.stop, stop)
             if low < high:

@@ -27,12 +27,12 @@ class Draft(Protocol):
 
 
 class Ancestry(NamedTuple):
-    """Which of a tree's nodes lie on the path to each, from the root 0 to node n."""
+    """For each node of a tree and its root: which nodes are its ancestors, and how many."""
 
     visible: Any
-    """[n + 1, n + 1] True for a node itself and its ancestors."""
+    """[n + 1, n + 1] row by node: True for the node itself and its ancestors."""
     depths: Any
-    """[n + 1] number of nodes above each."""
+    """[n + 1] the number of ancestors of each node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class HostDraft:
 
 
 def require_path(draft: Draft | None, path: Sequence[int], tokens: Sequence[int]) -> None:
-    """Raise ValueError unless `path` may be one of the draft, and begin `tokens`."""
+    """Raise ValueError unless `path` can be a path of the draft and `tokens` begin with it."""
     depth = draft.depth if draft else 0
     is_tree = isinstance(draft, DeviceDraft) and draft.parents is not None
     fits = len(path) <= min(depth, len(tokens))

@@ -33,7 +33,7 @@ class Framework(Generic[A]):
     silu: Map[A]
     """Function that computes x * sigmoid(x)."""
     softmax: Map[A]
-    """Softmax over the last axis, in the input's type."""
+    """Function that computes softmax over the last axis, in the input's type."""
     sampler: Callable[[Sampling], Sampler]
     """Function that creates a sampler."""
     keys: Callable[[Noise, int], A]
@@ -49,7 +49,7 @@ class Framework(Generic[A]):
     to_host: Callable[[A], NDArray[np.float32]]
     """Function that copies an array to the host as float32.  Blocks."""
     inference: Callable[[], AbstractContextManager[object]]
-    """Context manager that every forward runs in."""
+    """Function that returns the context manager in which every forward runs."""
 
     def draft(
         self, sampler: Sampler, expander: Expander, tree: Tree | None, keys: A

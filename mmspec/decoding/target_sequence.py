@@ -18,14 +18,14 @@ from mmspec.seam import Float32, Segment
 
 
 class Columns(Protocol):
-    """A cache by column, on the device.  Its owner knows how many columns are valid."""
+    """A cache on the device, indexed by column; its owner knows how many columns are valid."""
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
-        """Move columns to `start` onwards; they ascend, and none is before `start`."""
+        """Move the columns `columns` to `start` onwards; they ascend, and none is before `start`."""
         ...
 
     def settle(self) -> None:
-        """Wait until all writes are computed, where that is not done without being asked."""
+        """Wait until all writes are computed, in a framework that computes lazily."""
         ...
 
 
@@ -50,7 +50,7 @@ class StoredStates(NamedTuple, Generic[A]):
 
 
 class State(NamedTuple):
-    """Valid columns of a target's row and cache; always replaced as a whole."""
+    """Which columns of a target's row and cache are valid; always replaced as a whole."""
 
     length: int = 0
     fed: int = 0
@@ -60,12 +60,12 @@ class State(NamedTuple):
 
 
 class TargetSequence(ABC, Generic[A]):
-    """Implements `mmspec.seam.InspectableTarget` and `HiddenStates` but for the forwards."""
+    """Implements `mmspec.seam.InspectableTarget` and `HiddenStates`; a subclass adds the forwards."""
 
     def __init__(
         self, framework: Framework[A], cache: Columns, place: Projection[A], sampling: Sampling
     ) -> None:
-        """cache: of one row.  place: projects the images of a segment."""
+        """cache: an empty cache of one row.  place: computes the embeddings of an image's features."""
         self._framework, self._cache, self._place = framework, cache, place
         self._sampler = framework.sampler(sampling)
         self._row: Row[A] = Row()
@@ -108,7 +108,7 @@ class TargetSequence(ABC, Generic[A]):
         return verdict
 
     def commit(self, path: Sequence[int], token: int) -> None:
-        """Append the nodes `path` of the last verified draft, then `token`."""
+        """Append the nodes on `path` of the last verified draft, then `token`."""
         length, verified = self._state.length, self._state.verified
         if verified is None:
             raise ValueError("nothing was verified just now that could be committed")
@@ -194,7 +194,7 @@ class TargetSequence(ABC, Generic[A]):
             rows.settle()
 
     def _recorded(self, x: A, start: int) -> A:
-        """x after storing it for a head: feeding may overwrite it."""
+        """`x` itself, after storing it for a head, because feeding may overwrite it."""
         if self._stored:
             self._stored.embeddings.write(start, x)
         return x
@@ -224,7 +224,7 @@ class TargetSequence(ABC, Generic[A]):
 
     @abstractmethod
     def _branch(self, x: A, start: int, ancestry: Ancestry, levels: int) -> A:
-        """Feed the last token and a tree, whose nodes see their ancestors; returns [n + 1, H]."""
+        """Feed the last token and a tree, whose nodes see their ancestors; returns outputs [n + 1, H]."""
 
     @abstractmethod
     def _normalised(self, outputs: A) -> A:

@@ -63,7 +63,7 @@ class Recipe:
     target_rates: Rates = Rates(tower=2e-4, projector=1e-3, text=1e-3)
     draft_rates: Rates = Rates(tower=0.0, projector=2e-3, text=2e-3)
     fact_weight: float = 2.0
-    """Loss weight of tokens that state a fact in question; they teach the model to see."""
+    """Loss weight of tokens that state a fact asked for; they teach the model to see."""
 
 
 MINI = Recipe(

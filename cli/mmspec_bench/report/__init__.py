@@ -1,4 +1,4 @@
-"""Reports on benchmark runs: tables, figures and coloured answers.
+"""Reports on benchmark runs: tables and a figure.
 
 The measures are computed in `suite`.
 """
