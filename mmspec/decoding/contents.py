@@ -80,11 +80,11 @@ class Row(Generic[A]):
         return list(accumulate(token != PAD for token in self.tokens[:columns]))
 
     def ids(self, start: int, stop: int, vocabulary: int) -> list[int]:
-        """Token ids [n] of columns; ids beyond the model's vocabulary become the nearest valid one."""
+        """Token ids [n] of columns; ids beyond the vocabulary become the nearest valid one."""
         return [min(max(token, 0), vocabulary - 1) for token in self.tokens[start:stop]]
 
     def write_images(self, x: Any, start: int, stop: int) -> None:
-        """Write the images' embeddings over x [n, H], the embeddings of columns `start` to `stop`."""
+        """Write the images' embeddings over x [n, H], the embeddings of `start` to `stop`."""
         for image in self.images:
             low, high = max(image.start, start), min(image.stop, stop)
             if low < high:

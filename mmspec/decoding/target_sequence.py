@@ -21,7 +21,7 @@ class Columns(Protocol):
     """A cache on the device, indexed by column; its owner knows how many columns are valid."""
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
-        """Move the columns `columns` to `start` onwards; they ascend, and none is before `start`."""
+        """Move the columns `columns` to `start` onwards; they ascend, none is before `start`."""
         ...
 
     def settle(self) -> None:
@@ -60,12 +60,12 @@ class State(NamedTuple):
 
 
 class TargetSequence(ABC, Generic[A]):
-    """Implements `mmspec.seam.InspectableTarget` and `HiddenStates`; a subclass adds the forwards."""
+    """Implements `mmspec.seam.InspectableTarget` and `HiddenStates`; subclasses add forwards."""
 
     def __init__(
         self, framework: Framework[A], cache: Columns, place: Projection[A], sampling: Sampling
     ) -> None:
-        """cache: an empty cache of one row.  place: computes the embeddings of an image's features."""
+        """cache: an empty cache of one row.  place: computes embeddings of an image's features."""
         self._framework, self._cache, self._place = framework, cache, place
         self._sampler = framework.sampler(sampling)
         self._row: Row[A] = Row()
@@ -224,7 +224,7 @@ class TargetSequence(ABC, Generic[A]):
 
     @abstractmethod
     def _branch(self, x: A, start: int, ancestry: Ancestry, levels: int) -> A:
-        """Feed the last token and a tree, whose nodes see their ancestors; returns outputs [n + 1, H]."""
+        """Feed the last token and a tree; returns outputs [n + 1, H].  Nodes see only ancestors."""
 
     @abstractmethod
     def _normalised(self, outputs: A) -> A:

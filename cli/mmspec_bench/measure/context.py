@@ -32,7 +32,7 @@ class ContextCost:
 
     tokens: int
     prefill: float
-    """Seconds per token appended since the previous length."""
+    """Seconds per prompt token, for the tokens appended since the previous length."""
     step: float
     """Seconds of a target forward over one row, which is a token of plain decoding."""
     block: float

@@ -129,7 +129,7 @@ def grounding(
 def needed_samples(
     make_sample: MakeSample, score: Score, samples: int, seed: int
 ) -> Iterator[Sample]:
-    """Samples of all tasks in turn, without those that ask for no category still needed.
+    """Samples of all tasks in turn, except those with no fact of a category still needed.
 
     The categories of a task are learnt from its samples.
     """
