@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from mmspec_world import (
     sample,
     split_of,
 )
+from mmspec_world.answers import phrasing
 from mmspec_world.questions.scene_questions import relation
 from mmspec_world.scenes.charts import UNIT, Bar, Chart
 from mmspec_world.scenes.draw import label, render
@@ -95,6 +97,24 @@ def with_value(answer: str, fact: Fact, other: str) -> str:
 
 def test_samples_are_those_that_published_models_were_trained_on() -> None:
     assert {task: text_digest(task) for task in TASKS} == TEXT_DIGESTS
+
+
+def test_every_phrase_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = set()
+
+    def recorded(rng: random.Random, phrase: str, **slots: str) -> str:
+        said.add(phrase)
+        return say(rng, phrase, **slots)
+
+    say = phrasing.say
+    for module in [module for name, module in sys.modules.items() if "mmspec_world" in name]:
+        if hasattr(module, "say"):
+            monkeypatch.setattr(module, "say", recorded)
+    for task, seed in itertools.product(TASKS, range(120)):
+        sample(task, seed, split="train", size=48)
+    table = Path(phrasing.__file__).with_name("phrases.toml").read_text(encoding="utf-8")
+    phrases = {f"{part}.{name}" for part, texts in tomllib.loads(table).items() for name in texts}
+    assert said == phrases
 
 
 @pytest.mark.parametrize("task", TASKS)

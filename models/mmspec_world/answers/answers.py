@@ -1,7 +1,6 @@
 """Answers to queries, and descriptions with the facts that they state."""
 
 import random
-from collections.abc import Sequence
 
 from mmspec_world.answers.descriptions import Drawing, background_sentence, bar_in_words, describe
 from mmspec_world.answers.phrasing import say, say_sentence, sentence, things_at_places
@@ -19,73 +18,28 @@ from mmspec_world.scenes.palette import NUMBERS
 from mmspec_world.scenes.scene import Scene
 from mmspec_world.scenes.words import Word
 
-OPENINGS = (
-    "[let me|I will] look at the picture[ first|]",
-    "to [answer this|find out], I look [closely |]at the picture",
-    "the picture tells us [the answer|this]",
-    "this can be [read from|seen in] the picture",
-    "[I start with|first I look at] what [is drawn|can be seen]",
-)
-LINKS = (
-    "so {c}",
-    "[therefore|this means that|this shows that] {c}",
-    "[from this I know that|as a result,] {c}",
-)
-VERDICT_LINKS = (
-    "so {v}, {c}",
-    "[therefore|so] the answer is {v}: {c}",
-    "[this means {v}|that makes it a {v}], because {c}",
-)
-CLOSINGS = (
-    "[that is|this is] [clear|easy to see][ from the picture|]",
-    "[the picture|the drawing] leaves no doubt about [it|this]",
-    "nothing [else |]in the picture speaks against it",
-    "I am [quite |very |]sure [about this|of it]",
-)
-SHORT_LINKS = ("{c}", "{c}", "[I think|as far as I can see,|it looks like] {c}", "[well|sure], {c}")
-MOODS = (
-    "the [picture|drawing] is [simple and clear|plain and tidy|easy to read]",
-    "[the colours are|everything is] [bright and clear|easy to tell apart]",
-    "[there is nothing else|nothing else is] in the picture",
-)
-KINDS: dict[type, Sequence[str]] = {
-    Scene: (
-        "[this is|here we see] a [simple|small|plain] drawing with {n}",
-        "the [picture|image] shows {n}",
-    ),
-    Chart: ("[this is|here we see|the image shows] a bar chart[ with coloured bars|]",),
-    Word: ("[this is|here we see|the image shows] a [card|sign] with [a word|some text] on it",),
-}
-WORD_SENTENCE = "[the letters are {c} and the word is {w}|the word is {w}, written in {c}]"
-CAPTIONS = (
-    "{things} on a {b} background",
-    "[a picture of|a drawing of|a drawing with|the image shows] {things} on a {b} background",
-    "on a {b} background, [there is|we see] {things}",
-    "a {b} background with {things}",
-)
-
 
 def explain(rng: random.Random, query: Query) -> str:
     """Answer with reasons: before an answer that needs reasoning, before or after any other."""
     if query.derived or rng.random() < 0.65:
-        parts = [maybe_sentence(rng, 0.4, OPENINGS), query.evidence, conclude(rng, query)]
+        parts = [maybe_sentence(rng, 0.4, "answer.opening"), query.evidence, conclude(rng, query)]
     else:
         verdict = f"{query.verdict}, " if query.verdict else ""
         parts = [sentence(verdict + query.clause), query.evidence]
-    return join_sentences(*parts, maybe_sentence(rng, 0.3, CLOSINGS))
+    return join_sentences(*parts, maybe_sentence(rng, 0.3, "answer.closing"))
 
 
 def conclude(rng: random.Random, query: Query) -> str:
     """State the steps and the answer, without the evidence."""
-    links = VERDICT_LINKS if query.verdict else LINKS
-    return join_sentences(query.steps, say_sentence(rng, links, c=query.clause, v=query.verdict))
+    link = "answer.verdict" if query.verdict else "answer.conclusion"
+    return join_sentences(query.steps, say_sentence(rng, link, c=query.clause, v=query.verdict))
 
 
 def reply(rng: random.Random, query: Query) -> str:
     """Answer as in a chat: mostly one sentence, or with reasons if the answer is derived."""
     if query.derived or rng.random() < 0.3:
         return explain(rng, query)
-    clause = say_sentence(rng, SHORT_LINKS, c=query.clause)
+    clause = say_sentence(rng, "answer.short", c=query.clause)
     return join_sentences(clause, query.evidence if rng.random() < 0.25 else "")
 
 
@@ -95,18 +49,20 @@ def long_description(rng: random.Random, drawing: Drawing) -> tuple[str, tuple[F
     ground = background_sentence(rng, drawing.background)
     text = join_sentences(body, ground) if rng.random() < 0.7 else join_sentences(ground, body)
     facts = (*_long_facts(rng, drawing), background_fact(drawing.background))
-    return join_sentences(text, maybe_sentence(rng, 0.4, MOODS)), facts
+    return join_sentences(text, maybe_sentence(rng, 0.4, "description.mood")), facts
 
 
 def short_description(rng: random.Random, drawing: Drawing) -> tuple[str, tuple[Fact, ...]]:
     """Describe a drawing in one sentence; also return the facts that it states."""
-    text = say_sentence(rng, CAPTIONS, things=_short_text(rng, drawing), b=drawing.background)
+    text = say_sentence(
+        rng, "caption.sentence", things=_short_text(rng, drawing), b=drawing.background
+    )
     return text, (*_short_facts(rng, drawing), background_fact(drawing.background))
 
 
-def maybe_sentence(rng: random.Random, chance: float, templates: Sequence[str]) -> str:
-    """Return a sentence from the templates with probability `chance`, else an empty text."""
-    return say_sentence(rng, templates) if rng.random() < chance else ""
+def maybe_sentence(rng: random.Random, chance: float, phrase: str) -> str:
+    """Return the phrase as a sentence with probability `chance`, else an empty text."""
+    return say_sentence(rng, phrase) if rng.random() < chance else ""
 
 
 def join_sentences(*parts: str) -> str:
@@ -119,7 +75,7 @@ def _kind(rng: random.Random, drawing: Drawing) -> str:
     if isinstance(drawing, Scene):
         count = len(drawing.things)
         number = f"{NUMBERS[count - 1]} {'shape' if count == 1 else 'shapes'}"
-    return say_sentence(rng, KINDS[type(drawing)], n=number)
+    return say_sentence(rng, f"description.{type(drawing).__name__.lower()}", n=number)
 
 
 def _extra(rng: random.Random, drawing: Drawing) -> str:
@@ -127,9 +83,9 @@ def _extra(rng: random.Random, drawing: Drawing) -> str:
     match drawing:
         case Chart():
             tallest = max(drawing.bars, key=lambda bar: bar.value)
-            return say_sentence(rng, "the tallest bar is {c}", c=tallest.colour)
+            return say_sentence(rng, "description.tallest", c=tallest.colour)
         case Word():
-            return say_sentence(rng, WORD_SENTENCE, w=drawing.text, c=drawing.colour)
+            return say_sentence(rng, "description.text", w=drawing.text, c=drawing.colour)
         case Scene():
             return ""
 
@@ -153,11 +109,9 @@ def _short_text(rng: random.Random, drawing: Drawing) -> str:
         case Chart():
             bar = max(drawing.bars, key=lambda bar: bar.value)
             count = NUMBERS[len(drawing.bars) - 1]
-            template = "a [bar chart|chart] of {n} bars whose {bar}"
-            return say(rng, template, n=count, bar=bar_in_words(rng, bar))
+            return say(rng, "caption.chart", n=count, bar=bar_in_words(rng, bar))
         case Word():
-            template = "a [card|sign] that [says|reads] {w} in {c} letters"
-            return say(rng, template, w=drawing.text, c=drawing.colour)
+            return say(rng, "caption.word", w=drawing.text, c=drawing.colour)
 
 
 def _short_facts(rng: random.Random, drawing: Drawing) -> tuple[Fact, ...]:

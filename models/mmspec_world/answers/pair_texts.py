@@ -1,7 +1,6 @@
 """Answers about a pair of scenes: the difference, and instructions for the edit."""
 
 import random
-from collections.abc import Mapping
 
 from mmspec_world.answers.answers import join_sentences, maybe_sentence
 from mmspec_world.answers.phrasing import (
@@ -20,38 +19,6 @@ from mmspec_world.scenes.pairs import Pair
 from mmspec_world.scenes.palette import COLOURS, PLACES, SHAPES
 from mmspec_world.scenes.scene import Thing
 
-CHANGE_SENTENCES = ("the {before} {at_here} [becomes|turns into|has become] {a_after} {at_there}",)
-CHANGE_EDITS = (
-    "[turn|change|make] the {before} {at_here} into {a_after} {at_there}",
-    "[redraw|edit] the picture so that the {before} {at_here} [becomes|turns into] "
-    "{a_after} {at_there}",
-)
-DIFFERENCES = {
-    "recolour": CHANGE_SENTENCES,
-    "reshape": CHANGE_SENTENCES,
-    "move": CHANGE_SENTENCES,
-    "remove": (
-        "the {before} [is missing|is gone|has been removed|has disappeared] in the second image",
-        "in the second image, the {before} [is missing|is gone|has been removed|has disappeared]",
-    ),
-    "add": (
-        "{a_after} [has been added|is new|appears] {at_there} in the second image",
-        "in the second image, {a_after} [has been added|is new|appears] {at_there}",
-    ),
-}
-EDITS = {
-    "recolour": CHANGE_EDITS,
-    "reshape": CHANGE_EDITS,
-    "move": CHANGE_EDITS,
-    "remove": (
-        "[remove|delete|erase|take away] the {before}[ from the picture|]",
-        "[please |]remove the {before} and leave the {b} background empty {at_here}",
-    ),
-    "add": (
-        "[add|draw|put] {a_after} {at_there}[ of the picture|]",
-        "[add|draw|put] {a_after} {at_there}, on the {b} background",
-    ),
-}
 REMOVED_VERBS = "(?:is missing|is gone|has been removed|has disappeared)"
 ERASE = "(?:remove|delete|erase|take away) the"
 ADDED_VERBS = "(?:has been added|is new|appears)"
@@ -90,18 +57,6 @@ STATEMENTS = {
         ),
     ),
 }
-BOTH = "the first image [shows|has|contains] {first}. The second [image |one |][shows|has] {second}"
-ONLY = "only the {which} [image |one |][shows|has|contains] {thing}"
-PAIR_OPENINGS = (
-    "[I compare|let me compare] the two images",
-    "[the two images|both pictures] are [almost the same|nearly alike], but one thing is different",
-    "there is [one difference|a single change] between the images",
-)
-PAIR_CLOSINGS = (
-    "[everything else|the rest] [stays the same|is unchanged]",
-    "[nothing else changes|no other thing is different]",
-    "the {b} background [stays the same|does not change]",
-)
 
 
 def pair_facts(pair: Pair) -> tuple[Fact, ...]:
@@ -116,24 +71,24 @@ def pair_facts(pair: Pair) -> tuple[Fact, ...]:
 
 def difference_text(rng: random.Random, pair: Pair) -> str:
     """Describe both images, then name the difference."""
-    change = sentence(_change(rng, pair, DIFFERENCES))
-    closing = say_sentence(rng, PAIR_CLOSINGS, b=pair.scenes[0].background)
-    opening = maybe_sentence(rng, 0.2, PAIR_OPENINGS)
+    change = sentence(_change(rng, pair, "difference"))
+    closing = say_sentence(rng, "pair.closing", b=pair.scenes[0].background)
+    opening = maybe_sentence(rng, 0.2, "pair.opening")
     parts = opening, describe_both(rng, pair), _comparison(rng, pair), change
     return join_sentences(*parts, closing if rng.random() < 0.3 else "")
 
 
 def edit_text(rng: random.Random, pair: Pair) -> str:
     """Describe both images, then say how to edit the first into the second."""
-    change = sentence(_change(rng, pair, EDITS))
-    keep = say_sentence(rng, "[leave|keep] [everything else|the rest] as [it is|before]")
+    change = sentence(_change(rng, pair, "edit"))
+    keep = say_sentence(rng, "pair.keep")
     parts = describe_both(rng, pair), _comparison(rng, pair), change
     return join_sentences(*parts, keep if rng.random() < 0.5 else "")
 
 
 def change_text(rng: random.Random, pair: Pair, kind: str) -> str:
     """Name the difference or the edit without descriptions; `kind` is "difference" or "edit"."""
-    change = sentence(_change(rng, pair, DIFFERENCES if kind == "difference" else EDITS))
+    change = sentence(_change(rng, pair, kind))
     return f"{_comparison(rng, pair)} {change}"
 
 
@@ -144,7 +99,7 @@ def _comparison(rng: random.Random, pair: Pair) -> str:
     verb = "stay" if len(same) > 1 else "stays"
     stay = sentence(f"{join_with_and(same)} {verb} the same") if same else ""
     alone = [
-        say_sentence(rng, ONLY, which=which, thing=thing_at_place(rng, thing))
+        say_sentence(rng, "pair.only", which=which, thing=thing_at_place(rng, thing))
         for which, thing in (("first", pair.before), ("second", pair.after))
         if thing
     ]
@@ -164,13 +119,13 @@ def compare_traits(thing: Thing, other: Thing) -> str:
     )
 
 
-def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, ...]]) -> str:
+def _change(rng: random.Random, pair: Pair, kind: str) -> str:
     before, after = pair.before or pair.after, pair.after or pair.before
     assert before is not None
     assert after is not None
     return say(
         rng,
-        templates[pair.kind],
+        f"{kind}.{'change' if pair.before and pair.after else pair.kind}",
         before=before.name,
         a_after=an(after.name),
         at_here=place_phrase(rng, before.place),
@@ -182,7 +137,7 @@ def _change(rng: random.Random, pair: Pair, templates: Mapping[str, tuple[str, .
 def describe_both(rng: random.Random, pair: Pair) -> str:
     """Describe the first image, then the second."""
     first, second = (things_at_places(rng, scene.things) for scene in pair.scenes)
-    return say_sentence(rng, BOTH, first=first, second=second)
+    return say_sentence(rng, "pair.both", first=first, second=second)
 
 
 def _fact(thing: Thing, trait: str, forms: tuple[str, ...]) -> Fact:

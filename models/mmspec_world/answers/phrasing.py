@@ -1,33 +1,36 @@
-"""Templates with random choices, and phrases for places, things and lists."""
+"""Phrases with random choices, and texts for places, things and lists."""
 
 import random
 import re
+import tomllib
 from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
 
 from mmspec_world.scenes.palette import PLACES
 from mmspec_world.scenes.scene import Thing
 
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
 
-# The name of the place follows "the" in every phrase; the forms of facts rely on it.
-PLACE_PHRASES = (
-    "[in|at] the top left[ corner|]", "at the top", "[in|at] the top right[ corner|]",
-    "on the left[ side|]", "in the centre", "on the right[ side|]",
-    "[in|at] the bottom left[ corner|]", "at the bottom", "[in|at] the bottom right[ corner|]",
-)  # fmt: skip
+
+@cache
+def _phrases() -> dict[str, dict[str, str | list[str]]]:
+    return tomllib.loads(files(__package__).joinpath("phrases.toml").read_text(encoding="utf-8"))
 
 
-def say(rng: random.Random, template: str | Sequence[str], **slots: str) -> str:
-    """Choose a template, then one text of each `[a|b]` in it, and fill in `slots` by name."""
-    text = template if isinstance(template, str) else rng.choice(template)
+def say(rng: random.Random, phrase: str, **slots: str) -> str:
+    """Choose a text of the phrase `section.name` in phrases.toml, and fill in `slots` by name."""
+    section, _, name = phrase.partition(".")
+    texts = _phrases()[section][name]
+    text = texts if isinstance(texts, str) else rng.choice(texts)
     while _CHOICE.search(text):
         text = _CHOICE.sub(lambda match: rng.choice(match.group(1).split("|")), text)
     return " ".join(text.format(**slots).split())
 
 
-def say_sentence(rng: random.Random, template: str | Sequence[str], **slots: str) -> str:
-    """Fill a template as `say` does, and return it as a sentence."""
-    return sentence(say(rng, template, **slots))
+def say_sentence(rng: random.Random, phrase: str, **slots: str) -> str:
+    """Fill in a phrase as `say` does, and return it as a sentence."""
+    return sentence(say(rng, phrase, **slots))
 
 
 def sentence(text: str) -> str:
@@ -53,7 +56,7 @@ def join_with_and(items: Sequence[str]) -> str:
 
 def place_phrase(rng: random.Random, place: int) -> str:
     """Return a place with its preposition: "in the top left corner"."""
-    return say(rng, PLACE_PHRASES[place])
+    return say(rng, f"place.{PLACES[place]}")
 
 
 def place_name(rng: random.Random, place: int) -> str:

@@ -37,27 +37,27 @@ def puzzle_query(rng: random.Random, scene: Scene) -> Query | None:
 
 
 def _thing_is_there(rng: random.Random, scene: Scene, thing: Thing) -> Query:
-    question = say(rng, PRESENCE_QUESTIONS, name=an(thing.name))
+    question = say(rng, "presence.question", name=an(thing.name))
     if rng.random() < 0.5:
-        clause = say(rng, "the {s} is {c}", s=thing.shape, c=thing.colour)
+        clause = say(rng, "presence.right_colour", s=thing.shape, c=thing.colour)
         return Query(question, clause, describe(rng, scene), thing_colour(thing), verdict="yes")
-    clause = say(rng, "the {c} [shape|object] is {s}", c=thing.colour, s=an(thing.shape))
+    clause = say(rng, "presence.right_shape", c=thing.colour, s=an(thing.shape))
     return Query(question, clause, describe(rng, scene), thing_shape(thing), verdict="yes")
 
 
 def _wrong_colour(rng: random.Random, scene: Scene, thing: Thing) -> Query:
     other = rng.choice([colour for colour in COLOURS if colour not in scene.colours])
-    question = say(rng, PRESENCE_QUESTIONS, name=f"{an(other)} {thing.shape}")
-    clause = say(rng, "the {s} is {c}[, not {o}|]", s=thing.shape, c=thing.colour, o=other)
+    question = say(rng, "presence.question", name=f"{an(other)} {thing.shape}")
+    clause = say(rng, "presence.wrong_colour", s=thing.shape, c=thing.colour, o=other)
     return Query(question, clause, describe(rng, scene), thing_colour(thing), verdict="no")
 
 
 def _wrong_shape(rng: random.Random, scene: Scene, thing: Thing) -> Query:
     other = rng.choice([shape for shape in SHAPES if not scene.count(shape)])
-    question = say(rng, PRESENCE_QUESTIONS, name=f"{an(thing.colour)} {other}")
+    question = say(rng, "presence.question", name=f"{an(thing.colour)} {other}")
     clause = say(
         rng,
-        "the {c} [shape|object] is {s}[, not {o}|]",
+        "presence.wrong_shape",
         c=thing.colour,
         s=an(thing.shape),
         o=an(other),
@@ -71,10 +71,10 @@ def _outermost(rng: random.Random, scene: Scene) -> Query | None:
     if len(ranked) < 2 or ENDS[end](ranked[0]) == ENDS[end](ranked[1]):
         return None
     first = ranked[0]
-    clause = say(rng, "the [shape|object] {end} is {s}", end=end, s=an(first.shape))
+    clause = say(rng, "outermost.clause", end=end, s=an(first.shape))
     fact = Fact("relation", first.shape, SHAPES, (rf"(?:shape|object) {end} is an? {{}}",))
     evidence = describe(rng, scene)
-    return Query(say(rng, END_QUESTIONS, end=end), clause, evidence, fact, derived=True)
+    return Query(say(rng, "outermost.question", end=end), clause, evidence, fact, derived=True)
 
 
 def _left_over(rng: random.Random, scene: Scene) -> Query | None:
@@ -84,28 +84,11 @@ def _left_over(rng: random.Random, scene: Scene) -> Query | None:
         return None
     clause = say(
         rng,
-        "{n} [{thing} would be left|{thing} would remain]",
+        "left_over.clause",
         n=NUMBERS[left - 1],
         thing="object" if left == 1 else "objects",
     )
     fact = Fact("count", NUMBERS[left - 1], NUMBERS, (r"{} objects? would",))
     staying = [thing for thing in scene.things if thing.shape != shape]
-    question, steps = say(rng, REMOVAL_QUESTIONS, shape=shape), tally(rng, scene, staying)
+    question, steps = say(rng, "left_over.question", shape=shape), tally(rng, scene, staying)
     return Query(question, clause, "", fact, derived=True, steps=steps)
-
-
-PRESENCE_QUESTIONS = (
-    "Is there {name} in the picture?",
-    "Can you see {name}?",
-    "Does the [picture|image] [show|contain] {name}?",
-)
-END_QUESTIONS = (
-    "Which shape is {end}?",
-    "Which of the shapes is {end}?",
-    "If you had to pick the shape {end}, which one would it be?",
-)
-REMOVAL_QUESTIONS = (
-    "If every {shape} were taken away, how many objects would be left?",
-    "How many objects would remain without any {shape}?",
-    "Suppose someone removes every {shape}. How many objects would be left?",
-)

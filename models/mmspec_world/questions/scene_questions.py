@@ -18,63 +18,14 @@ from mmspec_world.facts import Fact, Query
 from mmspec_world.scenes.palette import NUMBERS, PLACES, SHAPES
 from mmspec_world.scenes.scene import Scene, Thing
 
-LOOK = (
-    "{there} [there is|I can see|I find] {thing}",
-    "[looking at the picture|looking closely], I find {thing} {there}",
-    "the picture [shows|has] {thing} {there}",
-)
-GOING_THROUGH = (
-    "going through [the picture|all shapes]: {things}",
-    "[I go through|I count in] the picture: {things}",
-    "[counting them one by one|counting from top to bottom]: {things}",
-)
-QUESTIONS: dict[str, Sequence[str]] = {
-    "colour": (
-        "What colour is the {shape}?",
-        "What is the colour of the {shape}?",
-        "Which colour does the {shape} have?",
-    ),
-    "shape": (
-        "What shape is the {colour} object?",
-        "What is the {colour} object?",
-        "Which shape is {colour}?",
-    ),
-    "count": (
-        "How many {shapes} are there?",
-        "How many {shapes} [can you see|are in the picture]?",
-        "What is the number of {shapes}?",
-    ),
-    "place": (
-        "Where is the {shape}?",
-        "Where in the picture is the {shape}?",
-        "In which part of the picture is the {shape}?",
-    ),
-    "what is at": ("What is {there}?", "Which shape is {there}?", "What can you see {there}?"),
-    "relation": (
-        "Where is the {a} relative to the {b}?",
-        "Is the {a} left of, right of, above or below the {b}?",
-        "On which side of the {b} is the {a}?",
-    ),
-    "background": (
-        "What colour is the background?",
-        "Which colour does the background have?",
-        "What is the background of the picture?",
-    ),
-}
-
 
 def colour_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask for the colour of a shape that occurs once."""
     if not (singles := scene.shape_singles()):
         return None
     thing = rng.choice(singles)
-    question = say(rng, QUESTIONS["colour"], shape=thing.shape)
-    clause = say(
-        rng,
-        "[the {s} is {c}|the {s} in the picture is {c}|the colour of the {s} is {c}]",
-        s=thing.shape,
-        c=thing.colour,
-    )
+    question = say(rng, "colour.question", shape=thing.shape)
+    clause = say(rng, "colour.clause", s=thing.shape, c=thing.colour)
     return Query(question, clause, _look(rng, scene, thing), thing_colour(thing), thing.shape)
 
 
@@ -83,8 +34,8 @@ def shape_query(rng: random.Random, scene: Scene) -> Query | None:
     if not (singles := scene.colour_singles()):
         return None
     thing = rng.choice(singles)
-    question = say(rng, QUESTIONS["shape"], colour=thing.colour)
-    clause = say(rng, "the {c} [object|shape|thing] is {s}", c=thing.colour, s=an(thing.shape))
+    question = say(rng, "shape.question", colour=thing.colour)
+    clause = say(rng, "shape.clause", c=thing.colour, s=an(thing.shape))
     return Query(question, clause, _look(rng, scene, thing), thing_shape(thing))
 
 
@@ -95,14 +46,14 @@ def count_query(rng: random.Random, scene: Scene) -> Query | None:
     name = plural(shape) if number > 1 else shape
     clause = say(
         rng,
-        "[there {be} {n} {s}|I count {n} {s}|the picture has {n} {s}|we see {n} {s}]",
+        "number.clause",
         be="are" if number > 1 else "is",
         n=NUMBERS[number - 1],
         s=name,
     )
     forms = (rf"{{}} (?:{shape}|{plural(shape)})",)
     fact = Fact("count", NUMBERS[number - 1], NUMBERS, forms)
-    question = say(rng, QUESTIONS["count"], shapes=plural(shape))
+    question = say(rng, "number.question", shapes=plural(shape))
     counted = [thing for thing in scene.things if thing.shape == shape]
     return Query(question, clause, "", fact, derived=True, steps=tally(rng, scene, counted))
 
@@ -112,13 +63,8 @@ def place_query(rng: random.Random, scene: Scene) -> Query | None:
     if not (singles := scene.shape_singles()):
         return None
     thing = rng.choice(singles)
-    question = say(rng, QUESTIONS["place"], shape=thing.shape)
-    clause = say(
-        rng,
-        "the {s} [is|sits|stands|appears|can be seen|can be found] {there}",
-        s=thing.shape,
-        there=place_phrase(rng, thing.place),
-    )
+    question = say(rng, "where.question", shape=thing.shape)
+    clause = say(rng, "where.clause", s=thing.shape, there=place_phrase(rng, thing.place))
     return Query(question, clause, _look(rng, scene, thing), thing_place(thing), thing.shape)
 
 
@@ -126,10 +72,10 @@ def thing_at_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask for the shape in a place."""
     thing = rng.choice(scene.things)
     there = place_phrase(rng, thing.place)
-    clause = say(rng, "the [shape|object] {there} is {s}", there=there, s=an(thing.shape))
+    clause = say(rng, "what.clause", there=there, s=an(thing.shape))
     form = rf"(?:shape|object) {place_pattern(thing.place)}(?: corner| side)? is an? {{}}"
     fact = Fact("position", thing.shape, SHAPES, (form,))
-    question = say(rng, QUESTIONS["what is at"], there=there)
+    question = say(rng, "what.question", there=there)
     return Query(question, clause, _look(rng, scene, thing), fact)
 
 
@@ -143,7 +89,7 @@ def relation_query(rng: random.Random, scene: Scene) -> Query | None:
     side = relation(first, second)
     clause = say(
         rng,
-        "the {a} [is|lies] {to}{side} the {b}",
+        "relation.clause",
         a=first.shape,
         b=second.shape,
         side=side,
@@ -151,21 +97,17 @@ def relation_query(rng: random.Random, scene: Scene) -> Query | None:
     )
     form = rf"{first.shape} (?:is|lies) (?:to the )?{{}} the {second.shape}"
     fact = Fact("relation", side, ("left of", "right of", "above", "below"), (form,))
-    question = say(rng, QUESTIONS["relation"], a=first.shape, b=second.shape)
+    question = say(rng, "relation.question", a=first.shape, b=second.shape)
     places = sentence(by_shape(first, second))
     return Query(question, clause, "", fact, derived=True, steps=places)
 
 
 def background_query(rng: random.Random, drawing: Drawing) -> Query | None:
     """Ask for the colour of the background."""
-    clause = say(
-        rng,
-        ("the background[ of the picture|] is {b}", "the picture has a {b} background"),
-        b=drawing.background,
-    )
+    clause = say(rng, "background.clause", b=drawing.background)
     evidence = describe(rng, drawing)
     return Query(
-        say(rng, QUESTIONS["background"]), clause, evidence, background_fact(drawing.background)
+        say(rng, "background.question"), clause, evidence, background_fact(drawing.background)
     )
 
 
@@ -188,7 +130,9 @@ def relation(first: Thing, second: Thing) -> str:
 def _look(rng: random.Random, scene: Scene, thing: Thing) -> str:
     if rng.random() < 0.7:
         return describe(rng, scene)
-    return say_sentence(rng, LOOK, thing=an(thing.name), there=place_phrase(rng, thing.place))
+    return say_sentence(
+        rng, "description.asked_thing", thing=an(thing.name), there=place_phrase(rng, thing.place)
+    )
 
 
 def tally(rng: random.Random, scene: Scene, counted: Sequence[Thing]) -> str:
@@ -196,4 +140,4 @@ def tally(rng: random.Random, scene: Scene, counted: Sequence[Thing]) -> str:
     numbers = iter(NUMBERS)
     marks = [next(numbers) if thing in counted else "no" for thing in scene.things]
     things = [f"{thing.name} {mark}" for thing, mark in zip(scene.things, marks, strict=True)]
-    return say_sentence(rng, GOING_THROUGH, things=", ".join(things))
+    return say_sentence(rng, "description.count", things=", ".join(things))

@@ -12,43 +12,6 @@ from mmspec_world.split import Split
 from mmspec_world.tasks.draw_query import draw_any_query, queries_about
 from mmspec_world.tasks.script import Script
 
-GREETINGS = ("hello", "hi", "Hello!", "Hi there!", "good morning", "hey")
-WELCOMES = (
-    "[Hello|Hi]! [What would you like to know about the picture?|How can I help you?|"
-    "Ask me anything about the picture.]",
-    "[Hello|Hi]! I [am ready to|can] [look at|talk about] the picture with you.",
-)
-THANKS = ("thanks", "Thank you!", "thank you", "great, thanks", "Thanks a lot!")
-PLEASURES = (
-    "You are welcome![ Ask me more if you like.|]",
-    "[My pleasure|With pleasure]![ Do you have another question?|]",
-    "[Any time|Happy to help]![ Let me know if there is more.|]",
-)
-WHATS = (
-    "what is in this picture?",
-    "What is in this picture?",
-    "What do you see?",
-    "what can you see here",
-    "What does the image show?",
-    "describe the picture",
-    "Tell me what you see.",
-)
-DETAILS = (
-    "Describe this image in detail.",
-    "Describe the following image.",
-    "Can you describe the picture in detail?",
-    "Provide a detailed description of the given image.",
-    "tell me everything about this picture",
-)
-NEXT_IMAGES = (
-    "Here is another picture. {q}",
-    "Now look at this one. {q}",
-    "Next image: {q}",
-    "And this one? {q}",
-    "This is a new picture. {q}",
-)
-BACK_REFERENCES = ("and what colour is it?", "What colour is it?", "and its colour?")
-
 
 def conversation(rng: random.Random, split: Split) -> Script:
     """Ask two to four questions about one picture; the answers give reasons."""
@@ -74,7 +37,7 @@ def free_chat(rng: random.Random, split: Split) -> Script:
         turns.extend(_exchange(rng, drawing, query))
     turns = turns or [_overview(rng, drawing)]
     if rng.random() < 0.2:
-        turns.append(Turn(say(rng, THANKS), say(rng, PLEASURES), ()))
+        turns.append(Turn(say(rng, "chat.thanks"), say(rng, "chat.pleasure"), ()))
     return _script([(drawing, turns)])
 
 
@@ -88,7 +51,7 @@ def picture_swap(rng: random.Random, split: Split) -> Script:
             others = queries_about(rng, drawing, 3)
             turns += [_chat_turn(rng, other) for other in others if _is_new(other, turns)][:1]
         if number:
-            question = say(rng, NEXT_IMAGES, q=turns[0].question)
+            question = say(rng, "chat.next_image", q=turns[0].question)
             turns[0] = Turn(question, turns[0].answer, turns[0].facts)
         scenes.append((drawing, turns))
     return _script(scenes)
@@ -118,15 +81,15 @@ def _is_new(query: Query, turns: list[Turn]) -> bool:
 
 
 def _greeting(rng: random.Random) -> Turn:
-    return Turn(say(rng, GREETINGS), say(rng, WELCOMES), ())
+    return Turn(say(rng, "chat.greeting"), say(rng, "chat.welcome"), ())
 
 
 def _overview(rng: random.Random, drawing: Drawing) -> Turn:
     if rng.random() < 0.5:
         text, facts = short_description(rng, drawing)
-        return Turn(rng.choice(WHATS), text, facts)
+        return Turn(say(rng, "chat.overview"), text, facts)
     text, facts = long_description(rng, drawing)
-    return Turn(rng.choice(DETAILS), text, facts)
+    return Turn(say(rng, "chat.details"), text, facts)
 
 
 def _chat_turn(rng: random.Random, query: Query) -> Turn:
@@ -139,8 +102,8 @@ def _exchange(rng: random.Random, drawing: Drawing, query: Query) -> list[Turn]:
     if isinstance(drawing, Scene) and query.fact.category == "position" and query.about:
         thing = next(thing for thing in drawing.things if thing.shape == query.about)
         if rng.random() < 0.5:
-            it_is = "[the {s} is {c}|it is {a} {s}|it is the {c} {s}]"
-            answer = say_sentence(rng, it_is, s=thing.shape, c=thing.colour, a=an(thing.colour))
+            slots = {"s": thing.shape, "c": thing.colour, "a": an(thing.colour)}
+            answer = say_sentence(rng, "description.it", **slots)
             facts: tuple[Fact, ...] = (thing_colour(thing),)
-            turns.append(Turn(rng.choice(BACK_REFERENCES), answer, facts))
+            turns.append(Turn(say(rng, "chat.its_colour"), answer, facts))
     return turns

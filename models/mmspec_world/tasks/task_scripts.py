@@ -19,7 +19,7 @@ from mmspec_world.scenes.stories import Story, five_frames, four_frames
 from mmspec_world.scenes.words import written_word
 from mmspec_world.split import Split, draw_in_split
 from mmspec_world.tasks import draw_query, prompts
-from mmspec_world.tasks.dialogues import DETAILS, conversation, free_chat, picture_swap
+from mmspec_world.tasks.dialogues import conversation, free_chat, picture_swap
 from mmspec_world.tasks.lookup_drills import lookup_drill
 from mmspec_world.tasks.script import Script
 
@@ -50,7 +50,7 @@ def reasoning(rng: random.Random, split: Split) -> Script:
 def detail(rng: random.Random, split: Split) -> Script:
     """Ask for a long description of a picture (LLaVA-Bench)."""
     drawing = _any_drawing(rng, split)
-    return _one_turn(drawing, rng.choice(DETAILS), *long_description(rng, drawing))
+    return _one_turn(drawing, say(rng, "chat.details"), *long_description(rng, drawing))
 
 
 def captioning(rng: random.Random, split: Split) -> Script:
@@ -69,9 +69,7 @@ def science(rng: random.Random, split: Split) -> Script:
     letter = LETTERS[choices.index(query.fact.value)]
     listing = " ".join(f"({LETTERS[i]}) {choice}" for i, choice in enumerate(choices))
     question = f"Question: {query.question}\nChoices: {listing}\n{prompts.STEPS}"
-    final = say(
-        rng, "[The answer is|So the answer is|Among the choices, the answer is] ({a}).", a=letter
-    )
+    final = say(rng, "answer.choice", a=letter)
     fact = Fact(query.fact.category, letter, tuple(LETTERS[:4]), (r"answer is \({}\)",))
     return _one_turn(drawing, question, f"{explain(rng, query)} {final}", (query.fact, fact))
 
