@@ -12,14 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmspec_bench.random_weights.shapes import (
-    DRAFT_68M,
-    DRAFT_160M,
-    LLAMA_68M,
-    VICUNA_7B,
-    VICUNA_13B,
-    llava,
-)
+from mmspec_bench.random_weights.shapes import llava, text
 
 Entries = dict[str, tuple[str, tuple[int, ...]]]
 """Dtype and shape of each tensor, by the name that the file gives it."""
@@ -166,17 +159,19 @@ def _write_sparse(file: Path, entries: Entries) -> None:
 
 
 FULL_SIZE = {
-    "llava-1.5-7b hub": FullSize(llava(VICUNA_7B), hub_layout, 14.127e9, shards=3),
-    "llava-1.5-7b early hub": FullSize(llava(VICUNA_7B), old_hub_layout, 14.127e9, shards=3),
-    "llava-1.5-7b transformers": FullSize(llava(VICUNA_7B), transformers_layout, 14.127e9),
-    "llava-1.5-13b hub": FullSize(llava(VICUNA_13B), hub_layout, 26.70e9, shards=6),
-    "llava-1.5-13b transformers": FullSize(llava(VICUNA_13B), transformers_layout, 26.70e9),
-    "llava-1.5-7b mlx": FullSize(llava(VICUNA_7B), mlx_layout, 3.975e9, quantized=True),
-    "llava-1.5-7b mlx, vision plain": FullSize(
-        llava(VICUNA_7B), mlx_layout_plain_vision, 4.44e9, quantized=True
+    "llava-1.5-7b hub": FullSize(llava(text("vicuna-7b")), hub_layout, 14.127e9, shards=3),
+    "llava-1.5-7b early hub": FullSize(
+        llava(text("vicuna-7b")), old_hub_layout, 14.127e9, shards=3
     ),
-    "lvlm68m hub": FullSize(llava(DRAFT_68M), hub_layout, 0.746e9),
-    "lvlm160m hub": FullSize(llava(DRAFT_160M, "bfloat16"), hub_layout, 0.934e9),
-    "llama-68m hub": FullSize(LLAMA_68M, transformers_layout, 0.272e9),
+    "llava-1.5-7b transformers": FullSize(llava(text("vicuna-7b")), transformers_layout, 14.127e9),
+    "llava-1.5-13b hub": FullSize(llava(text("vicuna-13b")), hub_layout, 26.70e9, shards=6),
+    "llava-1.5-13b transformers": FullSize(llava(text("vicuna-13b")), transformers_layout, 26.70e9),
+    "llava-1.5-7b mlx": FullSize(llava(text("vicuna-7b")), mlx_layout, 3.975e9, quantized=True),
+    "llava-1.5-7b mlx, vision plain": FullSize(
+        llava(text("vicuna-7b")), mlx_layout_plain_vision, 4.44e9, quantized=True
+    ),
+    "lvlm68m hub": FullSize(llava(text("draft-68m")), hub_layout, 0.746e9),
+    "lvlm160m hub": FullSize(llava(text("draft-160m"), "bfloat16"), hub_layout, 0.934e9),
+    "llama-68m hub": FullSize(text("llama-68m"), transformers_layout, 0.272e9),
 }
 """Checkpoints by name; `bytes` as published, or as the parameter count has it."""
