@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+
 from support.known_options import parse
 
 ROOT = Path(__file__).parent.parent.parent

@@ -7,10 +7,11 @@ import pytest
 from mmspec.errors import UsageError
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import PAPERS, read_paper
-from mmspec_bench.report.published_comparison import MEASURES, compare, first_turn_values, section
+from mmspec_bench.report.published_comparison import compare, first_turn_values, section
 from mmspec_bench.suite.datasets import DATASETS
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.offline import OFFLINE_TASKS
+from mmspec_bench.suite.summary import MEASURES
 from support.suite_row import plain, row, seconds
 from support.synthetic_run import provenance, write
 

@@ -57,7 +57,7 @@ def test_block_efficiency_of_methods(run):
 def test_a_draft_of_which_nothing_was_kept_has_zeros_and_no_answers_none(run):
     [useless] = summaries(run(row("chart/0", "M", [(3, 0, 1)]), methods=("M",)))
     assert drafting.by_method([useless]).rows == [("M", "1", "1", "1.00", "1.00", "0.0 %")]
-    nothing = replace(useless, rounds=0, block_efficiency=0.0, macro_block_efficiency=0.0)
+    nothing = useless | {"rounds": 0, "block_efficiency": 0.0, "macro_block_efficiency": 0.0}
     assert drafting.by_method([nothing]).rows[0][3:5] == ("", "")
 
 

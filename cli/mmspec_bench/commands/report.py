@@ -40,8 +40,7 @@ def report(
         file = error.filename or directories[0]
         raise UsageError(f"{file} cannot be written ({error.strerror or error})") from error
     if as_json:
-        summaries = [summary.as_dict() for summary in written.summaries]
-        screen.json({"methods": summaries, "files": list(map(str, written.files))})
+        screen.json({"methods": written.summaries, "files": list(map(str, written.files))})
     else:
         _show(screen, written)
     if written.warning:

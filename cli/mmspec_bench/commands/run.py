@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from mmspec_bench.commands.output import loaded, split
+from mmspec_bench.report.table import number
 from mmspec_bench.suite.methods import PROBES, read_methods
-from mmspec_bench.suite.metrics import block_efficiency, ratio
+from mmspec_bench.suite.metrics import block_efficiency
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
 from mmspec_bench.suite.run_folder import Settings
 from mmspec_bench.suite.runner import Runner, prepare
@@ -78,7 +79,7 @@ def run(as_json: bool, plain: bool, out: Path, resume: bool, skip_bad: bool, **v
     rows = read_rows(out / ROWS)
     summaries = _summaries(rows, settings.methods)
     if as_json:
-        screen.json({"methods": [summary.as_dict() for summary in summaries]})
+        screen.json({"methods": summaries})
     else:
         _show(screen, summaries, out)
     return int(any(row.divergence and row.divergence["outcome"] == "bug" for row in rows))
@@ -120,14 +121,13 @@ def _show(screen: Screen, summaries: Sequence[Summary], out: Path) -> None:
 
 def _line(summary: Summary) -> tuple[str, ...]:
     """A method's line in the table; a probe has no speed-up: it answers other questions."""
-    has_speed_up = summary.speed_up_paired and summary.method not in PROBES
-    facts = ratio(summary.facts_right, summary.facts_asked)
+    speed_up = None if summary["method"] in PROBES else summary["speed_up_paired"]
     return (
-        summary.method,
-        str(summary.answers),
-        f"{summary.block_efficiency:.2f}",
-        f"{summary.acceptance_rate:.0%}",
-        f"{summary.speed_up_paired:.2f}" if has_speed_up else "",
-        "" if summary.identical is None else f"{summary.identical:.1%}",
-        f"{facts:.0%}" if summary.facts_asked else "",
+        summary["method"],
+        str(summary["answers"]),
+        f"{summary['block_efficiency']:.2f}",
+        f"{summary['acceptance_rate']:.0%}",
+        number(speed_up or None),
+        "" if summary["identical"] is None else f"{summary['identical']:.1%}",
+        f"{summary['facts_right'] / asked:.0%}" if (asked := summary["facts_asked"]) else "",
     )

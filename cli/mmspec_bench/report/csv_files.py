@@ -16,11 +16,9 @@ def csv_files(run: BenchRun, summaries: Sequence[Summary]) -> dict[str, str]:
     groups = grouped(run.rows, lambda row: (row.task, row.turn, row.images, row.method))
     by_task = []
     for (task, turn, images, method), rows in groups.items():
-        summary = summarise(rows, groups.get((task, turn, images, PLAIN), []))
         place = {"task": task, "turn": turn, "images": images, "method": method}
-        by_task.append(place | summary.as_dict())
-    by_method = [summary.as_dict() for summary in summaries]
-    return {"methods.csv": csv_text(by_method), "tasks.csv": csv_text(by_task)}
+        by_task.append(place | summarise(rows, groups.get((task, turn, images, PLAIN), [])))
+    return {"methods.csv": csv_text(summaries), "tasks.csv": csv_text(by_task)}
 
 
 def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:

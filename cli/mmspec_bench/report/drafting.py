@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 
 from mmspec_bench.report.merge import BenchRun, grouped
-from mmspec_bench.report.table import Table, count_of, percent, positive
+from mmspec_bench.report.table import Table, count_of, of_methods, percent, positive
 from mmspec_bench.suite.metrics import block_efficiency
 from mmspec_bench.suite.rows import PLAIN, Row
 from mmspec_bench.suite.summary import Summary
-
-COLUMNS = ("method", "answers", "tokens", "micro", "macro", "acceptance rate")
 
 
 def by_method(summaries: Sequence[Summary]) -> Table:
@@ -17,19 +15,15 @@ def by_method(summaries: Sequence[Summary]) -> Table:
         "Tokens per round over all rounds (micro), and the mean of the answers' values (macro), "
         "the target's own token included. Acceptance rate: accepted over drafted."
     )
-    lines = [_method_line(summary) for summary in summaries if summary.method != PLAIN]
-    return Table("Block efficiency", COLUMNS, lines, note, in_terminal=True)
-
-
-def _method_line(summary: Summary) -> tuple[str, ...]:
-    return (
-        summary.method,
-        str(summary.answers),
-        str(summary.tokens),
-        positive(summary.block_efficiency),
-        positive(summary.macro_block_efficiency),
-        percent(summary.acceptance_rate),
+    columns = (
+        ("answers", "answers", str),
+        ("tokens", "tokens", str),
+        ("micro", "block_efficiency", positive),
+        ("macro", "macro_block_efficiency", positive),
+        ("acceptance rate", "acceptance_rate", percent),
     )
+    drafting = [summary for summary in summaries if summary["method"] != PLAIN]
+    return of_methods("Block efficiency", note, columns, drafting)
 
 
 def by_images(run: BenchRun) -> Table:
@@ -69,21 +63,25 @@ def _by_column(
 
 def by_position(summaries: Sequence[Summary]) -> Table:
     """The acceptance rate of each position in a draft."""
-    drafting = [summary for summary in summaries if summary.acceptance_by_position]
-    longest = max((len(summary.acceptance_by_position) for summary in drafting), default=0)
+    drafting = [summary for summary in summaries if summary["acceptance_by_position"]]
+    longest = max((len(summary["acceptance_by_position"]) for summary in drafting), default=0)
     tokens = [f"token {i}" for i in range(1, longest + 1)]
     conditional = [f"{i} after {i - 1}" for i in range(2, longest + 1)]
     note = (
         "Of the rounds that drafted token i, the share that accepted it; of those that accepted "
         "all tokens before it, the share that accepted it too. In trees: a token of level i."
     )
-    lines = [_position_line(summary, longest) for summary in drafting]
+    lines = [
+        (
+            summary["method"],
+            *_padded(summary["acceptance_by_position"], longest),
+            *_padded(summary["conditional_acceptance_by_position"][1:], longest - 1),
+        )
+        for summary in drafting
+    ]
     columns = ("method", *tokens, *conditional)
     return Table("Acceptance by position in the draft", columns, lines, note)
 
 
-def _position_line(summary: Summary, longest: int) -> tuple[str, ...]:
-    shares = [percent(share) for share in summary.acceptance_by_position]
-    conditional = [percent(share) for share in summary.conditional_acceptance_by_position[1:]]
-    shares += [""] * (longest - len(shares))
-    return (summary.method, *shares, *conditional, *[""] * (longest - 1 - len(conditional)))
+def _padded(shares: Sequence[float], count: int) -> list[str]:
+    return [*map(percent, shares), *[""] * (count - len(shares))]

@@ -1,6 +1,6 @@
 """Compares published numbers with a run's own, in separate columns."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 
@@ -9,21 +9,7 @@ from mmspec_bench.report.provenance_tables import title
 from mmspec_bench.report.published import EVERYTHING, Column, Line, Paper, PaperTable
 from mmspec_bench.report.table import Section, Table, number
 from mmspec_bench.suite import metrics
-from mmspec_bench.suite.rows import Row
-
-Measure = Callable[[Sequence[Row], Sequence[Row]], float | None]
-"""Function of a method's rows and of plain decoding's."""
-
-IDENTICAL = "identical"
-MEASURES: dict[str, Measure] = {
-    "block_efficiency": lambda rows, _plain: metrics.block_efficiency(rows),
-    "speed_up_global": lambda rows, plain: metrics.global_speed_up(metrics.pairs(rows, plain)),
-    "speed_up_paired": lambda rows, plain: metrics.mean(
-        metrics.paired_speed_ups(metrics.pairs(rows, plain))
-    ),
-    IDENTICAL: lambda rows, _plain: metrics.identical_rate(rows),
-}
-"""The measures that columns of `published.toml` can name."""
+from mmspec_bench.suite.summary import MEASURES
 
 COLUMNS_PER_TABLE = 4
 """Published columns per table of the report; each needs two columns there."""
@@ -75,9 +61,9 @@ def _dataset_value(run: BenchRun, tasks: Sequence[str], column: Column, method: 
         [row for row in rows if row.task in tasks and column.turn in (None, row.turn)]
         for rows in (run.of(method), run.plain)
     )
-    value = MEASURES[column.measure](rows, plain)
+    value = MEASURES[column.measure](rows, metrics.pairs(rows, plain))
     # Only a share of identical answers can be 0; elsewhere 0 means that nothing was measured.
-    return float(value) if value or (value == 0 and column.measure == IDENTICAL) else nan
+    return float(value) if value or (value == 0 and column.measure == "identical") else nan
 
 
 def section(run: BenchRun, paper: Paper) -> Section:

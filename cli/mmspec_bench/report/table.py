@@ -1,8 +1,9 @@
 """The parts of a report: tables of text and remarks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isnan
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,21 @@ class Section:
     tables: Sequence[Table] = ()
     has_figure: bool = False
     """True if the run's figure belongs here."""
+
+
+def of_methods(
+    title: str,
+    note: str,
+    columns: Sequence[tuple[str, str, Callable[[Any], str]]],
+    summaries: Sequence[dict[str, Any]],
+) -> Table:
+    """A table with one line for each method; columns: heading, measure and its text."""
+    names = ("method", *(heading for heading, _, _ in columns))
+    lines = [
+        (summary["method"], *(text(summary[measure]) for _, measure, text in columns))
+        for summary in summaries
+    ]
+    return Table(title, names, lines, note, in_terminal=True)
 
 
 def number(value: float | None, digits: int = 2) -> str:

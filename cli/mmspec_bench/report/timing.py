@@ -1,9 +1,10 @@
 """Tables of time: speeds, speed-ups, seconds by stage."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from mmspec_bench.report.merge import BenchRun, grouped
-from mmspec_bench.report.table import Table, count_of, positive
+from mmspec_bench.report.table import Table, count_of, of_methods, positive
 from mmspec_bench.suite import metrics
 from mmspec_bench.suite.rows import PLAIN
 from mmspec_bench.suite.summary import Summary
@@ -11,46 +12,36 @@ from mmspec_bench.suite.summary import Summary
 
 def speeds(summaries: Sequence[Summary]) -> Table:
     """Tokens per second, time to first token, peak memory."""
-    columns = ("method", "tokens/s", "p50", "p95", "first token p50, s", "p95, s")
     note = (
         "Tokens over decoding seconds, pooled, and the speeds that 50 % and 95 % of the answers "
         "reach; seconds within which 50 % and 95 % of the answers begin."
     )
-    lines = [_speed_line(summary) for summary in summaries]
-    return Table("Speed", (*columns, "peak memory, MiB"), lines, note, in_terminal=True)
-
-
-def _speed_line(summary: Summary) -> tuple[str, ...]:
-    return (
-        summary.method,
-        positive(summary.tokens_per_second, 1),
-        positive(summary.tokens_per_second_p50, 1),
-        positive(summary.tokens_per_second_p95, 1),
-        positive(summary.first_token_p50, 3),
-        positive(summary.first_token_p95, 3),
-        f"{summary.peak_memory_bytes / 2**20:.0f}",
+    speed, seconds = partial(positive, digits=1), partial(positive, digits=3)
+    columns = (
+        ("tokens/s", "tokens_per_second", speed),
+        ("p50", "tokens_per_second_p50", speed),
+        ("p95", "tokens_per_second_p95", speed),
+        ("first token p50, s", "first_token_p50", seconds),
+        ("p95, s", "first_token_p95", seconds),
+        ("peak memory, MiB", "peak_memory_bytes", lambda peak: f"{peak / 2**20:.0f}"),
     )
+    return of_methods("Speed", note, columns, summaries)
 
 
 def speed_ups(summaries: Sequence[Summary]) -> Table:
     """Speed-ups over plain decoding: decoding alone, and end to end."""
-    columns = ("method", "decoding, paired", "global", "end to end, paired", "global")
     note = (
         "Measured against plain decoding of the same questions: decoding alone, and from question "
         "to last token. Paired: mean over answers; global: quotient of sums."
     )
-    lines = [_speed_up_line(summary) for summary in summaries if summary.method != PLAIN]
-    return Table("Speed-up", columns, lines, note, in_terminal=True)
-
-
-def _speed_up_line(summary: Summary) -> tuple[str, ...]:
-    values = (
-        summary.speed_up_paired,
-        summary.speed_up_global,
-        summary.end_to_end_paired,
-        summary.end_to_end_global,
+    columns = (
+        ("decoding, paired", "speed_up_paired", positive),
+        ("global", "speed_up_global", positive),
+        ("end to end, paired", "end_to_end_paired", positive),
+        ("global", "end_to_end_global", positive),
     )
-    return (summary.method, *map(positive, values))
+    drafting = [summary for summary in summaries if summary["method"] != PLAIN]
+    return of_methods("Speed-up", note, columns, drafting)
 
 
 def stages(run: BenchRun) -> Table:

@@ -32,7 +32,7 @@ def tables(run: BenchRun) -> list[Table]:
         note += f" With fewer than {FEW_SAMPLES} samples the interval is too narrow to rely on."
     columns = ("method", "tokens per round", f"than {best}", "from", "to")
     lines = [
-        (name, number(values[name]), *map(signed_percent, interval.values))
+        (name, number(values[name]), *map(signed_percent, interval[1:]))
         for name, interval in found.items()
     ]
     return [Table("Against the best single view", columns, lines, note, in_terminal=True)]

@@ -1,7 +1,7 @@
 """Confidence intervals of differences between two methods: a paired bootstrap over samples."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,7 @@ CELLS = 2_000_000
 Counts = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """The relative difference in block efficiency between two methods."""
 
     samples: int
@@ -25,11 +24,6 @@ class Difference:
     low: float
     high: float
     """Ends of the interval that contains the true value with probability LEVEL."""
-
-    @property
-    def values(self) -> tuple[float, float, float]:
-        """The difference and the ends of its interval."""
-        return self.value, self.low, self.high
 
 
 def difference(

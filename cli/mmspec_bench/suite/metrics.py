@@ -33,9 +33,8 @@ def pairs(rows: Iterable[Row], plain: Iterable[Row]) -> list[Pair]:
     return [(row, others[row.key]) for row in rows if row.key in others]
 
 
-def block_efficiency(rows: Iterable[Row]) -> float:
+def block_efficiency(rows: Sequence[Row]) -> float:
     """Tokens per round over all rounds (micro average; IbED, section 4)."""
-    rows = list(rows)
     return ratio(sum(row.emitted for row in rows), sum(len(row.rounds) for row in rows))
 
 
@@ -44,9 +43,8 @@ def macro_block_efficiency(rows: Iterable[Row]) -> float:
     return mean(block_efficiency([row]) for row in rows if row.rounds)
 
 
-def acceptance_rate(rows: Iterable[Row]) -> float:
+def acceptance_rate(rows: Sequence[Row]) -> float:
     """Accepted tokens divided by drafted ones; for trees, by levels."""
-    rows = list(rows)
     return ratio(sum(row.accepted for row in rows), sum(row.depth for row in rows))
 
 
@@ -67,9 +65,8 @@ def acceptance_by_position(rows: Iterable[Row], *, conditional: bool = False) ->
     return shares
 
 
-def throughput(rows: Iterable[Row], stage: str = "decode") -> float:
+def throughput(rows: Sequence[Row], stage: str = "decode") -> float:
     """Tokens per second of a stage over all rows: "decode", or "total" from question to end."""
-    rows = list(rows)
     return ratio(sum(row.emitted for row in rows), sum(row.seconds[stage] for row in rows))
 
 
@@ -104,9 +101,8 @@ def first_token_seconds(rows: Iterable[Row]) -> list[float]:
     return [row.seconds["first_token"] for row in rows if row.rounds]
 
 
-def stage_seconds(rows: Iterable[Row]) -> dict[str, float]:
+def stage_seconds(rows: Sequence[Row]) -> dict[str, float]:
     """Mean seconds per answer in each of STAGES."""
-    rows = list(rows)
     means = {name: mean(row.seconds[name] for row in rows) for name in (*STAGES[:-1], "decode")}
     loop = means.pop("decode") - means["draft"] - means["verify"]
     return means | {"loop": loop}
@@ -116,11 +112,6 @@ def identical_rate(rows: Iterable[Row]) -> float | None:
     """The share of answers equal to plain decoding's; None if none was compared."""
     compared = [row.identical for row in rows if row.identical is not None]
     return sum(compared) / len(compared) if compared else None
-
-
-def peak_memory_bytes(rows: Iterable[Row]) -> int:
-    """The largest peak of memory of any answer, in bytes."""
-    return max((row.peak_memory_bytes for row in rows), default=0)
 
 
 def facts_right(rows: Iterable[Row]) -> tuple[int, int]:
