@@ -35,7 +35,6 @@ def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
         if setup.as_json:
             screen.json(answer_report(chat))
         else:
-            screen.end_line()
             for note in (*chat.answer.notes, footer(chat.answer.statistics, first)):
                 screen.note(note)
     return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0

@@ -33,16 +33,20 @@ def test_piped_text_is_the_model_s_own_bytes(capsys):
 
 def test_on_a_terminal_control_characters_are_spelled_out_and_markup_is_text(terminal, capsys):
     terminal()
-    Screen().piece(Piece("", NASTY))
-    assert capsys.readouterr().out == NASTY.replace("\x1b", "^[")
+    screen = Screen()
+    screen.piece(Piece("", NASTY))
+    screen.end_line()
+    assert capsys.readouterr().out == NASTY.replace("\x1b", "^[") + "\n"
 
 
 def test_accepted_tokens_are_coloured_on_a_terminal(terminal, capsys):
     terminal()
-    Screen(accepted=True).piece(Piece("drafted", " own"))
+    screen = Screen(accepted=True)
+    screen.piece(Piece("drafted", " own"))
+    screen.end_line()
     out = capsys.readouterr().out
     assert "\x1b[32mdrafted\x1b[0m" in out
-    assert out.endswith(" own")
+    assert out.endswith(" own\n")
 
 
 @pytest.mark.parametrize("why", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])

@@ -241,8 +241,7 @@ def test_an_answer_is_broken_between_words(chat, tmp_path):
     terminal.wait(TEXT)
     came = terminal.wait(r"[\s\S]{2000}\n")
     terminal.type("\x03/quit\r")
-    erased = re.compile(r"[^\x1b]{1,39}?\x1b\[\d+D\x1b\[0?K")
-    lines = [re.sub(erased, "", line) for line in came.split("\r\n")[1:]]
+    lines = came.split("\r\n")[1:]
     assert len(lines) > 20
     assert max(map(len, lines)) < 40
     assert terminal.status() == 0

@@ -6,32 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from mmspec_cli.terminal.wrapping import Step, Wrap
-
-
-class Page:
-    """A terminal as wide as can be that does what steps say."""
-
-    def __init__(self) -> None:
-        self.lines = [""]
-
-    def show(self, steps: list[Step]) -> None:
-        for step in steps:
-            if step.erase:
-                kept = self.lines[-1]
-                while step.erase and cell_len(self.lines[-1]) - cell_len(kept) < step.erase:
-                    kept = kept[:-1]
-                self.lines[-1] = kept
-            first, *rest = step.text.split("\n")
-            self.lines[-1] += first
-            self.lines += rest
+from mmspec_cli.terminal.wrapping import Wrap
 
 
 def shown(pieces, width: int) -> list[str]:
-    wrap, page = Wrap(), Page()
-    for piece in pieces:
-        page.show(wrap.lay(piece, None, width))
-    return [line.rstrip(" ") for line in page.lines]
+    wrap = Wrap()
+    runs = [run for piece in pieces for run in wrap.lay(piece, None, width)]
+    text = "".join(text for text, _ in [*runs, *wrap.end(width)])
+    return [line.rstrip(" ") for line in text.split("\n")]
 
 
 WORDS = st.lists(st.text("abcxyz.é,'", min_size=1, max_size=9), min_size=1, max_size=30)
@@ -82,15 +64,20 @@ def test_indentation_stays():
 
 def test_a_part_of_a_word_keeps_its_style_when_the_word_moves():
     wrap = Wrap()
-    wrap.lay("one two", "green", 10)
-    assert wrap.lay("fold", None, 10) == [
-        *(Step("\n", None, erase=3), Step("two", "green"), Step("fold", None))
-    ]
+    assert wrap.lay("one two", "green", 10) == [("one ", "green")]
+    assert wrap.lay("fold ", None, 10) == [("\n", None), ("two", "green"), ("fold ", None)]
 
 
-def test_another_width_holds_from_then_on_and_erases_nothing():
+def test_a_word_is_held_back_until_it_ends_or_the_text_does():
+    wrap = Wrap()
+    assert wrap.lay("one tw", None, 40) == [("one ", None)]
+    assert wrap.lay("o th", None, 40) == [("two ", None)]
+    assert wrap.end(40) == [("th", None)]
+    assert wrap.end(40) == []
+
+
+def test_another_width_holds_from_then_on():
     wrap = Wrap()
     wrap.lay("one two thr", None, 40)
-    narrow = wrap.lay("ee four", None, 10)
-    assert not any(step.erase for step in narrow)
-    assert "".join(step.text for step in narrow) == "\nee four"
+    narrow = [*wrap.lay("ee four", None, 10), *wrap.end(10)]
+    assert "".join(text for text, _ in narrow) == "\nthree \nfour"

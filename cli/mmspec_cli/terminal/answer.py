@@ -24,19 +24,21 @@ def stream(
     started = perf_counter()
     first = None
     screen.progress("looking")
-    with suppress(KeyboardInterrupt), closing(answering):
-        for item in answering:
-            if isinstance(item, Prefilled):
-                screen.progress(f"reading {item.done} of {item.total} tokens")
-            else:
-                if first is None:
-                    first, item = perf_counter() - started, unspaced(item)
-                if not silent:
-                    screen.piece(item)
-            if interrupt.requested:
-                break
-        interrupt.settled = True
-    screen.clear_progress()
+    try:
+        with suppress(KeyboardInterrupt), closing(answering):
+            for item in answering:
+                if isinstance(item, Prefilled):
+                    screen.progress(f"reading {item.done} of {item.total} tokens")
+                else:
+                    if first is None:
+                        first, item = perf_counter() - started, unspaced(item)
+                    if not silent:
+                        screen.piece(item)
+                if interrupt.requested:
+                    break
+            interrupt.settled = True
+    finally:
+        screen.end_line()  # also after an error or SIGTERM, so that no word is lost
     return first
 
 

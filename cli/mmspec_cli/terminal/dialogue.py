@@ -131,7 +131,6 @@ class Dialogue:
     def _remark(self, first_token: float | None) -> None:
         """Show how the answer ended, its cost, and notes that the previous answer did not have."""
         screen, answer = self.screen, self.chat.answer
-        screen.end_line()
         if answer.finish_reason != "stop":
             screen.note(_unfinished(answer.finish_reason, self.chat.options.max_new_tokens))
         for note in answer.notes:

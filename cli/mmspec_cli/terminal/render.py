@@ -18,12 +18,11 @@ from rich.text import Text
 
 from mmspec.chat.chat import Piece
 from mmspec_cli.terminal.escape import one_line, visible
-from mmspec_cli.terminal.wrapping import Step, Wrap
+from mmspec_cli.terminal.wrapping import Wrap
 
 ACCEPTED, QUIET, WRONG = "green", "dim", "bold red"
 OPENING = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
 CLOSING = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
-_TO_THE_END = (ControlType.ERASE_IN_LINE, 0)
 _ERASED_LINE = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
@@ -46,7 +45,6 @@ class Screen:
     def __init__(self, *, plain: bool = False, accepted: bool = False) -> None:
         self.terminal = sys.stdout.isatty()
         dumb = os.environ.get("TERM") == "dumb"
-        self._wraps = self.terminal and not dumb
         self.plain = plain or dumb or not self.terminal or bool(os.environ.get("NO_COLOR"))
         self.accepted = accepted
         self._out = self._console(sys.stdout)
@@ -70,13 +68,11 @@ class Screen:
 
     def _stream(self, text: str, style: str | None = None) -> None:
         """Write text without ending the line; on a terminal lines break between words."""
-        if not self._wraps:
+        if not self.terminal:
             self._write(text, style)
             return
-        for step in self._wrap.lay(visible(text), style, _width(self._out)):
-            if step.erase:
-                self._out.control(Control((ControlType.CURSOR_BACKWARD, step.erase), _TO_THE_END))
-            self._write(step.text, step.style)
+        for run in self._wrap.lay(visible(text), style, _width(self._out)):
+            self._write(*run)
 
     def _write(self, text: str, style: str | None = None) -> None:
         self._out.out(visible(text) if self.terminal else text, end="", style=style)
@@ -84,10 +80,12 @@ class Screen:
         self._in_line = not text.endswith("\n") if text else self._in_line
 
     def end_line(self) -> None:
-        """End the line of stdout if it has text."""
+        """Write what is left of a streamed text, and end the line of stdout if it has text."""
+        self.clear_progress()
+        for run in self._wrap.end(_width(self._out)):
+            self._write(*run)
         if self._in_line:
             self._write("\n")
-            self._wrap = Wrap()
 
     def say(self, text: str = "") -> None:
         """Write a line to stdout."""
@@ -101,18 +99,16 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Write a remark to stderr on one line; on a terminal it wraps between words."""
-        self._remark(text, QUIET, wraps=self._wraps and self._err.is_terminal)
+        self._remark(text, QUIET, wraps=self.terminal and self._err.is_terminal)
 
     def error(self, text: str) -> None:
         """Write an error on one line of stderr."""
         self._remark(text, WRONG)
 
     def _remark(self, text: str, style: str, *, wraps: bool = False) -> None:
-        self.clear_progress()
         self.end_line()
-        line = one_line(text)
-        steps = Wrap().lay(line, None, _width(self._err)) if wraps else [Step(line)]
-        self._err.out("".join(step.text for step in steps), style=style)
+        line, width = Text(one_line(text)), _width(self._err)
+        self._err.print(line, style=style, width=width, soft_wrap=not wraps)
 
     def progress(self, text: str) -> None:
         """Show a temporary line on stderr, which the next output replaces; nothing if plain."""
