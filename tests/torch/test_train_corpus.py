@@ -37,15 +37,19 @@ def corpus(images, *lines, split="train"):
 
 
 def test_a_line_becomes_questions_with_their_images_and_answers(images):
-    first, second = corpus(images, line()).exchanges(0)
+    first, second = corpus(images, line()).turns(0)
     picture, text = first.question.parts
     assert (picture.image.size, text) == ((8, 8), "What is it?")
-    assert (first.answer, second.question.parts, second.answer) == ("A cat.", ("Sure?",), "Yes.")
+    assert (first.answer_text, second.question.parts, second.answer_text) == (
+        "A cat.",
+        ("Sure?",),
+        "Yes.",
+    )
 
 
 def test_images_stand_where_their_markers_do(images):
     turns = [("human", "First <image> and <image>\nwhich?"), ("gpt", "b")]
-    question = corpus(images, line(turns, image=["a.png", "b.png"])).exchanges(0)[0].question
+    question = corpus(images, line(turns, image=["a.png", "b.png"])).turns(0)[0].question
     kinds = [part if isinstance(part, str) else "image" for part in question.parts]
     assert kinds == ["First ", "image", " and ", "image", "which?"]
 
@@ -53,9 +57,9 @@ def test_images_stand_where_their_markers_do(images):
 def test_one_line_in_twenty_is_held_out(images):
     train, held_out = corpus(images), corpus(images, split="held-out")
     assert (train.size, held_out.size) == (38, 2)
-    asked = {each.exchanges(n)[0].question for each in (train, held_out) for n in range(each.size)}
+    asked = {each.turns(n)[0].question for each in (train, held_out) for n in range(each.size)}
     assert len(asked) == 40
-    assert held_out.exchanges(0)[0].question.parts == (str(HELD_OUT_ONE_IN - 1),)
+    assert held_out.turns(0)[0].question.parts == (str(HELD_OUT_ONE_IN - 1),)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +92,12 @@ def test_a_broken_line_is_named_before_anything_is_made(images, broken, said):
     if "image" not in said:
         assert str(refused.value).endswith(f"; a line is like {FORMAT}")
     with pytest.raises(errors.MmspecError, match=r"data\.jsonl:3: |missing\.png"):
-        made.exchanges(1)
+        made.turns(1)
 
 
 def test_the_line_that_is_shown_as_allowed_is(images):
     instructions = read_instructions(FORMAT.encode())
-    assert instructions == Instructions(("<image>\nWhat is this?",), ("A cat.",), ("a.jpg",))
+    assert instructions == Instructions((("<image>\nWhat is this?", "A cat."),), ("a.jpg",))
 
 
 def test_a_damaged_image_is_named_with_its_line(images):
@@ -101,7 +105,7 @@ def test_a_damaged_image_is_named_with_its_line(images):
     made = corpus(images, line(image="c.png"))
     made.check(40)
     with pytest.raises(errors.ImageError, match=r"data\.jsonl:1: .*c\.png"):
-        made.exchanges(0)
+        made.turns(0)
 
 
 def test_files_that_hold_too_little_are_refused(images):

@@ -15,7 +15,7 @@ from mmspec_train.run.log import open_log
 from mmspec_train.settings import DataSettings
 from mmspec_train.teacher.answers import answer_all
 from mmspec_train.teacher.corpus import WorldCorpus
-from mmspec_train.teacher.preparation import Preparation, TokenizedPools
+from mmspec_train.teacher.preparation import Preparation
 from mmspec_train.teacher.teacher import Teacher
 from support import factory
 from support.teacher_data import held_out_batch, prepare, teacher_data, with_settings
@@ -75,7 +75,7 @@ def test_answers_go_on_after_a_kill(teacher, tmp_path):
     ours, theirs = (made.batches("all").cache for made in (cut, whole))
     assert ours.records() == theirs.records()
     for record in theirs.records():
-        assert torch.equal(ours.read(record.number).states, theirs.read(record.number).states)
+        assert torch.equal(ours.read(record.place).states, theirs.read(record.place).states)
 
 
 def test_more_answers_are_added_to_any_number_of_them(teacher, tmp_path):
@@ -91,8 +91,8 @@ def test_conversations_without_room_are_counted_in_one_line(teacher, tmp_path):
     made = teacher_data(
         teacher, tmp_path, samples=12, answer_tokens=room // 2, answer_rows=2, cache_gb=0.0
     )
-    conversations = next(TokenizedPools(made.corpora[0], teacher.directory, 12).batches(0))
-    fitting = [d.number for d in conversations if len(d.prompts) == 1]
+    questions = made._preparation("train").questions(range(12))
+    fitting = [record.number for record, _ in questions if len(record.prompts) == 1]
     assert 0 < len(fitting) < 12
     with open_log(tmp_path, Console(file=output, width=40)) as log:
         made._preparation("train").run(log)
@@ -144,12 +144,14 @@ def test_the_cache_stays_within_its_bound(teacher, tmp_path):
     prepare(made)
     cache = made.batches("all").cache
     assert cache.states_file.stat().st_size <= 60_000
-    assert 0 < len(cache.places) < len(cache.records())
+    stored = [record.place is not None for record in cache.records()]
+    assert any(stored)
+    assert not all(stored)
 
 
 def test_a_sampled_answer_depends_on_its_conversation_and_the_seed_alone(teacher, data):
     """Not on the conversations answered beside it, nor on their number."""
-    conversations = next(TokenizedPools(data.corpora[0], teacher.directory, 4).batches(0))
+    conversations = data._preparation("train").questions(range(4))
 
     def answers(some, seed):
         pairs = answer_all(teacher, some, 8, Sampling(temperature=1.0), seed)

@@ -115,8 +115,8 @@ class DraftTrainee(Trainee):
         return [image.pooled(self.module.positions).rows.clone().float() for image in features]
 
     def _columns(self, conversations: Conversations) -> DraftColumns:
-        input_format = self.data.teacher.input_format
-        blank = input_format.image_id if self.module.sees else input_format.tokenizer.newline_id
+        teacher = self.data.teacher
+        blank = teacher.image_id if self.module.sees else teacher.tokenizer.newline_id
         return to_draft_columns(conversations, self.module.positions, blank)
 
     def log_probabilities(self, conversations: Conversations, images: Sequence[Tensor]) -> Tensor:

@@ -42,9 +42,7 @@ class ProcessShare(Generic[Batch]):
         return itertools.islice(self.source.batches(first), 0, None, self.count)
 
 
-def prefetch(
-    source: Source[Batch], start: int, workers: int = 1, prefetched: int = PREFETCHED
-) -> Iterator[Batch]:
+def prefetch(source: Source[Batch], start: int, workers: int = 1) -> Iterator[Batch]:
     """Yield a source's batches from number `start` on, made in a background process.
 
     With `workers` 0 this process makes them. More than one worker would change the order.
@@ -58,8 +56,7 @@ def prefetch(
     # handshakes for shared tensors, print warnings if a signal comes at the wrong moment.
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe(duplex=False)
-    arguments = source, start, prefetched, sender
-    worker = spawn.Process(target=_make_batches, args=arguments, daemon=True)
+    worker = spawn.Process(target=_make_batches, args=(source, start, sender), daemon=True)
     try:
         # A signal during the start would leave a process that nobody knows.
         with uninterrupted(), blocked_in_children():
@@ -93,12 +90,12 @@ def _received(receiver: Connection, worker: BaseProcess) -> Iterator[Batch]:
         )
 
 
-def _make_batches(source: Source[object], start: int, prefetched: int, sender: Connection) -> None:
+def _make_batches(source: Source[object], start: int, sender: Connection) -> None:
     """Send a source's batches; if it raises MmspecError, the last thing sent is that error."""
     import torch
 
     torch.set_num_threads(1)
-    ready: queue.Queue[bytes | None] = queue.Queue(prefetched)
+    ready: queue.Queue[bytes | None] = queue.Queue(PREFETCHED)
     sending = threading.Thread(target=_send, args=(ready, sender), daemon=True)
     sending.start()
     try:

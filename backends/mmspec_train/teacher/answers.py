@@ -17,14 +17,14 @@ from mmspec_torch.framework import keys, sampler
 from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.llama import Llama, Step, hidden
 from mmspec_train.teacher.batch import StoredStates
-from mmspec_train.teacher.records import ConversationRecord, TokenizedConversation
+from mmspec_train.teacher.records import PICTURE, ConversationRecord
 from mmspec_train.teacher.teacher import Teacher
 
 
 @torch.no_grad()
 def answer_all(
     teacher: Teacher,
-    conversations: Sequence[TokenizedConversation],
+    conversations: Sequence[tuple[ConversationRecord, Sequence[Picture]]],
     max_tokens: int,
     sampling: Sampling = GREEDY,
     seed: int = 0,
@@ -34,40 +34,35 @@ def answer_all(
     An answer becomes part of its conversation. A sampled answer depends only on the seed and the
     number of its conversation. Returns each conversation with its hidden states.
     """
-    stop = teacher.input_format.stop
-    pixels = [[teacher.input_format.pixels(p) for p in c.pictures] for c in conversations]
+    stop = teacher.stop
+    pixels = [list(map(teacher.pixels, pictures)) for _, pictures in conversations]
     images = [teacher.embed_images(teacher.features(row)) for row in pixels]
-    seeds = [seed + conversation.number for conversation in conversations]
-    rows = _Rows(teacher.model.llama, sampling, seeds)
+    records = [record for record, _ in conversations]
+    rows = _Rows(teacher.model.llama, sampling, [seed + record.number for record in records])
     unread = [iter(row) for row in images]
-    answers: list[list[list[int]]] = [[] for _ in conversations]
-    for turn in range(max(len(conversation.prompts) for conversation in conversations)):
-        prompts = [c.prompts[turn] if turn < len(c.prompts) else () for c in conversations]
+    answers: list[list[list[int]]] = [[] for _ in records]
+    for turn in range(max(len(record.prompts) for record in records)):
+        prompts = [r.prompts[turn] if turn < len(r.prompts) else () for r in records]
         embeddings = [_embed(teacher, p, row) for p, row in zip(prompts, unread, strict=True)]
         for row, answer in enumerate(rows.answer(embeddings, max_tokens, stop)):
             answers[row] += [answer] if prompts[row] else []
     return [
         (
-            conversation.record(answers[row], stop),
+            record.answered(answers[row], stop),
             StoredStates(rows.states(row), images[row].flatten(0, 1)),
         )
-        for row, conversation in enumerate(conversations)
+        for row, record in enumerate(records)
     ]
 
 
-def _embed(
-    teacher: Teacher, prompt: Sequence[tuple[int, ...] | Picture], images: Iterator[Tensor]
-) -> Tensor:
-    """Return the embeddings [n, H] of one prompt, [0, H] of an empty one."""
-    device = teacher.model.llama.device
-    return torch.cat(
-        [
-            next(images)
-            if isinstance(part, Picture)
-            else teacher.embed(upload(part, torch.long, device))
-            for part in prompt or [()]
-        ]
-    )
+def _embed(teacher: Teacher, prompt: Sequence[int], images: Iterator[Tensor]) -> Tensor:
+    """Return the embeddings [n, H] of a prompt, in which each PICTURE is the next of `images`."""
+    ids = [max(token, 0) for token in prompt]
+    x = teacher.embed(upload(ids, torch.long, teacher.model.llama.device))
+    places = [place for place, token in enumerate(prompt) if token == PICTURE]
+    parts = torch.tensor_split(x, [edge for place in places for edge in (place, place + 1)])
+    # Every second part is the row of a PICTURE.
+    return torch.cat([next(images) if n % 2 else part for n, part in enumerate(parts)])
 
 
 class _Rows:

@@ -7,14 +7,14 @@ H width, n columns of one conversation, m of them an image's, A starts.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from mmspec.drafters.heads.packing import Span
 from mmspec.seam import Float32
 from mmspec_train.mini.conversation import IGNORED
-from mmspec_train.teacher.records import RecordColumns
+from mmspec_train.teacher.records import ConversationRecord, lay_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +86,25 @@ def gather_columns(rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def collate(
-    samples: Sequence[RecordColumns],
+    records: Sequence[ConversationRecord],
     pixels: Sequence[Float32],
     stored: Sequence[StoredStates],
+    image_id: int,
     positions: int,
 ) -> ConversationBatch:
     """Pad conversations to the longest; `stored` is empty or has one item per conversation."""
-    length = max(len(sample.ids) for sample in samples)
-    ids = np.zeros((len(samples), length), np.int64)
-    targets = np.full((len(samples), length), IGNORED, np.int64)
-    for row, sample in enumerate(samples):
-        ids[row, : len(sample.ids)] = sample.ids
-        targets[row, : len(sample.ids)] = sample.targets
+    columns = [lay_out(record, image_id, positions) for record in records]
+    ids, targets, images = zip(*columns, strict=True)
     states = image_embeddings = torch.zeros(0)
     if stored:
-        states = torch.nn.utils.rnn.pad_sequence([s.states for s in stored], batch_first=True)
+        states = pad_sequence([s.states for s in stored], batch_first=True)
         rows = torch.cat([s.visual for s in stored])
         image_embeddings = rows.view(-1, max(positions, 1), rows.shape[-1])
     return ConversationBatch(
-        torch.from_numpy(ids),
-        torch.from_numpy(targets),
-        tuple(sample.images for sample in samples),
-        tuple(len(sample.ids) for sample in samples),
+        pad_sequence(list(map(torch.tensor, ids)), batch_first=True),
+        pad_sequence(list(map(torch.tensor, targets)), batch_first=True, padding_value=IGNORED),
+        images,
+        tuple(map(len, ids)),
         tuple(pixels),
         states,
         image_embeddings,

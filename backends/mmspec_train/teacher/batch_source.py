@@ -12,7 +12,7 @@ from mmspec.seam import Float32
 from mmspec_train.teacher.batch import ConversationBatch, collate
 from mmspec_train.teacher.cache import TeacherCache
 from mmspec_train.teacher.corpus import Corpus
-from mmspec_train.teacher.records import ConversationRecord, lay_out
+from mmspec_train.teacher.records import ConversationRecord
 
 BATCHES_PER_POOL = 8
 """Number of batches whose conversations are sorted by length together to save padding."""
@@ -111,14 +111,11 @@ class ConversationBatches:
 
     def batch(self, records: Sequence[ConversationRecord]) -> ConversationBatch:
         """Return `records` as one batch."""
-        samples = [lay_out(record, self.image_id, self.positions) for record in records]
-        numbers = [record.number for record in records]
-        stored = []
-        if self.use_stored and all(number in self.cache.places for number in numbers):
-            stored = [self.cache.read(number) for number in numbers]
-        needs_pixels = self.always_pixels or not stored
-        images = self.pixels(records) if needs_pixels else ()
-        return collate(samples, images, stored, self.positions)
+        places = [record.place for record in records if record.place and self.use_stored]
+        all_stored = len(places) == len(records)
+        stored = [self.cache.read(place) for place in places] if all_stored else []
+        images = self.pixels(records) if self.always_pixels or not stored else ()
+        return collate(records, images, stored, self.image_id, self.positions)
 
     def pixels(self, records: Sequence[ConversationRecord]) -> list[Float32]:
         """Return the pixels [3, height, width] of every image in the records."""
@@ -128,6 +125,6 @@ class ConversationBatches:
             pixels(picture, self.preprocessing)
             for record in records
             if record.images
-            for exchange in self.corpus.exchanges(record.number)[: len(record.prompts)]
-            for picture in exchange.question.pictures
+            for turn in self.corpus.turns(record.number)
+            for picture in turn.question.pictures
         ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mmspec import errors
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
+from mmspec.prompt.conversation import IMAGE_MARKER, Message, Turn, interleaved
 from mmspec.prompt.images import Picture, open_picture, picture_from
 from mmspec_train.mini.recipe import TASK_SHARES
 from mmspec_train.settings import DataSettings
@@ -25,14 +25,6 @@ TEXT_ONLY_PIXELS = 48
 """Side in pixels of the world's pictures for a text-only target, which reads none."""
 HELD_OUT_ONE_IN = 20
 """One of this many lines of a file is held out from training."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """A question and the dataset's answer."""
-
-    question: Message
-    answer: str
 
 
 @dataclass(frozen=True)
@@ -59,14 +51,14 @@ class WorldCorpus:
     def check(self, count: int) -> None:
         """Do nothing: every conversation can be drawn."""
 
-    def exchanges(self, number: int) -> list[Exchange]:
-        """Draw the conversation with this number."""
+    def turns(self, number: int) -> list[Turn]:
+        """Draw the conversation with this number; its answers are text alone."""
         rng = random.Random(f"{self.seed}/{self.split}/{number}")
         task = rng.choices(tuple(self.shares), tuple(self.shares.values()))[0]
         conversation = sample(task, rng.getrandbits(48), split=self.split, size=self.image_size)
         pictures = iter([picture_from(image) for image in conversation.images])
         return [
-            Exchange(interleaved(turn.question, list(islice(pictures, turn.images))), turn.answer)
+            Turn(interleaved(turn.question, list(islice(pictures, turn.images))), (), turn.answer)
             for turn in conversation.turns
         ]
 
@@ -128,7 +120,7 @@ class InstructionFile:
                         "give the directory of the images by --images"
                     )
 
-    def exchanges(self, number: int) -> list[Exchange]:
+    def turns(self, number: int) -> list[Turn]:
         """Read a conversation.  Raises MmspecError, naming file and line, where it cannot."""
         line, instructions = self._read(number)
         try:
@@ -136,8 +128,8 @@ class InstructionFile:
         except errors.ImageError as error:
             raise errors.ImageError(f"{self.path}:{line}: {error}") from error
         return [
-            Exchange(_message(text, pictures), answer.strip())
-            for text, answer in zip(instructions.questions, instructions.answers, strict=True)
+            Turn(_message(question, pictures), (), answer.strip())
+            for question, answer in instructions.turns
         ]
 
     def _read(self, number: int) -> tuple[int, Instructions]:

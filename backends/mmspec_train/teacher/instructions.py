@@ -16,11 +16,10 @@ FORMAT = (
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """The questions, images and answers of one line."""
+    """The turns and images of one line."""
 
-    questions: tuple[str, ...]
-    """The question of each turn, with one IMAGE_MARKER per image."""
-    answers: tuple[str, ...]
+    turns: tuple[tuple[str, str], ...]
+    """The question and the answer of each turn; questions have one IMAGE_MARKER per image."""
     images: tuple[str, ...]
     """Image paths as the line gives them."""
 
@@ -69,11 +68,11 @@ def _paired(turns: Sequence[tuple[str, str]], images: Sequence[str]) -> Instruct
     roles = [role for role, _ in turns]
     if roles != ["human", "gpt"] * (len(turns) // 2) or not turns:
         raise ValueError(f"turns must be human, gpt, human, gpt ...: got {', '.join(roles)}")
-    questions, answers = (tuple(text for _, text in turns[side::2]) for side in (0, 1))
-    markers = sum(text.count(IMAGE_MARKER) for text in questions)
+    texts = [text for _, text in turns]
+    markers = sum(text.count(IMAGE_MARKER) for text in texts[::2])
     if markers != len(images):
         raise ValueError(f"the questions have {markers} {IMAGE_MARKER} for {len(images)} images")
-    return Instructions(questions, answers, tuple(images))
+    return Instructions(tuple(zip(texts[::2], texts[1::2], strict=True)), tuple(images))
 
 
 def _described(value: Any) -> str:

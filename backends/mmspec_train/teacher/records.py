@@ -1,26 +1,25 @@
 """Conversations as tokens: the prompts and the answers.
 
-Shape letters: n columns, N positions of one image.
+Shape letters: n columns.
 """
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any
-
-import numpy as np
 
 from mmspec.drafters.heads.packing import Span
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.conversation import Conversation, Turn, render
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
-from mmspec_train.mini.conversation import IGNORED, Ids
-from mmspec_train.teacher.corpus import Exchange
+from mmspec_train.mini.conversation import IGNORED
 
 PICTURE = -1
 """Placeholder id of an image in a record's prompts."""
+Place = tuple[int, int, int]
+"""Where hidden states are in their file: first row, number of states, number of image rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,8 @@ class ConversationRecord:
     answers: tuple[tuple[int, ...], ...]
     stopped: tuple[bool, ...]
     """True for each answer that ends with a stop token, which no model reads."""
+    place: Place | None = None
+    """Where the cache has stored the target's hidden states; None if it has not."""
 
     @property
     def images(self) -> int:
@@ -43,30 +44,33 @@ class ConversationRecord:
         tokens = sum(map(len, chain(self.prompts, self.answers))) - sum(self.stopped)
         return tokens + self.images * (positions - 1)
 
+    def answered(
+        self, answers: Sequence[Sequence[int]], stop: frozenset[int]
+    ) -> "ConversationRecord":
+        """Return the conversation with one of these answers to each prompt."""
+        stopped = tuple(answer[-1] in stop for answer in answers)
+        return replace(self, answers=_tuples(answers), stopped=stopped)
+
     def to_json(self) -> str:
         """Return the record as one line of JSON."""
-        return json.dumps([self.number, self.prompts, self.answers, [int(s) for s in self.stopped]])
+        stopped = [int(s) for s in self.stopped]
+        return json.dumps([self.number, self.prompts, self.answers, stopped, *(self.place or ())])
 
     @classmethod
     def from_json(cls, line: str) -> "ConversationRecord":
         """Parse a line written by `to_json`."""
-        number, prompts, answers, stopped = json.loads(line)
-        return cls(number, _tuples(prompts), _tuples(answers), tuple(map(bool, stopped)))
+        number, prompts, answers, stopped, *place = json.loads(line)
+        ends = tuple(map(bool, stopped))
+        return cls(number, _tuples(prompts), _tuples(answers), ends, tuple(place) or None)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordColumns:
-    """A conversation's token ids and targets, one per column."""
+def lay_out(
+    record: ConversationRecord, image_id: int, positions: int
+) -> tuple[list[int], list[int], tuple[Span, ...]]:
+    """Return a record's ids [n], targets [n] as in `Conversations`, and the columns of its images.
 
-    ids: Ids
-    """[n] token ids; an image token at each position of an image."""
-    targets: Ids
-    """[n] the next token where it belongs to an answer, IGNORED elsewhere."""
-    images: tuple[Span, ...]
-
-
-def lay_out(record: ConversationRecord, image_id: int, positions: int) -> RecordColumns:
-    """Lay a record out in columns; with `positions` 0 a single `image_id` stands for an image."""
+    With `positions` 0 a single `image_id` stands for an image.
+    """
     ids: list[int] = []
     targets: list[int] = []
     images: list[Span] = []
@@ -81,46 +85,21 @@ def lay_out(record: ConversationRecord, image_id: int, positions: int) -> Record
             targets[-1] = answer[0]
             targets += [after for _, after in pairwise(answer)] + [IGNORED] * (not stopped)
             ids += answer[: len(answer) - stopped]
-    return RecordColumns(np.array(ids, np.int64), np.array(targets, np.int64), tuple(images))
-
-
-@dataclass(frozen=True, slots=True)
-class TokenizedConversation:
-    """The prompts of a conversation, turn by turn, and the dataset's answers."""
-
-    number: int
-    prompts: tuple[tuple[tuple[int, ...] | Picture, ...], ...]
-    answers: tuple[tuple[int, ...], ...]
-
-    @property
-    def pictures(self) -> list[Picture]:
-        """The images of all prompts, in order."""
-        return [part for prompt in self.prompts for part in prompt if isinstance(part, Picture)]
-
-    def record(self, answers: Sequence[Sequence[int]], stop: frozenset[int]) -> ConversationRecord:
-        """Return a record with these answers, up to the last turn that has one."""
-        stopped = tuple(bool(answer) and answer[-1] in stop for answer in answers)
-        prompts = tuple(map(_marked, self.prompts[: len(answers)]))
-        return ConversationRecord(self.number, prompts, _tuples(answers), stopped)
+    return ids, targets, tuple(images)
 
 
 def tokenize(
-    number: int,
-    exchanges: Sequence[Exchange],
-    template: ChatTemplate,
-    tokenizer: Tokenizer,
-    stop: int,
-) -> TokenizedConversation:
+    number: int, turns: list[Turn], template: ChatTemplate, tokenizer: Tokenizer, stop: int
+) -> ConversationRecord:
     """Tokenize a conversation as a chat does; each answer of the dataset ends with `stop`."""
-    turns = [Turn(exchange.question, (), exchange.answer) for exchange in exchanges]
     chunks = render(Conversation(None, turns), template, tokenizer)
     prompts = tuple(chunk.parts for chunk in chunks if chunk.kind == "prompt")
     lead = _separator(prompts[-1], tokenizer.decode)
     answers = (
-        (*tokenizer.encode_parts([lead + exchange.answer], continues=True), stop)
-        for exchange in exchanges
+        (*tokenizer.encode_parts([lead + turn.answer_text], continues=True), stop) for turn in turns
     )
-    return TokenizedConversation(number, prompts, tuple(answers))
+    marked = tuple(map(_marked, prompts))
+    return ConversationRecord(number, marked, tuple(answers), (True,) * len(turns))
 
 
 def _separator(

@@ -5,19 +5,17 @@ Shape letters: B sequences, L columns, M images, N positions of one image, H wid
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import LM_HEAD
 from mmspec.drafters.heads.packing import Span as ImageSpan
 from mmspec.errors import UsageError
-from mmspec.prompt.chat_template import ChatTemplate, load_template
-from mmspec.prompt.images import Picture, Preprocessing, pixels, read_preprocessing
+from mmspec.prompt.chat_template import load_template
+from mmspec.prompt.images import Picture, pixels, read_preprocessing
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec.seam import Float32
 from mmspec_torch.backend import TorchBackend
@@ -29,21 +27,23 @@ from mmspec_torch.weights import read_tensor
 from mmspec_train.teacher.batch import ConversationBatch, TeacherBatch
 
 
-@dataclass(frozen=True, slots=True)
-class InputFormat:
-    """Tokenizer, chat template and preprocessing of a target, readable without its weights."""
+class Teacher:
+    """The frozen target model, its tokenizer, chat template and preprocessing."""
 
-    config: ModelConfig
-    tokenizer: Tokenizer
-    template: ChatTemplate
-    preprocessing: Preprocessing | None
+    def __init__(self, directory: Path, device: str = "auto", dtype: str = "auto") -> None:
+        self.directory = directory
+        self.model: TorchModel = TorchBackend().load(directory, device=device, dtype=dtype)
+        self.config = self.model.config
+        self.tokenizer, self.template = Tokenizer.read(directory), load_template(directory)
+        vision = self.config.vision
+        self.preprocessing = read_preprocessing(directory, vision.image_size) if vision else None
+        self.output_matrix = self._output_matrix()
 
-    @classmethod
-    def read(cls, directory: Path, config: ModelConfig) -> "InputFormat":
-        """Read a checkpoint's tokenizer, template and preprocessing."""
-        vision = config.vision
-        preprocessing = read_preprocessing(directory, vision.image_size) if vision else None
-        return cls(config, Tokenizer.read(directory), load_template(directory), preprocessing)
+    def _output_matrix(self) -> Tensor:
+        llama = self.model.llama
+        if self.config.text.tie_word_embeddings:
+            return llama.embedding
+        return read_tensor(plan(self.directory, self.config)[LM_HEAD], llama.dtype).to(llama.device)
 
     @property
     def stop(self) -> frozenset[int]:
@@ -61,23 +61,6 @@ class InputFormat:
         if self.preprocessing is None:
             raise UsageError("this model is text-only: it cannot look at an image")
         return pixels(picture, self.preprocessing)
-
-
-class Teacher:
-    """The frozen target model."""
-
-    def __init__(self, directory: Path, device: str = "auto", dtype: str = "auto") -> None:
-        self.directory = directory
-        self.model: TorchModel = TorchBackend().load(directory, device=device, dtype=dtype)
-        self.config = self.model.config
-        self.input_format = InputFormat.read(directory, self.config)
-        self.output_matrix = self._output_matrix()
-
-    def _output_matrix(self) -> Tensor:
-        llama = self.model.llama
-        if self.config.text.tie_word_embeddings:
-            return llama.embedding
-        return read_tensor(plan(self.directory, self.config)[LM_HEAD], llama.dtype).to(llama.device)
 
     def digest(self) -> str:
         """Return a digest of the embeddings and output matrix, which identifies the target."""

@@ -55,7 +55,7 @@ class TeacherData:
         if split == "held-out":
             corpus, settings = self.corpora[1], self._held_out_settings
         cache = TeacherCache(self.directory, split, self.teacher.config.text.hidden_size)
-        return Preparation(cache, corpus, self.teacher, settings, self.machine.workers)
+        return Preparation(cache, corpus, self.teacher, settings)
 
     @property
     def _held_out_settings(self) -> DataSettings:
