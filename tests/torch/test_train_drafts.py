@@ -14,9 +14,10 @@ from mmspec_train.distillation.losses import target_distributions
 from mmspec_train.distillation.training import train
 from mmspec_train.drafts.draft_checkpoint import save_draft
 from mmspec_train.drafts.draft_columns import to_draft_columns
-from mmspec_train.drafts.draft_model import llama_of_shape, read_draft, untrained_draft
+from mmspec_train.drafts.draft_model import read_draft, untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee, images_left
 from mmspec_train.drafts.train_drafts import Baselines, check_same_tower, image_positions
+from mmspec_train.llama import llama_of_shape
 from mmspec_train.mini.conversation import IGNORED
 from mmspec_train.run.log import Log
 from mmspec_train.settings import BASELINES, Budget, LlamaShape, MethodSettings
@@ -56,7 +57,7 @@ def test_images_take_a_drafts_own_number_of_columns(positions, ids, visual):
 def draft_of(data, positions, seed=0):
     """A draft whose every tensor is one that float16 holds."""
     vision = data.teacher.config.vision
-    text = llama_of_shape(TINY, data.teacher.config)
+    text = llama_of_shape(TINY, data.teacher.config.text.vocab_size)
     draft = untrained_draft(text, seed, vision.hidden_size if positions else 0, positions)
     with torch.no_grad():
         for weight in draft.parameters():
@@ -120,7 +121,8 @@ def test_every_guess_of_a_draft_that_is_the_target_is_accepted(data):
 
 
 def train_baselines(data, out, names, method=CE, pool=None):
-    baselines = Baselines(data, TINY, method, STEPS, out, pool)
+    positions = image_positions(data.teacher.config, pool)
+    baselines = Baselines(data, TINY, method, STEPS, out, positions)
     with quiet_log(out) as log:
         for name in names:
             baselines.make(name, log)
@@ -215,7 +217,7 @@ def test_impossible_drafts_are_refused(data, tmp_path):
     with pytest.raises(errors.UsageError, match=r"has 384 tokens, the target 320"):
         read_draft(other, config, 0)
     with pytest.raises(errors.UsageError, match="cannot be divided among 3 heads"):
-        llama_of_shape(LlamaShape(width=64, heads=3), config)
+        llama_of_shape(LlamaShape(width=64, heads=3), config.text.vocab_size)
     with pytest.raises(errors.UsageError, match=r"--pool 5: the grid divides into"):
         image_positions(config, 5)
     stranger = factory.tiny_llava(tmp_path / "stranger", seed=5)

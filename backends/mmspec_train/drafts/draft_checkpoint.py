@@ -18,7 +18,8 @@ from mmspec.checkpoints.json_file import read_json
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan_named, read_tensors
 from mmspec.checkpoints.manifest import canonical, is_buffer, manifest, optional
 from mmspec_torch.weights import read_tensor
-from mmspec_train.drafts.draft_model import DraftModel, llama_config
+from mmspec_train.drafts.draft_model import DraftModel
+from mmspec_train.llama import llama_config
 
 TOWER = "vision_tower."
 DTYPE = "float16"

@@ -5,46 +5,19 @@ H width, n learned columns, V vocabulary.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaModel
+from transformers import LlamaModel
 
 from mmspec.checkpoints.config import ModelConfig, TextConfig, read_config
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.errors import UsageError
 from mmspec_torch.weights import read_tensor
 from mmspec_train.drafts.draft_columns import DraftColumns
-from mmspec_train.mini.build import ATTENTION
-from mmspec_train.settings import LlamaShape
-
-
-def llama_of_shape(shape: LlamaShape, target: ModelConfig) -> TextConfig:
-    """Return the config of a Llama with a target's vocabulary.
-
-    Raises UsageError if the width is not an even multiple of the heads.
-    """
-    if shape.width % shape.heads or shape.width // shape.heads % 2:
-        raise UsageError(
-            f"{shape.width} columns cannot be divided among {shape.heads} heads: give a width "
-            "that is an even multiple of the heads"
-        )
-    return TextConfig(
-        hidden_size=shape.width,
-        intermediate_size=shape.ffn,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.heads,
-        head_dim=shape.width // shape.heads,
-        vocab_size=target.text.vocab_size,
-        max_position_embeddings=shape.positions,
-        rms_norm_eps=1e-6,
-        rope_theta=10000.0,
-        tie_word_embeddings=True,
-    )
+from mmspec_train.llama import ATTENTION, llama_config
 
 
 class Projector(nn.Module):
@@ -86,11 +59,6 @@ class DraftModel(nn.Module):
         tied = self.text.tie_word_embeddings
         return [self.language_model] if tied else [self.language_model, self.lm_head]
 
-    def copy_text(self, other: "DraftModel") -> None:
-        """Copy the weights of the other draft's Llama, which has the same shape."""
-        for own, copied in zip(self.text_parts, other.text_parts, strict=True):
-            own.load_state_dict(copied.state_dict())
-
     def forward(self, columns: DraftColumns, features: Sequence[Tensor]) -> Tensor:
         """Return states [B, S, H] after the last norm; `features` has [P, D] for each image."""
         x = self.language_model.embed_tokens(columns.ids)
@@ -106,13 +74,6 @@ class DraftModel(nn.Module):
         return logits.float().log_softmax(dim=-1)
 
 
-def llama_config(text: TextConfig) -> LlamaConfig:
-    """Return the config as transformers' LlamaConfig."""
-    sizes = asdict(text)
-    rope = {"rope_type": "default", "rope_theta": sizes.pop("rope_theta")}
-    return LlamaConfig(**sizes, rope_parameters=rope)
-
-
 def untrained_draft(
     text: TextConfig, seed: int, features: int = 0, positions: int = 0
 ) -> DraftModel:
@@ -121,10 +82,18 @@ def untrained_draft(
     return DraftModel(text, features, positions)
 
 
-def read_draft(directory: Path, target: ModelConfig, positions: int) -> DraftModel:
+def read_draft(
+    directory: Path,
+    target: ModelConfig,
+    positions: int,
+    sees: bool | None = None,
+    seed: int = 0,
+) -> DraftModel:
     """Read a Llama or LLaVA checkpoint as a draft to train; an image takes P = `positions`.
 
-    Raises CheckpointError as loading does, and UsageError if its vocabulary size differs from the
+    sees: True for a draft with vision, False for one without; None for what the checkpoint is. A
+    projector that the checkpoint lacks is random, the same for the same seed. Raises
+    CheckpointError as loading does, and UsageError if its vocabulary size differs from the
     target's.
     """
     config = read_config(directory)
@@ -133,14 +102,13 @@ def read_draft(directory: Path, target: ModelConfig, positions: int) -> DraftMod
             f"{directory} has {config.text.vocab_size} tokens, the target "
             f"{target.text.vocab_size}: a draft must have the target's vocabulary"
         )
-    features = config.vision.hidden_size if config.vision else 0
-    model = DraftModel(config.text, features, positions if features else 0)
-    tensors = {
-        name: read_tensor(source, torch.float32)
-        for name, source in plan(directory, config).items()
-        if not name.startswith("vision_tower.")
-    }
+    vision = config.vision or (target.vision if sees else None)
+    features = vision.hidden_size if vision and sees is not False else 0
+    model = untrained_draft(config.text, seed, features, positions if features else 0)
+    weights = model.state_dict()
+    sources = plan(directory, config).items()
+    weights |= {n: read_tensor(source, torch.float32) for n, source in sources if n in weights}
     if config.text.tie_word_embeddings:
-        tensors["lm_head.weight"] = tensors["language_model.embed_tokens.weight"]
-    model.load_state_dict(tensors)
+        weights["lm_head.weight"] = weights["language_model.embed_tokens.weight"]
+    model.load_state_dict(weights)
     return model

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,9 @@ from mmspec.drafters.views import pooled_positions
 from mmspec_torch.backend import TorchBackend
 from mmspec_train.distillation.acceptance import DraftScore
 from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, train
-from mmspec_train.drafts.draft_model import (
-    DraftModel,
-    llama_of_shape,
-    read_draft,
-    untrained_draft,
-)
+from mmspec_train.drafts.draft_model import read_draft, untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee
+from mmspec_train.llama import llama_of_shape
 from mmspec_train.run.log import Log
 from mmspec_train.settings import (
     BASELINES,
@@ -31,6 +26,14 @@ from mmspec_train.settings import (
 )
 from mmspec_train.teacher.teacher_data import TeacherData, open_teacher_data
 
+PLANS: dict[str, tuple[str | None, bool, Sequence[str]]] = {
+    "pretrained": (None, False, ["pretraining"]),
+    "finetuned": ("pretrained", False, ["tuning"]),
+    "llava": ("pretrained", True, ["projector", "tuning"]),
+    "language": ("llava", False, []),
+}
+"""For each baseline, the one it starts from, whether it has vision, and its stages."""
+
 
 @dataclass(frozen=True)
 class Baselines:
@@ -41,70 +44,39 @@ class Baselines:
     method: MethodSettings
     budget: Budget
     out: Path
-    pool: int | None = None
-    """Number of positions to which an image is pooled; None: no pooling."""
+    positions: int
+    """Number of positions of an image in a draft with vision."""
     source: Path | None = None
     """A Llama checkpoint to start from, in place of the pretrained baseline."""
 
     def check(self, names: Sequence[str]) -> None:
         """Raise MmspecError if one of the named drafts cannot be trained."""
+        target = self.data.teacher.config
         if "pretrained" in names and self.source:
             raise errors.UsageError(
                 f"--from gives the pretrained draft, {self.source}: leave it out of --only"
             )
-        if self._target.vision is None and not {"llava", "language"}.isdisjoint(names):
+        if target.vision is None and not {"llava", "language"}.isdisjoint(names):
             raise errors.UsageError("a text-only target has no llava draft: use --only finetuned")
-        llama_of_shape(self.shape, self._target)
+        llama_of_shape(self.shape, target.text.vocab_size)
         if self.source:
-            read_draft(self.source, self._target, 0)
-        image_positions(self._target, self.pool)
+            read_draft(self.source, target, 0)
 
     def make(self, name: str, log: Log) -> DraftScore | None:
         """Train a draft and those it starts from; returns None if it is already finished."""
         if (self.out / name / REPORT_FILE).exists():
             return None
-        model, stages = self._start(name, log)
+        start, sees, stages = PLANS[name]
+        target, seed = self.data.teacher.config, self.data.settings.seed
+        if start == "pretrained" and self.source:
+            model = read_draft(self.source, target, self.positions, sees, seed)
+        elif start:
+            self.make(start, log)
+            model = read_draft(self.out / start, target, self.positions, sees, seed)
+        else:
+            model = untrained_draft(llama_of_shape(self.shape, target.text.vocab_size), seed)
         trainee = DraftTrainee.of(model, self.data, self.method, stages)
         return train(trainee, self.budget, self.out / name, log)
-
-    def _start(self, name: str, log: Log) -> tuple[DraftModel, Sequence[str]]:
-        if name == "pretrained":
-            text = llama_of_shape(self.shape, self._target)
-            return untrained_draft(text, self.data.settings.seed), ["pretraining"]
-        if name == "finetuned":
-            return self._pretrained(log), ["tuning"]
-        if name == "llava":
-            return self._with_projector(log), ["projector", "tuning"]
-        return self._llama_of_llava(log), []
-
-    @property
-    def _target(self) -> ModelConfig:
-        return self.data.teacher.config
-
-    @cached_property
-    def _positions(self) -> int:
-        return image_positions(self._target, self.pool)
-
-    def _pretrained(self, log: Log) -> DraftModel:
-        if self.source:
-            return read_draft(self.source, self._target, 0)
-        self.make("pretrained", log)
-        return read_draft(self.out / "pretrained", self._target, 0)
-
-    def _with_projector(self, log: Log) -> DraftModel:
-        assert self._target.vision
-        llama, features = self._pretrained(log), self._target.vision.hidden_size
-        seed = self.data.settings.seed
-        model = untrained_draft(llama.text, seed, features, self._positions)
-        model.copy_text(llama)
-        return model
-
-    def _llama_of_llava(self, log: Log) -> DraftModel:
-        self.make("llava", log)
-        llava = read_draft(self.out / "llava", self._target, self._positions)
-        model = DraftModel(llava.text)
-        model.copy_text(llava)
-        return model
 
 
 def image_positions(target: ModelConfig, pool: int | None) -> int:
@@ -130,7 +102,8 @@ def train_baselines(
     names = names or (BASELINES[1:] if source else BASELINES)
     data = replace(open_teacher_data(settings, run), needs_states=method.loss != "ce")
     start = resolve(source, "torch") if source else None
-    baselines = Baselines(data, shape, method, budget, run.out, pool, start)
+    positions = image_positions(data.teacher.config, pool)
+    baselines = Baselines(data, shape, method, budget, run.out, positions, start)
     baselines.check(names)
     with open_run(run, data) as log:
         data.prepare(log)

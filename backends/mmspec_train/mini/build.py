@@ -5,35 +5,33 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import (
     CLIPVisionConfig,
-    LlamaConfig,
     LlavaConfig,
     LlavaForConditionalGeneration,
 )
 
 from mmspec.decoding.grid_features import pooled
+from mmspec_train.llama import ATTENTION, llama_config, llama_of_shape
 from mmspec_train.mini.conversation import IGNORED
-from mmspec_train.mini.recipe import LlamaSizes, Rates, Recipe, TowerSizes
+from mmspec_train.mini.recipe import Rates, Recipe, TowerSizes
 from mmspec_train.mini.samples import SampleBatch
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD, token_id
+from mmspec_train.settings import LlamaShape
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
 """CLIP's mean and standard deviation of the colour channels, for pixels in 0..1."""
-ATTENTION = "eager"
-"""transformers' name of attention by plain matrix products.
-
-In bfloat16 on a CPU they are several times as fast as the fused attention.
-"""
 
 
 def llava(
-    recipe: Recipe, text: LlamaSizes, tokenizer: Tokenizer, seed: int
+    recipe: Recipe, text: LlamaShape, tokenizer: Tokenizer, seed: int
 ) -> LlavaForConditionalGeneration:
     """Build a LLaVA with random weights, the same for the same seed."""
     torch.manual_seed(seed)
+    tokens = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
+    token_ids = {name: token_id(tokenizer, token) for name, token in tokens.items()}
     config = LlavaConfig(
         vision_config=_tower_config(recipe.tower),
-        text_config=_text_config(text, recipe.vocabulary, tokenizer),
+        text_config=llama_config(llama_of_shape(text, recipe.vocabulary), **token_ids),
         image_token_index=token_id(tokenizer, IMAGE),
         image_seq_length=recipe.tower.patches,
         vision_feature_layer=-1,
@@ -55,22 +53,6 @@ def _tower_config(tower: TowerSizes) -> CLIPVisionConfig:
         patch_size=tower.patch,
         projection_dim=tower.hidden,
         hidden_act="quick_gelu",
-    )
-
-
-def _text_config(text: LlamaSizes, vocabulary: int, tokenizer: Tokenizer) -> LlamaConfig:
-    return LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=text.hidden,
-        intermediate_size=text.ffn,
-        num_hidden_layers=text.layers,
-        num_attention_heads=text.heads,
-        num_key_value_heads=text.heads,
-        max_position_embeddings=text.positions,
-        tie_word_embeddings=True,
-        bos_token_id=token_id(tokenizer, BOS),
-        eos_token_id=token_id(tokenizer, EOS),
-        pad_token_id=token_id(tokenizer, PAD),
     )
 
 

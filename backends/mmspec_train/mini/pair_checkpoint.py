@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 from torch import nn
-from transformers import LlavaForConditionalGeneration
+from transformers import CLIPImageProcessorPil, LlavaForConditionalGeneration
 
-from mmspec_train.mini import build
 from mmspec_train.mini.recipe import TowerSizes
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD, token_id
 
@@ -42,12 +41,14 @@ def save_pair_model(
     nn.Module.half(model)
     model.save_pretrained(directory)
     tokenizer.save(str(directory / "tokenizer.json"))
+    side = {"height": tower.image, "width": tower.image}
+    images = CLIPImageProcessorPil(size={"shortest_edge": tower.image}, crop_size=side)
+    images.save_pretrained(directory)
     files = {
         "generation_config.json": _generation(tokenizer),
         "tokenizer_config.json": _tokenizer_config(
             model.config.get_text_config().max_position_embeddings
         ),
-        "preprocessor_config.json": _preprocessor(tower),
         "processor_config.json": _processor(tower),
     }
     for name, content in files.items():
@@ -71,24 +72,6 @@ def _tokenizer_config(positions: int) -> dict[str, Any]:
         "model_max_length": positions,
         "clean_up_tokenization_spaces": False,
         "chat_template": CHAT_TEMPLATE,
-    }
-
-
-def _preprocessor(tower: TowerSizes) -> dict[str, Any]:
-    side = {"height": tower.image, "width": tower.image}
-    return {
-        "image_processor_type": "CLIPImageProcessor",
-        "do_resize": True,
-        "size": {"shortest_edge": tower.image},
-        "resample": 3,
-        "do_center_crop": True,
-        "crop_size": side,
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": list(build.MEAN),
-        "image_std": list(build.STD),
-        "do_convert_rgb": True,
     }
 
 

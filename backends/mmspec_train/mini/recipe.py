@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from mmspec_train.settings import LlamaShape
+
 
 @dataclass(frozen=True, slots=True)
 class TowerSizes:
@@ -26,17 +28,6 @@ class TowerSizes:
 
 
 @dataclass(frozen=True, slots=True)
-class LlamaSizes:
-    """A Llama with tied embeddings and `positions` position embeddings."""
-
-    hidden: int
-    layers: int
-    heads: int
-    ffn: int
-    positions: int
-
-
-@dataclass(frozen=True, slots=True)
 class Rates:
     """Peak learning rates of a LLaVA's parts; 0 freezes a part."""
 
@@ -50,8 +41,8 @@ class Recipe:
     """Sizes and training settings of a target and a draft with the same tower and tokenizer."""
 
     tower: TowerSizes
-    target: LlamaSizes
-    draft: LlamaSizes
+    target: LlamaShape
+    draft: LlamaShape
     vocabulary: int = 1024
     draft_images: int = 2
     draft_pooled: float = 0.25
@@ -68,13 +59,13 @@ class Recipe:
 
 MINI = Recipe(
     tower=TowerSizes(hidden=192, layers=4, heads=3, ffn=768),
-    target=LlamaSizes(hidden=256, layers=11, heads=4, ffn=768, positions=2048),
-    draft=LlamaSizes(hidden=128, layers=2, heads=2, ffn=384, positions=512),
+    target=LlamaShape(width=256, layers=11, heads=4, ffn=768, positions=2048),
+    draft=LlamaShape(width=128, layers=2, heads=2, ffn=384, positions=512),
 )
 TEST = Recipe(
     tower=TowerSizes(hidden=32, layers=2, heads=2, ffn=64, image=48, patch=12),
-    target=LlamaSizes(hidden=32, layers=2, heads=2, ffn=64, positions=1024),
-    draft=LlamaSizes(hidden=16, layers=1, heads=2, ffn=32, positions=512),
+    target=LlamaShape(width=32, layers=2, heads=2, ffn=64, positions=1024),
+    draft=LlamaShape(width=16, layers=1, heads=2, ffn=32, positions=512),
     vocabulary=384,
     positions_per_batch=512,
     images_per_batch=4,

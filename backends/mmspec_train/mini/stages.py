@@ -23,7 +23,6 @@ from mmspec_train.mini.recipe import (
     DRAFT_SHARES,
     RECIPES,
     TASK_SHARES,
-    LlamaSizes,
     Rates,
     Recipe,
 )
@@ -33,7 +32,7 @@ from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import run_phase
 from mmspec_train.run.phase import Machine, Phase, pick_device
 from mmspec_train.run.run_manifest import NEW_OUT, claim
-from mmspec_train.settings import STAGES, Budget, MiniSettings
+from mmspec_train.settings import STAGES, Budget, LlamaShape, MiniSettings
 from mmspec_world.split import Split
 
 EXPORTED = ("target", "draft")
@@ -201,7 +200,7 @@ class PairRun:
         tower = self._llava(self.recipe.target).model.vision_tower
         return CellClassifier(tower, self.recipe.tower.hidden, mmspec_world.LABELS)
 
-    def _llava(self, sizes: LlamaSizes) -> LlavaForConditionalGeneration:
+    def _llava(self, sizes: LlamaShape) -> LlavaForConditionalGeneration:
         return build.llava(self.recipe, sizes, self.tokenizer, self.seed)
 
 

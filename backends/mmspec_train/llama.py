@@ -1,0 +1,48 @@
+"""The Llamas of drafts and of the bundled pair, as transformers builds them."""
+
+from dataclasses import asdict
+from typing import Any
+
+from transformers import LlamaConfig
+
+from mmspec.checkpoints.config import TextConfig
+from mmspec.errors import UsageError
+from mmspec_train.settings import LlamaShape
+
+ATTENTION = "eager"
+"""transformers' name of attention by plain matrix products.
+
+In bfloat16 on a CPU they are several times as fast as the fused attention.
+"""
+
+
+def llama_of_shape(shape: LlamaShape, vocabulary: int) -> TextConfig:
+    """Return the config of a Llama with tied embeddings of so many tokens.
+
+    Raises UsageError if the width is not an even multiple of the heads.
+    """
+    if shape.width % shape.heads or shape.width // shape.heads % 2:
+        raise UsageError(
+            f"{shape.width} columns cannot be divided among {shape.heads} heads: give a width "
+            "that is an even multiple of the heads"
+        )
+    return TextConfig(
+        hidden_size=shape.width,
+        intermediate_size=shape.ffn,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.heads,
+        head_dim=shape.width // shape.heads,
+        vocab_size=vocabulary,
+        max_position_embeddings=shape.positions,
+        rms_norm_eps=1e-6,
+        rope_theta=10000.0,
+        tie_word_embeddings=True,
+    )
+
+
+def llama_config(text: TextConfig, **token_ids: Any) -> LlamaConfig:
+    """Return the config, with the ids of special tokens, as transformers' LlamaConfig."""
+    sizes = asdict(text)
+    rope = {"rope_type": "default", "rope_theta": sizes.pop("rope_theta")}
+    return LlamaConfig(**sizes, **token_ids, rope_parameters=rope)
