@@ -4,7 +4,8 @@ This is prompt lookup: answers often repeat a text in the prompt or an earlier a
 2023, arXiv 2304.04487, section 3).
 """
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Sequence
 from itertools import takewhile
 
 from mmspec.decoding.adaptive_weights import Evidence
@@ -21,15 +22,11 @@ IMAGE = -1
 class NgramDrafter:
     """Implements `mmspec.seam.Drafter` on the host, with one branch.
 
-    `_tokens` alone is the sequence. `_ends` maps each n-gram that ends at or before `_indexed` to
-    its end positions, ascending. `draft` updates it, so that a round's cost grows with the round's
-    own tokens, not with the whole history.
+    Its tokens are all its state: every draft searches them, as bytes, in the speed of memory.
     """
 
     def __init__(self) -> None:
-        self._tokens: list[int] = []
-        self._ends: dict[tuple[int, ...], list[int]] = {}
-        self._indexed = 0
+        self._tokens = array("i")
 
     @property
     def length(self) -> int:
@@ -50,12 +47,6 @@ class NgramDrafter:
         """Forget all tokens from `length` on."""
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot rewind {self.length} tokens to {length}")
-        last = min(self._indexed + 1, self.length)  # one more, should an update have been broken
-        for end in range(last, max(length, 1) - 1, -1):
-            for gram in self._grams(end):
-                if self._ends.get(gram, [])[-1:] == [end]:
-                    self._ends[gram].pop()
-            self._indexed = min(self._indexed, end - 1)
         del self._tokens[length:]
 
     def draft(
@@ -65,7 +56,6 @@ class NgramDrafter:
         noise: Noise,  # noqa: ARG002
     ) -> HostDraft | None:
         """The k tokens that followed the latest earlier place of the longest suffix, or None."""
-        self._index()
         start = self._match()
         tokens = onward(self._tokens, start, k) if start else []
         text = list(takewhile(lambda token: token != IMAGE, tokens))
@@ -83,26 +73,17 @@ class NgramDrafter:
     def forget(self) -> None:
         """Do nothing: n-gram lookup does not adapt."""
 
-    def _index(self) -> None:
-        """Index the n-grams that end before the last token; those at the end are the query."""
-        for end in range(self._indexed + 1, self.length):
-            for gram in self._grams(end):
-                ends = self._ends.setdefault(gram, [])
-                if ends[-1:] != [end]:  # an interrupted update has noted it already
-                    ends.append(end)
-            self._indexed = end
-
-    def _grams(self, end: int) -> Iterator[tuple[int, ...]]:
-        """The n-grams that end before position `end` and contain no image, the longest first."""
-        for size in range(min(LONGEST, end), SHORTEST - 1, -1):
-            gram = tuple(self._tokens[end - size : end])
-            if IMAGE not in gram:
-                yield gram
-
     def _match(self) -> int | None:
-        """Position after the latest earlier occurrence of the longest indexed suffix."""
-        matches = (self._ends.get(gram) for gram in self._grams(self.length))
-        return next((ends[-1] for ends in matches if ends), None)
+        """Position after the latest earlier occurrence of the longest suffix; None without one."""
+        tokens, width = self._tokens.tobytes(), self._tokens.itemsize
+        for size in range(min(LONGEST, self.length - 1), SHORTEST - 1, -1):
+            suffix, end = tokens[-size * width :], len(tokens) - width
+            start = -1 if IMAGE in self._tokens[-size:] else tokens.rfind(suffix, 0, end)
+            while start % width and start > 0:  # the bytes of a match begin within a token
+                start = tokens.rfind(suffix, 0, start + len(suffix) - 1)
+            if start >= 0:
+                return start // width + size
+        return None
 
 
 def onward(tokens: Sequence[int], start: int, count: int) -> list[int]:

@@ -4,7 +4,6 @@ The pixel values equal those of transformers' PIL CLIP processor, bit for bit.
 """
 
 import hashlib
-import math
 import warnings
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -237,12 +236,10 @@ def _resized_and_cropped(image: Image.Image, recipe: Preprocessing) -> NDArray[n
     height, width = _resized_size(image, recipe.resize)
     crop_height, crop_width = recipe.crop or (height, width)
     # Odd differences round as the processor rounds them: down when cutting, up when padding.
-    top, left = (height - crop_height) // 2, (width - crop_width) // 2
-    rows = (max(top, 0), min(top + crop_height, height))
-    columns = (max(left, 0), min(left + crop_width, width))
+    left, top = (width - crop_width) // 2, (height - crop_height) // 2
     resized = image.resize((width, height), recipe.resample)
-    crop = resized.crop((columns[0], rows[0], columns[1], rows[1]))
-    return _padded(np.asarray(crop), crop_height, crop_width)
+    # Where the crop exceeds the image, Pillow pads with zeros.
+    return np.asarray(resized.crop((left, top, left + crop_width, top + crop_height)))
 
 
 def _resized_size(image: Image.Image, resize: int | tuple[int, int] | None) -> tuple[int, int]:
@@ -253,10 +250,3 @@ def _resized_size(image: Image.Image, resize: int | tuple[int, int] | None) -> t
     if image.width <= image.height:
         return int(resize * image.height / image.width), resize
     return resize, int(resize * image.width / image.height)
-
-
-def _padded(crop: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    missing = height - crop.shape[0], width - crop.shape[1]
-    before = [math.ceil(count / 2) for count in missing]
-    after = [count - first for count, first in zip(missing, before, strict=True)]
-    return np.pad(crop, ((before[0], after[0]), (before[1], after[1]), (0, 0)))
