@@ -98,7 +98,7 @@ def _gamma(dialogue: Dialogue) -> list[tuple[str, str]]:
     if chat.options.gamma != "auto":
         return [("gamma", str(chat.options.gamma))]
     mean = f"auto, {chat.answer.statistics.draft_length:.1f} drafted a round"
-    reason = (chat.verdict() or "").removeprefix("gamma auto: ")
+    reason = (chat.answer.plain_reason or "").removeprefix("gamma auto: ")
     return [("gamma", f"{mean}; {reason}" if reason else mean)]
 
 

@@ -1,32 +1,21 @@
 """A conversation with loaded models: questions in, text streamed out as it is decoded."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from mmspec.chat.draft_selection import (
-    check_options,
-    drafting_for,
-    fitting,
-    open_drafter,
-    pictures,
-    spec_for,
-)
+from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter, pictures, spec_for
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter, Prefilled, Session
 from mmspec.decoding.statistics import Round, Statistics
-from mmspec.decoding.tree import Tree
-from mmspec.draft_length.policy import AdaptiveDraftLength, DraftLength, FixedDraftLength
+from mmspec.draft_length.policy import DraftLength, FixedDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.errors import ContextError, UsageError
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, render
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import TextStream
-
-AdaptiveLengths = Callable[[Drafting, Tree | None], AdaptiveDraftLength]
-"""Returns the adaptive draft length of a drafting and tree; all conversations share it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +45,32 @@ class Answer:
     """[R] weights of the views in the last round, in the order of `drafting.branches`."""
     notes: list[str] = field(default_factory=list)
     """One line for the user on each decision that was made automatically."""
+    plain_reason: str | None = None
+    """Under gamma 'auto', why this answer ended in plain decoding; until its end, the last one."""
     rounds: list[Round] = field(default_factory=list)
     statistics: Statistics = field(default_factory=Statistics)
+
+    def add(self, round_: Round) -> None:
+        """Count a round and append its tokens; the text follows as it is decoded."""
+        self.statistics.count(round_)
+        self.rounds.append(round_)
+        self.token_ids += round_.tokens
+        self.weights = round_.weights or self.weights
+
+    def finish(self, stop: Collection[int], plain_reason: str | None) -> None:
+        """Complete the answer; notes the reason for plain decoding unless the last one gave it."""
+        self.finish_reason = "stop" if self.token_ids[-1] in stop else "length"
+        if plain_reason and not self.plain_reason:
+            self.notes.append(plain_reason)
+        self.plain_reason = plain_reason
 
 
 class Chat:
     """One conversation: its turns, its caches and the last answer."""
 
-    def __init__(
-        self,
-        models: Models,
-        adaptive_length: AdaptiveLengths,
-        options: Options,
-        conversation: Conversation,
-    ) -> None:
+    def __init__(self, models: Models, options: Options, conversation: Conversation) -> None:
         """Called by `Engine.chat`; raises UsageError for a drafting that the models cannot do."""
-        check_options(models, options)
+        drafting_for(models, options)
         self.models = models
         self.options = options
         self.conversation = conversation
@@ -80,20 +79,12 @@ class Chat:
         target = models.target
         opened = target.model.open_target(options.sampling)
         self._session = Session(opened, target.views(models.caption), target.view)
-        self._adaptive_length = adaptive_length
         self._drafter: OpenDrafter | None = None
-        self._verdict: str | None = None
 
     @property
     def plain(self) -> bool:
         """True if nothing can be drafted, so that every answer is decoded plainly."""
         return spec_for(self.models, self.options, ()) == PLAIN.spec
-
-    def verdict(self) -> str | None:
-        """Under gamma 'auto', a line saying why the last answer ended in plain decoding; else
-        None.
-        """
-        return self._verdict
 
     def ask(self, text: str, images: Sequence[Picture] = ()) -> Generator[Prefilled | Piece]:
         """Add a question with its images and stream the answer.
@@ -169,7 +160,7 @@ class Chat:
     def _answered(self) -> Generator[Prefilled | Piece]:
         started = perf_counter()
         models = self.models
-        answer = self.answer = Answer()
+        answer = self.answer = Answer(plain_reason=self.answer.plain_reason)
         chunks = render(self.conversation, models.target.template, models.target.tokenizer)
         answer.statistics.prompt_tokens = self._check_context(chunks)
         answer.statistics.cached_tokens = self._session.cached(chunks)
@@ -255,13 +246,9 @@ class Chat:
             seed=options.seed,
         )
         for round_ in answer.statistics.timed("decode", rounds):
-            answer.statistics.count(round_)
-            answer.rounds.append(round_)
-            answer.token_ids += round_.tokens
-            answer.weights = round_.weights or answer.weights
+            answer.add(round_)
             yield self._piece(round_, stream)
-        self._note_verdict(draft_length)
-        answer.finish_reason = "stop" if answer.token_ids[-1] in self.models.stop else "length"
+        answer.finish(self.models.stop, draft_length.verdict())
         rest = stream.finish()
         answer.text += rest
         if rest:
@@ -270,16 +257,9 @@ class Chat:
     def _draft_length(self, drafter: OpenDrafter | None) -> DraftLength:
         if drafter is None:
             return FixedDraftLength(0)
-        return self.options.fixed_length or self._adaptive_length(
-            drafter.drafting, self.options.tree
-        )
-
-    def _note_verdict(self, draft_length: DraftLength) -> None:
-        """Add a note when decoding first becomes plain; repeat it only after drafting resumed."""
-        verdict = draft_length.verdict()
-        if verdict and not self._verdict:
-            self.answer.notes.append(verdict)
-        self._verdict = verdict
+        if self.options.gamma == "auto":
+            return self.models.adaptive_length(drafter.drafting, self.options.tree)
+        return FixedDraftLength(self.options.gamma)
 
     def _piece(self, round_: Round, stream: TextStream) -> Piece:
         accepted = stream.push(round_.tokens[: round_.accepted])

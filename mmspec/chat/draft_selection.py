@@ -6,7 +6,7 @@ from pathlib import Path
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter
-from mmspec.checkpoints.config import read_config
+from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.drafters.ngram import NgramDrafter
 from mmspec.drafters.views import NGRAM, UNLETTERED, Branch, Drafting, fit, parse_drafting
 from mmspec.errors import UsageError
@@ -42,27 +42,17 @@ def spec_for(models: Models, options: Options, chunks: Sequence[Chunk]) -> str:
     return "M" if 0 < images <= IMAGES_FOR_M else "T"
 
 
-def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk]) -> Drafting:
-    """The drafting for a prompt; raises UsageError if the models cannot do it."""
+def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk] = ()) -> Drafting:
+    """The drafting for a prompt; raises UsageError if the models cannot do what the options say."""
     spec = spec_for(models, options, chunks)
-    if spec in UNLETTERED:
-        return UNLETTERED[spec]
-    if models.head:
+    if models.draft and spec not in UNLETTERED:
+        return _lettered(options, spec, models.draft.model.config)
+    if models.head and spec not in UNLETTERED:
         _require_kind(options, models.head.name, models.head.kind, spec)
         return Drafting((models.target.view,), (1.0,), spec)
-    if options.names_head:
-        raise UsageError(f"--drafting {spec} needs a head of that kind: name one with --draft")
-    if models.draft is None:
-        raise UsageError(f"--drafting {spec} needs a draft: name one with --draft")
-    weights = options.weights if options.drafting else ()
-    return parse_drafting(spec, models.draft.model.config, weights, options.pool)
-
-
-def check_options(models: Models, options: Options) -> None:
-    """Raise UsageError for a drafting that the loaded models cannot do."""
     if models.drafts is None:
         options.require_draft()
-    drafting_for(models, options, ())
+    return UNLETTERED[spec]
 
 
 def refuse(options: Options, name: str, directory: Path) -> None:
@@ -72,10 +62,15 @@ def refuse(options: Options, name: str, directory: Path) -> None:
         return
     if kind := head_kind(directory):
         _require_kind(options, name, kind, spec or kind)
-    elif options.names_head:
-        raise UsageError(f"--drafting {spec} needs a head of that kind: name one with --draft")
     elif spec:
-        parse_drafting(spec, read_config(directory), options.weights, options.pool)
+        _lettered(options, spec, read_config(directory))
+
+
+def _lettered(options: Options, spec: str, config: ModelConfig) -> Drafting:
+    """The drafting by a draft model with `config`; raises UsageError if it cannot do it."""
+    if options.names_head:
+        raise UsageError(f"--drafting {spec} needs a head of that kind: name one with --draft")
+    return parse_drafting(spec, config, options.weights if options.drafting else (), options.pool)
 
 
 def _require_kind(options: Options, name: str, kind: str, spec: str) -> None:

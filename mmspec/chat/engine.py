@@ -1,6 +1,6 @@
 """Loads target, draft and captioner together: the entry point of the Python API."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -15,10 +15,7 @@ from mmspec.chat.options import Options
 from mmspec.checkpoints.cards import load_cards, present
 from mmspec.checkpoints.config import model_type
 from mmspec.checkpoints.hub import resolve
-from mmspec.decoding.tree import Tree
-from mmspec.draft_length.calibration_file import Calibration
-from mmspec.draft_length.policy import AdaptiveDraftLength
-from mmspec.drafters.views import NGRAM, PLAIN, Drafting
+from mmspec.drafters.views import NGRAM, PLAIN
 from mmspec.errors import HubError
 from mmspec.plugins import load_backend, load_captioner, load_head
 from mmspec.prompt.conversation import Conversation
@@ -34,39 +31,13 @@ Loading = partial[LoadedModel]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Engine(Models):
-    """Loaded models, which open conversations and share adaptive draft lengths between them."""
-
-    calibration: Calibration = field(default_factory=Calibration)
-    """The costs of rounds that `mmspec calibrate` measured for these models on this machine."""
-    _adaptive: dict[tuple[Drafting, Tree | None], AdaptiveDraftLength] = field(
-        default_factory=dict, init=False
-    )
+    """Loaded models, which open conversations."""
 
     def chat(
         self, options: Options | None = None, conversation: Conversation | None = None
     ) -> Chat:
         """Open a new conversation, or continue a saved one."""
-        conversation = conversation or Conversation()
-        return Chat(self, self.adaptive_length, options or Options(), conversation)
-
-    def adaptive_length(self, drafting: Drafting, tree: Tree | None = None) -> AdaptiveDraftLength:
-        """The adaptive draft length of a drafting and tree; all conversations of the engine share
-        it.
-
-        It starts from calibrated costs, except for trees: `mmspec calibrate` measures chains.
-        """
-        if (drafting, tree) not in self._adaptive:
-            calibrated = {} if tree else self._calibrated(drafting)
-            self._adaptive[drafting, tree] = AdaptiveDraftLength(calibrated)
-        return self._adaptive[drafting, tree]
-
-    def _calibrated(self, drafting: Drafting) -> dict[int, float]:
-        """Calibrated seconds of a round by draft length, for lengths that the drafter can draft."""
-        if drafting == NGRAM:
-            return self.calibration.round_costs(0)
-        costs = self.calibration.round_costs(len(drafting.branches))
-        slots = self.head.head.config.slots if self.head else 0
-        return {gamma: cost for gamma, cost in costs.items() if not slots or gamma <= slots}
+        return Chat(self, options or Options(), conversation or Conversation())
 
 
 def load(

@@ -1,11 +1,14 @@
-"""Models loaded together on one backend: a target, its draft and a captioner."""
+"""Models loaded together on one backend, and what their conversations share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mmspec.chat.captions import Captioner, ModelCaptioner
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
-from mmspec.drafters.views import PLAIN
+from mmspec.decoding.tree import Tree
+from mmspec.draft_length.calibration_file import Calibration
+from mmspec.draft_length.policy import AdaptiveDraftLength
+from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.errors import UsageError
 from mmspec.prompt.images import Picture
 from mmspec.seam import InspectableBackend
@@ -26,6 +29,11 @@ class Models:
     notes: list[str] = field(default_factory=list)
     """One line for each choice made by 'auto'."""
     load_seconds: float = 0.0
+    calibration: Calibration = field(default_factory=Calibration)
+    """The costs of rounds that `mmspec calibrate` measured for these models on this machine."""
+    _adaptive: dict[tuple[Drafting, Tree | None], AdaptiveDraftLength] = field(
+        default_factory=dict, init=False
+    )
     _captions: dict[str, Sequence[int]] = field(default_factory=dict, init=False)
 
     @property
@@ -46,6 +54,24 @@ class Models:
             text = f"image: {self.captioner.caption(picture)}"
             self._captions[picture.digest] = self.target.tokenizer.encode(text)
         return self._captions[picture.digest]
+
+    def adaptive_length(self, drafting: Drafting, tree: Tree | None = None) -> AdaptiveDraftLength:
+        """The adaptive draft length of a drafting and tree, which all conversations share.
+
+        It starts from calibrated costs, except for trees: `mmspec calibrate` measures chains.
+        """
+        if (drafting, tree) not in self._adaptive:
+            calibrated = {} if tree else self._calibrated(drafting)
+            self._adaptive[drafting, tree] = AdaptiveDraftLength(calibrated)
+        return self._adaptive[drafting, tree]
+
+    def _calibrated(self, drafting: Drafting) -> dict[int, float]:
+        """Calibrated seconds of a round by draft length, for lengths that the drafter can draft."""
+        if drafting == NGRAM:
+            return self.calibration.round_costs(0)
+        costs = self.calibration.round_costs(len(drafting.branches))
+        slots = self.head.head.config.slots if self.head else 0
+        return {gamma: cost for gamma, cost in costs.items() if not slots or gamma <= slots}
 
     def forget(self) -> None:
         """Drop vision features and captions, so that the next chat computes them again."""

@@ -6,8 +6,6 @@ from typing import Literal
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.draft_length.round_costs import MAX_AUTO_GAMMA
 from mmspec.drafters.views import OVERFLOWS, PLAIN, UNLETTERED, normalised, read_letters
 from mmspec.errors import UsageError, choice
 from mmspec.plugins import is_kind
@@ -95,16 +93,6 @@ class Options:
             )
         if needing:
             raise UsageError(f"{needing} needs a draft: name one with --draft")
-
-    @property
-    def fixed_length(self) -> FixedDraftLength | None:
-        """Gamma as a draft length for the loop; None if gamma is 'auto'."""
-        return None if self.gamma == "auto" else FixedDraftLength(self.gamma)
-
-    @property
-    def longest_draft(self) -> int:
-        """The most tokens that a round drafts."""
-        return MAX_AUTO_GAMMA if self.gamma == "auto" else self.gamma
 
 
 def _at_least(name: str, value: float, least: float) -> None:

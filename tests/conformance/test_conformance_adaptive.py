@@ -9,6 +9,7 @@ from mmspec.chat.options import Options
 from mmspec.decoding.adaptive_weights import RULES, Adaptation
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import parse_drafting
 from mmspec.prompt.conversation import render
 from support.adaptive_oracle import check as check_weights
@@ -43,7 +44,10 @@ def rounds(engine, options):
     for _ in chat._session.prefill(chunks, chat._drafter):
         pass
     decoding = chat._session.decode(
-        options.fixed_length, max_tokens=options.max_new_tokens, stop=(), seed=options.seed
+        FixedDraftLength(options.gamma),
+        max_tokens=options.max_new_tokens,
+        stop=(),
+        seed=options.seed,
     )
     return list(decoding), chunks
 

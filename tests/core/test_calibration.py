@@ -60,7 +60,7 @@ def test_on_a_flat_curve_long_drafts_are_chosen_from_the_start(directory, monkey
     chat = calibrated(directory, FLAT).chat(AUTO)
     check(chat, QUESTION)
     assert drafted(chat)[2] >= 3
-    assert chat.verdict() is None
+    assert chat.answer.plain_reason is None
     assert chat.answer.notes == []
 
 
@@ -81,7 +81,7 @@ def test_costs_that_have_changed_are_found_out_while_decoding(directory, monkeyp
     check(chat, QUESTION)
     assert drafted(chat)[2] >= 3
     assert sum(map(bool, drafted(chat)[8:])) <= 2
-    assert chat.verdict()
+    assert chat.answer.plain_reason
 
 
 def test_trees_start_from_nothing(directory, monkeypatch):

@@ -125,13 +125,13 @@ def test_falling_back_is_noted_once_until_it_drafts_again(engine, monkeypatch):
     for script.line in (None, "it loses", "it loses by more", None, "it loses again"):
         asked(chat, "Why?")
         notes.append(chat.answer.notes)
-        assert chat.verdict() == script.line
+        assert chat.answer.plain_reason == script.line
     assert notes == [[], ["it loses"], [], [], ["it loses again"]]
     assert sum(each.drafted for each in script.rounds) > 0
     assert chat.answer.statistics.draft_length > 1
     chat.options = replace(AUTO, gamma=3)
     asked(chat, "Why?")
-    assert (chat.answer.notes, chat.verdict()) == ([], None)
+    assert (chat.answer.notes, chat.answer.plain_reason) == ([], None)
 
 
 @pytest.mark.parametrize("gamma", ["fast", "5"])

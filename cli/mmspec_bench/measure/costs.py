@@ -14,6 +14,7 @@ from mmspec.decoding.draft import Draft, HostDraft
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import chunks_of, prefilled_target
+from mmspec.draft_length.round_costs import MAX_AUTO_GAMMA
 from mmspec.errors import UsageError
 from mmspec.seam import Target
 
@@ -49,7 +50,7 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
 
     Commits nothing: every call starts from the same prompt.
     """
-    gamma = options.longest_draft
+    gamma = MAX_AUTO_GAMMA if options.gamma == "auto" else options.gamma
     draftings = ["M", "MTCP"] if prompt.message.pictures and _draft_sees(engine) else ["T"]
     rows = (1, gamma + 1)
     (step, block), tokens = step_seconds(engine, prompt, rows, draftings, repeats)
