@@ -148,5 +148,6 @@ def test_a_seed_fixes_the_text_whatever_drafts(engine):
         asked(chat, "What is this?", A)
         asked(chat, "Why?")
         texts.add(chat.answer.text)
-        assert chat.answer.notes == []
+        # On a busy machine drafting may lose.
+        assert all(note.startswith("gamma auto") for note in chat.answer.notes)
     assert len(texts) == 1
