@@ -31,7 +31,7 @@ class State:
 class HeadDrafter:
     """Implements `mmspec.seam.Drafter` for one branch, which reads the target's hidden states."""
 
-    def __init__(self, forwards: Forwards[Any], outline: Outline, slots: int = 0) -> None:
+    def __init__(self, forwards: Forwards[Any, Any], outline: Outline, slots: int = 0) -> None:
         """slots: the most tokens that the head can predict; 0 if it drafts autoregressively."""
         self._forwards = forwards
         self._slots = slots

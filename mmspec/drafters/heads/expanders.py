@@ -1,6 +1,7 @@
 """Expanders for heads, which return logits for one level of drafted tokens after another.
 
-They implement `tree_drafting.Expander`. `project` maps features [w, H] to logits [w, V].
+They implement `tree_drafting.Expander`. `base` is the target: it embeds tokens and projects
+features [w, H] to logits [w, V].
 
 Shape letters: w nodes expanded at once, E expanded so far, K predicted positions, V vocabulary, H
 width.
@@ -13,6 +14,7 @@ from mmspec.decoding.arrays import A, Map
 from mmspec.decoding.ensemble_expander import DraftTail
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.modules import Successor
+from mmspec.seam import HiddenStates
 
 Fuse = Callable[[A, A], A]
 """Function that joins embeddings [w, H] and features [w, H] to the layer's input [w, H]."""
@@ -29,25 +31,24 @@ class Recurrent(Generic[A]):
     def __init__(
         self,
         framework: Framework[A],
+        base: HiddenStates[A],
         tail: DraftTail[A],
         feature: A,
         fuse: Fuse[A],
-        embed: Map[A],
-        project: Map[A],
     ) -> None:
-        """feature: the layer's output [1, H] at the last slot. embed: from ids to embeddings."""
-        self._framework, self._tail, self._features = framework, tail, feature
-        self._fuse, self._embed, self._project = fuse, embed, project
+        """feature: the layer's output [1, H] at the last slot."""
+        self._framework, self._base, self._fuse = framework, base, fuse
+        self._tail, self._features = tail, feature
 
     def root(self) -> A:
         """Logits [1, V] of the token after the sequence."""
-        return self._project(self._features)
+        return self._base.project(self._features)
 
     def expand(self, tokens: A, parents: A | None) -> A:
         """Logits [w, V] of the token after each of w nodes of the next level."""
-        x = self._fuse(self._embed(tokens), of(self._framework, self._features, parents))
+        x = self._fuse(self._base.embed(tokens), of(self._framework, self._features, parents))
         self._features = self._tail.feed(x, parents)
-        return self._project(self._features)
+        return self._base.project(self._features)
 
 
 class Block(Generic[A]):
@@ -77,23 +78,22 @@ class Successive(Generic[A]):
     def __init__(
         self,
         framework: Framework[A],
+        base: HiddenStates[A],
         heads: Sequence[Successor[A]],
         state: A,
         last: A,
-        embed: Map[A],
-        project: Map[A],
     ) -> None:
         """state: hidden state [1, H]. last: embedding [1, H] of the token that follows it."""
-        self._framework, self._heads, self._state = framework, iter(heads), state
-        self._embed, self._project = embed, project
+        self._framework, self._base = framework, base
+        self._heads, self._state = iter(heads), state
         self._inputs = framework.concat([state, last], -1)
 
     def root(self) -> A:
         """Logits [1, V] of the token after the sequence."""
-        return self._project(next(self._heads)(self._state, self._inputs))
+        return self._base.project(next(self._heads)(self._state, self._inputs))
 
     def expand(self, tokens: A, parents: A | None) -> A:
         """Logits [w, V] of the token after each of w nodes of the next level."""
         inputs = of(self._framework, self._inputs, parents)
-        self._inputs = self._framework.concat([inputs, self._embed(tokens)], -1)
-        return self._project(next(self._heads)(self._state, self._inputs))
+        self._inputs = self._framework.concat([inputs, self._base.embed(tokens)], -1)
+        return self._base.project(next(self._heads)(self._state, self._inputs))

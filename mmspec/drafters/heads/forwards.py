@@ -4,8 +4,8 @@ Shape letters: n columns, r rows fed, k drafted tokens of a path, V vocabulary, 
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Generic
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 from mmspec.decoding.arrays import A
 from mmspec.decoding.draft import Draft
@@ -14,30 +14,33 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import Expander
+from mmspec.drafters.heads.backend_interface import Layer
 from mmspec.drafters.heads.expanders import Block, Recurrent, Successive
 from mmspec.drafters.heads.modules import Layered, Slotted
 from mmspec.drafters.heads.packing import Outline, Run
 from mmspec.seam import HiddenStates
 
-
-@dataclass(frozen=True, slots=True)
-class Setting(Generic[A]):
-    """The target that a head reads, its sampling, and the shape of drafts."""
-
-    base: HiddenStates[A]
-    sampling: Sampling
-    tree: Tree | None = None
+P = TypeVar("P", bound=Layered[Any] | Slotted[Any])
+"""The modules of a kind of head."""
 
 
-class Forwards(ABC, Generic[A]):
+class Forwards(ABC, Generic[P, A]):
     """A head's computation on a device, which reads the target's hidden states.
 
     The target always holds every column that a call refers to.
     """
 
-    def __init__(self, framework: Framework[A], setting: Setting[A]) -> None:
-        self._framework, self._base, self._setting = framework, setting.base, setting
-        self._sampler = framework.sampler(setting.sampling)
+    def __init__(
+        self,
+        parts: P,
+        base: HiddenStates[A],
+        sampling: Sampling,
+        tree: Tree | None = None,
+    ) -> None:
+        """base: the target's hidden states. tree: the shape of drafts; None drafts chains."""
+        self._framework: Framework[A] = parts.framework
+        self._parts, self._base, self._tree = parts, base, tree
+        self._sampler = self._framework.sampler(sampling)
 
     def propose(self, outline: Outline, start: int, k: int, noise: Noise) -> Draft:
         """Feed the slots from `start` on, then enqueue a chain of k tokens or a tree of k levels.
@@ -47,7 +50,7 @@ class Forwards(ABC, Generic[A]):
         framework = self._framework
         with framework.inference():
             expander, keys = self._expander(outline, start, k), framework.keys(noise, k)
-            return framework.draft(self._sampler, expander, self._setting.tree, keys)
+            return framework.draft(self._sampler, expander, self._tree, keys)
 
     @abstractmethod
     def follow(self, outline: Outline, start: int, stop: int) -> None:
@@ -58,12 +61,13 @@ class Forwards(ABC, Generic[A]):
         """Feed the slots from `start` on; returns an expander for up to k levels."""
 
 
-class LayeredForwards(Forwards[A]):
+class LayeredForwards(Forwards[Layered[A], A]):
     """EAGLE, MSD and FLASH: a decoder layer with its own cache."""
 
-    def __init__(self, parts: Layered[A], setting: Setting[A]) -> None:
-        super().__init__(parts.framework, setting)
-        self._parts, self._layer = parts, parts.layer()
+    @cached_property
+    def _layer(self) -> Layer[A]:
+        """The decoder layer with an empty cache."""
+        return self._parts.layer()
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:
         """Feed the slots from `start` up to `stop` to the decoder layer."""
@@ -77,8 +81,7 @@ class LayeredForwards(Forwards[A]):
         if parts.expansion:
             return Block(framework, parts.expansion(last, k), self._base.project)
         tail = self._layer.tail(outline.rows(outline.slots))
-        base = self._base
-        return Recurrent(framework, tail, last, parts.fuse, base.embed, base.project)
+        return Recurrent(framework, self._base, tail, last, parts.fuse)
 
     def _advance(self, outline: Outline, start: int, stop: int) -> A:
         """Feed the slots from `start` up to `stop`; returns the layer's last output [1, H]."""
@@ -95,24 +98,19 @@ class LayeredForwards(Forwards[A]):
         return base.states(*after) if self._parts.expansion else base.embeddings(*after)
 
 
-class SlottedForwards(Forwards[A]):
+class SlottedForwards(Forwards[Slotted[A], A]):
     """Medusa and Hydra: read the last hidden state and, optionally, the images' embeddings."""
-
-    def __init__(self, parts: Slotted[A], setting: Setting[A]) -> None:
-        super().__init__(parts.framework, setting)
-        self._parts = parts
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:
         """Do nothing: the head has no cache."""
 
     def _expander(self, outline: Outline, _: int, k: int) -> Expander:
-        last, parts, framework = outline.columns - 1, self._parts, self._framework
-        state = self._seeing(self._base.states(last - 1, last), outline)
+        last, parts, base = outline.columns - 1, self._parts, self._base
+        state = self._seeing(base.states(last - 1, last), outline)
         if parts.expansion:
-            return Block(framework, parts.expansion(state, k), self._base.project)
-        base = self._base
+            return Block(self._framework, parts.expansion(state, k), base.project)
         token = base.embeddings(last, last + 1)
-        return Successive(framework, parts.successors, state, token, base.embed, base.project)
+        return Successive(self._framework, base, parts.successors, state, token)
 
     def _seeing(self, state: A, outline: Outline) -> A:
         """The hidden state `state` [1, H] plus what the head computes from the images."""

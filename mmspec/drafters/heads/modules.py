@@ -53,12 +53,6 @@ class Successor(Generic[A]):
     first: Map[A]
     second: Map[A]
 
-    @classmethod
-    def take(cls, parts: Parts[A], path: str) -> "Successor[A]":
-        """Read both linear layers from `parts`."""
-        first, second = parts.linear(f"{path}.linear_1"), parts.linear(f"{path}.linear_2")
-        return cls(parts.framework, first, second)
-
     def __call__(self, state: A, inputs: A) -> A:
         """Features [n, H]; inputs [n, I] are the state [1, H] and later tokens' embeddings."""
         return state + self.second(self.framework.silu(self.first(inputs)))
@@ -128,9 +122,5 @@ class Slotted(Generic[A]):
             together = parts.linear(*(f"{path}.linear" for path in paths))
             self.expansion = Expansion(self.framework, together)
         else:
-            self.successors = [Successor.take(parts, path) for path in paths]
-
-
-def take(parts: Parts[A], config: HeadConfig) -> Layered[A] | Slotted[A]:
-    """Read the head's tensors from `parts` and build its modules."""
-    return Layered(parts, config, config.layer) if config.layer else Slotted(parts, config)
+            pairs = [[parts.linear(f"{path}.linear_{n}") for n in (1, 2)] for path in paths]
+            self.successors = [Successor(self.framework, *pair) for pair in pairs]
