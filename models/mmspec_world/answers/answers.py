@@ -94,7 +94,7 @@ def _long_facts(rng: random.Random, drawing: Drawing) -> tuple[Fact, ...]:
     """Return the facts that a long description states, without the background."""
     match drawing:
         case Scene():
-            singles = drawing.shape_singles()
+            singles = drawing.singles("shape")
             return tuple(f(thing) for thing in singles for f in (thing_colour, thing_place))
         case Chart():
             return tuple(map(bar_fact, drawing.bars))
@@ -117,7 +117,7 @@ def _short_text(rng: random.Random, drawing: Drawing) -> str:
 def _short_facts(rng: random.Random, drawing: Drawing) -> tuple[Fact, ...]:
     match drawing:
         case Scene():
-            return tuple(map(thing_colour, drawing.shape_singles()))
+            return tuple(map(thing_colour, drawing.singles("shape")))
         case Chart():
             return (bar_fact(max(drawing.bars, key=lambda bar: bar.value)),)
         case Word():

@@ -14,9 +14,9 @@ from mmspec_world.answers.phrasing import (
     thing_at_place,
     things_at_places,
 )
+from mmspec_world.answers.statements import thing_fact
 from mmspec_world.facts import Fact
 from mmspec_world.scenes.pairs import Pair
-from mmspec_world.scenes.palette import COLOURS, PLACES, SHAPES
 from mmspec_world.scenes.scene import Thing
 
 REMOVED_VERBS = "(?:is missing|is gone|has been removed|has disappeared)"
@@ -25,46 +25,39 @@ ADDED_VERBS = "(?:has been added|is new|appears)"
 PUT = "(?:add|draw|put) an?"
 BECOMES = "(?:becomes|has become|into)"
 SOMEWHERE = r"(?:in|at|on) the [\w ]+?"
-# For each kind of change, the facts to state: which thing (before or after), its trait, the forms.
-STATEMENTS = {
+AT = place_pattern()
+STATEMENTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "recolour": (
-        ("before", "colour", (rf"{{}} \w+ {SOMEWHERE}(?: turns)? {BECOMES}",)),
-        ("after", "colour", (rf"{BECOMES} an? {{}}",)),
+        ("before", "colour", rf"{{}} \w+ {SOMEWHERE}(?: turns)? {BECOMES}"),
+        ("after", "colour", rf"{BECOMES} an? {{}}"),
     ),
     "reshape": (
-        ("before", "shape", (rf"\w+ {{}} {SOMEWHERE}(?: turns)? {BECOMES}",)),
-        ("after", "shape", (rf"{BECOMES} an? \w+ {{}}",)),
+        ("before", "shape", rf"\w+ {{}} {SOMEWHERE}(?: turns)? {BECOMES}"),
+        ("after", "shape", rf"{BECOMES} an? \w+ {{}}"),
     ),
     "move": (
-        (
-            "before",
-            "place",
-            (rf"the \w+ \w+ {place_pattern()}(?: corner| side)?(?: turns)? {BECOMES}",),
-        ),
-        ("after", "place", (rf"{BECOMES} an? \w+ \w+ {place_pattern()}",)),
+        ("before", "place", rf"the \w+ \w+ {AT}(?: corner| side)?(?: turns)? {BECOMES}"),
+        ("after", "place", rf"{BECOMES} an? \w+ \w+ {AT}"),
     ),
     "remove": (
-        ("before", "colour", (rf"{{}} \w+ {REMOVED_VERBS}", rf"{ERASE} {{}} \w+")),
-        ("before", "shape", (rf"\w+ {{}} {REMOVED_VERBS}", rf"{ERASE} \w+ {{}}")),
+        ("before", "colour", rf"{{}} \w+ {REMOVED_VERBS}", rf"{ERASE} {{}} \w+"),
+        ("before", "shape", rf"\w+ {{}} {REMOVED_VERBS}", rf"{ERASE} \w+ {{}}"),
     ),
     "add": (
-        ("after", "colour", (rf"{{}} \w+ {ADDED_VERBS}", rf"{PUT} {{}} \w+")),
-        ("after", "shape", (rf"\w+ {{}} {ADDED_VERBS}", rf"{PUT} \w+ {{}}")),
-        (
-            "after",
-            "place",
-            (rf"{ADDED_VERBS} {place_pattern()}", rf"{PUT} \w+ \w+ {place_pattern()}"),
-        ),
+        ("after", "colour", rf"{{}} \w+ {ADDED_VERBS}", rf"{PUT} {{}} \w+"),
+        ("after", "shape", rf"\w+ {{}} {ADDED_VERBS}", rf"{PUT} \w+ {{}}"),
+        ("after", "place", rf"{ADDED_VERBS} {AT}", rf"{PUT} \w+ \w+ {AT}"),
     ),
 }
+"""For each kind of change, the facts to state: a thing (before or after), its trait, the forms."""
 
 
 def pair_facts(pair: Pair) -> tuple[Fact, ...]:
     """Facts about the difference, in forms that match both difference and edit answers."""
     things = {"before": pair.before, "after": pair.after}
     return tuple(
-        _fact(thing, trait, forms)
-        for when, trait, forms in STATEMENTS[pair.kind]
+        thing_fact("difference", thing, trait, *forms)
+        for when, trait, *forms in STATEMENTS[pair.kind]
         if (thing := things[when])
     )
 
@@ -108,14 +101,11 @@ def _comparison(rng: random.Random, pair: Pair) -> str:
 
 def compare_traits(thing: Thing, other: Thing) -> str:
     """Compare two things trait by trait: "shape: star, cross, another; place: ..."."""
-    pairs = {
-        "shape": (thing.shape, other.shape),
-        "place": (PLACES[thing.place], PLACES[other.place]),
-        "colour": (thing.colour, other.colour),
-    }
+    pairs = (
+        (name, thing.traits[name], other.traits[name]) for name in ("shape", "place", "colour")
+    )
     return "; ".join(
-        f"{name}: {was}, {now}, {'same' if was == now else 'another'}"
-        for name, (was, now) in pairs.items()
+        f"{name}: {was}, {now}, {'same' if was == now else 'another'}" for name, was, now in pairs
     )
 
 
@@ -138,12 +128,3 @@ def describe_both(rng: random.Random, pair: Pair) -> str:
     """Describe the first image, then the second."""
     first, second = (things_at_places(rng, scene.things) for scene in pair.scenes)
     return say_sentence(rng, "pair.both", first=first, second=second)
-
-
-def _fact(thing: Thing, trait: str, forms: tuple[str, ...]) -> Fact:
-    value, options = {
-        "colour": (thing.colour, tuple(COLOURS)),
-        "shape": (thing.shape, SHAPES),
-        "place": (PLACES[thing.place], PLACES),
-    }[trait]
-    return Fact("difference", value, options, forms)

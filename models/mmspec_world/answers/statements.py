@@ -13,6 +13,12 @@ LOCATION_VERBS = "(?: is| sits| stands| is drawn| appears| can be seen| can be f
 EXISTENCE_PHRASES = "(?: corner| side)?,? (?:there is|I can see|I find) an?"
 
 
+def thing_fact(category: str, thing: Thing, trait: str, *forms: str) -> Fact:
+    """Return a trait of a thing, "colour", "shape" or "place", as a fact of a category."""
+    options = {"colour": tuple(COLOURS), "shape": SHAPES, "place": PLACES}
+    return Fact(category, thing.traits[trait], options[trait], forms)
+
+
 def thing_colour(thing: Thing) -> Fact:
     """Return the colour of a thing as a fact; answers identify the thing by its shape."""
     shape = thing.shape
@@ -21,13 +27,13 @@ def thing_colour(thing: Thing) -> Fact:
         rf"colour of the {shape} is {{}}",
         rf"{{}} {shape}",
     )
-    return Fact("colour", thing.colour, tuple(COLOURS), forms)
+    return thing_fact("colour", thing, "colour", *forms)
 
 
 def thing_shape(thing: Thing) -> Fact:
     """Return the shape of a thing as a fact; answers identify the thing by its colour."""
     forms = (rf"{thing.colour} (?:object|shape|thing) is an? {{}}", rf"{thing.colour} {{}}")
-    return Fact("shape", thing.shape, SHAPES, forms)
+    return thing_fact("shape", thing, "shape", *forms)
 
 
 def thing_place(thing: Thing) -> Fact:
@@ -37,7 +43,7 @@ def thing_place(thing: Thing) -> Fact:
         rf"{thing.shape}{LOCATION_VERBS} {place}",
         rf"{place}{EXISTENCE_PHRASES} \w+ {thing.shape}",
     )
-    return Fact("position", PLACES[thing.place], PLACES, forms)
+    return thing_fact("position", thing, "place", *forms)
 
 
 def background_fact(background: str) -> Fact:

@@ -13,8 +13,8 @@ from mmspec_world.answers.phrasing import (
     say_sentence,
     sentence,
 )
+from mmspec_world.answers.statements import thing_fact
 from mmspec_world.facts import Fact
-from mmspec_world.scenes.palette import COLOURS, PLACES, SHAPES
 from mmspec_world.scenes.stories import Story
 
 
@@ -54,7 +54,7 @@ def ending_facts(story: Story) -> tuple[Fact, ...]:
     """Return the facts of the last frame: the hero's place and the event."""
     hero = story.heroes[-1]
     form = r"(?:goes|walks|runs|moves|comes|travels|heads|hurries) to the {}"
-    return Fact("story", PLACES[hero.place], PLACES, (form,)), *_event_facts(story)
+    return thing_fact("story", hero, "place", form), *_event_facts(story)
 
 
 def video_text(rng: random.Random, story: Story) -> str:
@@ -80,10 +80,10 @@ def video_facts(story: Story) -> tuple[Fact, ...]:
     shows = "(?:shows|follows|is about|see) an?"
     place = place_pattern()
     return (
-        Fact("story", first.colour, tuple(COLOURS), (rf"{shows} {{}} \w+",)),
-        Fact("story", first.shape, SHAPES, (rf"{shows} \w+ {{}}",)),
-        Fact("story", PLACES[first.place], PLACES, (rf"(?:starts|begins) {place}",)),
-        Fact("story", PLACES[last.place], PLACES, (rf"(?:ends|stops|arrives) {place}",)),
+        thing_fact("story", first, "colour", rf"{shows} {{}} \w+"),
+        thing_fact("story", first, "shape", rf"{shows} \w+ {{}}"),
+        thing_fact("story", first, "place", rf"(?:starts|begins) {place}"),
+        thing_fact("story", last, "place", rf"(?:ends|stops|arrives) {place}"),
         *_event_facts(story),
     )
 
@@ -92,11 +92,11 @@ def _event_facts(story: Story) -> tuple[Fact, ...]:
     hero, friend = story.heroes[-1], story.friend
     if story.ending == "recolour":
         form = r"(?:turns|becomes|changes to|is now) {}"
-        return (Fact("story", hero.colour, tuple(COLOURS), (form,)),)
+        return (thing_fact("story", hero, "colour", form),)
     if friend is None:
         return ()
     meets = "(?:meets|finds|sees|greets) an?"
     return (
-        Fact("story", friend.colour, tuple(COLOURS), (rf"{meets} {{}} \w+",)),
-        Fact("story", friend.shape, SHAPES, (rf"{meets} \w+ {{}}",)),
+        thing_fact("story", friend, "colour", rf"{meets} {{}} \w+"),
+        thing_fact("story", friend, "shape", rf"{meets} \w+ {{}}"),
     )

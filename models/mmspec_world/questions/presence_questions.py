@@ -1,10 +1,11 @@
 """Questions about things that may be missing from a scene, and small puzzles."""
 
 import random
+from dataclasses import replace
 
 from mmspec_world.answers.descriptions import describe
 from mmspec_world.answers.phrasing import an, say
-from mmspec_world.answers.statements import thing_colour, thing_shape
+from mmspec_world.answers.statements import thing_colour, thing_fact, thing_shape
 from mmspec_world.facts import Fact, Query
 from mmspec_world.questions.scene_questions import tally
 from mmspec_world.scenes.palette import COLOURS, NUMBERS, SHAPES
@@ -20,49 +21,41 @@ ENDS = {
 
 def presence_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask whether a thing is in the scene; in three of four questions it is not."""
-    singles = [thing for thing in scene.shape_singles() if thing in scene.colour_singles()]
+    singles = [thing for thing in scene.singles("shape") if thing in scene.singles("colour")]
     if not singles:
         return None
     thing = rng.choice(singles)
     if rng.random() < 0.25:
-        return _thing_is_there(rng, scene, thing)
-    if rng.random() < 0.5:
-        return _wrong_colour(rng, scene, thing)
-    return _wrong_shape(rng, scene, thing)
+        asked, verdict = thing, "yes"
+        question = say(rng, "presence.question", name=an(asked.name))
+        trait = _colour_or_shape(rng)
+    else:
+        trait = _colour_or_shape(rng)
+        asked, verdict = _missing(rng, scene, thing, trait), "no"
+        question = say(rng, "presence.question", name=an(asked.name))
+    if trait == "colour":
+        slots = {"s": thing.shape, "c": thing.colour, "o": asked.colour}
+    else:
+        slots = {"s": an(thing.shape), "c": thing.colour, "o": an(asked.shape)}
+    clause = say(rng, f"presence.{verdict}_{trait}", **slots)
+    fact = thing_colour(thing) if trait == "colour" else thing_shape(thing)
+    return Query(question, clause, describe(rng, scene), fact, verdict=verdict)
+
+
+def _colour_or_shape(rng: random.Random) -> str:
+    return "colour" if rng.random() < 0.5 else "shape"
+
+
+def _missing(rng: random.Random, scene: Scene, thing: Thing, trait: str) -> Thing:
+    """The thing with another colour or shape, one that the scene does not have."""
+    if trait == "colour":
+        return replace(thing, colour=rng.choice([c for c in COLOURS if c not in scene.colours]))
+    return replace(thing, shape=rng.choice([shape for shape in SHAPES if not scene.count(shape)]))
 
 
 def puzzle_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask which thing lies outermost, or how many things are left without those of one shape."""
     return rng.choice((_outermost, _outermost, _left_over))(rng, scene)
-
-
-def _thing_is_there(rng: random.Random, scene: Scene, thing: Thing) -> Query:
-    question = say(rng, "presence.question", name=an(thing.name))
-    if rng.random() < 0.5:
-        clause = say(rng, "presence.right_colour", s=thing.shape, c=thing.colour)
-        return Query(question, clause, describe(rng, scene), thing_colour(thing), verdict="yes")
-    clause = say(rng, "presence.right_shape", c=thing.colour, s=an(thing.shape))
-    return Query(question, clause, describe(rng, scene), thing_shape(thing), verdict="yes")
-
-
-def _wrong_colour(rng: random.Random, scene: Scene, thing: Thing) -> Query:
-    other = rng.choice([colour for colour in COLOURS if colour not in scene.colours])
-    question = say(rng, "presence.question", name=f"{an(other)} {thing.shape}")
-    clause = say(rng, "presence.wrong_colour", s=thing.shape, c=thing.colour, o=other)
-    return Query(question, clause, describe(rng, scene), thing_colour(thing), verdict="no")
-
-
-def _wrong_shape(rng: random.Random, scene: Scene, thing: Thing) -> Query:
-    other = rng.choice([shape for shape in SHAPES if not scene.count(shape)])
-    question = say(rng, "presence.question", name=f"{an(thing.colour)} {other}")
-    clause = say(
-        rng,
-        "presence.wrong_shape",
-        c=thing.colour,
-        s=an(thing.shape),
-        o=an(other),
-    )
-    return Query(question, clause, describe(rng, scene), thing_shape(thing), verdict="no")
 
 
 def _outermost(rng: random.Random, scene: Scene) -> Query | None:
@@ -72,7 +65,7 @@ def _outermost(rng: random.Random, scene: Scene) -> Query | None:
         return None
     first = ranked[0]
     clause = say(rng, "outermost.clause", end=end, s=an(first.shape))
-    fact = Fact("relation", first.shape, SHAPES, (rf"(?:shape|object) {end} is an? {{}}",))
+    fact = thing_fact("relation", first, "shape", rf"(?:shape|object) {end} is an? {{}}")
     evidence = describe(rng, scene)
     return Query(say(rng, "outermost.question", end=end), clause, evidence, fact, derived=True)
 

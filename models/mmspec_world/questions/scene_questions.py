@@ -13,15 +13,24 @@ from mmspec_world.answers.phrasing import (
     say_sentence,
     sentence,
 )
-from mmspec_world.answers.statements import background_fact, thing_colour, thing_place, thing_shape
+from mmspec_world.answers.statements import (
+    background_fact,
+    thing_colour,
+    thing_fact,
+    thing_place,
+    thing_shape,
+)
 from mmspec_world.facts import Fact, Query
-from mmspec_world.scenes.palette import NUMBERS, PLACES, SHAPES
+from mmspec_world.scenes.palette import NUMBERS, SHAPES
 from mmspec_world.scenes.scene import Scene, Thing
+
+BY_SHAPE = "{shape}: {colour}, {place}"
+"""Colour and place of a thing by its shape: "star: red, top left"."""
 
 
 def colour_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask for the colour of a shape that occurs once."""
-    if not (singles := scene.shape_singles()):
+    if not (singles := scene.singles("shape")):
         return None
     thing = rng.choice(singles)
     question = say(rng, "colour.question", shape=thing.shape)
@@ -31,7 +40,7 @@ def colour_query(rng: random.Random, scene: Scene) -> Query | None:
 
 def shape_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask for the shape of the only thing of a colour."""
-    if not (singles := scene.colour_singles()):
+    if not (singles := scene.singles("colour")):
         return None
     thing = rng.choice(singles)
     question = say(rng, "shape.question", colour=thing.colour)
@@ -60,7 +69,7 @@ def count_query(rng: random.Random, scene: Scene) -> Query | None:
 
 def place_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask for the place of a shape that occurs once."""
-    if not (singles := scene.shape_singles()):
+    if not (singles := scene.singles("shape")):
         return None
     thing = rng.choice(singles)
     question = say(rng, "where.question", shape=thing.shape)
@@ -74,14 +83,14 @@ def thing_at_query(rng: random.Random, scene: Scene) -> Query | None:
     there = place_phrase(rng, thing.place)
     clause = say(rng, "what.clause", there=there, s=an(thing.shape))
     form = rf"(?:shape|object) {place_pattern(thing.place)}(?: corner| side)? is an? {{}}"
-    fact = Fact("position", thing.shape, SHAPES, (form,))
+    fact = thing_fact("position", thing, "shape", form)
     question = say(rng, "what.question", there=there)
     return Query(question, clause, _look(rng, scene, thing), fact)
 
 
 def relation_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask where one thing lies relative to another; None if no pair has a clear direction."""
-    singles = scene.shape_singles()
+    singles = scene.singles("shape")
     pairs = [(a, b) for a in singles for b in singles if a is not b and relation(a, b)]
     if not pairs:
         return None
@@ -98,7 +107,7 @@ def relation_query(rng: random.Random, scene: Scene) -> Query | None:
     form = rf"{first.shape} (?:is|lies) (?:to the )?{{}} the {second.shape}"
     fact = Fact("relation", side, ("left of", "right of", "above", "below"), (form,))
     question = say(rng, "relation.question", a=first.shape, b=second.shape)
-    places = sentence(by_shape(first, second))
+    places = sentence("; ".join(BY_SHAPE.format(**thing.traits) for thing in (first, second)))
     return Query(question, clause, "", fact, derived=True, steps=places)
 
 
@@ -109,11 +118,6 @@ def background_query(rng: random.Random, drawing: Drawing) -> Query | None:
     return Query(
         say(rng, "background.question"), clause, evidence, background_fact(drawing.background)
     )
-
-
-def by_shape(*things: Thing) -> str:
-    """Return colour and place by shape: "star: red, top left; cross: blue, centre"."""
-    return "; ".join(f"{thing.shape}: {thing.colour}, {PLACES[thing.place]}" for thing in things)
 
 
 def relation(first: Thing, second: Thing) -> str:

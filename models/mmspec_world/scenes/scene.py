@@ -31,6 +31,11 @@ class Thing:
         """The thing's colour and shape, such as "red star"."""
         return f"{self.colour} {self.shape}"
 
+    @property
+    def traits(self) -> dict[str, str]:
+        """The names of the thing's colour, shape and place."""
+        return {"colour": self.colour, "shape": self.shape, "place": PLACES[self.place]}
+
 
 @dataclass(frozen=True, slots=True)
 class Scene:
@@ -54,14 +59,10 @@ class Scene:
         """Return the number of things with this shape."""
         return sum(thing.shape == shape for thing in self.things)
 
-    def shape_singles(self) -> list[Thing]:
-        """Return the things whose shape is unique in the scene."""
-        return [thing for thing in self.things if self.count(thing.shape) == 1]
-
-    def colour_singles(self) -> list[Thing]:
-        """Return the things whose colour is unique in the scene."""
-        colours = [thing.colour for thing in self.things]
-        return [thing for thing in self.things if colours.count(thing.colour) == 1]
+    def singles(self, trait: str) -> list[Thing]:
+        """Return the things whose trait, "colour", "shape" or "place", is unique in the scene."""
+        names = [thing.traits[trait] for thing in self.things]
+        return [thing for thing in self.things if names.count(thing.traits[trait]) == 1]
 
     def marks(self, rng: random.Random) -> list[Mark]:
         """Return the scene as marks, with random offsets of place, size, angle and shade."""

@@ -5,12 +5,13 @@ in the order that the question gives.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 
 from mmspec_world.answers.pair_texts import compare_traits
 from mmspec_world.answers.phrasing import plural, sentence, thing_at_place, things_at_places
 from mmspec_world.facts import Turn
-from mmspec_world.questions.scene_questions import by_shape, relation_query, tally
+from mmspec_world.questions.scene_questions import BY_SHAPE, relation_query, tally
 from mmspec_world.scenes.palette import COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
 from mmspec_world.scenes.scene import Scene, Thing, many_things, scene_of, two_apart
 from mmspec_world.split import Split, draw_in_split
@@ -53,22 +54,15 @@ def _turns(
     return first, *(Turn(question, answer, ()) for question, answer in others)
 
 
-def _by_shape(rng: random.Random, scene: Scene) -> tuple[str, str]:
-    things = _shuffle(rng, scene.shape_singles() or scene.things[:1])
-    answer = sentence(by_shape(*things))
-    return f"Colour and place: {', '.join(thing.shape for thing in things)}?", answer
-
-
-def _by_colour(rng: random.Random, scene: Scene) -> tuple[str, str]:
-    things = _shuffle(rng, scene.colour_singles() or scene.things[:1])
-    answer = "; ".join(f"{thing.colour}: {thing.shape}, {PLACES[thing.place]}" for thing in things)
-    return f"Shape and place: {', '.join(thing.colour for thing in things)}?", sentence(answer)
-
-
-def _by_place(rng: random.Random, scene: Scene) -> tuple[str, str]:
-    things = _shuffle(rng, scene.things)
-    answer = "; ".join(f"{PLACES[thing.place]}: {thing.name}" for thing in things)
-    return f"What is at: {', '.join(PLACES[thing.place] for thing in things)}?", sentence(answer)
+def _traits(
+    by: str, question: str, answer: str, rng: random.Random, scene: Scene
+) -> tuple[str, str]:
+    """Ask for the other traits of the things that a trait `by` tells apart."""
+    things = scene.singles(by) or scene.things[:1]
+    things = rng.sample(things, len(things))
+    asked = ", ".join(thing.traits[by] for thing in things)
+    answers = "; ".join(answer.format(**thing.traits) for thing in things)
+    return f"{question}: {asked}?", sentence(answers)
 
 
 def _which(rng: random.Random, scene: Scene) -> tuple[str, str]:
@@ -111,15 +105,11 @@ def _letter_choices(rng: random.Random, _scene: Scene) -> tuple[str, str]:
     return f"Choices: {listing}. Letters: {', '.join(subset)}?", sentence(answer)
 
 
-def _shuffle(rng: random.Random, things: Sequence[Thing]) -> list[Thing]:
-    return rng.sample(things, len(things))
-
-
 # Two look-ups and a comparison are harder, so these come twice as often.
 LOOKUPS: tuple[Lookup, ...] = (
-    _by_shape,
-    _by_colour,
-    _by_place,
+    partial(_traits, "shape", "Colour and place", BY_SHAPE),
+    partial(_traits, "colour", "Shape and place", "{colour}: {shape}, {place}"),
+    partial(_traits, "place", "What is at", "{place}: {colour} {shape}"),
     _which,
     _count,
     _letter_choices,
