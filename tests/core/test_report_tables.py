@@ -4,13 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mmspec_bench.report import (
-    answer_checks,
-    drafting,
-    provenance_tables,
-    timing,
-    vs_best_view,
-)
+from mmspec_bench.report import provenance_tables, tables
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.write import sections
 from mmspec_bench.suite.summary import summarise
@@ -48,7 +42,7 @@ def summaries(run):
 
 
 def test_block_efficiency_of_methods(run):
-    table = drafting.by_method(summaries(run(FAST, SLOW, PLAIN, *LATER)))
+    table = tables.block_efficiencies(summaries(run(FAST, SLOW, PLAIN, *LATER)))
     # M: 7 tokens in 3 rounds, the answers' own 3 and 1; 4 of 7 drafted were kept.
     assert table.rows[0] == ("M", "2", "7", "2.33", "2.00", "57.1 %")
     assert [line[0] for line in table.rows] == ["M", "MT"]
@@ -56,17 +50,17 @@ def test_block_efficiency_of_methods(run):
 
 def test_a_draft_of_which_nothing_was_kept_has_zeros_and_no_answers_none(run):
     [useless] = summaries(run(row("chart/0", "M", [(3, 0, 1)]), methods=("M",)))
-    assert drafting.by_method([useless]).rows == [("M", "1", "1", "1.00", "1.00", "0.0 %")]
+    assert tables.block_efficiencies([useless]).rows == [("M", "1", "1", "1.00", "1.00", "0.0 %")]
     nothing = useless | {"rounds": 0, "block_efficiency": 0.0, "macro_block_efficiency": 0.0}
-    assert drafting.by_method([nothing]).rows[0][3:5] == ("", "")
+    assert tables.block_efficiencies([nothing]).rows[0][3:5] == ("", "")
 
 
 def test_block_efficiency_by_images_and_turns(run):
     bench_run = run(FAST, SLOW, PLAIN, *LATER)
-    table = drafting.by_images(bench_run)
+    table = tables.by_images(bench_run)
     assert table.columns == ("method", "1 image", "2 images", "all")
     assert table.rows == [("M", "3.00", "1.00", "2.33"), ("MT", "2.00", "1.00", "1.75")]
-    first, later = drafting.by_task(bench_run, later=False), drafting.by_task(bench_run, later=True)
+    first, later = tables.by_task(bench_run, later=False), tables.by_task(bench_run, later=True)
     assert first.rows == [("M", "3.00"), ("MT", "2.00")]
     assert later.rows == [("M", "1.00"), ("MT", "1.00")]
 
@@ -86,7 +80,7 @@ def test_methods_beside_the_best_single_view(run):
     ]
     methods = ["M", "T", "MT", "treew2:M", "none"]
     bench_run = run(*rows, *(plain(f"{task}/0", 8) for task in ("chart", "vist")), methods=methods)
-    [whole] = vs_best_view.tables(bench_run)
+    [whole] = tables.against_best_view(bench_run)
     assert whole.columns[2] == "than M"  # a tree keeps more, but is no chain
     assert "3.25 of M" in whole.note
     assert "12 samples" in whole.note
@@ -105,17 +99,17 @@ def test_intervals_from_few_samples_say_so(run, samples, warns):
         for n in range(samples)
         for method, accepted in (("M", 3), ("T", 1))
     ]
-    [whole] = vs_best_view.tables(run(*rows, methods=["M", "T"]))
+    [whole] = tables.against_best_view(run(*rows, methods=["M", "T"]))
     assert ("too narrow" in whole.note) == warns
 
 
 def test_without_a_single_view_nothing_stands_beside_it(run):
-    assert vs_best_view.tables(run(SLOW, PLAIN, methods=["MT", "none"])) == []
-    assert vs_best_view.tables(run(PLAIN, methods=["none"])) == []
+    assert tables.against_best_view(run(SLOW, PLAIN, methods=["MT", "none"])) == []
+    assert tables.against_best_view(run(PLAIN, methods=["none"])) == []
 
 
 def test_acceptance_by_place(run):
-    table = drafting.by_position(summaries(run(FAST, SLOW, PLAIN)))
+    table = tables.by_position(summaries(run(FAST, SLOW, PLAIN)))
     assert table.columns == (
         *("method", "token 1", "token 2", "token 3", "2 after 1", "3 after 2"),
     )
@@ -124,7 +118,7 @@ def test_acceptance_by_place(run):
 
 
 def test_speed_ups_are_of_decoding_and_end_to_end(run):
-    table = timing.speed_ups(summaries(run(FAST, SLOW, PLAIN)))
+    table = tables.speed_ups(summaries(run(FAST, SLOW, PLAIN)))
     assert table.rows == [
         ("M", "1.50", "1.50", "1.40", "1.40"),
         ("MT", "1.20", "1.20", "0.88", "0.88"),
@@ -133,8 +127,8 @@ def test_speed_ups_are_of_decoding_and_end_to_end(run):
 
 def test_speeds_and_stages(run):
     bench_run = run(FAST, SLOW, PLAIN, *LATER)
-    assert timing.speeds(summaries(bench_run)).rows[2][:3] == ("none", "1.0", "1.0")
-    lines = timing.stages(bench_run).rows
+    assert tables.speeds(summaries(bench_run)).rows[2][:3] == ("none", "1.0", "1.0")
+    lines = tables.stages(bench_run).rows
     assert [line[:2] for line in lines] == [("1 image", name) for name in ("M", "MT", "none")]
     assert lines[1][2:] == ("", "", "", "1.500", "3.300", "0.200", "5.000")
 
@@ -144,11 +138,11 @@ def test_every_divergence_is_listed(run):
     parted = row("chart/0", "MT", [(3, 2, 3)], identical=False, divergence=result)
     parted.pieces[2] = " red"
     bench_run = run(FAST, parted, PLAIN)
-    assert answer_checks.identical_answers(bench_run).rows == [
+    assert tables.identical_answers(bench_run).rows == [
         ("M", "1", "1", "100.00 %", "0", "0"),
         ("MT", "1", "0", "0.00 %", "1", "0"),
     ]
-    (line,) = answer_checks.divergences(bench_run).rows
+    (line,) = tables.divergences(bench_run).rows
     assert line == ("chart/0", "MT", "near-tie", "'x'", "' red'", "0", "2", "3.00e-05")
 
 
@@ -159,14 +153,14 @@ def test_facts_of_target_and_draft_with_and_without_images(run):
         for sample, every in {"chart/0": (4, 1, 3, 0), "spot/0": (2, 1, 1, 1)}.items()
         for method, right in zip(methods, every, strict=True)
     ]
-    table = answer_checks.facts(run(*rows, methods=methods))
+    table = tables.facts(run(*rows, methods=methods))
     assert table.columns == ("task", "target", "target, blank", "draft", "draft, blank")
     assert table.rows[0] == (
         "chart",
         *("100.0 % (4/4)", "25.0 % (1/4)", "75.0 % (3/4)", "0.0 % (0/4)"),
     )
     assert table.rows[-1][:2] == ("all", "75.0 % (6/8)")
-    assert not answer_checks.facts(run(FAST, PLAIN)).rows
+    assert not tables.facts(run(FAST, PLAIN)).rows
 
 
 def test_what_was_left_out_and_what_answers_noted(run):

@@ -5,14 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mmspec.errors import UsageError
-from mmspec_bench.report import (
-    answer_checks,
-    drafting,
-    provenance_tables,
-    published_comparison,
-    timing,
-    vs_best_view,
-)
+from mmspec_bench.report import provenance_tables, published_comparison, tables
 from mmspec_bench.report.csv_files import csv_files
 from mmspec_bench.report.figure import FIGURE, draw_figure
 from mmspec_bench.report.markdown import document
@@ -70,43 +63,41 @@ def sections(run: BenchRun, summaries: Sequence[Summary], papers: Sequence[Paper
     questions = count_of(len({row.key for row in run.rows}), "question")
     tasks, methods = count_of(len(run.tasks), "task"), count_of(len(run.methods), "method")
     subject = f"{provenance_tables.title(run)}: {questions} of {tasks}, {methods}."
-    times = [timing.speeds(summaries), timing.speed_ups(summaries), timing.stages(run)]
-    settings = [provenance_tables.settings(run), provenance_tables.skipped_samples(run)]
+    compared = sum(row.identical is not None for row in run.rows)
+    answers = []
+    if not compared:
+        answers.append("No answer was compared with plain decoding.")
+    elif not tables.diverging(run):
+        answers.append(f"No answer differs from plain decoding's, of {compared} compared.")
     every = [
         Section("What was run", [subject, *run.notes]),
-        _drafting(run, summaries),
-        Section("Time", tables=times),
-        _answers(run),
+        Section(
+            "Drafting",
+            tables=[
+                tables.block_efficiencies(summaries),
+                tables.by_images(run),
+                *tables.against_best_view(run),
+                tables.by_task(run, later=False),
+                tables.by_task(run, later=True),
+                tables.by_position(summaries),
+                provenance_tables.notes(run),
+            ],
+            has_figure=True,
+        ),
+        Section(
+            "Time",
+            tables=[tables.speeds(summaries), tables.speed_ups(summaries), tables.stages(run)],
+        ),
+        Section(
+            "Answers",
+            answers,
+            [tables.identical_answers(run), tables.divergences(run), tables.facts(run)],
+        ),
         *(published_comparison.section(run, paper) for paper in papers),
-        Section("Settings", tables=settings),
+        Section(
+            "Settings",
+            tables=[provenance_tables.settings(run), provenance_tables.skipped_samples(run)],
+        ),
     ]
     filled = [replace(s, tables=[table for table in s.tables if table.rows]) for s in every]
     return [section for section in filled if section.remarks or section.tables]
-
-
-def _drafting(run: BenchRun, summaries: Sequence[Summary]) -> Section:
-    tables = [
-        drafting.by_method(summaries),
-        drafting.by_images(run),
-        *vs_best_view.tables(run),
-        drafting.by_task(run, later=False),
-        drafting.by_task(run, later=True),
-        drafting.by_position(summaries),
-        provenance_tables.notes(run),
-    ]
-    return Section("Drafting", (), tables, has_figure=True)
-
-
-def _answers(run: BenchRun) -> Section:
-    compared = sum(row.identical is not None for row in run.rows)
-    remarks = []
-    if not compared:
-        remarks.append("No answer was compared with plain decoding.")
-    elif not answer_checks.diverging(run):
-        remarks.append(f"No answer differs from plain decoding's, of {compared} compared.")
-    tables = [
-        answer_checks.identical_answers(run),
-        answer_checks.divergences(run),
-        answer_checks.facts(run),
-    ]
-    return Section("Answers", remarks, tables)
