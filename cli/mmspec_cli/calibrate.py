@@ -9,7 +9,7 @@ from mmspec.chat.calibration import calibration_file
 from mmspec.chat.engine import Engine, load
 from mmspec.checkpoints.quantization import computed
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
-from mmspec_bench.measure.calibrate import calibrate as measure
+from mmspec_bench.measure.costs import calibrate as measure
 from mmspec_cli.options import JSON, LOADING, PLAIN
 from mmspec_cli.terminal.render import Screen
 

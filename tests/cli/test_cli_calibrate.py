@@ -8,7 +8,7 @@ import pytest
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.draft_length import calibration_file
-from mmspec_bench.measure.calibrate import calibrate
+from mmspec_bench.measure.costs import calibrate
 from support import factory
 
 

@@ -7,7 +7,7 @@ import pytest
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.views import NGRAM, parse_drafting
-from mmspec_bench.measure.calibrate import calibrate
+from mmspec_bench.measure.costs import calibrate
 from support.chat_turns import OPTIONS, check
 from support.scripted_clock import FLAT, STEEP, Machine
 from support.scripted_engine import SEES, scripted_engine

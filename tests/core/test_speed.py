@@ -8,8 +8,15 @@ from mmspec.chat.options import Options
 from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec_bench.measure.costs import Costs
-from mmspec_bench.measure.methods_under_test import Timing, engine_method, with_drafting
-from mmspec_bench.measure.speed import Spread, best_gamma, measure, rotated, speed
+from mmspec_bench.measure.speed import (
+    Spread,
+    Timing,
+    best_gamma,
+    engine_method,
+    measure,
+    rotated,
+    speed,
+)
 from mmspec_bench.prompts import world_prompts
 from support.stand_ins import quiet
 
@@ -74,8 +81,8 @@ def test_ratios():
 
 def test_weights_stay_with_their_letters():
     options = Options(drafting="MT", weights=(2.0, 1.0))
-    assert with_drafting(options, "MT", 3).weights == (2.0, 1.0)
-    assert with_drafting(options, "MTC", 3).weights == ()
+    assert engine_method(None, options, "MT", 3).options.weights == (2.0, 1.0)
+    assert engine_method(None, options, "MTC", 3).options.weights == ()
 
 
 def test_a_gamma_alone_is_not_searched():

@@ -11,7 +11,7 @@ from mmspec.diagnostics.prompts import user_prompt
 from mmspec.errors import UsageError
 from mmspec_bench.compare.run_transformers import Transformers
 from mmspec_bench.compare.script_io import Task
-from mmspec_bench.measure.methods_under_test import ProgramMethod, engine_method
+from mmspec_bench.measure.speed import ProgramMethod, engine_method
 from mmspec_bench.prompts import world_prompts
 
 OPTIONS = Options(gamma=5, max_new_tokens=12)

@@ -22,8 +22,7 @@ from mmspec_bench.commands.synthetic import (
     show,
 )
 from mmspec_bench.compare.script_io import Task
-from mmspec_bench.measure.methods_under_test import ProgramMethod
-from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, SpeedReport
+from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, ProgramMethod, SpeedReport
 from mmspec_bench.measure.speed import speed as measure_speed
 from mmspec_bench.prompts import prompts_for
 from mmspec_cli.options import JSON, LOADING, OUT, PLAIN

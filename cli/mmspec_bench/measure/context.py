@@ -4,7 +4,7 @@ The context is one token repeated: costs do not depend on which.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -16,7 +16,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.provenance import provenance
 from mmspec.errors import UsageError
 from mmspec.seam import Drafter, Segment, Target
-from mmspec_bench.measure.costs import seconds_of
+from mmspec_bench.measure.costs import median_seconds, seconds_of
 
 LENGTHS = (64, 128, 256, 512, 1024, 1536, 2000)
 """Lengths of context to measure, in tokens, up to the model's number of positions."""
@@ -78,13 +78,17 @@ def context(
     lengths = sorted(set(lengths) or {length for length in LENGTHS if length <= most})
     if lengths[-1] > most:
         raise UsageError(f"--lengths {lengths[-1]}: {engine.target.name} has room for {most}")
-    target, drafter = loaded.open_target(GREEDY), _drafter(engine)
+    target, drafter, room = loaded.open_target(GREEDY), None, 0
+    if engine.draft:
+        drafting, vocabulary = engine.draft.model, loaded.config.text.vocab_size
+        drafter = drafting.open_drafter(1, vocabulary, GREEDY)
+        room = drafting.config.text.max_position_embeddings
     costs: dict[int, list[ContextCost]] = defaultdict(list)
     for turn in range(passes + 1):
         target.rewind(0)
         for before, length in zip([0, *lengths], lengths, strict=False):
             progress(f"pass {turn} of {passes}: {length} tokens")
-            fits = drafter if length + gamma <= _room(engine) else None
+            fits = drafter if length + gamma <= room else None
             costs[length].append(_cost(engine, target, fits, (before, length), gamma, repeats))
         if drafter:
             drafter.rewind(0)
@@ -98,17 +102,6 @@ def context(
         [_medians(passes_of[1:]) for passes_of in costs.values()],
         provenance([engine.backend]),
     )
-
-
-def _drafter(engine: Engine) -> Drafter | None:
-    if engine.draft is None:
-        return None
-    vocabulary = engine.target.model.config.text.vocab_size
-    return engine.draft.model.open_drafter(1, vocabulary, GREEDY)
-
-
-def _room(engine: Engine) -> int:
-    return engine.draft.model.config.text.max_position_embeddings if engine.draft else 0
 
 
 def _cost(
@@ -125,20 +118,17 @@ def _cost(
     prefill = seconds_of(engine, lambda: target.extend(segment))
     if drafter:
         drafter.extend([Segment([[TOKEN] * (length - drafter.length)])])
-    steps = [seconds_of(engine, lambda: target.verify(None, NO_NOISE)) for _ in range(repeats)]
-    blocks = [seconds_of(engine, lambda: target.verify(block, NO_NOISE)) for _ in range(repeats)]
+
+    def timed(call: Callable[[], object]) -> float:
+        return median_seconds(engine, call, repeats)
+
     return ContextCost(
         length,
         prefill / (length - before),
-        median(steps),
-        median(blocks),
-        median(_draft_seconds(engine, drafter, gamma, repeats)) if drafter else None,
+        timed(lambda: target.verify(None, NO_NOISE)),
+        timed(lambda: target.verify(block, NO_NOISE)),
+        timed(lambda: drafter.draft(gamma, (1.0,), NO_NOISE)) / gamma if drafter else None,
     )
-
-
-def _draft_seconds(engine: Engine, drafter: Drafter, gamma: int, repeats: int) -> Iterator[float]:
-    for _ in range(repeats):
-        yield seconds_of(engine, lambda: drafter.draft(gamma, (1.0,), NO_NOISE)) / gamma
 
 
 def _medians(costs: Sequence[ContextCost]) -> ContextCost:

@@ -14,9 +14,11 @@ from mmspec.decoding.draft import Draft, HostDraft
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import chunks_of, prefilled_target
+from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec.draft_length.round_costs import MAX_AUTO_GAMMA
 from mmspec.errors import UsageError
 from mmspec.seam import Target
+from mmspec_bench.prompts import default_prompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,17 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
     rows = (1, gamma + 1)
     (step, block), tokens = step_seconds(engine, prompt, rows, draftings, repeats)
     return Costs(gamma, step, block, dict(zip(draftings, tokens, strict=True)))
+
+
+def calibrate(engine: Engine, repeats: int = 7) -> Calibration:
+    """Time target forwards over 1 to ROWS rows, and drafted tokens of 1 to all branches.
+
+    The prompt is the first default one: about a picture, or text only for a text-only target.
+    """
+    [prompt] = default_prompts(engine, 1)
+    rows = range(1, ROWS + 1)
+    target, draft = step_seconds(engine, prompt, rows, branch_draftings(engine), repeats)
+    return Calibration(dict(zip(rows, target, strict=True)), dict(enumerate(draft, start=1)))
 
 
 def step_seconds(
@@ -138,3 +151,8 @@ def seconds_of(engine: Engine, call: Callable[[], object]) -> float:
     call()
     engine.backend.synchronize()
     return perf_counter() - started
+
+
+def median_seconds(engine: Engine, call: Callable[[], object], repeats: int) -> float:
+    """The median of `seconds_of` over `repeats` calls."""
+    return median(seconds_of(engine, call) for _ in range(repeats))

@@ -1,16 +1,20 @@
 """Measures tokens per second of several methods: paired, interleaved, medians and ranges."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from statistics import median
-from typing import Any, TypeVar
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, TypeVar
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Gamma, Options
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.provenance import provenance
+from mmspec.diagnostics.single_turn import answer_once
+from mmspec_bench.compare.questions import question_of
+from mmspec_bench.compare.script_io import Clock, Program
 from mmspec_bench.measure.costs import Costs, costs
-from mmspec_bench.measure.methods_under_test import TimedMethod, Timing, engine_method
 
 GAMMAS = (1, 2, 3, 4, 5, 6, 8)
 """Draft lengths, in tokens, that a search for the fastest one tries."""
@@ -38,6 +42,96 @@ class Spread:
     def text(self, digits: int) -> str:
         """The spread as text, with `digits` decimals, such as `2.10 [1.95..2.30]`."""
         return f"{self.median:.{digits}f} [{self.least:.{digits}f}..{self.most:.{digits}f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One answer and the time that it took."""
+
+    tokens: list[int]
+    """Token ids of the answer, without a stop token."""
+    timed_tokens: int
+    """Number of tokens computed in `seconds`, including a stop token."""
+    seconds: float
+    """Seconds of decoding, not counting vision, captions and prefill."""
+    rounds: int = 0
+    """Number of target forwards in `seconds`."""
+    depth: int = 0
+    """Drafted tokens that could have been accepted: one per level of a tree."""
+    accepted: int = 0
+    peak_memory_bytes: int = 0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Number of decoded tokens divided by the seconds of decoding."""
+        return self.timed_tokens / self.seconds
+
+
+class TimedMethod(Protocol):
+    """A method of answering prompts."""
+
+    @property
+    def name(self) -> str:
+        """The method's name in reports."""
+        ...
+
+    def answer(self, prompt: Prompt) -> Timing:
+        """Answer `prompt` greedily, with nothing cached from earlier prompts."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMethod:
+    """This project's loop, plain or speculative."""
+
+    name: str
+    engine: Engine
+    options: Options
+
+    def answer(self, prompt: Prompt) -> Timing:
+        """Answer in a new conversation, timed by the loop's own clocks."""
+        answer = answer_once(self.engine, prompt.message, self.options)
+        statistics, token_ids = answer.statistics, answer.token_ids
+        return Timing(
+            [token for token in token_ids if token not in self.engine.stop],
+            len(token_ids),
+            statistics.seconds["decode"],
+            statistics.rounds,
+            statistics.depth,
+            statistics.accepted,
+            statistics.peak_memory_bytes,
+        )
+
+
+def engine_method(
+    engine: Engine, options: Options, drafting: str, gamma: Gamma, prefix: str = ""
+) -> EngineMethod:
+    """The method that drafts `gamma` tokens a round with `drafting`; 'none' is plain.
+
+    Weights in `options` are kept only if the letters are.
+    """
+    name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
+    weights = options.weights if drafting == options.drafting else ()
+    own = replace(options, drafting=drafting, gamma=gamma, weights=weights)
+    return EngineMethod(prefix + name, engine, own)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramMethod:
+    """Another project's program on the same checkpoint."""
+
+    name: str
+    program: Program
+
+    def answer(self, prompt: Prompt) -> Timing:
+        """Answer, timed from the first token (the end of the prefill) to the last."""
+        with TemporaryDirectory() as folder:
+            question, clock = question_of(prompt, Path(folder)), Clock()
+            tokens, _ = self.program.answer(question, clock)
+        (first, start), (last, end) = clock.events[0], clock.events[-1]
+        if last == first:
+            return Timing(tokens, last, end, 1)
+        return Timing(tokens, last - first, end - start, len(clock.events) - 1)
 
 
 @dataclass(frozen=True, slots=True)

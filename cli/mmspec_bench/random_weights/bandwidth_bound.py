@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from math import prod
-from statistics import median
 
 from mmspec.chat.engine import Engine
 from mmspec.checkpoints.config import ModelConfig, TextConfig
@@ -10,10 +9,9 @@ from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD, manifest
 from mmspec.checkpoints.quantization import read_scheme
-from mmspec_bench.measure.costs import seconds_of
-from mmspec_bench.weight_memory import held_bytes
+from mmspec_bench.measure.costs import median_seconds
+from mmspec_bench.weight_memory import WIDTHS, held_bytes
 
-ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 COPY_BYTES, CPU_COPY_BYTES = 2**30, 2**26
 """Number of bytes in a timed copy on GPU and CPU, several times larger than any cache."""
 REPEATS = 9
@@ -37,14 +35,14 @@ def copy_bandwidth(engine: Engine) -> float:
     size = CPU_COPY_BYTES if device == "cpu" else COPY_BYTES
     copy = engine.backend.copier(size, device)
     copy()
-    return 2 * size / median(seconds_of(engine, copy) for _ in range(REPEATS))
+    return 2 * size / median_seconds(engine, copy, REPEATS)
 
 
 def step_bytes(config: ModelConfig, dtype: str, positions: int, quantize: str = "none") -> int:
     """Bytes that a forward reads: layers, output head, and the cache of `positions`."""
     head = EMBEDDING if config.text.tie_word_embeddings else LM_HEAD
     read = (head, "language_model.layers.", "language_model.norm.")
-    width, scheme = ITEM_BYTES[dtype], read_scheme(quantize)
+    width, scheme = WIDTHS[dtype], read_scheme(quantize)
     tensors = [(name, s) for name, s in manifest(config).items() if name.startswith(read)]
     weights = sum(held_bytes(name, shape, width, scheme) for name, shape in tensors)
     return weights + width * positions * _position_numbers(config.text)
@@ -55,7 +53,7 @@ def head_bytes(head: HeadConfig, target: ModelConfig, dtype: str, positions: int
     own = sum(prod(shape) for shape in head_manifest(head).values())
     output = target.text.vocab_size * target.text.hidden_size
     cache = positions * _position_numbers(head.layer) if head.layer else 0
-    return ITEM_BYTES[dtype] * (own + output + cache)
+    return WIDTHS[dtype] * (own + output + cache)
 
 
 def _position_numbers(text: TextConfig) -> int:

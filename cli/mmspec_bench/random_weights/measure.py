@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from statistics import median
 from typing import Any
 
 from mmspec.chat.engine import Engine, load
@@ -13,7 +12,7 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import prefilled_target
 from mmspec.plugins import load_head
 from mmspec.prompt.images import Picture, pixels
-from mmspec_bench.measure.costs import branch_draftings, open_beside, seconds_of, step_seconds
+from mmspec_bench.measure.costs import branch_draftings, median_seconds, open_beside, step_seconds
 from mmspec_bench.prompts import world_prompts
 from mmspec_bench.random_weights.bandwidth_bound import Cost, copy_bandwidth, head_bytes, step_bytes
 from mmspec_bench.random_weights.checkpoints import Checkpoints
@@ -160,9 +159,7 @@ def _drafted_bytes(engine: Engine, prompt: Prompt, drafting: str) -> int:
 def _prefill(engine: Engine, prompt: Prompt, repeats: int, progress: Progress) -> Prefill:
     progress(f"prefill: {prompt.name}")
     positions = prefilled_target(engine, prompt.message).length
-    seconds = median(
-        seconds_of(engine, lambda: prefilled_target(engine, prompt.message)) for _ in range(repeats)
-    )
+    seconds = median_seconds(engine, lambda: prefilled_target(engine, prompt.message), repeats)
     return Prefill(positions, seconds)
 
 
@@ -171,4 +168,4 @@ def _vision(engine: Engine, picture: Picture, repeats: int) -> float:
     assert cache
     array = pixels(picture, cache.preprocessing)
     cache.model.encode(array)
-    return median(seconds_of(engine, lambda: cache.model.encode(array)) for _ in range(repeats))
+    return median_seconds(engine, lambda: cache.model.encode(array), repeats)
