@@ -75,12 +75,20 @@ def full_report(model: str, draft: str, progress: Progress) -> dict[str, Any]:
     backends = installed_backends()
     if not backends:
         raise BackendError('no backend is installed: run pip install "mmspec[mlx]" on a Mac')
-    directories = [
-        {backend: _fetched(name, backend, progress) for backend in backends}
-        for name in (model, draft)
-    ]
+    pair = Pair(
+        *(
+            {backend: _fetched(name, backend, progress) for backend in backends}
+            for name in (model, draft)
+        )
+    )
+    plan: dict[str, Callable[[], dict[str, Any]]] = {}
+    for backend in backends:
+        plan[f"check {backend}"] = partial(_check, pair, backend)
+        plan[f"speed {backend}"] = partial(_speed, pair, backend, progress)
+    if len(backends) > 1:
+        plan["parity"] = partial(_parity, pair, backends)
     stages: dict[str, Any] = {}
-    for name, stage in _stages(Pair(*directories), backends, progress).items():
+    for name, stage in plan.items():
         progress(name)
         stages[name] = _attempt(stage)
     return {
@@ -99,18 +107,6 @@ def _fetched(name: str, backend: str, progress: Progress) -> Path:
     except HubError:
         progress(f"pulling {name} for {backend}")
         return pull(name, backend)
-
-
-def _stages(
-    pair: Pair, backends: Sequence[str], progress: Progress
-) -> dict[str, Callable[[], dict[str, Any]]]:
-    stages: dict[str, Callable[[], dict[str, Any]]] = {}
-    for backend in backends:
-        stages[f"check {backend}"] = partial(_check, pair, backend)
-        stages[f"speed {backend}"] = partial(_speed, pair, backend, progress)
-    if len(backends) > 1:
-        stages["parity"] = partial(_parity, pair, backends)
-    return stages
 
 
 def passed(stage: dict[str, Any]) -> bool:

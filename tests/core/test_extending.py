@@ -12,7 +12,7 @@ from mmspec.chat.loaded_model import LoadedHead
 from mmspec.chat.options import Options
 from mmspec.errors import UsageError
 from mmspec.plugins import is_kind, load_head
-from mmspec_bench.suite.methods import method_options, read_method
+from mmspec_bench.suite.methods import read_method
 from support import factory_layouts
 from support.scripted_engine import picture, scripted_engine
 
@@ -71,8 +71,8 @@ def test_a_drafter_from_another_package_drafts_and_changes_nothing(headed):
 def test_its_kind_is_a_drafting_and_a_method(headed):
     assert is_kind("repeat")
     method = read_method("repeat")
-    assert (method.name, method_options(method, Options()).drafting) == ("repeat", "repeat")
-    headed.chat(method_options(method, Options()))
+    assert (method.name, method.options(Options()).drafting) == ("repeat", "repeat")
+    headed.chat(method.options(Options()))
     assert read_method("tree3x2:MSD").tree.branching == (3, 2)
     with pytest.raises(UsageError, match="a head has one view"):
         read_method("repeat:2,1")

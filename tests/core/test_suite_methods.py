@@ -6,7 +6,7 @@ from mmspec.chat.options import Options
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.tree import Tree
 from mmspec.errors import UsageError
-from mmspec_bench.suite.methods import method_options, read_method, read_methods
+from mmspec_bench.suite.methods import read_method, read_methods
 
 OPTIONS = Options(gamma=3, max_new_tokens=9)
 
@@ -19,14 +19,14 @@ def test_commas_separate_methods_and_weights():
 
 
 def test_letters_become_options():
-    options = method_options(read_method("MTCP9:4,3,2,1/drop"), OPTIONS)
+    options = read_method("MTCP9:4,3,2,1/drop").options(OPTIONS)
     assert (options.drafting, options.pool, options.weights) == ("MTCP", 9, (4, 3, 2, 1))
     assert (options.overflow, options.gamma, options.max_new_tokens) == ("drop", 3, 9)
 
 
 @pytest.mark.parametrize("name", ["none", "none:blank", "draft", "draft:blank"])
 def test_probes_and_plain_decode_plainly(name):
-    assert method_options(read_method(name), OPTIONS).drafting == "none"
+    assert read_method(name).options(OPTIONS).drafting == "none"
 
 
 def test_probes_know_what_they_ask():
@@ -40,11 +40,11 @@ def test_probes_know_what_they_ask():
 
 def test_adaptive_methods_are_read():
     method = read_method("Adaptive:mtc")
-    assert (method.name, method.letters, method.adaptive) == ("adaptive:MTC", "MTC", True)
+    assert (method.name, method.drafting, method.adaptive) == ("adaptive:MTC", "MTC", Adaptation())
 
-    options = method_options(method, OPTIONS)
+    options = method.options(OPTIONS)
     assert (options.drafting, options.adaptive) == ("MTC", Adaptation())
-    assert method_options(read_method("MTC"), options).adaptive is None
+    assert read_method("MTC").options(options).adaptive is None
 
 
 @pytest.mark.parametrize(
@@ -59,16 +59,16 @@ def test_adaptive_methods_are_read():
 )
 def test_trees_are_read(word, name, tree):
     method = read_method(word)
-    assert (method.name, method.letters, method.tree) == (name, "MTC", tree)
+    assert (method.name, method.drafting, method.tree) == (name, "MTC", tree)
     assert method == read_method(name)
-    options = method_options(method, OPTIONS)
+    options = method.options(OPTIONS)
     assert (options.drafting, options.tree, options.adaptive) == ("MTC", tree, None)
-    assert method_options(read_method("MTC"), options).tree is None
+    assert read_method("MTC").options(options).tree is None
 
 
 def test_lookup_is_a_drafting_of_its_own():
-    assert method_options(read_method("ngram"), OPTIONS).drafting == "ngram"
-    assert method_options(read_method("none"), OPTIONS).drafting == "none"
+    assert read_method("ngram").options(OPTIONS).drafting == "ngram"
+    assert read_method("none").options(OPTIONS).drafting == "none"
 
 
 @pytest.mark.parametrize(

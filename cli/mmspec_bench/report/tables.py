@@ -141,7 +141,7 @@ def against_best_view(run: BenchRun) -> list[Table]:
 
 def _is_single_view(name: str) -> bool:
     method = read_method(name)
-    return len(method.letters) == 1 and not method.tree
+    return len(method.drafting) == 1 and not method.tree
 
 
 def speeds(summaries: Sequence[Summary]) -> Table:

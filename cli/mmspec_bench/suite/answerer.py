@@ -15,7 +15,7 @@ from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.errors import ContextError, UsageError
 from mmspec.prompt.conversation import Turn
-from mmspec_bench.suite.methods import Method, method_options
+from mmspec_bench.suite.methods import Method
 from mmspec_bench.suite.samples import Question
 
 
@@ -76,7 +76,7 @@ def _first_token_seconds(pieces: Iterable[Prefilled | Piece]) -> float:
 def open_answerer(method: Method, engine: Engine, options: Options) -> Answerer:
     """The answerer of a method; raises UsageError if the models cannot do it."""
     models = _draft_alone(engine) if method.of_draft else engine
-    answerer = Answerer(method, models, method_options(method, options))
+    answerer = Answerer(method, models, method.options(options))
     models.chat(answerer.options)
     return answerer
 

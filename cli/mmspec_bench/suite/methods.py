@@ -12,13 +12,13 @@ PROBE   = none:blank | draft | draft:blank: grey images, or the draft alone
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from mmspec.chat.options import Options
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.tree import NODES, WIDTH, Tree
 from mmspec.drafters.views import OVERFLOWS, read_letters
-from mmspec.errors import UsageError, choice
+from mmspec.errors import UsageError
 from mmspec.plugins import is_kind
 from mmspec_bench.suite.rows import PLAIN
 
@@ -44,16 +44,21 @@ _NUMBER = re.compile(r"[\d.]+(?:/\w+)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method of answering, under its name in the rows."""
+    """One method of answering: its name in the rows, and the decoding options that it sets."""
 
     name: str
-    letters: str = ""
-    """Views of a draft model, or the kind of a head; empty if no model drafts."""
-    adaptive: bool = False
+    drafting: str = PLAIN
+    adaptive: Adaptation | None = None
     tree: Tree | None = None
     pool: int | None = None
     weights: tuple[float, ...] = ()
     overflow: str = OVERFLOWS[0]
+
+    def options(self, others: Options) -> Options:
+        """The options of this method; those that no method sets come from `others`."""
+        own = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        del own["name"]
+        return replace(others, **own)
 
     @property
     def probe(self) -> bool:
@@ -96,8 +101,9 @@ def read_methods(text: str) -> list[Method]:
 
 def read_method(word: str) -> Method:
     """Parse one method; raises UsageError for an unknown one."""
-    if word.lower() in (PLAIN, NGRAM, *PROBES):
-        return Method(word.lower())
+    name = word.lower()
+    if name in (PLAIN, NGRAM, *PROBES):
+        return Method(name, NGRAM if name == NGRAM else PLAIN)
     match = _FORM.fullmatch(word)
     kind = match["letters"].lower() if match else ""
     if match and is_kind(kind):
@@ -109,21 +115,19 @@ def read_method(word: str) -> Method:
             f"{', '.join((NGRAM, PLAIN, *PROBES))}"
         )
     letters = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
-    rule = (match["rule"] or OVERFLOWS[0]).lower()
-    if rule not in OVERFLOWS:
-        raise choice("overflow rule", rule, OVERFLOWS)
     pool = re.search(r"\d+", match["letters"])
     method = Method(
         _name(word, match.start("letters")),
         letters,
-        adaptive=match["adaptive"] is not None,
+        adaptive=Adaptation() if match["adaptive"] else None,
         tree=_tree(word, match["tree"]),
         pool=int(pool[0]) if pool else None,
         weights=_weights(word, match["weights"] or "", len(letters)),
-        overflow=rule,
+        overflow=(match["rule"] or OVERFLOWS[0]).lower(),
     )
     if method.adaptive and method.weights:
         raise UsageError(f"--methods: {word!r}: adaptive weights cannot be given")
+    method.options(Options())  # refuses what no models can do, before any are loaded
     return method
 
 
@@ -161,16 +165,3 @@ def _weights(word: str, text: str, count: int) -> tuple[float, ...]:
     if weights and len(weights) != count:
         raise UsageError(f"--methods: {word!r}: {len(weights)} weights for {count} letters")
     return weights
-
-
-def method_options(method: Method, options: Options) -> Options:
-    """The options of a method; those it does not set come from `options`."""
-    return replace(
-        options,
-        drafting=method.letters or (NGRAM if method.name == NGRAM else PLAIN),
-        weights=method.weights,
-        adaptive=Adaptation() if method.adaptive else None,
-        tree=method.tree,
-        pool=method.pool,
-        overflow=method.overflow,
-    )
