@@ -172,15 +172,13 @@ def test_what_cannot_be_run_is_said_in_one_line(run, models, tmp_path, more, mes
 
 
 def test_a_difference_that_rounding_cannot_explain_is_a_failure(run, models, tmp_path, monkeypatch):
-    from mmspec_bench.suite import answer_row
+    from mmspec_bench.suite.answer_row import answer_row
 
-    original = answer_row.compared
-
-    def wrong(row, *rest):
+    def wrong(*answer):
         divergence = {"position": 0, "margin": 2.0, "outcome": "bug"}
-        row = original(row, *rest)
+        row = answer_row(*answer)
         return replace(row, divergence=divergence) if row.method == "M" else row
 
-    monkeypatch.setattr("mmspec_bench.suite.runner.compared", wrong)
+    monkeypatch.setattr("mmspec_bench.suite.runner.answer_row", wrong)
     few = "--tasks", "chart", "--turns", "1"
     assert run(*short(tmp_path, *few, methods="M,none"), *models).status == 1

@@ -6,8 +6,13 @@ import pytest
 
 from mmspec.errors import UsageError
 from mmspec_bench.report.merge import merge
-from mmspec_bench.report.published import PAPERS, read_paper
-from mmspec_bench.report.published_comparison import compare, first_turn_values, section
+from mmspec_bench.report.published import (
+    PAPERS,
+    compare,
+    first_turn_values,
+    read_paper,
+    section,
+)
 from mmspec_bench.suite.datasets import DATASETS
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.offline import OFFLINE_TASKS

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mmspec.errors import UsageError
-from mmspec_bench.report import provenance_tables, published_comparison, tables
+from mmspec_bench.report import provenance_tables, published, tables
 from mmspec_bench.report.csv_files import csv_files
 from mmspec_bench.report.figure import FIGURE, draw_figure
 from mmspec_bench.report.markdown import document
@@ -46,16 +46,16 @@ def _figure(run: BenchRun, papers: Sequence[Paper], folder: Path) -> tuple[dict[
     """The figure's caption by its file, if any method drafted, and the reason if there is none."""
     if not run.drafting:
         return {}, ""
-    values = [(published_comparison.first_turn_values(run, paper), paper.title) for paper in papers]
-    published, paper = next((pair for pair in values if pair[0]), ({}, ""))
+    values = [(published.first_turn_values(run, paper), paper.title) for paper in papers]
+    diamonds, paper = next((pair for pair in values if pair[0]), ({}, ""))
     name = f"{FIGURES}/{FIGURE}"
     (folder / FIGURES).mkdir(exist_ok=True)
     try:
-        draw_figure(run, published, folder / name)
+        draw_figure(run, diamonds, folder / name)
     except UsageError as error:
         return {}, str(error)
-    diamonds = f"; the open diamonds are {paper}'s" if published else ""
-    return {name: f"Tokens per round by task (its images) and method, first turns{diamonds}."}, ""
+    whose = f"; the open diamonds are {paper}'s" if diamonds else ""
+    return {name: f"Tokens per round by task (its images) and method, first turns{whose}."}, ""
 
 
 def sections(run: BenchRun, summaries: Sequence[Summary], papers: Sequence[Paper]) -> list[Section]:
@@ -93,7 +93,7 @@ def sections(run: BenchRun, summaries: Sequence[Summary], papers: Sequence[Paper
             answers,
             [tables.identical_answers(run), tables.divergences(run), tables.facts(run)],
         ),
-        *(published_comparison.section(run, paper) for paper in papers),
+        *(published.section(run, paper) for paper in papers),
         Section(
             "Settings",
             tables=[provenance_tables.settings(run), provenance_tables.skipped_samples(run)],

@@ -18,9 +18,14 @@ DECIMALS = 7
 
 
 def answer_row(
-    sample: SuiteSample, turn: int, answerer: Answerer, timed: TimedAnswer, position: int
+    sample: SuiteSample,
+    turn: int,
+    position: int,
+    answerer: Answerer,
+    timed: TimedAnswer,
+    plain: TimedAnswer | None,
 ) -> Row:
-    """The row of one answer, without the comparison with plain decoding.
+    """The row of one answer, compared with plain decoding's answer to the same turn, if any.
 
     position: the method's index in the order in which the methods answered this sample.
     """
@@ -29,8 +34,8 @@ def answer_row(
     right = sum(judge(fact, answer.text) for fact in facts)
     seconds = {stage: statistics.seconds[stage] for stage in STAGES}
     seconds["first_token"] = timed.first_token_seconds
-    refusal = [timed.refusal] if timed.refusal else []
-    return Row(
+    notes = [*answer.notes, *([timed.refusal] if timed.refusal else [])]
+    row = Row(
         sample=sample.name,
         task=sample.task,
         images=timed.images,
@@ -40,15 +45,23 @@ def answer_row(
         token_ids=list(answer.token_ids),
         pieces=pieces(answer.token_ids, answerer.engine.target.tokenizer),
         prompt_tokens=statistics.prompt_tokens,
-        finish_reason="refused" if refusal else answer.finish_reason,
+        finish_reason="refused" if timed.refusal else answer.finish_reason,
         rounds=[_round_row(round_) for round_ in answer.rounds],
         branches=[str(branch) for branch in answer.drafting.branches],
         seconds={stage: round(value, DECIMALS) for stage, value in seconds.items()},
         peak_memory_bytes=statistics.peak_memory_bytes,
         weights=[list(r.weights) for r in answer.rounds] if answerer.method.adaptive else None,
         facts={"asked": len(facts), "right": right} if facts else None,
-        notes=[*answer.notes, *refusal],
+        notes=notes,
     )
+    # Probes are asked another question or use another model.
+    if plain is None or row.method == PLAIN or answerer.method.probe:
+        return row
+    if timed.before != plain.before:  # the conversation differs
+        return replace(row, notes=[*notes, "not compared: an earlier answer differs"])
+    identical = timed.answer.token_ids == plain.answer.token_ids
+    divergence = None if identical else _divergence(answerer, timed, plain)
+    return replace(row, identical=identical, divergence=divergence)
 
 
 def _round_row(round_: Round) -> RoundRow:
@@ -64,21 +77,6 @@ def pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
     stream = tokenizer.stream()
     texts = [stream.push([id]) for id in ids]
     return [*texts[:-1], texts[-1] + stream.finish()]
-
-
-def compared(row: Row, answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer) -> Row:
-    """The row with its comparison with plain decoding's answer to the same turn.
-
-    Probes are not compared: they are asked another question or use another model.  Nor is an answer
-    after one that differed, because the conversation differs.
-    """
-    if row.method == PLAIN or answerer.method.probe:
-        return row
-    if timed.before != plain.before:
-        return replace(row, notes=[*row.notes, "not compared: an earlier answer differs"])
-    identical = timed.answer.token_ids == plain.answer.token_ids
-    divergence = None if identical else _divergence(answerer, timed, plain)
-    return replace(row, identical=identical, divergence=divergence)
 
 
 def _divergence(answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer) -> dict[str, Any]:

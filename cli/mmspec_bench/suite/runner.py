@@ -7,7 +7,7 @@ from pathlib import Path
 from mmspec.chat.engine import Engine
 from mmspec.errors import MmspecError, UsageError
 from mmspec_bench.measure.speed import rotated
-from mmspec_bench.suite.answer_row import answer_row, compared
+from mmspec_bench.suite.answer_row import answer_row
 from mmspec_bench.suite.answerer import Answerer, open_answerer
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.rows import PLAIN, ROWS, Row, append, rewrite
@@ -80,8 +80,8 @@ class Runner:
         rows = []
         for position, answerer in enumerate(order):
             for n, timed in enumerate(answers[answerer.method.name]):
-                row = answer_row(sample, n, answerer, timed, position)
-                rows.append(compared(row, answerer, timed, plain[n]) if plain else row)
+                other = plain[n] if plain else None
+                rows.append(answer_row(sample, n, position, answerer, timed, other))
         return rows
 
 
