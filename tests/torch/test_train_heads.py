@@ -26,8 +26,8 @@ from mmspec_train.heads.head_checkpoint import (
 )
 from mmspec_train.heads.train_heads import new_trainee
 from mmspec_train.run import loop
-from mmspec_train.run.early_stopping import Evaluation
 from mmspec_train.run.log import Log
+from mmspec_train.run.phase import Evaluation
 from mmspec_train.settings import DIVERGENCES, Budget, HeadMethodSettings, HeadShape
 from mmspec_train.teacher.batch import gather_columns
 from mmspec_train.teacher.batch_source import ConversationBatches

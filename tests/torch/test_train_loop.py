@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from mmspec_train.run import loop
 from mmspec_train.run.distributed import Processes
-from mmspec_train.run.early_stopping import EarlyStopping, Evaluation
 from mmspec_train.run.log import Log, Position, open_log
-from mmspec_train.run.phase import Machine, Phase
+from mmspec_train.run.phase import EarlyStopping, Evaluation, Machine, Phase
 from mmspec_train.settings import Budget
 from support.teacher_data import Killed, quiet_log
 

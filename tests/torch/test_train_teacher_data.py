@@ -127,11 +127,11 @@ def test_a_schedule_needs_conversations_of_its_kind(teacher, tmp_path):
     size = teacher.config.vision.image_size
     made = replace(made, corpora=(WorldCorpus({"told": 1.0}, size),) * 2)
     prepare(made)
-    made.require(SCHEDULES["mixed"].contents)
-    made.require(SCHEDULES["text"].contents)
+    made.require(SCHEDULES["mixed"])
+    made.require(SCHEDULES["text"])
     for schedule in ("msd", "images"):
         with pytest.raises(errors.UsageError, match=r"no conversation with images .* mixed"):
-            made.require(SCHEDULES[schedule].contents)
+            made.require(SCHEDULES[schedule])
 
 
 @pytest.mark.parametrize(("samples", "held_out"), [(1, 1), (24, 4), (640, 128), (8000, 128)])

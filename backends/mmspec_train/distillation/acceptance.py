@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mmspec_train.distillation.draft_starts import DraftStarts
 from mmspec_train.distillation.losses import log_probabilities, target_distributions
-from mmspec_train.run.early_stopping import Evaluation
+from mmspec_train.run.phase import Evaluation
 from mmspec_train.teacher.batch import TeacherBatch
 
 

@@ -1,8 +1,6 @@
 """Schedules: which batches contain images. MSD's two stages follow its section 4.3 and its code."""
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from mmspec_train.teacher.batch_source import Content
 
@@ -24,29 +22,19 @@ def epoch_at(progress: float) -> int:
     return min(EPOCHS, 1 + int(progress * EPOCHS))
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """Which conversations the batch of a step comes from."""
-
-    contents: tuple[Content, ...]
-    """One entry per source of batches: which conversations the source contains."""
-    visual_share: Callable[[float], float] | None = None
-    """From progress (0 to 1) to the share of batches from the second source; None: the first
-    alone.
-    """
-
-    def pick(self, seed: int, step: int, progress: float) -> int:
-        """Return the index of the source of a step's batch."""
-        share = self.visual_share
-        return int(share is not None and coin(seed, step, share(progress), "images"))
-
-
-SCHEDULES = {
-    "mixed": Schedule(("all",)),
-    "msd": Schedule(("text", "images"), lambda progress: visual_share(epoch_at(progress))),
-    "text": Schedule(("text",)),
-    "images": Schedule(("images",)),
+SCHEDULES: dict[str, tuple[Content, ...]] = {
+    "mixed": ("all",),
+    "msd": ("text", "images"),
+    "text": ("text",),
+    "images": ("images",),
 }
+"""For each schedule, which conversations its sources of batches contain."""
+
+
+def pick_source(sources: int, seed: int, step: int, progress: float) -> int:
+    """Return the index of the source of a step's batch; of two, the second for images."""
+    share = visual_share(epoch_at(progress)) if sources > 1 else 0.0
+    return int(coin(seed, step, share, "images"))
 
 
 def coin(seed: int, step: int, share: float, purpose: str) -> bool:

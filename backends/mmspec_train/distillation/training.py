@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from mmspec import errors
 from mmspec_train.distillation.acceptance import DraftScore
-from mmspec_train.distillation.schedules import Schedule, coin
-from mmspec_train.run.early_stopping import EarlyStopping
+from mmspec_train.distillation.schedules import coin, pick_source
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import run_phase
-from mmspec_train.run.phase import Phase
+from mmspec_train.run.phase import EarlyStopping, Phase
 from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
 from mmspec_train.settings import Budget, MethodSettings, RunSettings
 from mmspec_train.teacher.batch import ConversationBatch
+from mmspec_train.teacher.batch_source import Content
 from mmspec_train.teacher.teacher_data import TeacherData
 
 REPORT_FILE = "training.json"
@@ -44,7 +44,8 @@ class Stage:
     parts: list[tuple[nn.Module, float]]
     """The modules to train, with their peak learning rates."""
     loss: Callable[[ConversationBatch, int], Tensor]
-    schedule: Schedule
+    contents: Sequence[Content]
+    """Which conversations each source of batches contains, as in SCHEDULES."""
     budget_share: float = 1.0
     is_judged: bool = True
     """True if the stage ends with the weights of the best held-out evaluation."""
@@ -122,7 +123,7 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     data = trainee.data
     folder = claim_output(out, trainee.manifest | data.manifest, data)
     for stage in trainee.stages():
-        data.require(stage.schedule.contents)
+        data.require(stage.contents)
         checkpoint = folder / f"{stage.name or 'state'}.checkpoint"
         phase = _phase(trainee, stage, f"{out.name} {stage.name}".strip())
         run_phase(phase, budget.scaled(stage.budget_share), data.machine, checkpoint, log)
@@ -143,9 +144,9 @@ def _phase(trainee: Trainee, stage: Stage, name: str) -> Phase[ConversationBatch
         trainee.module,
         stage.parts,
         stage.loss,
-        [data.batches(content) for content in stage.schedule.contents],
+        [data.batches(content) for content in stage.contents],
         data.held_out,
-        partial(stage.schedule.pick, data.settings.seed),
+        partial(pick_source, len(stage.contents), data.settings.seed),
         judge if stage.is_judged else None,
     )
 

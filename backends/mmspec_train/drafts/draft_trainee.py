@@ -69,10 +69,9 @@ class DraftTrainee(Trainee):
         projector: list[tuple[nn.Module, float]] = []
         if self.module.multi_modal_projector is not None:
             projector = [(self.module.multi_modal_projector, rate)]
-        text, images = SCHEDULES["text"], SCHEDULES["images"]
         stages = {
-            "pretraining": Stage("pretraining", parts, self.text_loss, text, is_judged=False),
-            "projector": Stage("projector", projector, self.loss, images, PROJECTOR_SHARE),
+            "pretraining": Stage("pretraining", parts, self.text_loss, ["text"], is_judged=False),
+            "projector": Stage("projector", projector, self.loss, ["images"], PROJECTOR_SHARE),
             "tuning": Stage("tuning", parts + projector, self.loss, schedule),
         }
         return [stages[name] for name in self.stage_names]

@@ -5,10 +5,10 @@ Shape letters: B sequences, R rows, A starts, H width, h heads, D head size.
 
 import torch
 from torch import Tensor, nn
-from transformers import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaMLP
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaMLP
 
 from mmspec.checkpoints.config import TextConfig
+from mmspec_train.llama import llama_config
 
 KeysValues = tuple[Tensor, Tensor]
 """Keys and values: [B, h, R, D] of rows, or [B, h, A, D] of one guess of every chain."""
@@ -33,50 +33,30 @@ class Rotary(nn.Module):
             return (heads * angles.cos() + rotated * angles.sin()).to(heads.dtype)
 
 
-class Attention(nn.Module):
-    """The attention projections of one layer."""
-
-    def __init__(self, text: TextConfig, *, bias: bool) -> None:
-        super().__init__()
-        width, size = text.hidden_size, text.head_dim
-        self.size = size
-        self.queries_per_key = text.num_attention_heads // text.num_key_value_heads
-        self.q_proj = nn.Linear(width, text.num_attention_heads * size, bias=bias)
-        self.k_proj = nn.Linear(width, text.num_key_value_heads * size, bias=bias)
-        self.v_proj = nn.Linear(width, text.num_key_value_heads * size, bias=bias)
-        self.o_proj = nn.Linear(text.num_attention_heads * size, width, bias=False)
-
-    def split(self, x: Tensor) -> Tensor:
-        """Split [B, A, h * D] into [B, h, A, D]."""
-        return x.view(*x.shape[:2], -1, self.size).transpose(1, 2)
-
-
 class DecoderLayer(nn.Module):
     """A Llama layer that computes its output only at chosen rows."""
 
-    def __init__(self, text: TextConfig, *, input_norm: bool, qkv_bias: bool) -> None:
+    def __init__(self, text: TextConfig, *, input_norm: bool) -> None:
         """Build random weights; without `input_norm` the input is not normalised."""
         super().__init__()
-        width, eps = text.hidden_size, text.rms_norm_eps
-        if input_norm:
-            self.input_layernorm: nn.Module = nn.RMSNorm(width, eps)
-        else:
-            self.input_layernorm = nn.Identity()
-        self.self_attn = Attention(text, bias=qkv_bias)
+        width, eps, config = text.hidden_size, text.rms_norm_eps, llama_config(text)
+        self.input_layernorm = nn.RMSNorm(width, eps) if input_norm else nn.Identity()
+        self.self_attn = LlamaAttention(config, 0)
         self.post_attention_layernorm = nn.RMSNorm(width, eps)
-        sizes = LlamaConfig(hidden_size=width, intermediate_size=text.intermediate_size)
-        self.mlp = LlamaMLP(sizes)  # type: ignore[no-untyped-call]
+        self.mlp = LlamaMLP(config)  # type: ignore[no-untyped-call]
         self.rotary = Rotary(text.head_dim, text.rope_theta)
 
     def keys_values(self, x: Tensor, positions: Tensor) -> KeysValues:
         """Return the keys and values of x [B, R, H] at positions [B, R]."""
         attention, normed = self.self_attn, self.input_layernorm(x)
-        keys = self.rotary(attention.split(attention.k_proj(normed)), positions)
-        values = attention.split(attention.v_proj(normed))
-        queries_per_key = attention.queries_per_key
-        return keys.repeat_interleave(queries_per_key, 1), values.repeat_interleave(
-            queries_per_key, 1
-        )
+        keys = self.rotary(self._split(attention.k_proj(normed)), positions)
+        values = self._split(attention.v_proj(normed))
+        repeats = attention.num_key_value_groups
+        return keys.repeat_interleave(repeats, 1), values.repeat_interleave(repeats, 1)
+
+    def _split(self, x: Tensor) -> Tensor:
+        """Split [B, A, h * D] into [B, h, A, D]."""
+        return x.view(*x.shape[:2], -1, self.self_attn.head_dim).transpose(1, 2)
 
     def forward(
         self,
@@ -92,8 +72,8 @@ class DecoderLayer(nn.Module):
         each chain so far, x last; empty if x is a row.
         """
         attention = self.self_attn
-        queries = attention.split(attention.q_proj(self.input_layernorm(x)))
-        queries = self.rotary(queries, positions) * attention.size**-0.5
+        queries = self._split(attention.q_proj(self.input_layernorm(x)))
+        queries = self.rotary(queries, positions) * attention.scaling
         attended = attend_with_chains(queries, rows, visible, chain)
         x = x + attention.o_proj(attended.transpose(1, 2).flatten(-2))
         output: Tensor = x + self.mlp(self.post_attention_layernorm(x))

@@ -56,7 +56,7 @@ class Layered(nn.Module):
         self.config = config
         width = config.hidden_size
         self.fc = nn.Linear(2 * width, width, bias=config.bias)
-        layer = DecoderLayer(text, input_norm=config.input_norm, qkv_bias=config.qkv_bias)
+        layer = DecoderLayer(text, input_norm=config.input_norm)
         nn.init.zeros_(layer.self_attn.o_proj.weight)
         nn.init.zeros_(layer.mlp.down_proj.weight)
         self.layers = nn.ModuleList([layer])

@@ -5,9 +5,9 @@ Shape letters: B sequences, L columns, R rows, P pairs, Q rows of another kind.
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from mmspec.drafters.heads.packing import Outline, Span
 from mmspec_train.teacher.batch import TeacherBatch
@@ -60,26 +60,12 @@ def lay_out_slots(batch: TeacherBatch, *, apart: bool, packed: int) -> Layout:
                 own += (-1 - n for n in range(len(others), len(others) + count))
                 others += range(first + 1, stop + 1)
         rows.append(own)
-    return _on_device(batch.ids.device, pairs, others, images, rows, row)
-
-
-def _on_device(
-    device: torch.device,
-    pairs: list[int],
-    others: list[int],
-    images: list[tuple[int, Span]],
-    rows: list[list[int]],
-    row: Tensor,
-) -> Layout:
-    """Pad rows with index 0, number `others` after all pairs, and move all to the device."""
-    padded = np.zeros((len(rows), max(map(len, rows))), np.int64)
-    for number, own in enumerate(rows):
-        padded[number, : len(own)] = own
-    placed = np.where(padded < 0, len(pairs) - 1 - padded, padded)
+    padded, device = pad_sequence(list(map(torch.tensor, rows)), batch_first=True), batch.ids.device
     return Layout(
         torch.tensor(pairs, dtype=torch.long, device=device),
         torch.tensor(others, dtype=torch.long, device=device),
         images,
-        torch.from_numpy(placed).to(device),
+        # Others are numbered after all pairs.
+        torch.where(padded < 0, len(pairs) - 1 - padded, padded).to(device),
         row.to(device),
     )

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import CLIPImageProcessorPil, LlavaForConditionalGeneration
 
 from mmspec_train.mini.recipe import TowerSizes
-from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD, token_id
+from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -45,7 +45,6 @@ def save_pair_model(
     images = CLIPImageProcessorPil(size={"shortest_edge": tower.image}, crop_size=side)
     images.save_pretrained(directory)
     files = {
-        "generation_config.json": _generation(tokenizer),
         "tokenizer_config.json": _tokenizer_config(
             model.config.get_text_config().max_position_embeddings
         ),
@@ -54,11 +53,6 @@ def save_pair_model(
     for name, content in files.items():
         (directory / name).write_text(json.dumps(content, indent=2) + "\n")
     (directory / "chat_template.jinja").write_text(CHAT_TEMPLATE)
-
-
-def _generation(tokenizer: Tokenizer) -> dict[str, Any]:
-    names = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
-    return {name: token_id(tokenizer, token) for name, token in names.items()}
 
 
 def _tokenizer_config(positions: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 import mmspec_world
 from mmspec_train.mini import conversation
@@ -132,14 +133,10 @@ def cut(samples: list[EncodedSample], pieces: int) -> list[list[EncodedSample]]:
 
 def collate_samples(samples: list[EncodedSample], pad: int) -> SampleBatch:
     """Pad conversations to the longest and make one batch of them."""
-    length = max(len(sample.ids) for sample in samples)
-    ids = np.full((len(samples), length), pad, dtype=np.int64)
-    targets = np.full((len(samples), length), IGNORED, dtype=np.int64)
-    for row, sample in enumerate(samples):
-        ids[row, : len(sample.ids)] = sample.ids
-        targets[row, : len(sample.ids)] = sample.targets
+    ids = pad_sequence([torch.from_numpy(s.ids) for s in samples], True, pad)
+    targets = pad_sequence([torch.from_numpy(s.targets) for s in samples], True, IGNORED)
     weights = np.concatenate([s.weights[s.targets != IGNORED] for s in samples])
     pixels = [sample.pixels for sample in samples]
     all_pixels = np.concatenate([images for images in pixels if len(images)] or pixels)
     patches = np.concatenate([np.full(len(s.pixels), s.patches) for s in samples])
-    return SampleBatch(*map(torch.from_numpy, (ids, targets, weights, all_pixels, patches)))
+    return SampleBatch(ids, targets, *map(torch.from_numpy, (weights, all_pixels, patches)))

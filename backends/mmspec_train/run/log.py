@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TimeRemainingColumn
 
-from mmspec_train.run.early_stopping import Evaluation
+from mmspec_train.run.phase import Evaluation
 
 STEPS_FILE = "log.csv"
 """Name of the CSV file with a row for each step and each held-out loss."""

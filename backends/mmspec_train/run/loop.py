@@ -4,17 +4,16 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
 
 import torch
 
 from mmspec import errors
-from mmspec_train.run.early_stopping import BestSoFar, Evaluation
 from mmspec_train.run.log import Log, Position
 from mmspec_train.run.optimizer import Optimizer
-from mmspec_train.run.phase import Item, Machine, Phase
+from mmspec_train.run.phase import Evaluation, Item, Machine, Phase
 from mmspec_train.run.prefetch import ProcessShare, prefetch
 from mmspec_train.run.signals import uninterrupted
 from mmspec_train.settings import Budget
@@ -24,6 +23,8 @@ WARM_UP_STEPS = 100
 FINAL_SHARE = 0.02
 """Learning rate at the end of a run, as a share of its peak."""
 HELD_OUT_BATCHES = 4
+COUNTERS = ("step", "seconds", "batches", "evaluated_step", "best_value", "evaluations_since_best")
+"""Names of the counters of a run that a checkpoint contains."""
 
 
 def run_phase(
@@ -67,8 +68,9 @@ class _Run(Generic[Item]):
     seconds: float = 0.0
     batches: list[int] = field(default_factory=list)
     """Number of batches taken from each source so far."""
-    best: BestSoFar = field(default_factory=BestSoFar)
     evaluated_step: int = -1
+    best_value: float = float("-inf")
+    evaluations_since_best: int = 0
     saved_step: int = 0
     saved_seconds: float = 0.0
 
@@ -88,24 +90,16 @@ class _Run(Generic[Item]):
             state = torch.load(self.checkpoint, "cpu", weights_only=True)
             self.phase.module.load_state_dict(state["module"])
             self.optimizer.load_state_dict(state["optimizer"])
-            self.step, self.seconds = state["step"], state["seconds"]
-            self.batches, self.evaluated_step = state["batches"], state["evaluated_step"]
-            self.best = BestSoFar(**state["best"])
+            for name in COUNTERS:
+                setattr(self, name, state[name])
             self.saved_step, self.saved_seconds = self.step, self.seconds
         self.log.drop_rows_after(self.phase.name, self.step)
 
     def save(self) -> None:
         """Replace the checkpoint file by the current state, atomically."""
-        state = {
-            "module": self.phase.module.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "step": self.step,
-            "seconds": self.seconds,
-            "batches": self.batches,
-            "evaluated_step": self.evaluated_step,
-            "best": asdict(self.best),
-        }
-        self._write(state, self.checkpoint)
+        counters = {name: getattr(self, name) for name in COUNTERS}
+        module, optimizer = self.phase.module.state_dict(), self.optimizer.state_dict()
+        self._write(counters | {"module": module, "optimizer": optimizer}, self.checkpoint)
         self.saved_step, self.saved_seconds = self.step, self.seconds
 
     def _write(self, state: dict[str, Any], file: Path) -> None:
@@ -184,7 +178,7 @@ class _Run(Generic[Item]):
         if due and self.evaluated_step != self.step:
             self._evaluate()
             self.save()
-        return stopping is not None and self.best.is_final(stopping.patience)
+        return stopping is not None and 0 < stopping.patience <= self.evaluations_since_best
 
     @torch.no_grad()
     def _evaluate(self) -> None:
@@ -201,7 +195,9 @@ class _Run(Generic[Item]):
         self.log.write_held_out(self.at, loss)
         if evaluation:
             self.log.write_evaluation(self.at, evaluation)
-            if self.best.update(evaluation):
+            self.evaluations_since_best += 1
+            if evaluation.value > self.best_value:
+                self.best_value, self.evaluations_since_best = evaluation.value, 0
                 self._write(self.phase.module.state_dict(), self.best_file)
 
     def _held_out_loss(self) -> float:

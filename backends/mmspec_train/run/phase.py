@@ -10,12 +10,30 @@ from torch import Tensor, nn
 
 from mmspec import errors
 from mmspec_train.run.distributed import Processes
-from mmspec_train.run.early_stopping import EarlyStopping
 from mmspec_train.run.prefetch import Source
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 Item = TypeVar("Item")
 """A batch: a dataclass of tensors and of values that stay on the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A result on held-out samples. A higher `value` is better; `details` go to the log."""
+
+    value: float
+    details: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStopping:
+    """When and how to evaluate, and when to stop training."""
+
+    evaluate: Callable[[], Evaluation]
+    patience: int = 0
+    """Number of evaluations without a new best value that end training; 0 never does."""
+    every: int | None = None
+    """Number of steps between evaluations; None evaluates with every checkpoint."""
 
 
 @dataclass(frozen=True)

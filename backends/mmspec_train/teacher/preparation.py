@@ -10,8 +10,7 @@ from mmspec_train.run.log import Log
 from mmspec_train.run.run_manifest import check_manifest, claim
 from mmspec_train.settings import DataSettings
 from mmspec_train.teacher.answers import answer_all
-from mmspec_train.teacher.batch import StoredStates
-from mmspec_train.teacher.batch_source import ConversationBatches
+from mmspec_train.teacher.batch import StoredStates, collate
 from mmspec_train.teacher.cache import TeacherCache
 from mmspec_train.teacher.corpus import Corpus
 from mmspec_train.teacher.records import ConversationRecord, tokenize
@@ -123,26 +122,21 @@ class Preparation:
             pairs = answer_all(self.teacher, questions, *options)
             return [(record, states if stores else None) for record, states in pairs]
         records = [record for record, _ in questions]
-        states = self._states(records) if stores else [None] * len(records)
+        states = self._states(questions) if stores else [None] * len(records)
         return list(zip(records, states, strict=True))
 
-    def _states(self, records: Sequence[ConversationRecord]) -> list[StoredStates]:
+    def _states(self, questions: Sequence[Question]) -> list[StoredStates]:
         """Return the target's hidden states for conversations with the dataset's answers."""
-        batch = self.teacher.read(self.batches(1).batch(records))
-        rows = zip(batch.states, batch.embeddings, batch.lengths, batch.images, strict=True)
+        teacher = self.teacher
+        pixels = [teacher.pixels(picture) for _, pictures in questions for picture in pictures]
+        records = [record for record, _ in questions]
+        positions = teacher.config.image_tokens
+        batch = teacher.read(collate(records, pixels, (), teacher.image_id, positions))
+        rows = zip(batch.states, batch.embeddings, batch.visual, batch.lengths, strict=True)
         return [
-            StoredStates(
-                states[:columns],
-                embeddings[[column for first, end in spans for column in range(first, end)]],
-            )
-            for states, embeddings, columns, spans in rows
+            StoredStates(states[:columns], embeddings[visual])
+            for states, embeddings, visual, columns in rows
         ]
-
-    def batches(self, positions_per_batch: int) -> ConversationBatches:
-        """Return the cache's conversations in batches."""
-        teacher, seed = self.teacher, self.settings.seed
-        images = teacher.image_id, teacher.config.image_tokens, teacher.preprocessing
-        return ConversationBatches(self.cache, self.corpus, *images, positions_per_batch, seed)
 
     @property
     def _max_columns(self) -> int:

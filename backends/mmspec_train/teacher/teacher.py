@@ -12,7 +12,6 @@ from torch import Tensor
 
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import LM_HEAD
-from mmspec.drafters.heads.packing import Span as ImageSpan
 from mmspec.errors import UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.images import Picture, pixels, read_preprocessing
@@ -99,20 +98,11 @@ class Teacher:
                 images = batch.image_embeddings
             else:
                 images = self.embed_images(features or self.features(batch.pixels))
-            embeddings = self.embed_with_images(batch.ids, batch.images, images)
+            embeddings = self.embed(batch.ids)
+            embeddings[batch.visual] = images.flatten(0, 1).to(embeddings.dtype)
             states = batch.states if batch.is_stored else self.hidden_states(embeddings)
         tokens = batch.ids, batch.targets, batch.images, batch.lengths
         return TeacherBatch(*tokens, states.float(), embeddings.float())
-
-    def embed_with_images(
-        self, ids: Tensor, spans: Sequence[Sequence[ImageSpan]], images: Tensor
-    ) -> Tensor:
-        """Return the embeddings [B, L, H] of ids [B, L], with images [M, N, H] at their spans."""
-        x = self.embed(ids)
-        places = [(row, span) for row, row_spans in enumerate(spans) for span in row_spans]
-        for (row, (first, end)), image in zip(places, images, strict=True):
-            x[row, first:end] = image.to(x.dtype)
-        return x
 
     @torch.no_grad()
     def hidden_states(self, embeddings: Tensor) -> Tensor:

@@ -76,9 +76,16 @@ class TeacherData:
         return self._batches("held-out", "all")
 
     def _batches(self, split: str, content: Content) -> ConversationBatches:
-        return replace(
-            self._preparation(split).batches(self.settings.batch),
-            content=content,
+        preparation, teacher = self._preparation(split), self.teacher
+        return ConversationBatches(
+            preparation.cache,
+            preparation.corpus,
+            teacher.image_id,
+            teacher.config.image_tokens,
+            teacher.preprocessing,
+            self.settings.batch,
+            self.settings.seed,
+            content,
             always_pixels=self.always_pixels,
             limit=self.limit,
         )
