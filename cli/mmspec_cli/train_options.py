@@ -1,15 +1,15 @@
 """The options of `mmspec train`, declared from its settings, and rules for combining them."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
-from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
 from click.core import ParameterSource
 
+from mmspec_cli.options import Decorator, together
 from mmspec_train.settings import (
     DraftSettings,
     HeadMethodSettings,
@@ -18,7 +18,6 @@ from mmspec_train.settings import (
     Settings,
 )
 
-Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 Chosen = TypeVar("Chosen", bound=Settings)
 
 
@@ -39,14 +38,9 @@ POSITIVE = Number(0, min_open=True)
 def options_of(*settings: type[Settings], **defaults: Any) -> Decorator:
     """Declare the fields of settings as options, each name once; `defaults` replace theirs."""
     declared = {field.name: field for group in settings for field in fields(group)}
-    options = [
-        _option(field, defaults.get(name, field.default)) for name, field in declared.items()
-    ]
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        return reduce(lambda inner, option: option(inner), reversed(options), command)
-
-    return decorate
+    return together(
+        *(_option(field, defaults.get(name, field.default)) for name, field in declared.items())
+    )
 
 
 def _option(field: Field[Any], default: Any) -> Decorator:

@@ -1,3 +1,3 @@
-"""The wording of answers and descriptions, and the facts that they state.
+"""Answers and descriptions, the facts that they state, and the wording of all texts.
 
 The judge of facts is in `mmspec_world.facts`."""
