@@ -48,7 +48,7 @@ def long_description(rng: random.Random, drawing: Drawing) -> tuple[str, tuple[F
     body = join_sentences(_kind(rng, drawing), describe(rng, drawing), _extra(rng, drawing))
     ground = background_sentence(rng, drawing.background)
     text = join_sentences(body, ground) if rng.random() < 0.7 else join_sentences(ground, body)
-    facts = (*_long_facts(rng, drawing), background_fact(drawing.background))
+    facts = (*_facts(rng, drawing), background_fact(drawing.background))
     return join_sentences(text, maybe_sentence(rng, 0.4, "description.mood")), facts
 
 
@@ -57,7 +57,7 @@ def short_description(rng: random.Random, drawing: Drawing) -> tuple[str, tuple[
     text = say_sentence(
         rng, "caption.sentence", things=_short_text(rng, drawing), b=drawing.background
     )
-    return text, (*_short_facts(rng, drawing), background_fact(drawing.background))
+    return text, (*_facts(rng, drawing, short=True), background_fact(drawing.background))
 
 
 def maybe_sentence(rng: random.Random, chance: float, phrase: str) -> str:
@@ -82,22 +82,21 @@ def _extra(rng: random.Random, drawing: Drawing) -> str:
     """A sentence on a chart or word that `describe` leaves out."""
     match drawing:
         case Chart():
-            tallest = max(drawing.bars, key=lambda bar: bar.value)
-            return say_sentence(rng, "description.tallest", c=tallest.colour)
+            return say_sentence(rng, "description.tallest", c=drawing.tallest.colour)
         case Word():
             return say_sentence(rng, "description.text", w=drawing.text, c=drawing.colour)
         case Scene():
             return ""
 
 
-def _long_facts(rng: random.Random, drawing: Drawing) -> tuple[Fact, ...]:
-    """Return the facts that a long description states, without the background."""
+def _facts(rng: random.Random, drawing: Drawing, *, short: bool = False) -> tuple[Fact, ...]:
+    """Return the facts that a long or short description states, without the background."""
     match drawing:
         case Scene():
-            singles = drawing.singles("shape")
-            return tuple(f(thing) for thing in singles for f in (thing_colour, thing_place))
+            stated = (thing_colour,) if short else (thing_colour, thing_place)
+            return tuple(fact(thing) for thing in drawing.singles("shape") for fact in stated)
         case Chart():
-            return tuple(map(bar_fact, drawing.bars))
+            return tuple(map(bar_fact, [drawing.tallest] if short else drawing.bars))
         case Word():
             return word_fact(rng, drawing), ink_fact(drawing)
 
@@ -107,18 +106,7 @@ def _short_text(rng: random.Random, drawing: Drawing) -> str:
         case Scene():
             return things_at_places(rng, drawing.things)
         case Chart():
-            bar = max(drawing.bars, key=lambda bar: bar.value)
-            count = NUMBERS[len(drawing.bars) - 1]
-            return say(rng, "caption.chart", n=count, bar=bar_in_words(rng, bar))
+            count, bar = NUMBERS[len(drawing.bars) - 1], bar_in_words(rng, drawing.tallest)
+            return say(rng, "caption.chart", n=count, bar=bar)
         case Word():
             return say(rng, "caption.word", w=drawing.text, c=drawing.colour)
-
-
-def _short_facts(rng: random.Random, drawing: Drawing) -> tuple[Fact, ...]:
-    match drawing:
-        case Scene():
-            return tuple(map(thing_colour, drawing.singles("shape")))
-        case Chart():
-            return (bar_fact(max(drawing.bars, key=lambda bar: bar.value)),)
-        case Word():
-            return word_fact(rng, drawing), ink_fact(drawing)

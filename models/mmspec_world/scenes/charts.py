@@ -43,6 +43,11 @@ class Chart:
         bars = ", ".join(f"{bar.colour} {bar.value}" for bar in self.bars)
         return f"chart {self.background}: {bars}"
 
+    @property
+    def tallest(self) -> Bar:
+        """The bar with the largest value."""
+        return max(self.bars, key=lambda bar: bar.value)
+
     def marks(self, rng: random.Random) -> list[Mark]:
         """Return the marks: a gridline at every unit, the axis and the bars."""
         ink = (120, 120, 124) if self.background != "navy" else (150, 155, 180)
