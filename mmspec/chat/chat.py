@@ -170,7 +170,7 @@ class Chat:
             yield from self._prefilled(chunks, drafter)
             yield from self._decoded(drafter)
         finally:
-            stop = models.stop
+            stop = models.target.stop
             ids = tuple(token for token in answer.token_ids if token not in stop)
             self.conversation.answer(ids, answer.text)
             answer.statistics.peak_memory_bytes = models.backend.peak_memory()
@@ -242,13 +242,13 @@ class Chat:
         rounds = self._session.decode(
             draft_length,
             max_tokens=options.max_new_tokens,
-            stop=self.models.stop,
+            stop=self.models.target.stop,
             seed=options.seed,
         )
         for round_ in answer.statistics.timed("decode", rounds):
             answer.add(round_)
             yield self._piece(round_, stream)
-        answer.finish(self.models.stop, draft_length.verdict())
+        answer.finish(self.models.target.stop, draft_length.verdict())
         rest = stream.finish()
         answer.text += rest
         if rest:

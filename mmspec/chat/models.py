@@ -41,11 +41,6 @@ class Models:
         """The draft model or the head; None if neither is loaded."""
         return self.draft or self.head
 
-    @property
-    def stop(self) -> frozenset[int]:
-        """Tokens that end an answer."""
-        return self.target.stop
-
     def caption(self, picture: Picture) -> Sequence[int]:
         """Token ids, without BOS, that replace the image in view C; computed once per image."""
         if self.captioner is None:

@@ -24,27 +24,26 @@ class Prefilled:
 
 @dataclass(slots=True)
 class Track:
-    """Records the chunks of a prompt that a sequence holds, and its length after each of them.
+    """A sequence with the chunks of a prompt that it holds, and its length after each of them.
 
     Images compare by content: the same text with another image is another chunk.
     """
 
+    sequence: Target | Drafter
     chunks: list[Chunk] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-
-    @property
-    def end(self) -> int:
-        """The length of the sequence after its last chunk."""
-        return self.ends[-1] if self.ends else 0
 
     def matching(self, wanted: Sequence[Chunk]) -> int:
         """How many of the first chunks of `wanted` the sequence already holds."""
         pairs = zip(self.chunks, wanted, strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
-    def cut(self, count: int) -> None:
-        """Forget all but the first `count` chunks."""
-        del self.chunks[count:], self.ends[count:]
+    def rewind(self, wanted: Sequence[Chunk]) -> Sequence[Chunk]:
+        """Rewind to the longest common prefix with `wanted`; returns the chunks that follow it."""
+        shared = self.matching(wanted)
+        del self.chunks[shared:], self.ends[shared:]
+        self.sequence.rewind(self.ends[-1] if self.ends else 0)
+        return wanted[shared:]
 
     def add(self, chunk: Chunk, end: int) -> None:
         """Record a chunk that is now wholly in the sequence."""
@@ -63,14 +62,14 @@ class OpenDrafter:
     """The most positions the draft may use; None if it may exceed those it was trained for."""
     carry: bool = False
     """True if adaptive weights carry over from one answer to the next."""
-    track: Track = field(default_factory=Track)
+    track: Track = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.track = Track(self.drafter)
 
     def prefill(self, chunks: Sequence[Chunk]) -> None:
         """Rewind to the longest common prefix with `chunks`, then append the rest."""
-        shared = self.track.matching(chunks)
-        self.track.cut(shared)
-        self.drafter.rewind(self.track.end)
-        for chunk in chunks[shared:]:
+        for chunk in self.track.rewind(chunks):
             if chunk.parts:  # an answer that was interrupted at once has none
                 branches = self.drafting.branches
                 self.drafter.extend([self.views.segment(chunk, branch) for branch in branches])
@@ -91,7 +90,7 @@ class Session:
         self.target = target
         self._views = views
         self._view = view
-        self._track = Track()
+        self._track = Track(target)
         self._drafter: OpenDrafter | None = None
 
     def cached(self, chunks: Sequence[Chunk]) -> int:
@@ -108,9 +107,7 @@ class Session:
     ) -> Iterator[Prefilled]:
         """Append `chunks` to the target, then to the drafter, and yield the progress."""
         self._drafter = drafter
-        fresh = self.fresh(chunks)
-        self._track.cut(len(chunks) - len(fresh))
-        self.target.rewind(self._track.end)
+        fresh = self._track.rewind(chunks)
         total = self._views.length(fresh, self._view)
         done = 0
         for chunk in fresh:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mmspec.chat.chat import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Gamma, Options
 from mmspec.decoding import formulas
@@ -160,22 +161,33 @@ def compare(engine: Engine, prompt: Prompt, options: Options, threshold: float) 
     """Answer one prompt plainly, then speculatively."""
     plain = answer_once(engine, prompt.message, replace(options, drafting=PLAIN.spec))
     speculative = answer_once(engine, prompt.message, options)
-    first, second = plain.token_ids, speculative.token_ids
-    divergence = None
-    if first != second:
-        shared = first[: common_prefix(first, second)]
-        place = place_after(engine, prompt.message, shared, options)
-        divergence = diverged(first, second, place, engine.target.tokenizer)
+    divergence = first_divergence(engine, prompt.message, plain, speculative, options)
     return Comparison(
         prompt.name,
         divergence.outcome(threshold) if divergence else "identical",
-        len(first),
+        len(plain.token_ids),
         speculative.statistics.drafted,
         speculative.drafting.spec,
         speculative.statistics.block_efficiency,
         divergence,
         speculative.notes,
     )
+
+
+def first_divergence(
+    engine: Engine,
+    message: Message,
+    plain: Answer,
+    other: Answer,
+    options: Options,
+    before: Sequence[Turn] = (),
+) -> Divergence | None:
+    """Where an answer to `message` after the turns `before` parts from plain decoding's, if so."""
+    if plain.token_ids == other.token_ids:
+        return None
+    shared = plain.token_ids[: common_prefix(plain.token_ids, other.token_ids)]
+    place = place_after(engine, message, shared, options, before)
+    return diverged(plain.token_ids, other.token_ids, place, engine.target.tokenizer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,17 +231,13 @@ def diverged(
 ) -> Divergence:
     """Describe where two different answers diverge; place: the position where they do."""
     at = common_prefix(first, second)
-    ids = [_token(answer, at) for answer in (first, second)]
+    ids = [answer[at] if at < len(answer) else -1 for answer in (first, second)]
     scores, sure = place.scores()
     best, runner_up = np.sort(scores)[-1:-3:-1]
     below = float(scores[sure].max() - min(scores[ids])) if min(ids) >= 0 else np.inf
     texts = [tokenizer.decode([id], skip_special=False) if id >= 0 else "" for id in ids]
     gap, shortfall = float(best - runner_up), below if below < np.inf else None
     return Divergence(at, ids[0], ids[1], (texts[0], texts[1]), gap, shortfall)
-
-
-def _token(answer: Sequence[int], at: int) -> int:
-    return answer[at] if at < len(answer) else -1
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:

@@ -1,14 +1,13 @@
 """Reports what is installed, what is missing, and the command that installs it."""
 
 import os
-import platform
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
 
 from mmspec.checkpoints.cards import Card, load_cards, present
-from mmspec.diagnostics.provenance import THREADS, versions
+from mmspec.diagnostics.provenance import environment
 from mmspec.errors import MmspecError
 from mmspec.plugins import BACKENDS, CAPTIONERS, installed_backends, load_backend, registered
 
@@ -56,16 +55,12 @@ def examine() -> Examination:
     backends = {name: _described(name) for name in installed_backends()}
     models = [_model(card, names) for card in load_cards().values()]
     return Examination(
-        platform.python_version(),
-        platform.platform(),
-        os.cpu_count(),
-        memory_bytes(),
-        {name: os.environ.get(name) for name in THREADS},
-        versions(),
-        backends,
-        sorted(registered(CAPTIONERS)),
-        models,
-        list(_missing(backends, names, models)),
+        **environment(),
+        memory_bytes=memory_bytes(),
+        backends=backends,
+        captioners=sorted(registered(CAPTIONERS)),
+        models=models,
+        missing=list(_missing(backends, names, models)),
     )
 
 

@@ -217,7 +217,7 @@ def _decode(engine: Engine, prompt: Prompt, count: int) -> tuple[list[int], list
             feed(target, tokens[-1])
         logits.append(target.logits())
         tokens.append(int(logits[-1].argmax()))
-        if tokens[-1] in engine.stop:
+        if tokens[-1] in engine.target.stop:
             break
     return tokens, logits
 
@@ -242,19 +242,14 @@ def agreements(
     first: StageArrays, second: StageArrays, near_tie: float, tokenizer: Tokenizer
 ) -> list[Agreement]:
     """Compare two backends' answers; near_tie: logit gap that counts as a tie."""
-    return [
-        _agreement(kind, first, second.answers[kind], near_tie, tokenizer)
-        for kind in first.answers
-        if kind in second.answers
-    ]
-
-
-def _agreement(
-    kind: str, first: StageArrays, other: list[int], near_tie: float, tokenizer: Tokenizer
-) -> Agreement:
-    tokens = first.answers[kind]
-    if tokens == other:
-        return Agreement(kind, "identical", len(tokens), None)
-    at = min(common_prefix(tokens, other), len(first.logits) - 1)
-    divergence = diverged(tokens, other, Place(first.logits[at]), tokenizer)
-    return Agreement(kind, divergence.outcome(near_tie), len(tokens), divergence)
+    result = []
+    for kind, tokens in first.answers.items():
+        divergence: Divergence | None = None
+        outcome: Outcome = "identical"
+        other = second.answers[kind]
+        if tokens != other:
+            at = min(common_prefix(tokens, other), len(first.logits) - 1)
+            divergence = diverged(tokens, other, Place(first.logits[at]), tokenizer)
+            outcome = divergence.outcome(near_tie)
+        result.append(Agreement(kind, outcome, len(tokens), divergence))
+    return result

@@ -27,13 +27,20 @@ def provenance(
         "command": list(sys.argv if command is None else command),
         "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "processor": platform.processor() or platform.machine(),
+        **environment(),
+        "backends": [backend.describe() for backend in backends],
+    }
+
+
+def environment() -> dict[str, Any]:
+    """Python, system, cores, thread limits and versions of packages; JSON-serializable."""
+    return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "threads": {name: os.environ.get(name) for name in THREADS},
         "versions": versions(),
-        "backends": [backend.describe() for backend in backends],
     }
 
 

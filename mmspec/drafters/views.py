@@ -65,10 +65,7 @@ def parse_drafting(
     """
     if spec in UNLETTERED:
         return UNLETTERED[spec]
-    letters = read_letters(spec)
-    for letter in letters:
-        _check_sight(letter, draft)
-    branches = tuple(Branch(letter, _positions(letter, draft, pool)) for letter in letters)
+    branches = tuple(_branch(letter, draft, pool) for letter in read_letters(spec))
     return Drafting(branches, normalised(weights, len(branches)))
 
 
@@ -86,20 +83,15 @@ def read_letters(spec: str) -> list[str]:
     return letters
 
 
-def _check_sight(letter: str, draft: ModelConfig) -> None:
-    if draft.vision is None and letter in "MP":
+def _branch(letter: str, draft: ModelConfig, pool: int | None) -> Branch:
+    if letter not in "MP":
+        return Branch(letter)
+    if draft.vision is None:
         raise UsageError(
             f"drafting {letter} ({LETTERS[letter]}) needs a draft that sees images; this one is "
             "text-only: use T or C"
         )
-
-
-def _positions(letter: str, draft: ModelConfig, pool: int | None) -> int:
-    if letter == "M":
-        return draft.image_tokens
-    if letter == "P":
-        return pooled_positions(draft, pool)
-    return 0
+    return Branch(letter, draft.image_tokens if letter == "M" else pooled_positions(draft, pool))
 
 
 def pool_sizes(draft: ModelConfig) -> list[int]:

@@ -6,7 +6,7 @@ afterwards; those that the template writes become special tokens.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from mmspec.errors import CheckpointError
 from mmspec.prompt.tokenizer import Tokenizer
@@ -50,30 +50,22 @@ class Placeholders:
 
     def parts(self, text: str, images: int) -> Sequence[str | int]:
         """A rendered text as literal texts, ids of special tokens and image placeholders."""
-        parts = list(self._parts(text))
+        image_id, parts = self._tokenizer.image_token_id, list[str | int]()
+        if image_id is None:
+            text = text.replace(self._tokenizer.image_token, IMAGE_MARK)
+        for part in self._tokenizer.split_special(text):
+            if isinstance(part, int):
+                parts.append(IMAGE_PLACEHOLDER if part == image_id else part)
+                continue
+            for place, literal in enumerate(part.split(IMAGE_MARK)):
+                parts += [IMAGE_PLACEHOLDER] if place else []
+                parts += [self._restored(literal)] if literal else []
         count = parts.count(IMAGE_PLACEHOLDER)
         if count != images:
             raise CheckpointError(
                 f"the chat template in {self._file} shows {count} of {images} images"
             )
         return parts
-
-    def _parts(self, text: str) -> Iterator[str | int]:
-        image_id = self._tokenizer.image_token_id
-        if image_id is None:
-            text = text.replace(self._tokenizer.image_token, IMAGE_MARK)
-        for part in self._tokenizer.split_special(text):
-            if isinstance(part, int):
-                yield IMAGE_PLACEHOLDER if part == image_id else part
-            else:
-                yield from self._with_images(part)
-
-    def _with_images(self, text: str) -> Iterator[str | int]:
-        first, *others = text.split(IMAGE_MARK)
-        yield from [self._restored(first)] if first else []
-        for other in others:
-            yield IMAGE_PLACEHOLDER
-            yield from [self._restored(other)] if other else []
 
     def _restored(self, text: str) -> str:
         return _PLACEHOLDER.sub(lambda match: self._replaced[int(match[1])], text)

@@ -95,7 +95,7 @@ def test_events_are_progress_then_text(engine):
     kinds = [type(event) for event in events]
     assert kinds == sorted(kinds, key=[Prefilled, Piece].index)
     assert "".join(event.text for event in events if isinstance(event, Piece)) == chat.answer.text
-    ids = [id for id in chat.answer.token_ids if id not in engine.stop]
+    ids = [id for id in chat.answer.token_ids if id not in engine.target.stop]
     assert chat.answer.text == engine.target.tokenizer.decode(ids)
     assert chat.conversation.turns[0].answer == tuple(ids)
 

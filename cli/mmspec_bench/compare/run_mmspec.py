@@ -29,7 +29,7 @@ class Mmspec(Program):
         for event in chat.send(Message("user", tuple(parts))):
             if isinstance(event, Piece):
                 clock.known(len(chat.answer.token_ids))
-        stop = self._engine.stop
+        stop = self._engine.target.stop
         tokens = [token for token in chat.answer.token_ids if token not in stop]
         return tokens, chat.answer.statistics.rounds
 

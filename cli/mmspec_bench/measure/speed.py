@@ -93,7 +93,7 @@ class EngineMethod:
         answer = answer_once(self.engine, prompt.message, self.options)
         statistics, token_ids = answer.statistics, answer.token_ids
         return Timing(
-            [token for token in token_ids if token not in self.engine.stop],
+            [token for token in token_ids if token not in self.engine.target.stop],
             len(token_ids),
             statistics.seconds["decode"],
             statistics.rounds,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from mmspec.decoding.statistics import Round
-from mmspec.diagnostics.check import NEAR_TIES, common_prefix, diverged, place_after
+from mmspec.diagnostics.check import NEAR_TIES, first_divergence
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.answerer import Answerer, TimedAnswer
 from mmspec_bench.suite.rows import PLAIN, RoundRow, Row
@@ -59,9 +59,8 @@ def answer_row(
         return row
     if timed.before != plain.before:  # the conversation differs
         return replace(row, notes=[*notes, "not compared: an earlier answer differs"])
-    identical = timed.answer.token_ids == plain.answer.token_ids
-    divergence = None if identical else _divergence(answerer, timed, plain)
-    return replace(row, identical=identical, divergence=divergence)
+    divergence = _divergence(answerer, timed, plain)
+    return replace(row, identical=divergence is None, divergence=divergence)
 
 
 def _round_row(round_: Round) -> RoundRow:
@@ -79,13 +78,15 @@ def pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
     return [*texts[:-1], texts[-1] + stream.finish()]
 
 
-def _divergence(answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer) -> dict[str, Any]:
+def _divergence(
+    answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer
+) -> dict[str, Any] | None:
     """The position where two answers diverge, the gap of the two best logits there, the outcome."""
-    ids, others = plain.answer.token_ids, timed.answer.token_ids
-    shared = ids[: common_prefix(ids, others)]
-    target = answerer.engine.target
-    message = timed.question.message
-    place = place_after(answerer.engine, message, shared, answerer.options, plain.before)
-    divergence = diverged(ids, others, place, target.tokenizer)
-    outcome = divergence.outcome(NEAR_TIES[target.model.dtype])
+    engine, message = answerer.engine, timed.question.message
+    divergence = first_divergence(
+        engine, message, plain.answer, timed.answer, answerer.options, plain.before
+    )
+    if divergence is None:
+        return None
+    outcome = divergence.outcome(NEAR_TIES[engine.target.model.dtype])
     return {"position": divergence.position, "margin": divergence.gap, "outcome": outcome}
