@@ -1,6 +1,7 @@
 """Finds snapshots in the hub's cache on this machine, without network access."""
 
 from pathlib import Path
+from typing import Any
 
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.loading_plan import weight_files
@@ -12,28 +13,24 @@ PULLED = ["*.json", "*.jinja", "*.model", "*.safetensors"]
 
 def cached(repository: str, revision: str) -> Path | None:
     """The directory of a repository in the hub's cache; None unless all its files are there."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    try:
-        snapshot = snapshot_download(
-            repository, revision=revision, local_files_only=True, allow_patterns=PULLED
-        )
-    except (LocalEntryNotFoundError, HFValidationError):
-        return None
-    return Path(snapshot) if is_whole(Path(snapshot)) else None
+    snapshot = _snapshot(repository, revision=revision, allow_patterns=PULLED)
+    return snapshot if snapshot and is_whole(snapshot) else None
 
 
 def cached_dataset(repository: str, pattern: str) -> list[Path]:
     """The files of a dataset that are in the cache and match `pattern`, in order."""
+    snapshot = _snapshot(repository, repo_type="dataset")
+    return sorted(snapshot.glob(pattern)) if snapshot else []
+
+
+def _snapshot(repository: str, **options: Any) -> Path | None:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
-        snapshot = snapshot_download(repository, repo_type="dataset", local_files_only=True)
-    except LocalEntryNotFoundError:
-        return []
-    return sorted(Path(snapshot).glob(pattern))
+        return Path(snapshot_download(repository, local_files_only=True, **options))
+    except (LocalEntryNotFoundError, HFValidationError):
+        return None
 
 
 def is_whole(directory: Path) -> bool:
