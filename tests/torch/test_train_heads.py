@@ -18,7 +18,7 @@ from mmspec_train.distillation.draft_starts import all_starts, starts_at
 from mmspec_train.distillation.losses import divergence, head_loss, log_probabilities
 from mmspec_train.distillation.schedules import epoch_at, visual_share
 from mmspec_train.distillation.training import train
-from mmspec_train.heads import head_trainee
+from mmspec_train.heads import train_heads
 from mmspec_train.heads.head_checkpoint import (
     head_config,
     save_head,
@@ -210,7 +210,7 @@ def test_a_loss_that_is_no_number_leaves_the_last_good_state(data, tmp_path, mon
     with pytest.raises(Killed):
         trained(data, tmp_path, every=2)
     good = (tmp_path / "training" / "state.checkpoint").read_bytes()
-    monkeypatch.setattr(head_trainee, "head_loss", lambda *_: torch.tensor(float("nan")))
+    monkeypatch.setattr(train_heads, "head_loss", lambda *_: torch.tensor(float("nan")))
     with pytest.raises(errors.MmspecError, match=r"diverged: loss nan at step 3 .*state.* lower"):
         trained(data, tmp_path, every=2)
     assert (tmp_path / "training" / "state.checkpoint").read_bytes() == good

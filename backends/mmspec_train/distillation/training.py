@@ -99,18 +99,21 @@ def distill(trainee: Trainee, budget: Budget, run: RunSettings) -> DraftScore:
     """
     _check_output(run.out, trainee.manifest | trainee.data.origin)
     with open_run(run, trainee.data) as log:
-        trainee.data.prepare(log)
         return train(trainee, budget, run.out, log)
 
 
 @contextmanager
 def open_run(run: RunSettings, data: TeacherData) -> Iterator[Log]:
-    """Check the data, set the threads and open the log.  Raises MmspecError before writing."""
+    """Check the data, open the log and prepare the answers.
+
+    Raises MmspecError for wrong options or data before writing.
+    """
     data.check()
     if run.threads:
         torch.set_num_threads(run.threads)
     directory = None if data.machine.processes.rank else run.out
     with open_log(directory) as log:
+        data.prepare(log)
         yield log
 
 

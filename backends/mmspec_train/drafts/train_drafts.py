@@ -100,13 +100,14 @@ def train_baselines(
     trained, or with `source` all but the pretrained one.
     """
     names = names or (BASELINES[1:] if source else BASELINES)
-    data = replace(open_teacher_data(settings, run), needs_states=method.loss != "ce")
+    if method.loss == "ce":  # which reads no hidden states
+        settings = replace(settings, cache_gb=0.0)
+    data = open_teacher_data(settings, run)
     start = resolve(source, "torch") if source else None
     positions = image_positions(data.teacher.config, pool)
     baselines = Baselines(data, shape, method, budget, run.out, positions, start)
     baselines.check(names)
     with open_run(run, data) as log:
-        data.prepare(log)
         scores = {name: baselines.make(name, log) for name in names}
     return {name: score for name, score in scores.items() if score}
 

@@ -1,12 +1,36 @@
-"""The heads of `mmspec train distill` and of `mmspec train heads`."""
+"""The heads of `mmspec train distill` and of `mmspec train heads`, which learn from a teacher.
+
+Shape letters: B sequences, k drafted tokens, H width.
+"""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from mmspec_train.distillation.acceptance import DraftScore
-from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, train
-from mmspec_train.heads.head_checkpoint import head_config, untrained_head
-from mmspec_train.heads.head_trainee import HeadTrainee
+import torch
+from torch import Tensor
+
+from mmspec_train.distillation.acceptance import DraftScore, add_guesses
+from mmspec_train.distillation.draft_starts import all_starts, starts_at
+from mmspec_train.distillation.losses import head_loss, log_probabilities, noisy_states
+from mmspec_train.distillation.on_policy import continued, random_starts, with_states
+from mmspec_train.distillation.schedules import SCHEDULES
+from mmspec_train.distillation.training import (
+    REPORT_FILE,
+    Stage,
+    Trainee,
+    distill,
+    open_run,
+    train,
+)
+from mmspec_train.heads.head_checkpoint import (
+    Head,
+    head_config,
+    max_depth,
+    save_head,
+    untrained_head,
+)
 from mmspec_train.settings import (
     HEADS,
     Budget,
@@ -14,8 +38,65 @@ from mmspec_train.settings import (
     HeadMethodSettings,
     HeadShape,
     RunSettings,
+    as_options,
 )
+from mmspec_train.teacher.batch import ConversationBatch, TeacherBatch
 from mmspec_train.teacher.teacher_data import TeacherData, open_teacher_data
+
+
+@dataclass(frozen=True)
+class HeadTrainee(Trainee):
+    """A head that is trained from a teacher."""
+
+    module: Head
+    method: HeadMethodSettings
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The head's config and the method."""
+        return {"head": self.module.config.described(), **as_options(self.method)}
+
+    def stages(self) -> Sequence[Stage]:
+        """The only stage: all of the head's modules."""
+        schedule = SCHEDULES[self.method.schedule or "mixed"]
+        return [Stage("", [(self.module, self.method.rate)], self.loss, schedule)]
+
+    def save(self, directory: Path) -> None:
+        """Write the head's checkpoint."""
+        save_head(self.module, directory)
+
+    def loss(self, conversations: ConversationBatch, step: int) -> Tensor:
+        """Return the loss of a batch; on-policy batches and noise need gradients enabled."""
+        teacher, method = self.data.teacher, self.method
+        batch = teacher.read(conversations)
+        if self.continues(step):
+            batch = self._continued(batch)
+        starts = all_starts(batch, max_depth(self.module, method.rollout))
+        noisy = batch
+        if torch.is_grad_enabled() and method.noise:
+            noisy = replace(batch, states=noisy_states(batch, method.noise))
+        return head_loss(self.module(noisy, starts), batch, starts, teacher.output_matrix, method)
+
+    @torch.no_grad()
+    def _continued(self, batch: TeacherBatch) -> TeacherBatch:
+        """Cut each answer at random and continue it with the head's greedy chain."""
+        teacher, columns = self.data.teacher, random_starts(batch)
+
+        def next_embeddings(feature: Tensor) -> Tensor:
+            tokens = log_probabilities(feature, teacher.output_matrix).argmax(dim=-1)
+            return teacher.embed(tokens).float()
+
+        starts = starts_at(columns, max_depth(self.module, self.method.gamma))
+        features = self.module(batch, starts, next_embeddings)
+        drafted = log_probabilities(features, teacher.output_matrix).argmax(dim=-1).squeeze(-1).T
+        return with_states(continued(batch, columns.flatten().tolist(), drafted, teacher), teacher)
+
+    def judge(self, conversations: ConversationBatch, score: DraftScore) -> None:
+        """Add the guesses of the head's chains to `score`."""
+        batch = self.data.teacher.read(conversations)
+        output_matrix = self.data.teacher.output_matrix
+        starts = all_starts(batch, max_depth(self.module, self.method.gamma))
+        add_guesses(score, self.module(batch, starts), batch, starts, output_matrix)
 
 
 def distill_head(
@@ -43,7 +124,6 @@ def train_several(
     data = open_teacher_data(settings, run)
     scores = {}
     with open_run(run, data) as log:
-        data.prepare(log)
         for kind in kinds or HEADS:
             if not (run.out / kind / REPORT_FILE).exists():
                 trainee = new_trainee(kind, HeadShape(), HeadMethodSettings(), data)

@@ -14,7 +14,7 @@ from mmspec import errors
 from mmspec_train.run.log import Log, Position
 from mmspec_train.run.optimizer import Optimizer
 from mmspec_train.run.phase import Evaluation, Item, Machine, Phase
-from mmspec_train.run.prefetch import ProcessShare, prefetch
+from mmspec_train.run.prefetch import prefetch
 from mmspec_train.run.signals import uninterrupted
 from mmspec_train.settings import Budget
 
@@ -142,8 +142,9 @@ class _Run(Generic[Item]):
 
     def _stream(self, number: int) -> Iterator[Item]:
         processes = self.machine.processes
-        share = ProcessShare(self.phase.sources[number], processes.rank, processes.count)
-        return prefetch(share, self.batches[number], self.machine.workers)
+        first = self.batches[number] * processes.count + processes.rank
+        source, workers = self.phase.sources[number], self.machine.workers
+        return prefetch(source, first, workers, processes.count)
 
     def _next(self, stream: Iterator[Item]) -> Item:
         """Return the next batch; if making it fails, save the state before raising."""

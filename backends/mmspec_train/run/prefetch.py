@@ -8,10 +8,9 @@ import pickle
 import queue
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from mmspec.errors import MmspecError
 from mmspec_train.run.signals import blocked_in_children, uninterrupted
@@ -28,35 +27,23 @@ class Source(Protocol[Batch]):
         """Yield batches number `start`, `start` + 1, ..., without end."""
 
 
-@dataclass(frozen=True)
-class ProcessShare(Generic[Batch]):
-    """The batches of process `rank` out of `count`: every `count`-th, from number `rank` on."""
-
-    source: Source[Batch]
-    rank: int
-    count: int
-
-    def batches(self, start: int) -> Iterator[Batch]:
-        """Yield this process's batches from its own number `start` on."""
-        first = start * self.count + self.rank
-        return itertools.islice(self.source.batches(first), 0, None, self.count)
-
-
-def prefetch(source: Source[Batch], start: int, workers: int = 1) -> Iterator[Batch]:
-    """Yield a source's batches from number `start` on, made in a background process.
+def prefetch(
+    source: Source[Batch], start: int, workers: int = 1, every: int = 1
+) -> Iterator[Batch]:
+    """Yield a source's batches number `start`, `start` + `every`, ..., made in the background.
 
     With `workers` 0 this process makes them. More than one worker would change the order.
     Raises the MmspecError of the background process in place of the batch that failed, and
     MmspecError with the exit status if that process crashes.
     """
     if not workers:
-        yield from source.batches(start)
+        yield from itertools.islice(source.batches(start), 0, None, every)
         return
     # A pipe and not a queue of PyTorch or of `multiprocessing`: the semaphores of those, and the
     # handshakes for shared tensors, print warnings if a signal comes at the wrong moment.
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe(duplex=False)
-    worker = spawn.Process(target=_make_batches, args=(source, start, sender), daemon=True)
+    worker = spawn.Process(target=_make_batches, args=(source, start, every, sender), daemon=True)
     try:
         # A signal during the start would leave a process that nobody knows.
         with uninterrupted(), blocked_in_children():
@@ -90,7 +77,7 @@ def _received(receiver: Connection, worker: BaseProcess) -> Iterator[Batch]:
         )
 
 
-def _make_batches(source: Source[object], start: int, sender: Connection) -> None:
+def _make_batches(source: Source[object], start: int, every: int, sender: Connection) -> None:
     """Send a source's batches; if it raises MmspecError, the last thing sent is that error."""
     import torch
 
@@ -99,7 +86,7 @@ def _make_batches(source: Source[object], start: int, sender: Connection) -> Non
     sending = threading.Thread(target=_send, args=(ready, sender), daemon=True)
     sending.start()
     try:
-        for batch in source.batches(start):
+        for batch in itertools.islice(source.batches(start), 0, None, every):
             ready.put(pickle.dumps(batch))
     except MmspecError as error:
         ready.put(pickle.dumps(error))

@@ -29,8 +29,6 @@ class TeacherData:
     """The training corpus and the held-out corpus."""
     settings: DataSettings
     machine: Machine
-    needs_states: bool = True
-    """True if training uses the target's hidden states, so that the cache stores them."""
     always_pixels: bool = False
     """True if batches contain pixels even if hidden states are stored, for a draft with vision."""
     limit: ColumnLimit | None = None
@@ -50,21 +48,11 @@ class TeacherData:
 
     def _preparation(self, split: str) -> Preparation:
         corpus, settings = self.corpora[0], self.settings
-        if not self.needs_states:
-            settings = replace(settings, cache_gb=0.0)
         if split == "held-out":
-            corpus, settings = self.corpora[1], self._held_out_settings
+            corpus, samples = self.corpora[1], settings.held_out_samples
+            settings = replace(settings, samples=samples, answers="target", temperature=0.0)
         cache = TeacherCache(self.directory, split, self.teacher.config.text.hidden_size)
         return Preparation(cache, corpus, self.teacher, settings)
-
-    @property
-    def _held_out_settings(self) -> DataSettings:
-        return replace(
-            self.settings,
-            samples=self.settings.held_out_samples,
-            answers="target",
-            temperature=0.0,
-        )
 
     def batches(self, content: Content) -> ConversationBatches:
         """Return batches of the training conversations with this content."""
