@@ -81,7 +81,7 @@ def test_an_exported_draft_predicts_the_same_when_decoding(data, tmp_path):
     save_draft(draft, data.teacher.directory, tmp_path)
     ours = log_probabilities(draft, data, record)
     loaded = Teacher(tmp_path, "cpu", "float32")
-    batch = loaded.read(replace(data.held_out, use_stored=False).batch([record]))
+    batch = loaded.read(data.held_out.batch([replace(record, place=None)]))
     theirs = target_distributions(batch, loaded.output_matrix).log_p
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
     assert loaded.model.tower == data.teacher.model.tower, "features can be shared"

@@ -13,7 +13,7 @@ import torch
 from mmspec import errors
 from mmspec_train.run.log import Log, Position
 from mmspec_train.run.optimizer import Optimizer
-from mmspec_train.run.phase import Evaluation, Item, Machine, Phase
+from mmspec_train.run.phase import Item, Machine, Phase
 from mmspec_train.run.prefetch import prefetch
 from mmspec_train.run.signals import uninterrupted
 from mmspec_train.settings import Budget
@@ -183,18 +183,15 @@ class _Run(Generic[Item]):
 
     @torch.no_grad()
     def _evaluate(self) -> None:
-        """Compute the held-out loss and, with early stopping, evaluate the state."""
+        """Log the held-out loss; with early stopping evaluate the state, and save the best."""
         loss, stopping = self._held_out_loss(), self.phase.early_stopping
         with self.machine.autocast():
             evaluation = stopping.evaluate() if stopping else None
         with uninterrupted():
-            self._record(loss, evaluation)
-
-    def _record(self, loss: float, evaluation: Evaluation | None) -> None:
-        """Log an evaluation and save the state if it is the best."""
-        self.evaluated_step = self.step
-        self.log.write_held_out(self.at, loss)
-        if evaluation:
+            self.evaluated_step = self.step
+            self.log.write_held_out(self.at, loss)
+            if not evaluation:
+                return
             self.log.write_evaluation(self.at, evaluation)
             self.evaluations_since_best += 1
             if evaluation.value > self.best_value:

@@ -44,8 +44,6 @@ class ConversationBatches:
     positions_per_batch: int
     seed: int
     content: Content = "all"
-    use_stored: bool = True
-    """True to use the hidden states stored in the cache."""
     always_pixels: bool = False
     """True if batches contain pixels even if hidden states are stored."""
     limit: ColumnLimit | None = None
@@ -111,7 +109,7 @@ class ConversationBatches:
 
     def batch(self, records: Sequence[ConversationRecord]) -> ConversationBatch:
         """Return `records` as one batch."""
-        places = [record.place for record in records if record.place and self.use_stored]
+        places = [record.place for record in records if record.place]
         all_stored = len(places) == len(records)
         stored = [self.cache.read(place) for place in places] if all_stored else []
         images = self.pixels(records) if self.always_pixels or not stored else ()
