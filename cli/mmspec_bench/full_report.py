@@ -17,8 +17,9 @@ from mmspec.diagnostics.parity import parity
 from mmspec.diagnostics.provenance import provenance
 from mmspec.errors import BackendError, HubError, MmspecError
 from mmspec.plugins import installed_backends, load_backend
+from mmspec_bench import Progress
 from mmspec_bench.measure.speed import speed
-from mmspec_bench.prompts import default_prompts, prompts_for
+from mmspec_bench.prompts import prompts_for
 from mmspec_bench.weight_memory import weight_bytes
 
 MODEL, DRAFT = "llava-1.5-7b", "lvlm68m"
@@ -28,8 +29,6 @@ PACKED_BACKENDS = ("mlx",)
 """Backends that compute with quantized weights directly; others unpack them."""
 MEMORY_SHARE = 0.8
 """Share of the machine's memory for weights; the rest is for caches, activations and the system."""
-
-Progress = Callable[[str], None]
 
 
 class NoRoom(MmspecError):
@@ -132,7 +131,7 @@ def _options() -> Options:
 
 def _check(pair: Pair, backend: str) -> dict[str, Any]:
     engine = pair.load(backend)
-    return check(engine, default_prompts(engine, PROMPTS), _options()).as_dict()
+    return check(engine, prompts_for(engine.target.model.config, PROMPTS), _options()).as_dict()
 
 
 def _speed(pair: Pair, backend: str, progress: Progress) -> dict[str, Any]:
@@ -140,7 +139,7 @@ def _speed(pair: Pair, backend: str, progress: Progress) -> dict[str, Any]:
     draft_sees = engine.draft is not None and engine.draft.model.config.vision is not None
     report = speed(
         engine,
-        default_prompts(engine, PROMPTS),
+        prompts_for(engine.target.model.config, PROMPTS),
         _options(),
         draftings=DRAFTINGS if draft_sees and engine.target.features else ("T",),
         gammas=GAMMAS,

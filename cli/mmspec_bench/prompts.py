@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from itertools import cycle, islice
 
-from mmspec.chat.engine import Engine
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.diagnostics.prompts import Prompt, user_prompt
 from mmspec.errors import UsageError
@@ -19,11 +18,6 @@ TEXTS = (
     "List five fruits and say what each tastes like.",
     "What is the difference between weather and climate?",
 )
-
-
-def default_prompts(engine: Engine, count: int) -> list[Prompt]:
-    """Prompts that the engine's target can read."""
-    return prompts_for(engine.target.model.config, count)
 
 
 def prompts_for(config: ModelConfig, count: int, tasks: Sequence[str] = ()) -> list[Prompt]:

@@ -6,7 +6,7 @@ from mmspec.checkpoints.quantization import computed
 from mmspec.diagnostics.check import CheckReport, Comparison, Divergence, require_comparable
 from mmspec.diagnostics.check import check as compare_all
 from mmspec.diagnostics.prompts import typed_prompts
-from mmspec_bench.prompts import default_prompts
+from mmspec_bench.prompts import prompts_for
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.terminal.render import Screen
 
@@ -39,7 +39,8 @@ def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> in
     for note in () if setup.as_json else engine.notes:
         screen.note(note)
     screen.progress("decoding")
-    report = compare_all(engine, chosen or default_prompts(engine, DEFAULT_PROMPTS), setup.options)
+    questions = chosen or prompts_for(engine.target.model.config, DEFAULT_PROMPTS)
+    report = compare_all(engine, questions, setup.options)
     if setup.as_json:
         screen.json(report.as_dict())
     else:

@@ -12,7 +12,7 @@ from mmspec.checkpoints.quantization import read_scheme
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.check import check
-from mmspec_bench.prompts import default_prompts
+from mmspec_bench.prompts import prompts_for
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.graphs.capture import CudaGraphs
 from mmspec_torch.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
@@ -85,7 +85,7 @@ def test_products_of_quantized_matrices_are_those_of_the_cpu(word, dtype):
 def test_a_quantized_pair_runs_as_graphs_and_is_checked(word):
     engine = load("mini", backend="torch", device="cuda", quantize=word, dtype="float32")
     options = Options(drafting="MT", gamma=5, max_new_tokens=60)
-    assert check(engine, default_prompts(engine, 3), options).outcome != "bug"
+    assert check(engine, prompts_for(engine.target.model.config, 3), options).outcome != "bug"
     assert load("mini", device="cuda", quantize="int4").target.model.dtype == "bfloat16"
 
 

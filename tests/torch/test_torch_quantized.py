@@ -18,7 +18,7 @@ from mmspec.checkpoints.quantization import read_scheme
 from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.check import check
 from mmspec.errors import UsageError
-from mmspec_bench.prompts import default_prompts
+from mmspec_bench.prompts import prompts_for
 from mmspec_bench.weight_memory import held_bytes
 from mmspec_torch import quantized as quantization
 from mmspec_torch.backend import TorchBackend
@@ -158,7 +158,9 @@ def test_drafts_of_a_quantized_pair_change_no_token(pair_paths, word):
     engine = load(target, draft, backend="torch", device="cpu", quantize=word)
     assert engine.target.features is engine.draft.features
     report = check(
-        engine, default_prompts(engine, 3), Options(drafting="MT", gamma=5, max_new_tokens=40)
+        engine,
+        prompts_for(engine.target.model.config, 3),
+        Options(drafting="MT", gamma=5, max_new_tokens=40),
     )
     assert (report.outcome, report.quantize) == ("identical", word)
 

@@ -44,41 +44,40 @@ def peer_methods(
     for peer in peers:
         if peer not in PEERS:
             raise choice("peer", peer, PEERS)
+    script = "run_transformers"
+    whole = PeerMethod("transformers, assistant_model", script, True, {"assistant": "whole"})
+    text = PeerMethod(
+        "transformers, assistant_model, text part", script, True, {"assistant": "text"}
+    )
+    lookup = {"lookup": LOOKUP_TOKENS}
+    language = PeerMethod("mlx-lm, draft_model", "run_mlx_lm", True)
     by_peer = {
         "torch": _mmspec("torch", draftings, gamma),
         "mlx": _mmspec("mlx", draftings, gamma),
-        "transformers": _transformers(gamma),
-        "mlx-lm": _mlx_lm(gamma),
-        "mlx-vlm": _mlx_vlm(mlx_vlm or sys.executable),
+        "transformers": [
+            PeerMethod("transformers, plain", script),
+            *_by_length(whole, gamma),
+            *_by_length(text, gamma),
+            PeerMethod("transformers, prompt lookup", script, options=lookup),
+        ],
+        "mlx-lm": [PeerMethod("mlx-lm, plain", "run_mlx_lm"), *_by_length(language, gamma)],
+        "mlx-vlm": [
+            PeerMethod(
+                "mlx-vlm, plain", "run_mlx_vlm", python=mlx_vlm or sys.executable, hub_names=True
+            )
+        ],
     }
     return [method for peer in PEERS if peer in peers for method in by_peer[peer]]
 
 
-def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma) -> Iterator[PeerMethod]:
+def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma) -> list[PeerMethod]:
+    methods = []
     for drafting in ("none", *draftings):
         name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
         options = {"backend": backend, "drafting": drafting, "gamma": gamma}
         drafts = drafting not in ("none", "ngram")
-        yield PeerMethod(f"mmspec {backend}, {name}", "run_mmspec", drafts, options)
-
-
-def _transformers(gamma: Gamma) -> Iterator[PeerMethod]:
-    script = "run_transformers"
-    yield PeerMethod("transformers, plain", script)
-    for name, assistant in (("assistant_model", "whole"), ("assistant_model, text part", "text")):
-        method = PeerMethod(f"transformers, {name}", script, True, {"assistant": assistant})
-        yield from _by_length(method, gamma)
-    lookup = {"lookup": LOOKUP_TOKENS}
-    yield PeerMethod("transformers, prompt lookup", script, options=lookup)
-
-
-def _mlx_lm(gamma: Gamma) -> Iterator[PeerMethod]:
-    yield PeerMethod("mlx-lm, plain", "run_mlx_lm")
-    yield from _by_length(PeerMethod("mlx-lm, draft_model", "run_mlx_lm", True), gamma)
-
-
-def _mlx_vlm(python: str) -> Iterator[PeerMethod]:
-    yield PeerMethod("mlx-vlm, plain", "run_mlx_vlm", python=python, hub_names=True)
+        methods.append(PeerMethod(f"mmspec {backend}, {name}", "run_mmspec", drafts, options))
+    return methods
 
 
 def _by_length(method: PeerMethod, gamma: Gamma) -> Iterator[PeerMethod]:

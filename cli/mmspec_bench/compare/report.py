@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mmspec_bench.compare.runner import PeerResult
+from mmspec_bench.report.markdown import markdown_table
 
 COLUMNS = (
     *("", "tokens/s", "times first", "tokens per round", "first token, ms"),
@@ -38,10 +39,8 @@ def rows(results: Sequence[PeerResult], label: str) -> list[tuple[str, ...]]:
 
 def markdown(report: PeerReport) -> str:
     """The report in Markdown: a table for each set of questions."""
-    rule = ["---", *["--:"] * (len(COLUMNS) - 1)]
     return "\n\n".join(
-        f"{counted(report, label)}\n\n"
-        + "\n".join(f"| {' | '.join(row)} |" for row in (COLUMNS, rule, *rows(report.peers, label)))
+        f"{counted(report, label)}\n\n{markdown_table(COLUMNS, rows(report.peers, label))}"
         for label in report.prompts
     )
 

@@ -11,10 +11,11 @@ from tempfile import TemporaryDirectory
 from time import time
 from typing import Any
 
+from mmspec_bench import Progress
 from mmspec_bench.compare.hub_names import with_hub_names
 from mmspec_bench.compare.methods import PeerMethod
 from mmspec_bench.compare.script_io import Reply, Run, Task
-from mmspec_bench.measure.speed import Progress, Spread, rotated
+from mmspec_bench.measure.speed import Spread, rotated
 
 LIMIT_SECONDS = 1800.0
 """Seconds after which a process is stopped."""

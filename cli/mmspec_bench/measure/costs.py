@@ -18,7 +18,7 @@ from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec.draft_length.round_costs import MAX_AUTO_GAMMA
 from mmspec.errors import UsageError
 from mmspec.seam import Target
-from mmspec_bench.prompts import default_prompts
+from mmspec_bench.prompts import prompts_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def calibrate(engine: Engine, repeats: int = 7) -> Calibration:
 
     The prompt is the first default one: about a picture, or text only for a text-only target.
     """
-    [prompt] = default_prompts(engine, 1)
+    [prompt] = prompts_for(engine.target.model.config, 1)
     rows = range(1, ROWS + 1)
     target, draft = step_seconds(engine, prompt, rows, branch_draftings(engine), repeats)
     return Calibration(dict(zip(rows, target, strict=True)), dict(enumerate(draft, start=1)))

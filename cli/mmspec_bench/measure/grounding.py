@@ -12,6 +12,8 @@ from mmspec.chat.options import Options
 from mmspec.errors import UsageError
 from mmspec.prompt.conversation import interleaved
 from mmspec.prompt.images import Picture, picture_from
+from mmspec_bench import Progress
+from mmspec_bench.report.markdown import markdown_table
 from mmspec_world import CATEGORIES, TASKS, Sample, judge, sample
 
 GREY = (128, 128, 128)
@@ -108,7 +110,7 @@ def grounding(
     samples: int,
     seed: int = 0,
     blank: bool = False,
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> Score:
     """Ask until every category has been asked for in `samples` conversations.
 
@@ -171,9 +173,9 @@ def markdown(report: GroundingReport) -> str:
     """The scores as a table for a model card."""
     tallies = report.shown.tallies | {"overall": report.shown.total}
     greys = report.blanked.tallies | {"overall": report.blanked.total} if report.blanked else {}
-    rows = ["| facts | conversations | asked | right | right, image blanked |"]
-    rows.append("|---|--:|--:|--:|--:|")
+    columns = ("facts", "conversations", "asked", "right", "right, image blanked")
+    lines = []
     for name, tally in tallies.items():
-        grey = f"{greys[name].share:.1%}" if name in greys else ""
-        rows.append(f"| {name} | {tally.samples} | {tally.asked} | {tally.share:.1%} | {grey} |")
-    return "\n".join(rows)
+        grey = f"{greys[name].share:.1%}" if greys else ""
+        lines.append((name, str(tally.samples), str(tally.asked), f"{tally.share:.1%}", grey))
+    return markdown_table(columns, lines)

@@ -1,6 +1,6 @@
 """Measures tokens per second of several methods: paired, interleaved, medians and ranges."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -12,6 +12,7 @@ from mmspec.chat.options import Gamma, Options
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import answer_once
+from mmspec_bench import Progress
 from mmspec_bench.compare.questions import question_of
 from mmspec_bench.compare.script_io import Clock, Program
 from mmspec_bench.measure.costs import Costs, costs
@@ -21,7 +22,6 @@ GAMMAS = (1, 2, 3, 4, 5, 6, 8)
 SEARCHED = 2
 """Number of prompts in a search for the best draft length."""
 
-Progress = Callable[[str], None]
 
 T = TypeVar("T")
 

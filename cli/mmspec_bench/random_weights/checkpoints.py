@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,11 +13,10 @@ from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.checkpoints.json_file import read_json
 from mmspec.checkpoints.manifest import Shape, hub_name, manifest
 from mmspec.errors import UsageError, choice
+from mmspec_bench import Progress
 from mmspec_bench.random_weights.byte_tokenizer import write_tokenizer
 from mmspec_bench.random_weights.shapes import SHAPES, Config
 from mmspec_bench.random_weights.weights import RandomTensors, total_bytes, write_weights
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

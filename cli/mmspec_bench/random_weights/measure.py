@@ -1,6 +1,6 @@
 """Measures costs of forwards on random weights, relative to the bandwidth bound."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import prefilled_target
 from mmspec.plugins import load_head
 from mmspec.prompt.images import Picture, pixels
+from mmspec_bench import Progress
 from mmspec_bench.measure.costs import branch_draftings, median_seconds, open_beside, step_seconds
 from mmspec_bench.prompts import world_prompts
 from mmspec_bench.random_weights.bandwidth_bound import Cost, copy_bandwidth, head_bytes, step_bytes
@@ -24,8 +25,6 @@ IMAGES = (1, 2, 5)
 GAMMA = 5
 HEAD = "msd"
 QUESTION = "What is the difference between these pictures, and what do they have in common?"
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,13 @@ def _table(table: Table) -> Iterator[str]:
     yield f"### {escaped(table.title)}"
     if table.note:
         yield escaped(table.note)
-    numbers = len(table.columns) - table.text_columns
-    rule = ["---"] * table.text_columns + ["--:"] * numbers
-    rows = [[*map(escaped, row)] for row in (table.columns, *table.rows)]
-    yield "\n".join(map(_row, [rows[0], rule, *rows[1:]]))
+    columns, *rows = ([*map(escaped, row)] for row in (table.columns, *table.rows))
+    yield markdown_table(columns, rows, table.text_columns)
 
 
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def markdown_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], text_columns: int = 1
+) -> str:
+    """A table of cells that are Markdown; those after `text_columns` are aligned to the right."""
+    rule = ["---"] * text_columns + ["--:"] * (len(columns) - text_columns)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mmspec.chat.engine import Engine
 from mmspec.errors import MmspecError, UsageError
+from mmspec_bench import Progress
 from mmspec_bench.measure.speed import rotated
 from mmspec_bench.suite.answer_row import answer_row
 from mmspec_bench.suite.answerer import Answerer, open_answerer
@@ -14,9 +15,6 @@ from mmspec_bench.suite.rows import PLAIN, ROWS, Row, append, rewrite
 from mmspec_bench.suite.run_folder import Settings, description, open_folder, record_skipped
 from mmspec_bench.suite.samples import Question, SuiteSample, shard
 from mmspec_bench.suite.sources import suite_samples
-
-Notify = Callable[[str], None]
-"""Function that shows a line of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +89,8 @@ def prepare(
     folder: Path,
     *,
     resume: bool,
-    note_skipped: Notify | None,
-    progress: Notify,
+    note_skipped: Progress | None,
+    progress: Progress,
 ) -> tuple[Runner, list[Row]]:
     """Open the folder and warm up; also return existing rows.
 
@@ -127,7 +125,7 @@ def _samples(engine: Engine, settings: Settings) -> list[SuiteSample]:
     )
 
 
-def _skip(folder: Path, notify: Notify) -> Callable[[str, str], None]:
+def _skip(folder: Path, notify: Progress) -> Callable[[str, str], None]:
     def skip(sample: str, reason: str) -> None:
         record_skipped(folder, sample, reason)
         notify(f"left out {sample}: {reason}")
