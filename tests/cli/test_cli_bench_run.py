@@ -172,7 +172,7 @@ def test_what_cannot_be_run_is_said_in_one_line(run, models, tmp_path, more, mes
 
 
 def test_a_difference_that_rounding_cannot_explain_is_a_failure(run, models, tmp_path, monkeypatch):
-    from mmspec_bench.suite.answer_row import answer_row
+    from mmspec_bench.suite.answerer import answer_row
 
     def wrong(*answer):
         divergence = {"position": 0, "margin": 2.0, "outcome": "bug"}

@@ -46,9 +46,7 @@ def peer_methods(
             raise choice("peer", peer, PEERS)
     script = "run_transformers"
     whole = PeerMethod("transformers, assistant_model", script, True, {"assistant": "whole"})
-    text = PeerMethod(
-        "transformers, assistant_model, text part", script, True, {"assistant": "text"}
-    )
+    text = replace(whole, name=f"{whole.name}, text part", options={"assistant": "text"})
     lookup = {"lookup": LOOKUP_TOKENS}
     language = PeerMethod("mlx-lm, draft_model", "run_mlx_lm", True)
     by_peer = {

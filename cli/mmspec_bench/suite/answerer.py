@@ -1,4 +1,4 @@
-"""Times one method's answers to one sample.
+"""Times one method's answers to one sample, and makes their rows.
 
 Every sample opens a new conversation, without vision features and captions computed by other
 methods.  Within a conversation the caches stay, as in a chat: a later turn computes only what is
@@ -6,17 +6,27 @@ new.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any
 
 from mmspec.chat.chat import Answer, Piece
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
+from mmspec.decoding.statistics import Round
+from mmspec.diagnostics.check import NEAR_TIES, first_divergence
 from mmspec.errors import ContextError, UsageError
 from mmspec.prompt.conversation import Turn
+from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.methods import Method
-from mmspec_bench.suite.samples import Question
+from mmspec_bench.suite.rows import PLAIN, RoundRow, Row
+from mmspec_bench.suite.samples import Question, SuiteSample
+from mmspec_world import judge
+
+STAGES = ("vision", "caption", "prefill", "draft", "verify", "decode", "total")
+DECIMALS = 7
+"""Number of decimals of the seconds in a row, the precision of clocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +96,78 @@ def _draft_alone(engine: Engine) -> Engine:
     if draft is None or draft.features is None:
         raise UsageError("--methods: draft asks the draft about images: load one that sees them")
     return Engine(engine.backend, draft, None, None)
+
+
+def answer_row(
+    sample: SuiteSample,
+    turn: int,
+    position: int,
+    answerer: Answerer,
+    timed: TimedAnswer,
+    plain: TimedAnswer | None,
+) -> Row:
+    """The row of one answer, compared with plain decoding's answer to the same turn, if any.
+
+    position: the method's index in the order in which the methods answered this sample.
+    """
+    answer, statistics = timed.answer, timed.answer.statistics
+    facts = timed.question.facts
+    right = sum(judge(fact, answer.text) for fact in facts)
+    seconds = {stage: statistics.seconds[stage] for stage in STAGES}
+    seconds["first_token"] = timed.first_token_seconds
+    notes = [*answer.notes, *([timed.refusal] if timed.refusal else [])]
+    row = Row(
+        sample=sample.name,
+        task=sample.task,
+        images=timed.images,
+        turn=turn,
+        method=answerer.method.name,
+        position=position,
+        token_ids=list(answer.token_ids),
+        pieces=pieces(answer.token_ids, answerer.engine.target.tokenizer),
+        prompt_tokens=statistics.prompt_tokens,
+        finish_reason="refused" if timed.refusal else answer.finish_reason,
+        rounds=[_round_row(round_) for round_ in answer.rounds],
+        branches=[str(branch) for branch in answer.drafting.branches],
+        seconds={stage: round(value, DECIMALS) for stage, value in seconds.items()},
+        peak_memory_bytes=statistics.peak_memory_bytes,
+        weights=[list(r.weights) for r in answer.rounds] if answerer.method.adaptive else None,
+        facts={"asked": len(facts), "right": right} if facts else None,
+        notes=notes,
+    )
+    # Probes are asked another question or use another model.
+    if plain is None or row.method == PLAIN or answerer.method.probe:
+        return row
+    if timed.before != plain.before:  # the conversation differs
+        return replace(row, notes=[*notes, "not compared: an earlier answer differs"])
+    divergence = _divergence(answerer, timed, plain)
+    return replace(row, identical=divergence is None, divergence=divergence)
+
+
+def _round_row(round_: Round) -> RoundRow:
+    draft, verify = (round(s, DECIMALS) for s in (round_.draft_seconds, round_.verify_seconds))
+    levels = round_.depth if round_.depth != round_.drafted else None
+    return RoundRow(round_.drafted, round_.accepted, len(round_.tokens), draft, verify, levels)
+
+
+def pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
+    """The text of each token; together they are the whole text."""
+    if not ids:
+        return []
+    stream = tokenizer.stream()
+    texts = [stream.push([id]) for id in ids]
+    return [*texts[:-1], texts[-1] + stream.finish()]
+
+
+def _divergence(
+    answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer
+) -> dict[str, Any] | None:
+    """The position where two answers diverge, the gap of the two best logits there, the outcome."""
+    engine, message = answerer.engine, timed.question.message
+    divergence = first_divergence(
+        engine, message, plain.answer, timed.answer, answerer.options, plain.before
+    )
+    if divergence is None:
+        return None
+    outcome = divergence.outcome(NEAR_TIES[engine.target.model.dtype])
+    return {"position": divergence.position, "margin": divergence.gap, "outcome": outcome}

@@ -10,8 +10,6 @@ from mmspec_bench.suite.rows import Row
 
 DRAWS, SEED = 10_000, 0
 LEVEL = 0.95
-CELLS = 2_000_000
-"""Number of counts that are resampled at a time; they take 16 MB."""
 
 Counts = NDArray[np.int64]
 
@@ -39,7 +37,9 @@ def difference(
     if not shared:
         return None
     counts = np.array([[*ours[sample], *theirs[sample]] for sample in shared])
-    resampled = np.concatenate(list(_resampled(counts, draws, seed)))
+    even = np.full(len(shared), 1 / len(shared))
+    times = np.random.default_rng(seed).multinomial(len(shared), even, size=draws)
+    resampled = _relative(times @ counts)
     tail = 50 * (1 - LEVEL)
     low, high = np.percentile(resampled, [tail, 100 - tail])
     [value] = _relative(counts.sum(axis=0, keepdims=True))
@@ -53,16 +53,6 @@ def _by_sample(rows: Iterable[Row]) -> dict[str, tuple[int, int]]:
             tokens, rounds = counts.get(row.sample, (0, 0))
             counts[row.sample] = tokens + row.emitted, rounds + len(row.rounds)
     return counts
-
-
-def _resampled(counts: Counts, draws: int, seed: int) -> Iterable[NDArray[np.float64]]:
-    """The relative differences of `draws` resamples of the samples' counts [n, 4], in chunks."""
-    generator, size = np.random.default_rng(seed), len(counts)
-    chunk = max(CELLS // size, 1)
-    for start in range(0, draws, chunk):
-        num = min(chunk, draws - start)
-        times = generator.multinomial(size, np.full(size, 1 / size), size=num)
-        yield _relative(times @ counts)
 
 
 def _relative(sums: Counts) -> NDArray[np.float64]:

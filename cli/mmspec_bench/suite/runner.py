@@ -8,8 +8,7 @@ from mmspec.chat.engine import Engine
 from mmspec.errors import MmspecError, UsageError
 from mmspec_bench import Progress
 from mmspec_bench.measure.speed import rotated
-from mmspec_bench.suite.answer_row import answer_row
-from mmspec_bench.suite.answerer import Answerer, open_answerer
+from mmspec_bench.suite.answerer import Answerer, answer_row, open_answerer
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.rows import PLAIN, ROWS, Row, append, rewrite
 from mmspec_bench.suite.run_folder import Settings, description, open_folder, record_skipped
