@@ -3,6 +3,7 @@
 Shape letters: n rows, H width, N visual positions, C queries, K predicted positions, I inputs.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
@@ -58,30 +59,26 @@ class Successor(Generic[A]):
         return state + self.second(self.framework.silu(self.first(inputs)))
 
 
-class Mean(Generic[A]):
-    """Adds a linear map of the images' mean embedding to a state."""
-
-    def __init__(self, parts: Parts[A]) -> None:
-        self._xp = parts.framework.xp
-        self._map = parts.linear("vision", bias=False)
-
-    def __call__(self, state: A, images: A) -> A:
-        """The new state [1, H] from state [1, H] and the embeddings [N, H] of all images."""
-        return state + self._map(self._xp.mean(images, axis=0, keepdims=True))
+Sight = Callable[[A, A], A]
+"""Function from a state [1, H] and the embeddings [N, H] of all images to the new state [1, H]."""
 
 
-class Attention(Generic[A]):
-    """Adds the output of single-head attention over all images' embeddings to a state."""
+def mean(parts: Parts[A]) -> Sight[A]:
+    """Add a linear map of the images' mean embedding to the state."""
+    xp, linear = parts.framework.xp, parts.linear("vision", bias=False)
+    return lambda state, images: state + linear(xp.mean(images, axis=0, keepdims=True))
 
-    def __init__(self, parts: Parts[A]) -> None:
-        self._softmax = parts.framework.softmax
-        self._query = parts.linear("vision.query", bias=False)
-        self._output = parts.linear("vision.output", bias=False)
 
-    def __call__(self, state: A, images: A) -> A:
-        """The new state [1, H] from state [1, H] and the embeddings [N, H] of all images."""
-        scores = self._query(state) @ images.T / state.shape[-1] ** 0.5
-        return state + self._output(self._softmax(scores) @ images)
+def attention(parts: Parts[A]) -> Sight[A]:
+    """Add the output of single-head attention over all images' embeddings to the state."""
+    query, output = (parts.linear(f"vision.{name}", bias=False) for name in ("query", "output"))
+    softmax = parts.framework.softmax
+
+    def attend(state: A, images: A) -> A:
+        scores = query(state) @ images.T / state.shape[-1] ** 0.5
+        return state + output(softmax(scores) @ images)
+
+    return attend
 
 
 class Layered(Generic[A]):
@@ -113,9 +110,9 @@ class Slotted(Generic[A]):
     def __init__(self, parts: Parts[A], config: HeadConfig) -> None:
         self.framework = parts.framework
         paths = [f"heads.{i}" for i in range(config.slots)]
-        self.sight: Mean[A] | Attention[A] | None = None
+        self.sight: Sight[A] | None = None
         if config.vision != "none":
-            self.sight = Mean(parts) if config.vision == "mean" else Attention(parts)
+            self.sight = mean(parts) if config.vision == "mean" else attention(parts)
         self.expansion: Expansion[A] | None = None
         self.successors: list[Successor[A]] = []
         if config.kind == "medusa":
