@@ -100,9 +100,7 @@ def train_baselines(
     trained, or with `source` all but the pretrained one.
     """
     names = names or (BASELINES[1:] if source else BASELINES)
-    if method.loss == "ce":  # which reads no hidden states
-        settings = replace(settings, cache_gb=0.0)
-    data = open_teacher_data(settings, run)
+    data = replace(open_teacher_data(settings, run), needs_states=method.loss != "ce")
     start = resolve(source, "torch") if source else None
     positions = image_positions(data.teacher.config, pool)
     baselines = Baselines(data, shape, method, budget, run.out, positions, start)

@@ -29,6 +29,8 @@ class TeacherData:
     """The training corpus and the held-out corpus."""
     settings: DataSettings
     machine: Machine
+    needs_states: bool = True
+    """True if training uses the target's hidden states; evaluations always do."""
     always_pixels: bool = False
     """True if batches contain pixels even if hidden states are stored, for a draft with vision."""
     limit: ColumnLimit | None = None
@@ -51,6 +53,8 @@ class TeacherData:
         if split == "held-out":
             corpus, samples = self.corpora[1], settings.held_out_samples
             settings = replace(settings, samples=samples, answers="target", temperature=0.0)
+        elif not self.needs_states:
+            settings = replace(settings, cache_gb=0.0)
         cache = TeacherCache(self.directory, split, self.teacher.config.text.hidden_size)
         return Preparation(cache, corpus, self.teacher, settings)
 
