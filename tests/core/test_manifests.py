@@ -10,7 +10,8 @@ from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import plan, read_tensors
 from mmspec.checkpoints.manifest import PATCHES, canonical, manifest, optional
 from mmspec.errors import CheckpointError
-from support.full_size import FULL_SIZE, LLAMA_68M, VICUNA_7B, llava, transformers_layout
+from mmspec_bench.random_weights.shapes import llava, text
+from support.full_size import FULL_SIZE, transformers_layout
 
 
 @pytest.fixture(scope="module", params=FULL_SIZE)
@@ -50,7 +51,9 @@ def test_one_layer_more_than_the_config_has_is_an_error(directory: Path) -> None
         plan(directory, replace(config, text=shorter))
 
 
-@pytest.mark.parametrize("config", [llava(VICUNA_7B), LLAMA_68M], ids=["llava", "llama"])
+@pytest.mark.parametrize(
+    "config", [llava(text("vicuna-7b")), text("llama-68m")], ids=["llava", "llama"]
+)
 def test_manifests_list_what_transformers_has(tmp_path: Path, config: dict[str, object]) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     ours = read_config(tmp_path)
@@ -59,7 +62,7 @@ def test_manifests_list_what_transformers_has(tmp_path: Path, config: dict[str, 
 
 
 def test_only_the_last_tower_layer_is_optional(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(llava(VICUNA_7B)))
+    (tmp_path / "config.json").write_text(json.dumps(llava(text("vicuna-7b"))))
     spare = optional(read_config(tmp_path))
     assert len(spare) == 18
     last, norm = "vision_tower.encoder.layers.23.", "vision_tower.post_layernorm."
