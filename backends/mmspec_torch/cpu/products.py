@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-WORTH_PACKING = 2**22
+WORTH_PACKING = 2**17
 """Number of elements from which oneDNN's layout makes a matrix faster with few rows."""
 PACKED_ROWS = 8
 """Number of rows that oneDNN optimizes the layout for; products may have any number."""
