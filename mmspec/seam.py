@@ -55,14 +55,12 @@ class Features(Protocol):
     @property
     def positions(self) -> int:
         """N, the number of visual positions; a square number."""
-        ...
 
     def pooled(self, positions: int) -> "Features":
         """Average-pool the square grid to `positions`, a square whose side divides the grid's.
 
         The result is cached (IbED, section 3.2).
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +106,15 @@ class HiddenStates(Protocol[A]):
 
     def states(self, start: int, stop: int) -> A:
         """Hidden states [n, H] after the last norm, at columns that the target has been fed."""
-        ...
 
     def embeddings(self, start: int, stop: int) -> A:
         """Embeddings [n, H] of any columns; at an image they are its projected features."""
-        ...
 
     def embed(self, ids: A) -> A:
         """Embeddings [n, H] of drafted token ids [n]; starts computing them."""
-        ...
 
     def project(self, states: A) -> A:
         """Logits [n, V] of hidden states [n, H]."""
-        ...
 
 
 class Target(Protocol):
@@ -129,15 +123,12 @@ class Target(Protocol):
     @property
     def length(self) -> int:
         """Number of tokens in the sequence, including the last one, which is not fed."""
-        ...
 
     def extend(self, segment: Segment) -> None:
         """Append a segment and feed everything but its last token."""
-        ...
 
     def rewind(self, length: int) -> None:
         """Forget all tokens from `length` on (0 <= length <= self.length)."""
-        ...
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
         """Run the target once over its last token and the draft, and read the result. Blocks.
@@ -147,7 +138,6 @@ class Target(Protocol):
         `HostDraft`. noise: that of the positions from `length` on; greedy sampling does not read
         it.
         """
-        ...
 
     def commit(self, path: Sequence[int], token: int) -> None:
         """Append the nodes on `path` of the last verified draft, then `token`.
@@ -155,11 +145,9 @@ class Target(Protocol):
         path: any path from the root. If its nodes are not the draft's first ones, their cache
         columns are moved together; the draft is void afterwards, even if the move fails.
         """
-        ...
 
     def hidden_states(self) -> HiddenStates[Any]:
         """Keep hidden states from now on, and return access to them; feeds the sequence again."""
-        ...
 
 
 class Drafter(Protocol):
@@ -172,20 +160,16 @@ class Drafter(Protocol):
     @property
     def length(self) -> int:
         """Number of columns in the sequence, including those not yet fed."""
-        ...
 
     @property
     def row_lengths(self) -> list[int]:
         """[R] the number of tokens in each branch, without padding."""
-        ...
 
     def extend(self, segments: Sequence[Segment]) -> None:
         """Append one segment per branch; all end in the same token, which is not fed."""
-        ...
 
     def rewind(self, length: int) -> None:
         """Forget all columns from `length` on, where `length` is one that the drafter has had."""
-        ...
 
     def draft(self, k: int, weights: Sequence[float], noise: Noise) -> Draft | None:
         """Enqueue k tokens (k >= 1) drafted from the mixture of the branches. Never blocks.
@@ -198,7 +182,6 @@ class Drafter(Protocol):
         A drafter that adapts uses `weights` until it has observed a token. Then it fits its own, on
         the device, among the branches whose weight here is not zero.
         """
-        ...
 
     def commit(
         self, path: Sequence[int], tokens: Sequence[int], evidence: Evidence | None = None
@@ -208,11 +191,9 @@ class Drafter(Protocol):
         The cache columns of these nodes may be reused. `path` is empty after a round that this
         drafter did not draft. evidence: the verdict's, for a drafter that adapts.
         """
-        ...
 
     def forget(self) -> None:
         """Drop all observations of the target; no effect on a drafter that does not adapt."""
-        ...
 
 
 class Model(Protocol):
@@ -221,7 +202,6 @@ class Model(Protocol):
     @property
     def config(self) -> ModelConfig:
         """The model's sizes and special token ids."""
-        ...
 
     @property
     def tower(self) -> str:
@@ -229,15 +209,12 @@ class Model(Protocol):
 
         Two models with equal digests compute the same features from the same pixels.
         """
-        ...
 
     def encode(self, pixels: Float32) -> Features:
         """Run the vision tower on preprocessed pixels [3, height, width]."""
-        ...
 
     def open_target(self, sampling: Sampling) -> Target:
         """Open an empty sequence of the target."""
-        ...
 
     def open_drafter(
         self,
@@ -253,7 +230,6 @@ class Model(Protocol):
         lacks have probability zero. sampling: the target's. adaptation: how the weights of the
         branches are fitted; None keeps them fixed. tree: the shape of drafts; None drafts chains.
         """
-        ...
 
 
 class Head(Protocol):
@@ -262,7 +238,6 @@ class Head(Protocol):
     @property
     def config(self) -> HeadConfig:
         """The head's kind and sizes."""
-        ...
 
     def open_drafter(self, target: Target, sampling: Sampling, tree: Tree | None = None) -> Drafter:
         """Open an empty sequence beside `target`, a sequence of the model the head was loaded for.
@@ -270,7 +245,6 @@ class Head(Protocol):
         The caller extends and rewinds the target first, and passes the same segments to both.
         sampling: the target's.  tree: the shape of drafts; None drafts chains.
         """
-        ...
 
 
 M = TypeVar("M", bound=Model, covariant=True)
@@ -296,7 +270,6 @@ class Backend(Protocol[M]):
         the checkpoint's own type elsewhere. quantize: scheme for float weights, if the backend
         supports any.
         """
-        ...
 
     def load_head(self, directory: Path, model: Model) -> Head:
         """Load a predictive head that drafts for `model`, on its device and in its dtype.
@@ -304,7 +277,6 @@ class Backend(Protocol[M]):
         Raises CheckpointError if files are missing or tensors do not match the head's config, and
         UsageError if the head was trained for another target.
         """
-        ...
 
 
 # What reports and diagnostics ask besides
@@ -315,7 +287,6 @@ class InspectableFeatures(Features, Protocol):
 
     def numpy(self) -> Float32:
         """The features [N, D] on the host.  Blocks."""
-        ...
 
 
 class InspectableTarget(Target, Protocol):
@@ -323,7 +294,6 @@ class InspectableTarget(Target, Protocol):
 
     def logits(self) -> Float32:
         """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
-        ...
 
 
 class InspectableModel(Model, Protocol):
@@ -332,29 +302,23 @@ class InspectableModel(Model, Protocol):
     @property
     def device(self) -> str:
         """The device, as the framework names it."""
-        ...
 
     @property
     def dtype(self) -> str:
         """Type of activations: 'float32', 'bfloat16' or 'float16'."""
-        ...
 
     @property
     def quantize(self) -> str:
         """Name of the scheme by which float weights were quantized on loading, or 'none'."""
-        ...
 
     def encode(self, pixels: Float32) -> InspectableFeatures:
         """See `Model.encode`."""
-        ...
 
     def project(self, features: Features) -> Float32:
         """The projector's output [N, H] on the host.  Blocks."""
-        ...
 
     def open_target(self, sampling: Sampling) -> InspectableTarget:
         """See `Model.open_target`."""
-        ...
 
 
 class InspectableBackend(Backend[InspectableModel], Protocol):
@@ -362,27 +326,21 @@ class InspectableBackend(Backend[InspectableModel], Protocol):
 
     def quantize(self, source: Path, destination: Path, *, bits: int, group_size: int) -> None:
         """Write a quantized copy in MLX's format; raises BackendError if it is not supported."""
-        ...
 
     def synchronize(self) -> None:
         """Block until all enqueued work is done, so that the parts of a round can be timed."""
-        ...
 
     def peak_memory(self) -> int:
         """Peak bytes since `reset_peak_memory`; of the process if the device has no counter."""
-        ...
 
     def reset_peak_memory(self) -> None:
         """Reset the device's peak counter, if it has one."""
-        ...
 
     def copier(self, size: int, device: str) -> Callable[[], object]:
         """A function that enqueues one copy of `size` bytes within the memory of `device`.
 
         Its bandwidth bounds the speed of every forward that reads its weights once.
         """
-        ...
 
     def describe(self) -> dict[str, Any]:
         """Versions, devices and threads, for reports; JSON-serializable."""
-        ...

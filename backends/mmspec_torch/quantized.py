@@ -26,7 +26,6 @@ class Matrix(Product, Protocol):
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """All tensors of the matrix."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

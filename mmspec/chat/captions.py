@@ -20,7 +20,6 @@ class Captioner(Protocol):
 
     def caption(self, picture: Picture) -> str:
         """A caption of `picture`: plain text on one line."""
-        ...
 
 
 class ModelCaptioner:

@@ -10,12 +10,10 @@ class Rows(Protocol):
     @property
     def shape(self) -> Sequence[int]:
         """Sizes of all axes, known on the host without waiting for the device."""
-        ...
 
     @property
     def T(self: "A") -> "A":
         """The array with its axes in reverse order."""
-        ...
 
     def __len__(self) -> int: ...
 

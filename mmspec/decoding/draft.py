@@ -18,12 +18,10 @@ class Draft(Protocol):
     @property
     def size(self) -> int:
         """The number of drafted nodes."""
-        ...
 
     @property
     def depth(self) -> int:
         """The most nodes on one path: the tokens of a chain, the levels of a tree."""
-        ...
 
 
 class Ancestry(NamedTuple):

@@ -20,7 +20,6 @@ class DraftTail(Protocol[A]):
         itself. parents: [w] as in `Expander.expand`. Returns the last layer's outputs [R * w, H],
         branch by branch.
         """
-        ...
 
 
 class EnsembleExpander(Generic[A]):

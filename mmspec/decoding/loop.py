@@ -18,7 +18,6 @@ class Weighting(Protocol):
 
     def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:
         """Weights [R] that sum to one; empty if no branch has positions left for `gamma` tokens."""
-        ...
 
 
 class DraftLengthPolicy(Protocol):
@@ -26,11 +25,9 @@ class DraftLengthPolicy(Protocol):
 
     def choose(self, max_gamma: int) -> int:
         """The number of tokens to draft, 0 <= gamma <= max_gamma; 0 is a plain round."""
-        ...
 
     def observe(self, round_: Round) -> None:
         """Observe a finished round; it may have drafted fewer tokens than were chosen."""
-        ...
 
 
 def decode(

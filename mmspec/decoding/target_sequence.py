@@ -22,11 +22,9 @@ class Columns(Protocol):
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move the columns `columns` to `start` onwards; they ascend, none is before `start`."""
-        ...
 
     def settle(self) -> None:
         """Wait until all writes are computed, in a framework that computes lazily."""
-        ...
 
 
 class ColumnRows(Columns, Protocol[A]):
@@ -34,11 +32,9 @@ class ColumnRows(Columns, Protocol[A]):
 
     def write(self, start: int, rows: A) -> None:
         """Store rows [n, H] of the columns from `start` on."""
-        ...
 
     def read(self, start: int, stop: int) -> A:
         """The rows [n, H] of columns, which callers must not modify."""
-        ...
 
 
 class StoredStates(NamedTuple, Generic[A]):

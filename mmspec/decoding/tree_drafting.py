@@ -24,7 +24,6 @@ class Expander(Protocol):
 
     def root(self) -> Array:
         """Logits [1, V] of the token after the sequence.  Called first, once."""
-        ...
 
     def expand(self, tokens: Array, parents: Array | None) -> Array:
         """Logits [w, V] of the token after each of w nodes of the next level.
@@ -33,7 +32,6 @@ class Expander(Protocol):
         all 0 in the first call, where the parent is the root; None in a chain, where each node
         follows the one before it.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

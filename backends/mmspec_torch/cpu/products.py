@@ -20,11 +20,9 @@ class Product(Protocol):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the product [n, O] of x [n, I]."""
-        ...
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:
         """Return the product of x [n, I] plus `to` [n, O], which may be overwritten."""
-        ...
 
 
 class Dense:

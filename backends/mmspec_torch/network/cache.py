@@ -18,14 +18,12 @@ class LayerCache(Protocol):
     @property
     def rows(self) -> int:
         """The number of rows R."""
-        ...
 
     def update(self, keys_values: Tensor) -> tuple[Tensor, Tensor]:
         """Write keys and values [R, 2 * heads, n, D], keys first.
 
         Returns all keys and values to attend to, each [R, heads, end, D].
         """
-        ...
 
 
 class Span(Protocol):
@@ -33,7 +31,6 @@ class Span(Protocol):
 
     def layers(self) -> "list[LayerCache]":
         """The part of the cache that each layer writes and sees."""
-        ...
 
 
 class LayerSpan(NamedTuple):

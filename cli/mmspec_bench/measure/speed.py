@@ -73,11 +73,9 @@ class TimedMethod(Protocol):
     @property
     def name(self) -> str:
         """The method's name in reports."""
-        ...
 
     def answer(self, prompt: Prompt) -> Timing:
         """Answer `prompt` greedily, with nothing cached from earlier prompts."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

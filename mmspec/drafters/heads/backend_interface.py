@@ -22,15 +22,12 @@ class Layer(Protocol[A]):
 
         x may be overwritten. Returns the output [1, H] of the last row.
         """
-        ...
 
     def settle(self) -> None:
         """Start computing the fed rows, so that lazily evaluated work does not pile up."""
-        ...
 
     def tail(self, columns: int) -> DraftTail[A]:
         """Start a draft after the first `columns` columns."""
-        ...
 
 
 class Parts(Protocol[A]):
@@ -39,22 +36,17 @@ class Parts(Protocol[A]):
     @property
     def framework(self) -> Framework[A]:
         """The array functions of the framework that holds the tensors."""
-        ...
 
     def tensor(self, name: str) -> A:
         """The tensor called `name`, as it is stored."""
-        ...
 
     def linear(self, *paths: str, bias: bool = True) -> Map[A]:
         """Applies several linear layers to one input and concatenates their outputs."""
-        ...
 
     def norm(self, path: str, eps: float) -> Map[A]:
         """The root-mean-square norm at `path`."""
-        ...
 
     def layer(
         self, text: TextConfig, *, qkv_bias: bool, input_norm: bool
     ) -> Callable[[], Layer[A]]:
         """Function that opens the decoder layer with an empty cache."""
-        ...
