@@ -7,7 +7,7 @@ import pytest
 from mmspec_bench.report import provenance_tables, tables
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.write import sections
-from mmspec_bench.suite.summary import summarise
+from mmspec_bench.suite.metrics import summarise
 from support.suite_row import plain, row, seconds
 from support.synthetic_run import provenance, write
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mmspec_bench.suite import metrics
-from mmspec_bench.suite.summary import summarise
+from mmspec_bench.suite.metrics import summarise
 from support.suite_row import plain, row, seconds
 
 # Two answers: rounds (drafted, accepted, emitted) of gamma 3.
@@ -21,17 +21,18 @@ PLAIN = [
 
 def test_block_efficiency_pools_rounds_or_averages_answers():
     assert metrics.block_efficiency(ROWS) == 10 / 5
-    assert metrics.macro_block_efficiency(ROWS) == pytest.approx((5 / 2 + 5 / 3) / 2)
+    assert summarise(ROWS, [])["macro_block_efficiency"] == pytest.approx((5 / 2 + 5 / 3) / 2)
 
 
 def test_plain_decoding_is_one_token_a_round():
-    assert metrics.block_efficiency(PLAIN) == metrics.macro_block_efficiency(PLAIN) == 1
-    assert metrics.acceptance_rate(PLAIN) == 0
+    whole = summarise(PLAIN, [])
+    assert whole["block_efficiency"] == whole["macro_block_efficiency"] == 1
+    assert whole["acceptance_rate"] == 0
     assert metrics.acceptance_by_position(PLAIN) == []
 
 
 def test_acceptance():
-    assert metrics.acceptance_rate(ROWS) == 6 / 13
+    assert summarise(ROWS, [])["acceptance_rate"] == 6 / 13
     # Position 1 was drafted five times and kept in rounds 1, 3 and 5; the short round counts once.
     assert metrics.acceptance_by_position(ROWS) == [3 / 5, 2 / 4, 1 / 4]
     assert metrics.acceptance_by_position(ROWS, conditional=True) == [3 / 5, 2 / 3, 1 / 2]
@@ -53,7 +54,7 @@ def test_acceptance_by_position_against_numpy():
 
 def test_of_a_tree_one_node_of_a_level_can_be_accepted():
     tree = row(rounds=[(20, 3, 4, 3), (20, 1, 2, 3), (6, 0, 1, 2)])
-    assert metrics.acceptance_rate([tree]) == 4 / 8
+    assert summarise([tree], [])["acceptance_rate"] == 4 / 8
     assert metrics.acceptance_by_position([tree]) == [2 / 3, 1 / 3, 1 / 2]
     assert metrics.acceptance_by_position([tree], conditional=True) == [2 / 3, 1 / 2, 1 / 1]
     assert metrics.block_efficiency([tree]) == 7 / 3
@@ -63,11 +64,10 @@ def test_speed_ups_pair_the_same_questions():
     paired = metrics.pairs([*ROWS, row("only here/0")], PLAIN[::-1])
     assert [(a.key, b.key) for a, b in paired] == [(p.key, p.key) for p in PLAIN]
     # Decoding: 5/1 over 5/2, and 5/5 over 5/4.
-    assert metrics.paired_speed_ups(paired) == pytest.approx([2.0, 0.8])
-    assert metrics.global_speed_up(paired) == pytest.approx((10 / 6) / (10 / 6))
-    end_to_end = "total"
-    assert metrics.paired_speed_ups(paired, end_to_end) == pytest.approx([5 / 4, 5 / 6])
-    assert metrics.global_speed_up(paired, end_to_end) == pytest.approx(1.0)
+    assert metrics.paired_speed_ups(paired, "decode") == pytest.approx([2.0, 0.8])
+    assert metrics.global_speed_up(paired, "decode") == pytest.approx((10 / 6) / (10 / 6))
+    assert metrics.paired_speed_ups(paired, "total") == pytest.approx([5 / 4, 5 / 6])
+    assert metrics.global_speed_up(paired, "total") == pytest.approx(1.0)
 
 
 def test_turns_are_different_questions():
@@ -76,9 +76,10 @@ def test_turns_are_different_questions():
 
 def test_percentiles_of_speeds_name_the_slow_end():
     speeds = [float(n) for n in range(1, 101)]
-    assert metrics.reached_by(speeds, 50) == np.percentile(speeds, 50)
-    assert metrics.reached_by(speeds, 95) == np.percentile(speeds, 5)
-    assert sum(speed >= metrics.reached_by(speeds, 95) for speed in speeds) == 95
+    whole = summarise([row(rounds=[(0, 0, 1)], seconds=seconds(1 / speed)) for speed in speeds], [])
+    assert whole["tokens_per_second_p50"] == pytest.approx(np.percentile(speeds, 50))
+    assert whole["tokens_per_second_p95"] == pytest.approx(np.percentile(speeds, 5))
+    assert sum(speed >= whole["tokens_per_second_p95"] for speed in speeds) == 95
     assert metrics.percentile([], 50) == 0
 
 
@@ -114,5 +115,6 @@ def test_a_summary_holds_everything_and_nothing_of_nothing():
 
 def test_refused_answers_have_no_speed():
     refused = row(rounds=[], finish_reason="refused", seconds=seconds(0.0, 0.0, first_token=0.0))
-    assert metrics.tokens_per_second([refused, SHORT]) == [5.0]
-    assert metrics.first_token_seconds([refused, SHORT]) == [0.5]
+    whole = summarise([refused, SHORT], [])
+    assert whole["tokens_per_second_p50"] == whole["tokens_per_second_p95"] == 5.0
+    assert whole["first_token_p50"] == whole["first_token_p95"] == 0.5

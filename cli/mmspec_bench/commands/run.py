@@ -9,12 +9,11 @@ import click
 from mmspec_bench.commands.output import loaded, split
 from mmspec_bench.report.table import number
 from mmspec_bench.suite.methods import PROBES, read_methods
-from mmspec_bench.suite.metrics import block_efficiency
+from mmspec_bench.suite.metrics import Summary, block_efficiency, summarise
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
 from mmspec_bench.suite.run_folder import Settings
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
-from mmspec_bench.suite.summary import Summary, summarise
 from mmspec_cli.options import CAPTIONER, JSON, LOADING, gamma_option
 from mmspec_cli.options import PLAIN as UNADORNED
 from mmspec_cli.terminal.render import Screen

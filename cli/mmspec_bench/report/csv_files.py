@@ -7,8 +7,8 @@ from math import isnan
 from typing import Any
 
 from mmspec_bench.report.merge import BenchRun, grouped
+from mmspec_bench.suite.metrics import Summary, summarise
 from mmspec_bench.suite.rows import PLAIN
-from mmspec_bench.suite.summary import Summary, summarise
 
 
 def csv_files(run: BenchRun, summaries: Sequence[Summary]) -> dict[str, str]:

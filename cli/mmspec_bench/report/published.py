@@ -13,7 +13,6 @@ from mmspec_bench.report.merge import BenchRun, grouped
 from mmspec_bench.report.provenance_tables import title
 from mmspec_bench.report.table import Section, Table, number
 from mmspec_bench.suite import metrics
-from mmspec_bench.suite.summary import MEASURES
 
 PREFIX = "paper:"
 PAPERS = ("ibed", "tabed", "mmspec")
@@ -25,7 +24,7 @@ COLUMNS_PER_TABLE = 4
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a published table: a measure, one of MEASURES, averaged over datasets."""
+    """One column of a published table: a measure of a summary, averaged over datasets."""
 
     name: str
     measure: str
@@ -157,7 +156,7 @@ def _dataset_value(run: BenchRun, tasks: Sequence[str], column: Column, method: 
         [row for row in rows if row.task in tasks and column.turn in (None, row.turn)]
         for rows in (run.of(method), run.plain)
     )
-    value = MEASURES[column.measure](rows, metrics.pairs(rows, plain))
+    value = metrics.summarise(rows, plain)[column.measure]
     # Only a share of identical answers can be 0; elsewhere 0 means that nothing was measured.
     return float(value) if value or (value == 0 and column.measure == "identical") else nan
 

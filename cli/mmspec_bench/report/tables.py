@@ -17,9 +17,8 @@ from mmspec_bench.report.table import (
 from mmspec_bench.suite import metrics
 from mmspec_bench.suite.confidence import DRAWS, LEVEL, difference
 from mmspec_bench.suite.methods import read_method
-from mmspec_bench.suite.metrics import Pair, block_efficiency, facts_right, identical_rate, pairs
+from mmspec_bench.suite.metrics import Pair, Summary, block_efficiency
 from mmspec_bench.suite.rows import PLAIN, Row
-from mmspec_bench.suite.summary import Summary
 
 FEW_SAMPLES = 20
 """Number of samples below which bootstrap intervals are too narrow."""
@@ -199,7 +198,7 @@ def identical_answers(run: BenchRun) -> Table:
         compared = [row for row in run.of(name) if row.identical is not None]
         outcomes = [row.divergence["outcome"] for row in compared if row.divergence]
         counts = len(compared), sum(row.identical is True for row in compared)
-        rate = percent(identical_rate(compared), 2)
+        rate = percent(metrics.identical_rate(compared), 2)
         bugs = outcomes.count("near-tie"), outcomes.count("bug")
         lines.append((name, *map(str, counts), rate, *map(str, bugs)))
     columns = ("method", "compared", "identical", "rate", "near-ties", "bugs")
@@ -220,7 +219,7 @@ def divergences(run: BenchRun) -> Table:
 
 def diverging(run: BenchRun) -> list[Pair]:
     """The answers that differ from plain decoding's, each with the plain one."""
-    return [pair for pair in pairs(run.of(*run.drafting), run.plain) if pair[0].divergence]
+    return [pair for pair in metrics.pairs(run.of(*run.drafting), run.plain) if pair[0].divergence]
 
 
 def _divergence_line(pair: Pair) -> tuple[str, ...]:
@@ -248,13 +247,11 @@ def facts(run: BenchRun) -> Table:
     methods = [name for name in KNOWLEDGE_COLUMNS if name in run.methods]
     rows = [row for row in run.of(*methods) if row.facts]
     groups = grouped(rows, lambda row: row.task)
-    lines = [
-        (
-            task,
-            *(share(*facts_right(row for row in some if row.method == name)) for name in methods),
-        )
-        for task, some in ({**groups, "all": rows} if rows else {}).items()
-    ]
+    lines = []
+    for task, some in ({**groups, "all": rows} if rows else {}).items():
+        by_method = grouped(some, lambda row: row.method)
+        counts = (metrics.facts_right(by_method.get(name, ())) for name in methods)
+        lines.append((task, *(share(*count) for count in counts)))
     note = "Facts right over facts asked; blank: with grey in place of every image."
     columns = ("task", *(KNOWLEDGE_COLUMNS[name] for name in methods))
     return Table("Facts right", columns, lines, note, in_terminal=True)

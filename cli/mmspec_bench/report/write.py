@@ -12,7 +12,7 @@ from mmspec_bench.report.markdown import document
 from mmspec_bench.report.merge import BenchRun
 from mmspec_bench.report.published import Paper
 from mmspec_bench.report.table import Section, count_of
-from mmspec_bench.suite.summary import Summary, summarise
+from mmspec_bench.suite.metrics import Summary, summarise
 
 REPORT, FIGURES = "report.md", "figures"
 

@@ -5,6 +5,7 @@ are wall-clock.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,43 @@ STAGES = ("vision", "caption", "prefill", "draft", "verify", "loop")
 """The parts of an answer's seconds; `loop` is decoding outside `draft` and `verify`."""
 
 Pair = tuple[Row, Row]
+Summary = dict[str, Any]
+"""`method` and all its measures by name, JSON-serializable."""
+
+
+def summarise(rows: Sequence[Row], plain: Sequence[Row]) -> Summary:
+    """All measures of one method's rows; speed-ups over the questions that `plain` answered too."""
+    answered = [row for row in rows if row.rounds]  # not those that a probe's model refused
+    speeds = [throughput([row]) for row in answered]
+    first = [row.seconds["first_token"] for row in answered]
+    paired = pairs(rows, plain)
+    right, asked = facts_right(rows)
+    return {
+        "method": rows[0].method if rows else "",
+        "answers": len(rows),
+        "rounds": sum(len(row.rounds) for row in rows),
+        "tokens": sum(row.emitted for row in rows),
+        "block_efficiency": block_efficiency(rows),
+        "macro_block_efficiency": mean(block_efficiency([row]) for row in answered),
+        # Of trees, levels count instead of nodes: at most one node of a level can be accepted.
+        "acceptance_rate": ratio(sum(row.accepted for row in rows), sum(row.depth for row in rows)),
+        "acceptance_by_position": acceptance_by_position(rows),
+        "conditional_acceptance_by_position": acceptance_by_position(rows, conditional=True),
+        "tokens_per_second": throughput(rows),
+        "tokens_per_second_p50": percentile(speeds, 50),
+        "tokens_per_second_p95": percentile(speeds, 5),  # 95 % of the answers are faster
+        "first_token_p50": percentile(first, 50),
+        "first_token_p95": percentile(first, 95),
+        "speed_up_paired": mean(paired_speed_ups(paired, "decode")),
+        "speed_up_global": global_speed_up(paired, "decode"),
+        "end_to_end_paired": mean(paired_speed_ups(paired, "total")),
+        "end_to_end_global": global_speed_up(paired, "total"),
+        "seconds": stage_seconds(rows),
+        "identical": identical_rate(rows),
+        "peak_memory_bytes": max((row.peak_memory_bytes for row in rows), default=0),
+        "facts_right": right,
+        "facts_asked": asked,
+    }
 
 
 def ratio(over: float, under: float) -> float:
@@ -38,16 +76,6 @@ def block_efficiency(rows: Sequence[Row]) -> float:
     return ratio(sum(row.emitted for row in rows), sum(len(row.rounds) for row in rows))
 
 
-def macro_block_efficiency(rows: Iterable[Row]) -> float:
-    """The mean of the block efficiencies of single answers."""
-    return mean(block_efficiency([row]) for row in rows if row.rounds)
-
-
-def acceptance_rate(rows: Sequence[Row]) -> float:
-    """Accepted tokens divided by drafted ones; for trees, by levels."""
-    return ratio(sum(row.accepted for row in rows), sum(row.depth for row in rows))
-
-
 def acceptance_by_position(rows: Iterable[Row], *, conditional: bool = False) -> list[float]:
     """[gamma] the share of rounds that accepted tokens 1..i, among those that drafted token i.
 
@@ -70,35 +98,20 @@ def throughput(rows: Sequence[Row], stage: str = "decode") -> float:
     return ratio(sum(row.emitted for row in rows), sum(row.seconds[stage] for row in rows))
 
 
-def global_speed_up(paired: Sequence[Pair], stage: str = "decode") -> float:
+def global_speed_up(paired: Sequence[Pair], stage: str) -> float:
     """The quotient of both throughputs over the same questions; long answers weigh more."""
     ours, plain = ([pair[side] for pair in paired] for side in (0, 1))
     return ratio(throughput(ours, stage), throughput(plain, stage))
 
 
-def paired_speed_ups(paired: Iterable[Pair], stage: str = "decode") -> list[float]:
+def paired_speed_ups(paired: Iterable[Pair], stage: str) -> list[float]:
     """Tokens per second of the method divided by those of plain decoding, for each question."""
     return [ratio(throughput([row], stage), throughput([plain], stage)) for row, plain in paired]
-
-
-def tokens_per_second(rows: Iterable[Row]) -> list[float]:
-    """Tokens per second of decoding, by answer."""
-    return [throughput([row]) for row in rows if row.rounds]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
     """The value below which `percent` % of the values lie, interpolated."""
     return float(np.percentile(values, percent)) if len(values) else 0.0
-
-
-def reached_by(values: Sequence[float], percent: float) -> float:
-    """The value above which `percent` % of the values lie; for speeds p95 is the slow end."""
-    return percentile(values, 100 - percent)
-
-
-def first_token_seconds(rows: Iterable[Row]) -> list[float]:
-    """Seconds of vision, caption, prefill and the first round, by answer."""
-    return [row.seconds["first_token"] for row in rows if row.rounds]
 
 
 def stage_seconds(rows: Sequence[Row]) -> dict[str, float]:
