@@ -14,7 +14,7 @@ from mmspec_bench.compare import script_io
 from mmspec_bench.compare.hub_names import with_hub_names
 from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods
 from mmspec_bench.compare.questions import question_of
-from mmspec_bench.compare.report import COLUMNS, PeerReport, markdown, rows
+from mmspec_bench.compare.report import COLUMNS, PeerReport, markdown, tables
 from mmspec_bench.compare.runner import (
     PeerError,
     compare,
@@ -199,11 +199,11 @@ def test_what_cannot_be_answered_is_a_reason_and_stops_no_other():
     assert blind.reasons == {"images": "sees no images"}
     assert list(blind.figures) == ["text"]
     assert not able.reasons
-    table = rows(results, "images")
-    assert [len(row) for row in table] == [len(COLUMNS)] * 3
-    assert table[2][1] == "cannot: sees no images"
-    assert table[0][-1] == "yes"
     report = PeerReport("m", None, {"images": 1, "text": 1}, 2, 3, results, {})
+    images = tables(report)[0].rows
+    assert [len(row) for row in images] == [len(COLUMNS)] * 3
+    assert images[2][1] == "cannot: sees no images"
+    assert images[0][-1] == "yes"
     lines = markdown(report).splitlines()
     assert lines[0] == "images: 1 prompts x 2"
     assert {line.count("|") for line in lines if line.startswith("|")} == {len(COLUMNS) + 1}

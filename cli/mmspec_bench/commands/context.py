@@ -1,16 +1,15 @@
 """`mmspec bench context`: the cost of a token by context length."""
 
+from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
 from mmspec.errors import UsageError
-from mmspec_bench.commands.output import loaded, show_report, split
+from mmspec_bench.commands.output import Output, loaded, split, with_output
 from mmspec_bench.measure.context import ContextCost, context
-from mmspec_cli.options import JSON, LOADING, OUT, PLAIN
-from mmspec_cli.terminal.render import Screen
+from mmspec_cli.options import LOADING
 
 COLUMNS = ("tokens", "plain token", "verification", "drafted token", "token of a prompt")
 
@@ -19,17 +18,13 @@ COLUMNS = ("tokens", "plain token", "verification", "drafted token", "token of a
 @LOADING
 @click.option("--lengths", default="", metavar="LIST", help="Tokens; up to the target's positions.")
 @click.option("--gamma", type=click.IntRange(1, 16), default=5, show_default=True)
-@OUT
-@JSON
-@PLAIN
-def context_command(
-    lengths: str, gamma: int, out: Path | None, as_json: bool, plain: bool, **loading: Any
-) -> None:
+@with_output
+def context_command(output: Output, lengths: str, gamma: int, **loading: Any) -> None:
     """Time plain tokens, verifications, drafted and prompt tokens by context length."""
-    screen = Screen(plain=plain)
+    screen = output.screen
     report = context(loaded(screen, loading), _lengths(lengths), gamma, progress=screen.progress)
     table = partial(screen.table, COLUMNS, [_row(cost) for cost in report.costs])
-    show_report(screen, report.as_dict(), out, table, as_json=as_json)
+    output.report(asdict(report), table)
 
 
 def _lengths(text: str) -> list[int]:

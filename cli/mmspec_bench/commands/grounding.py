@@ -1,18 +1,16 @@
 """`mmspec bench grounding`: answers about pictures, judged against the pictures' content."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
 from mmspec.chat.options import Gamma, Options
 from mmspec.diagnostics.provenance import provenance
-from mmspec_bench.commands.output import loaded, show_report
+from mmspec_bench.commands.output import Output, loaded, with_output
 from mmspec_bench.measure.grounding import GroundingReport, held_out, markdown
 from mmspec_bench.measure.grounding import grounding as judge_facts
-from mmspec_cli.options import JSON, LOADING, OUT, PLAIN, gamma_option
-from mmspec_cli.terminal.render import Screen
+from mmspec_cli.options import LOADING, gamma_option
 
 
 @click.command()
@@ -28,24 +26,19 @@ from mmspec_cli.terminal.render import Screen
 @gamma_option("auto")
 @click.option("--max-new-tokens", default=160, show_default=True)
 @click.option("--seed", default=0, show_default=True)
-@OUT
-@JSON
-@PLAIN
+@with_output
 def grounding(
+    output: Output,
     *,
     samples: int,
     blank: bool,
     gamma: Gamma,
     max_new_tokens: int,
     seed: int,
-    out: Path | None,
-    as_json: bool,
-    plain: bool,
     **loading: Any,
 ) -> None:
     """Ask for facts about held-out pictures, and judge the answers."""
-    screen = Screen(plain=plain)
-    engine = loaded(screen, loading)
+    engine = loaded(output.screen, loading)
     options = Options(gamma=gamma, max_new_tokens=max_new_tokens)
     score = partial(
         judge_facts,
@@ -54,10 +47,9 @@ def grounding(
         options,
         samples=samples,
         seed=seed,
-        progress=screen.progress,
+        progress=output.screen.progress,
     )
     origin = provenance([engine.backend])
     blanked = score(blank=True) if blank else None
     report = GroundingReport(engine.target.name, seed, score(), blanked, origin)
-    table = partial(screen.say, markdown(report))
-    show_report(screen, report.as_dict(), out, table, as_json=as_json)
+    output.report(report.as_dict(), partial(output.screen.say, markdown(report)))

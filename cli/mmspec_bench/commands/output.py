@@ -1,47 +1,71 @@
-"""Functions shared by the measuring commands: loading models, parsing lists, writing reports."""
+"""The output of the measuring commands: tables or JSON, and a file; also a list of words."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from mmspec.chat.engine import Engine, load
 from mmspec.errors import UsageError
+from mmspec_bench.report.table import Table
+from mmspec_cli.options import JSON, OUT, PLAIN, together
 from mmspec_cli.terminal.render import Screen
 
 
-def loaded(screen: Screen, where: dict[str, Any]) -> Engine:
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The screen, and the options --out and --json."""
+
+    screen: Screen
+    out: Path | None
+    as_json: bool
+
+    def report(self, report: dict[str, Any], show: Callable[[], None]) -> None:
+        """Show a report, or print it as JSON; then write it to --out.
+
+        Raises UsageError if it cannot be written, after showing it.
+        """
+        if self.as_json:
+            self.screen.json(report)
+        else:
+            show()
+        if self.out:
+            try:
+                self.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+            except OSError as error:
+                raise UsageError(
+                    f"--out {self.out}: cannot be written: {error.strerror}"
+                ) from error
+
+
+def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator that adds --out, --json and --plain, passed as the first argument, an `Output`."""
+
+    @wraps(command)
+    def decorated(*, out: Path | None, as_json: bool, plain: bool, **values: Any) -> Any:
+        return command(Output(Screen(plain=plain), out, as_json), **values)
+
+    return together(OUT, JSON, PLAIN)(decorated)
+
+
+def loaded(screen: Screen, models: dict[str, Any]) -> Engine:
     """Load the models that the options name, and show the engine's notes."""
     screen.progress("loading")
-    engine = load(**where)
+    engine = load(**models)
     for note in engine.notes:
         screen.note(note)
     return engine
 
 
+def show_tables(screen: Screen, tables: Iterable[Table]) -> None:
+    """Print every table under its title."""
+    for number, table in enumerate(tables):
+        screen.say(("\n" if number else "") + table.title)
+        screen.table(table.columns, table.rows)
+
+
 def split(text: str) -> list[str]:
     """The comma-separated values, without duplicates."""
     return [*dict.fromkeys(part.strip() for part in text.split(",") if part.strip())]
-
-
-def show_report(
-    screen: Screen,
-    report: dict[str, Any],
-    out: Path | None,
-    show: Callable[[], None],
-    *,
-    as_json: bool,
-) -> None:
-    """Show a report, or print it as JSON; then write it to `out`.
-
-    Raises UsageError if it cannot be written, after showing it.
-    """
-    if as_json:
-        screen.json(report)
-    else:
-        show()
-    if out:
-        try:
-            out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"--out {out}: cannot be written: {error.strerror}") from error

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,14 +16,14 @@ from mmspec.checkpoints.hub import resolve
 from mmspec.diagnostics.prompts import Prompt, read_prompts
 from mmspec.diagnostics.provenance import THREADS, provenance
 from mmspec.errors import UsageError
-from mmspec_bench.commands.output import show_report, split
+from mmspec_bench.commands.output import Output, show_tables, split, with_output
 from mmspec_bench.compare.methods import PEERS, peer_methods
 from mmspec_bench.compare.questions import question_of
-from mmspec_bench.compare.report import COLUMNS, PeerReport, counted, markdown, rows
+from mmspec_bench.compare.report import PeerReport, markdown, tables
 from mmspec_bench.compare.runner import compare, run_script
 from mmspec_bench.compare.script_io import Task
 from mmspec_bench.prompts import text_prompts, world_prompts
-from mmspec_cli.options import DEVICE, DRAFT, JSON, MODEL, OUT, PLAIN, gamma_option
+from mmspec_cli.options import DEVICE, DRAFT, MODEL, gamma_option
 from mmspec_cli.terminal.render import Screen
 
 COUNT = click.IntRange(min=1)
@@ -44,11 +45,10 @@ COUNT = click.IntRange(min=1)
 @click.option("--count", type=COUNT, default=4, show_default=True, help="Default prompts, by set.")
 @click.option("--repeats", type=COUNT, default=3, show_default=True, help="Processes of each peer.")
 @click.option("--max-new-tokens", type=COUNT, default=96, show_default=True)
-@OUT
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
-@JSON
-@PLAIN
+@with_output
 def peers(
+    output: Output,
     *,
     model: str,
     draft: str,
@@ -63,17 +63,14 @@ def peers(
     count: int,
     repeats: int,
     max_new_tokens: int,
-    out: Path | None,
     as_markdown: bool,
-    as_json: bool,
-    plain: bool,
 ) -> None:
     """Compare with transformers, mlx-lm and mlx-vlm, each in processes of its own, in turn.
 
     The row of a program that cannot run gives the reason. mlx-vlm needs its own environment, in
     which this project is installed too.
     """
-    screen = Screen(plain=plain)
+    screen = output.screen
     os.environ.update(dict.fromkeys(THREADS if threads else (), str(threads)))
     methods = peer_methods(split(peers), split(drafting), gamma, mlx_vlm)
     name, directory, drafts = _named(model, draft)
@@ -96,7 +93,7 @@ def peers(
         provenance([]),
     )
     show = partial(screen.say, markdown(report)) if as_markdown else partial(_show, screen, report)
-    show_report(screen, report.as_dict(), out, show, as_json=as_json)
+    output.report(asdict(report), show)
 
 
 def _named(model: str, draft: str) -> tuple[str, Path, Path | None]:
@@ -121,8 +118,6 @@ def _prompts(directory: Path, file: Path | None, count: int) -> Mapping[str, Seq
 
 
 def _show(screen: Screen, report: PeerReport) -> None:
-    for label in report.prompts:
-        screen.say(counted(report, label))
-        screen.table(COLUMNS, rows(report.peers, label))
+    show_tables(screen, tables(report))
     threads = report.provenance["threads"]["OMP_NUM_THREADS"] or "all"
     screen.say(f"{report.model} with {report.draft}; medians [range]; threads: {threads}")

@@ -13,19 +13,19 @@ from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
 from mmspec.drafters.views import UNLETTERED
 from mmspec.errors import UsageError, choice
-from mmspec_bench.commands.output import loaded, show_report, split
+from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.commands.synthetic import (
     DIRECTORY,
     SYNTHETIC,
     measure_random,
     require_alone,
-    show,
+    tables,
 )
 from mmspec_bench.compare.script_io import Task
 from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, ProgramMethod, SpeedReport
 from mmspec_bench.measure.speed import speed as measure_speed
 from mmspec_bench.prompts import prompts_for
-from mmspec_cli.options import JSON, LOADING, OUT, PLAIN
+from mmspec_cli.options import LOADING
 from mmspec_cli.terminal.render import Screen
 
 VIEWS = "M,T,MT,MTC"
@@ -54,13 +54,9 @@ COUNT = click.IntRange(min=1)
 @click.option("--against-backend", metavar="NAME", help="The same checkpoint there.")
 @SYNTHETIC
 @DIRECTORY
-@OUT
-@JSON
-@PLAIN
-@click.pass_context
+@with_output
 def speed(
-    context: click.Context,
-    /,
+    output: Output,
     *,
     images: tuple[str, ...],
     prompt: str | None,
@@ -75,20 +71,17 @@ def speed(
     against_backend: str | None,
     synthetic: str | None,
     synthetic_dir: Path | None,
-    out: Path | None,
-    as_json: bool,
-    plain: bool,
     **loading: Any,
 ) -> int:
     """Compare tokens per second, paired and interleaved: medians and ranges.
 
     Exit status: 0, or 1 if an answer differs from plain decoding's.
     """
-    screen = Screen(plain=plain)
+    screen = output.screen
     if synthetic:
-        require_alone(context)
+        require_alone()
         costs = measure_random(screen, synthetic, synthetic_dir, repeats, loading)
-        show_report(screen, costs.as_dict(), out, partial(show, screen, costs), as_json=as_json)
+        output.report(costs.as_dict(), partial(show_tables, screen, tables(costs)))
         return 0
     lengths = [_gamma(gamma) for gamma in split(gammas)] or GAMMAS
     questions = (
@@ -107,8 +100,7 @@ def speed(
         programs=[_program(against, engine, max_new_tokens)] if against else [],
         progress=screen.progress,
     )
-    table = partial(_show_speed, screen, report)
-    show_report(screen, report.as_dict(), out, table, as_json=as_json)
+    output.report(report.as_dict(), partial(_show_speed, screen, report))
     return 0 if all(method.identical for method in report.methods) else 1
 
 

@@ -42,23 +42,16 @@ def measure_random(
     return measure(checkpoints, repeats, screen.progress, **options)
 
 
-def require_alone(context: click.Context) -> None:
+def require_alone() -> None:
     """Raise UsageError for options that choose a model or prompts together with `--synthetic`."""
-    command_line = click.core.ParameterSource.COMMANDLINE
+    context, command_line = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
     for option in context.command.params:
         name = option.name or ""
         if name not in OPTIONS and context.get_parameter_source(name) == command_line:
             raise UsageError(f"--synthetic measures random weights: leave {option.opts[0]} out")
 
 
-def show(screen: Screen, report: RandomWeightsReport) -> None:
-    """Print every table under its title."""
-    for number, table in enumerate(_tables(report)):
-        screen.say(("\n" if number else "") + table.title)
-        screen.table(table.columns, table.rows)
-
-
-def _tables(report: RandomWeightsReport) -> list[Table]:
+def tables(report: RandomWeightsReport) -> list[Table]:
     """Forwards with their bandwidth bound, the stages before the first token, and ratios."""
     peak = f"{report.peak_memory_bytes / 2**30:.2f} GiB"
     ratios = [(name, f"{ratio:.3f}") for name, ratio in report.ratios.items()]

@@ -1,11 +1,11 @@
 """The report of `bench peers`, as JSON and as tables."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from mmspec_bench.compare.runner import PeerResult
 from mmspec_bench.report.markdown import markdown_table
+from mmspec_bench.report.table import Table
 
 COLUMNS = (
     *("", "tokens/s", "times first", "tokens per round", "first token, ms"),
@@ -27,27 +27,24 @@ class PeerReport:
     peers: list[PeerResult]
     provenance: dict[str, Any]
 
-    def as_dict(self) -> dict[str, Any]:
-        """The report as a JSON-serializable object."""
-        return asdict(self)
 
-
-def rows(results: Sequence[PeerResult], label: str) -> list[tuple[str, ...]]:
-    """A row per method for one set of questions: its figures, or why it has none."""
-    return [_row(result, label) for result in results]
+def tables(report: PeerReport) -> list[Table]:
+    """A table for each set of questions; a row per method: its figures, or why it has none."""
+    return [
+        Table(
+            f"{label}: {count} prompts x {report.repeats}",
+            COLUMNS,
+            [_row(result, label) for result in report.peers],
+        )
+        for label, count in report.prompts.items()
+    ]
 
 
 def markdown(report: PeerReport) -> str:
-    """The report in Markdown: a table for each set of questions."""
+    """The tables in Markdown."""
     return "\n\n".join(
-        f"{counted(report, label)}\n\n{markdown_table(COLUMNS, rows(report.peers, label))}"
-        for label in report.prompts
+        f"{table.title}\n\n{markdown_table(table.columns, table.rows)}" for table in tables(report)
     )
-
-
-def counted(report: PeerReport, label: str) -> str:
-    """The number of prompts and repeats, such as `images: 4 prompts x 3`."""
-    return f"{label}: {report.prompts[label]} prompts x {report.repeats}"
 
 
 def _row(result: PeerResult, label: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ The context is one token repeated: costs do not depend on which.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -52,10 +52,6 @@ class ContextReport:
     gamma: int
     costs: list[ContextCost]
     provenance: dict[str, Any]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report as a JSON-serializable object."""
-        return asdict(self)
 
 
 def context(
