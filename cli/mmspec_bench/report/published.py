@@ -1,7 +1,7 @@
 """Published numbers, read from `published.toml`, beside a run's own in separate columns."""
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -9,7 +9,7 @@ from math import isnan, nan
 from typing import Any, NamedTuple
 
 from mmspec.errors import choice
-from mmspec_bench.report.merge import BenchRun, grouped
+from mmspec_bench.report.merge import BenchRun
 from mmspec_bench.report.provenance_tables import title
 from mmspec_bench.report.table import Section, Table, number
 from mmspec_bench.suite import metrics
@@ -28,7 +28,7 @@ class Column:
 
     name: str
     measure: str
-    sets: tuple[str, ...]
+    sets: list[str]
     turn: int | None
     """The turn of the measured answers; None for all turns."""
 
@@ -43,9 +43,9 @@ class Line:
     """One published row: a value for each column, nan if the paper gives none."""
 
     label: str
-    methods: tuple[str, ...]
+    methods: list[str]
     """The corresponding methods of `bench run`, the most similar first."""
-    values: tuple[float, ...]
+    values: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class PaperTable:
 
     title: str
     source: str
-    columns: tuple[Column, ...]
-    lines: tuple[Line, ...]
+    columns: list[Column]
+    lines: list[Line]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +68,9 @@ class Paper:
     draft: str
     hardware: str
     setting: str
-    tasks: dict[str, tuple[str, ...]]
+    tasks: dict[str, list[str]]
     """By dataset, the tasks of a run that imitate it."""
-    tables: tuple[PaperTable, ...]
-
-    @property
-    def label(self) -> str:
-        """Target, draft, hardware and settings in one sentence."""
-        models = f"target {self.target}; draft {self.draft}"
-        return f"{self.title}: {models}; hardware {self.hardware}; {self.setting}."
+    tables: list[PaperTable]
 
 
 def read_paper(name: str) -> Paper:
@@ -84,10 +78,8 @@ def read_paper(name: str) -> Paper:
     allowed = [PREFIX + paper for paper in PAPERS]
     if name not in allowed:
         raise choice("comparison", name, allowed)
-    entry = dict(_papers()[name.removeprefix(PREFIX)])
-    tasks = {dataset: tuple(names) for dataset, names in entry.pop("tasks").items()}
-    tables = tuple(map(_table, entry.pop("tables")))
-    return Paper(**entry, tasks=tasks, tables=tables)
+    entry = _papers()[name.removeprefix(PREFIX)]
+    return Paper(**entry | {"tables": [_table(table) for table in entry["tables"]]})
 
 
 @cache
@@ -97,43 +89,41 @@ def _papers() -> dict[str, Any]:
 
 
 def _table(entry: dict[str, Any]) -> PaperTable:
-    columns = tuple(
-        Column(
-            column["name"],
-            column.get("measure", entry.get("measure")),
-            tuple(column.get("sets", (column["name"],))),
-            column.get("turn", entry.get("turn")),
-        )
-        for column in entry["columns"]
-    )
-    lines = tuple(
-        Line(line["label"], tuple(line["methods"]), tuple(line["values"])) for line in entry["rows"]
-    )
+    shared = {"measure": entry.get("measure"), "turn": entry.get("turn")}
+    columns = [
+        Column(**{"sets": [column["name"]]} | shared | column) for column in entry["columns"]
+    ]
+    lines = [Line(**line) for line in entry["rows"]]
     return PaperTable(entry["title"], entry["source"], columns, lines)
 
 
-class PublishedComparison(NamedTuple):
-    """A published number and this run's for the same measure; nan where one is missing."""
+class ComparedLine(NamedTuple):
+    """A published row and this run's values for its columns; nan where one is missing."""
 
     label: str
     method: str
-    column: str
-    ours: float
-    published: float
+    """The row's method in this run, empty without one."""
+    ours: list[float]
+    published: list[float]
+
+    @property
+    def name(self) -> str:
+        """The label of the published row, with the method's name if that differs."""
+        same = self.method in ("", self.label)
+        return self.label if same else f"{self.label} ({self.method})"
 
 
-def compare(run: BenchRun, paper: Paper, table: PaperTable) -> list[PublishedComparison]:
+def compare(run: BenchRun, paper: Paper, table: PaperTable) -> list[ComparedLine]:
     """Every published row with its method in this run, then the methods without a row."""
-    methods = {line: _method(line, run) for line in table.lines}
-    blank = (nan,) * len(table.columns)
-    others = [name for name in run.drafting if name not in methods.values()]
-    lines = [*methods.items(), *((Line(name, (), blank), name) for name in others)]
+    lines = [(line.label, _method(line, run), line.values) for line in table.lines]
+    methods = {method for _, method, _ in lines}
+    blank = [nan] * len(table.columns)
+    lines += [(name, name, blank) for name in run.drafting if name not in methods]
     return [
-        PublishedComparison(
-            line.label, method, column.name, _ours(run, paper, column, method), value
+        ComparedLine(
+            label, method, [_ours(run, paper, column, method) for column in table.columns], values
         )
-        for line, method in lines
-        for column, value in zip(table.columns, line.values, strict=True)
+        for label, method, values in lines
     ]
 
 
@@ -143,22 +133,18 @@ def _method(line: Line, run: BenchRun) -> str:
 
 def _ours(run: BenchRun, paper: Paper, column: Column, method: str) -> float:
     """This run's mean over the column's datasets; nan if one of them was not measured."""
-    return metrics.mean(
-        _dataset_value(
-            run, run.tasks if name == EVERYTHING else paper.tasks.get(name, ()), column, method
+    values = []
+    for name in column.sets:
+        tasks = run.tasks if name == EVERYTHING else paper.tasks.get(name, ())
+        rows, plain = (
+            [row for row in rows if row.task in tasks and column.turn in (None, row.turn)]
+            for rows in (run.of(method), run.plain)
         )
-        for name in column.sets
-    )
-
-
-def _dataset_value(run: BenchRun, tasks: Sequence[str], column: Column, method: str) -> float:
-    rows, plain = (
-        [row for row in rows if row.task in tasks and column.turn in (None, row.turn)]
-        for rows in (run.of(method), run.plain)
-    )
-    value = metrics.summarise(rows, plain)[column.measure]
-    # Only a share of identical answers can be 0; elsewhere 0 means that nothing was measured.
-    return float(value) if value or (value == 0 and column.measure == "identical") else nan
+        value = metrics.summarise(rows, plain)[column.measure]
+        # Only a share of identical answers can be 0; elsewhere 0 means that nothing was measured.
+        measured = value or (value == 0 and column.measure == "identical")
+        values.append(float(value) if measured else nan)
+    return metrics.mean(values)
 
 
 def section(run: BenchRun, paper: Paper) -> Section:
@@ -171,7 +157,8 @@ def section(run: BenchRun, paper: Paper) -> Section:
     gamma, tokens = run.settings["gamma"], run.settings["max_new_tokens"]
     remarks = [
         f"Ours: {title(run)}; gamma {gamma}, at most {tokens} tokens.",
-        f"{paper.label} {paper.reference}.",
+        f"{paper.title}: target {paper.target}; draft {paper.draft}; hardware {paper.hardware}; "
+        f"{paper.setting}. {paper.reference}.",
         f"Tasks that stand for datasets: {stand_ins or 'none'}; other datasets are blank.",
     ]
     tables = [narrow for table in paper.tables for narrow in _tables(run, paper, table)]
@@ -194,12 +181,15 @@ def first_turn_values(run: BenchRun, paper: Paper) -> dict[tuple[str, str], floa
 
 def _tables(run: BenchRun, paper: Paper, table: PaperTable) -> Iterator[Table]:
     """A published table, split into narrow ones."""
-    lines = grouped(compare(run, paper, table), _line_name)
+    lines = compare(run, paper, table)
     for start in range(0, len(table.columns), COLUMNS_PER_TABLE):
         part = slice(start, start + COLUMNS_PER_TABLE)
         names = [column.name for column in table.columns[part]]
         heads = [f"{name}, {whose}" for name in names for whose in ("ours", paper.title)]
-        rows = [(name, *_cells(values[part])) for name, values in lines.items()]
+        rows = []
+        for line in lines:
+            pairs = zip(line.ours[part], line.published[part], strict=True)
+            rows.append((line.name, *(number(value) for pair in pairs for value in pair)))
         yield Table(
             f"{table.title}: {', '.join(names)}",
             ("method", *heads),
@@ -207,13 +197,3 @@ def _tables(run: BenchRun, paper: Paper, table: PaperTable) -> Iterator[Table]:
             f"{paper.title}: {table.source}.",
             in_terminal=any(column.pools for column in table.columns[part]),
         )
-
-
-def _line_name(value: PublishedComparison) -> str:
-    """The label of a published row, with the method's name if that differs."""
-    same = value.method in ("", value.label)
-    return value.label if same else f"{value.label} ({value.method})"
-
-
-def _cells(values: Sequence[PublishedComparison]) -> list[str]:
-    return [number(value) for pair in values for value in (pair.ours, pair.published)]
