@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from pyarrow import Table, parquet
 
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
 from mmspec_cli.main import main
@@ -136,9 +137,9 @@ def kill_after_a_sample(arguments, rows):
 
 
 def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_path, red):
-    images = [red.name, "gone.png"]
-    lines = [json.dumps({"question": "What?", "image": image}) for image in images]
-    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    images = [{"bytes": None, "path": name} for name in (red.name, "gone.png")]
+    table = Table.from_pylist([{"question": "What?", "image": image} for image in images])
+    parquet.write_table(table, tmp_path / "rows.parquet")
     out = tmp_path / "out"
     asked = short(out, "--suite", f"chartqa={tmp_path}", methods="T,none")
     result = run(*asked, *models)

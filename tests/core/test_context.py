@@ -22,7 +22,6 @@ def test_each_length_is_measured_once_per_pass_and_drafts_end_with_their_positio
     drafted = [each.draft is not None for each in report.costs]
     assert drafted == [each.tokens + 2 <= room(pair_engine.draft.model) for each in report.costs]
     assert drafted[0]
-    assert report.as_dict()["costs"][1]["tokens"] == 40
 
 
 def test_a_length_past_the_positions_is_refused(pair_engine):

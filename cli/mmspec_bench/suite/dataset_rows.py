@@ -1,16 +1,14 @@
-"""Reads rows of datasets on this machine: parquet as on the hub, or JSON lines.
+"""Reads rows of datasets on this machine: parquet, as on the hub.
 
 Images are decoded when they are needed, so that a broken one affects only its row.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mmspec.checkpoints.json_file import read_lines
 from mmspec.errors import ImageError, UsageError
 from mmspec.prompt.images import Picture, decode_picture, open_picture
 
@@ -26,17 +24,13 @@ class Record:
     folder: Path
     """Folder to which paths of images are relative."""
     values: dict[str, Any]
-    problem: str = ""
-    """The reason why the row could not be read, else empty."""
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...]
     """All columns of the table, even those that were not read."""
 
     def value(self, column: str) -> Any:
         """The value in `column` of this row, which may be None."""
-        if self.problem:
-            raise UsageError(f"{self.where}: {self.problem}")
         if column not in self.values:
-            names = ", ".join(self.columns or self.values) or "none"
+            names = ", ".join(self.columns)
             raise UsageError(f"{self.where}: no column {column!r} (there are: {names})")
         return self.values[column]
 
@@ -52,10 +46,8 @@ class Record:
         return value
 
     def picture(self, column: str) -> Picture:
-        """The image in a column: a path relative to the table, or bytes."""
+        """The image in a column: bytes, or a path relative to the table."""
         match self.value(column):
-            case str(path) if path:
-                return open_picture(self.folder / path)
             case {"bytes": bytes(content)}:
                 return decode_picture(content, f"{self.where}: {column}")
             case {"path": str(path)} if path:
@@ -71,41 +63,14 @@ def read_table(
 ) -> list[Record]:
     """The first `count` rows, or all, of tables that continue one another.
 
-    columns: those to read from parquet.  where: a column and the value that selects rows.  Raises
-    UsageError for a file that is not a table, or that lacks that column.
+    columns: those to read.  where: a column and the value that selects rows.  Raises UsageError for
+    a file that is not a table, or that lacks that column.
     """
     rows = (row for file in files for row in _rows(file, columns, where))
     return list(islice(rows, count))
 
 
 def _rows(file: Path, columns: Sequence[str], where: tuple[str, str] | None) -> Iterator[Record]:
-    if file.suffix == ".parquet":
-        return _parquet(file, columns, where)
-    return _json_lines(file, where)
-
-
-def _json_lines(file: Path, where: tuple[str, str] | None) -> Iterator[Record]:
-    for number, line in enumerate(read_lines(file), start=1):
-        record = _record(line, f"{file.name}:{number}", file.parent)
-        if line.strip() and (where is None or record.problem or _matches(record, where)):
-            yield record
-
-
-def _matches(record: Record, where: tuple[str, str]) -> bool:
-    return bool(record.value(where[0]) == where[1])
-
-
-def _record(line: str, where: str, folder: Path) -> Record:
-    try:
-        values = json.loads(line or "{}")
-    except (ValueError, RecursionError) as error:
-        return Record(where, folder, {}, f"not JSON ({error})")
-    if not isinstance(values, dict):
-        return Record(where, folder, {}, f"a JSON object is needed, not {line[:40]}")
-    return Record(where, folder, values)
-
-
-def _parquet(file: Path, columns: Sequence[str], where: tuple[str, str] | None) -> Iterator[Record]:
     """Yield the rows of a parquet file, read in batches; rows that `where` excludes are skipped."""
     field, table = _open(file)
     names = tuple(table.schema.names)
@@ -119,7 +84,7 @@ def _parquet(file: Path, columns: Sequence[str], where: tuple[str, str] | None) 
     )
     rows = (row for batch in batches for row in batch.to_pylist())
     for number, row in enumerate(rows):
-        yield Record(f"{file.name} row {number}", file.parent, row, columns=names)
+        yield Record(f"{file.name} row {number}", file.parent, row, names)
 
 
 def _open(file: Path) -> tuple[Any, Any]:

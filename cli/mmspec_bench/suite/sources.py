@@ -103,10 +103,10 @@ def _files(name: str, dataset: Dataset, folder: Path | None) -> list[Path]:
             f'{dataset.repositories[0]} --include "{dataset.files}"` where there is network, or '
             f"give {name}=DIR"
         )
-    for pattern in (dataset.files, Path(dataset.files).name, "*.parquet", "*.jsonl"):
+    for pattern in (dataset.files, Path(dataset.files).name, "*.parquet"):
         if files := sorted(folder.glob(pattern)):
             return files
-    raise UsageError(f"--suite {name}={folder}: there is no {dataset.files}, *.parquet or *.jsonl")
+    raise UsageError(f"--suite {name}={folder}: there is no {dataset.files} or *.parquet")
 
 
 def _question(message: Message) -> tuple[Question, ...]:
