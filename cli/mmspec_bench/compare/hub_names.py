@@ -1,10 +1,11 @@
 """Rewrites a checkpoint under the hub's tensor names, for loaders that know no others."""
 
-import json
+import re
 import shutil
 from pathlib import Path
 
-NEW, HUB = "vision_tower.", "vision_tower.vision_model."
+_NEW = re.compile(rb'"vision_tower\.(?!vision_model\.)')
+_HUB = b'"vision_tower.vision_model.'
 LENGTH_BYTES = 8
 
 
@@ -17,33 +18,21 @@ def with_hub_names(directory: Path, into: Path) -> Path:
     if into.exists():
         return into
     files = sorted(directory.glob("*.safetensors"))
-    if not any(_is_new(name) for file in files for name in _header(file)):
+    if not any(_NEW.search(_header(file)) for file in files):
         return directory
     shutil.copytree(directory, into, ignore=shutil.ignore_patterns("*.safetensors*"))
     for file in files:
-        _rename(file, into / file.name)
+        header = _header(file)
+        renamed = _NEW.sub(_HUB, header)
+        renamed += b" " * (-len(renamed) % LENGTH_BYTES)
+        with file.open("rb") as source, (into / file.name).open("wb") as copy:
+            source.seek(LENGTH_BYTES + len(header))
+            copy.write(len(renamed).to_bytes(LENGTH_BYTES, "little") + renamed)
+            shutil.copyfileobj(source, copy)
     return into
 
 
-def _is_new(name: str) -> bool:
-    return name.startswith(NEW) and not name.startswith(HUB)
-
-
-def _header(file: Path) -> dict[str, object]:
-    with file.open("rb") as opened:
-        length = int.from_bytes(opened.read(LENGTH_BYTES), "little")
-        header: dict[str, object] = json.loads(opened.read(length))
-    return header
-
-
-def _rename(source: Path, destination: Path) -> None:
-    renamed = {
-        name.replace(NEW, HUB, 1) if _is_new(name) else name: value
-        for name, value in _header(source).items()
-    }
-    header = json.dumps(renamed).encode()
-    header += b" " * (-len(header) % LENGTH_BYTES)
-    with source.open("rb") as read, destination.open("wb") as written:
-        read.seek(LENGTH_BYTES + int.from_bytes(read.read(LENGTH_BYTES), "little"))
-        written.write(len(header).to_bytes(LENGTH_BYTES, "little") + header)
-        shutil.copyfileobj(read, written)
+def _header(file: Path) -> bytes:
+    """The JSON text at the start of a safetensors file, which names its tensors."""
+    with file.open("rb") as stream:
+        return stream.read(int.from_bytes(stream.read(LENGTH_BYTES), "little"))
