@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+from mmspec import errors
 from mmspec_train.run import loop
 from mmspec_train.run.distributed import Processes
 from mmspec_train.run.log import Log, Position, open_log
@@ -120,6 +121,12 @@ def test_a_run_that_is_ended_says_where_it_stands(tmp_path, monkeypatch, end):
     assert output.getvalue().splitlines()[-1] == stopped
     train(tmp_path)
     assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
+
+
+def test_an_unfinished_run_of_another_version_is_refused(tmp_path):
+    torch.save({"step": 2, "module": {}}, tmp_path / "toy.state")
+    with pytest.raises(errors.MmspecError, match=rf"^{tmp_path} has .* begin anew in another"):
+        train(tmp_path)
 
 
 def test_a_row_torn_by_a_kill_is_taken_off(tmp_path, monkeypatch):

@@ -88,6 +88,11 @@ class _Run(Generic[Item]):
         self.batches = [0] * len(self.phase.sources)
         if self.checkpoint.exists():
             state = torch.load(self.checkpoint, "cpu", weights_only=True)
+            if not state.keys() >= {*COUNTERS, "module", "optimizer"}:
+                raise errors.MmspecError(
+                    f"{self.checkpoint.parent} has an unfinished run of another version of mmspec: "
+                    "begin anew in another --out"
+                )
             self.phase.module.load_state_dict(state["module"])
             self.optimizer.load_state_dict(state["optimizer"])
             for name in COUNTERS:
