@@ -57,7 +57,7 @@ class PlaceSettings(Settings):
     """The output directory, the device and the CPU threads."""
 
     out: Path = option(MISSING, "Directory for all results. An interrupted run in it is continued.")
-    device: str = option("auto", "Device to train on: auto, cpu, cuda or mps.")
+    device: str = option("auto", "Device to train on.", choices=("auto", "cpu", "cuda", "mps"))
     threads: int = option(0, "CPU threads of PyTorch; 0: as many as PyTorch chooses.", least=0)
 
 

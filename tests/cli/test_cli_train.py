@@ -120,7 +120,7 @@ def broken(lessons):
         ("draft --temperature 0.5", "--temperature has no effect on --answers dataset"),
         ("distill --kind msd --cache-gb nan", "'--cache-gb': nan is not a number"),
         ("distill --kind msd --minutes 0", "'--minutes': 0.0 is not in the range"),
-        ("distill --kind msd --device tpu", "unknown device 'tpu'"),
+        ("distill --kind msd --device tpu", "'tpu' is not one of 'auto', 'cpu'"),
         ("distill --kind msd --dtype int3", "int3"),
         ("distill --kind draft --student {images}", "config.json"),
         ("heads --only mds", "'mds' is not one of 'eagle'"),
@@ -150,7 +150,7 @@ def test_what_is_refused_leaves_nothing_behind(run: Run, broken, pair_paths, tmp
         ("--steps tower 3 --minutes tower 1", "give tower one budget"),
         ("--steps tower 0", "0 is not in the range"),
         ("--steps tokenizer 3", "'tokenizer' is not one of"),
-        ("--device tpu", "unknown device 'tpu'"),
+        ("--device tpu", "'tpu' is not one of 'auto', 'cpu'"),
     ],
 )
 def test_a_pair_that_cannot_be_trained_leaves_nothing_behind(run: Run, tmp_path, given, said):

@@ -11,19 +11,13 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, LlavaForConditionalGeneration
 
 import mmspec_world
-from mmspec_train.mini import (
-    build,
-    conversation,
-    recipe,
-    samples,
-    stages,
-)
-from mmspec_train.mini.conversation import IGNORED
+from mmspec_train.mini import build, conversation, recipe, samples, stages
 from mmspec_train.mini.tokenizer import IMAGE, NEWLINE, train_tokenizer
 from mmspec_train.run.log import Log
 from mmspec_train.run.optimizer import Optimizer
 from mmspec_train.run.phase import Machine
 from mmspec_train.settings import STAGES, Budget
+from mmspec_train.teacher.records import IGNORED
 from support.teacher_data import Killed, kill_after_step_4, quiet_log
 
 STEPS = {"tower": 3, "projector": 1, "target": 6, "draft": 2}
@@ -34,8 +28,8 @@ def trained(
 ) -> stages.PairRun:
     machine = Machine(torch.device("cpu"), 0, False, checkpoint_seconds)
     with quiet_log(directory) as log:
-        run = stages.PairRun(directory, recipe.TEST, machine, log)
-        run.train_stages(chosen, {stage: Budget(steps=n) for stage, n in STEPS.items()})
+        run = stages.PairRun(directory, recipe.TEST, machine)
+        run.train_stages(chosen, {stage: Budget(steps=n) for stage, n in STEPS.items()}, log)
     return run
 
 
@@ -51,21 +45,18 @@ def test_targets_are_the_next_tokens_of_answers(run: stages.PairRun, task: str) 
     tokenizer = run.tokenizer
     sample = mmspec_world.sample(task, 5, split="train", size=48)
     encoded = conversation.encode(sample, tokenizer, 16, 2.0)
+    ids, targets = torch.tensor(encoded.ids), torch.tensor(encoded.targets)
     whole = tokenizer.encode("".join(conversation.texts(sample))).ids
     image = tokenizer.token_to_id(IMAGE)
     expected = [token for token in whole for _ in range(16 if token == image else 1)]
-    assert encoded.ids.tolist() == expected
-    assert (encoded.ids == image).sum() == 16 * len(sample.images)
-    learned = encoded.targets[encoded.targets != conversation.IGNORED].tolist()
+    assert encoded.ids == expected
+    assert expected.count(image) == 16 * len(sample.images)
+    learned = [target for target in encoded.targets if target != IGNORED]
+    assert len(encoded.weights) == len(learned)
     answers = "".join(f" {turn.answer}</s>" for turn in sample.turns)
     assert tokenizer.decode(learned, skip_special_tokens=False) == answers
-    inner = learned_inside(encoded)
-    assert (encoded.targets[inner] == encoded.ids[inner + 1]).all()
-
-
-def learned_inside(encoded: conversation.EncodedSample) -> conversation.Ids:
-    """Positions whose target is a token of an answer, not the end of one."""
-    return ((encoded.targets != conversation.IGNORED) & (encoded.targets != 1)).nonzero()[0]
+    inside = ((targets != IGNORED) & (targets != 1)).nonzero()[:, 0]
+    assert (targets[inside] == ids[inside + 1]).all()
 
 
 @pytest.mark.parametrize("text", ["né\t漢字 🙂", "ABC 12.5", "  two  spaces ", "\x00\u202e"])
@@ -105,11 +96,11 @@ def test_drafts_read_stories_as_the_view_without_images(run: stages.PairRun) -> 
     assert run.tokenizer.decode([newline]) == "\n"
     assert len(story.images) > 2
     assert len(blind.pixels) == 0
-    text = shown.ids != image
-    assert (blind.ids == newline).sum() == (shown.ids == newline).sum() + len(story.images)
-    assert (blind.ids[blind.ids != newline] == shown.ids[text & (shown.ids != newline)]).all()
-    assert len(blind.ids) == text.sum() + len(story.images)
-    assert (blind.targets != IGNORED).sum() == (shown.targets != IGNORED).sum()
+    text = [token for token in shown.ids if token != image]
+    assert blind.ids.count(newline) == text.count(newline) + len(story.images)
+    assert [t for t in blind.ids if t != newline] == [t for t in text if t != newline]
+    assert len(blind.ids) == len(text) + len(story.images)
+    assert blind.weights == shown.weights
 
 
 def test_a_whole_batch_is_embedded_as_transformers_does(run: stages.PairRun) -> None:

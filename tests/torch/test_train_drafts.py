@@ -10,7 +10,7 @@ from transformers import LlavaForConditionalGeneration
 
 from mmspec import errors
 from mmspec_torch.backend import TorchBackend
-from mmspec_train.distillation.losses import target_distributions
+from mmspec_train.distillation.losses import target_log_probabilities
 from mmspec_train.distillation.training import train
 from mmspec_train.drafts.draft_checkpoint import save_draft
 from mmspec_train.drafts.draft_columns import to_draft_columns
@@ -18,10 +18,10 @@ from mmspec_train.drafts.draft_model import read_draft, untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee, images_left
 from mmspec_train.drafts.train_drafts import Baselines, check_same_tower, image_positions
 from mmspec_train.llama import llama_of_shape
-from mmspec_train.mini.conversation import IGNORED
 from mmspec_train.run.log import Log
 from mmspec_train.settings import BASELINES, Budget, LlamaShape, MethodSettings
 from mmspec_train.teacher.batch import Conversations
+from mmspec_train.teacher.records import IGNORED
 from mmspec_train.teacher.teacher import Teacher
 from support import factory
 from support.teacher_data import Killed, kill_after_step_4, quiet_log
@@ -82,7 +82,7 @@ def test_an_exported_draft_predicts_the_same_when_decoding(data, tmp_path):
     ours = log_probabilities(draft, data, record)
     loaded = Teacher(tmp_path, "cpu", "float32")
     batch = loaded.read(data.held_out.batch([replace(record, place=None)]))
-    theirs = target_distributions(batch, loaded.output_matrix).log_p
+    theirs = target_log_probabilities(batch, loaded.output_matrix)
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
     assert loaded.model.tower == data.teacher.model.tower, "features can be shared"
 
@@ -117,7 +117,7 @@ def test_a_text_draft_is_read_back_as_it_was(data, tmp_path):
 def test_every_guess_of_a_draft_that_is_the_target_is_accepted(data):
     config = data.teacher.config
     twin = read_draft(data.teacher.directory, config, config.image_tokens)
-    assert DraftTrainee.of(twin, data, CE).score().acceptance == [1.0] * 3
+    assert DraftTrainee.of(twin, data, CE).score().agreement == [1.0] * 3
 
 
 def train_baselines(data, out, names, method=CE, pool=None):

@@ -4,20 +4,17 @@ No decoding is needed. While the guesses of a chain are right, the draft reads t
 target's own greedy answer. So its guesses along that answer give the number of tokens accepted
 from every start, and stepping from start to start gives the rounds.
 
-Shape letters: D depths, B sequences, A starts, H width.
+Shape letters: D depths, B sequences, A starts.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from mmspec_train.distillation.draft_starts import DraftStarts
-from mmspec_train.distillation.losses import log_probabilities, target_distributions
 from mmspec_train.run.phase import Evaluation
-from mmspec_train.teacher.batch import TeacherBatch
 
 
 @dataclass
@@ -30,8 +27,6 @@ class DraftScore:
     """[D] number of starts with a guess to judge at each depth."""
     right: list[int] = field(default_factory=list)
     """[D] number of starts whose guess at each depth is the target's token."""
-    accepted: list[int] = field(default_factory=list)
-    """[D] number of starts whose guesses up to each depth are all the target's tokens."""
 
     @property
     def tokens_per_round(self) -> float:
@@ -42,11 +37,6 @@ class DraftScore:
     def agreement(self) -> list[float]:
         """[D] share of right guesses at each depth, after the right tokens before it."""
         return [right / max(1, n) for right, n in zip(self.right, self.judged, strict=True)]
-
-    @property
-    def acceptance(self) -> list[float]:
-        """[D] share of starts from which at least this many guesses are accepted."""
-        return [a / max(1, n) for a, n in zip(self.accepted, self.judged, strict=True)]
 
     def evaluation(self) -> Evaluation:
         """Return the score as an evaluation, whose value is the tokens per round."""
@@ -59,16 +49,11 @@ class DraftScore:
         """Count a batch; agree [D, B, A] is True where a guess is the target's token."""
         alive = starts.alive[: len(agree)]
         right = agree & alive
-        accepted = right.cumprod(dim=0).bool()
-        counted = (self.judged, alive), (self.right, right), (self.accepted, accepted)
-        for counts, flags in counted:
+        for counts, flags in (self.judged, alive), (self.right, right):
             counts += [0] * (len(agree) - len(counts))
             for depth, count in enumerate(flags.flatten(1).sum(dim=1).tolist()):
                 counts[depth] += count
-        self._add_rounds(accepted.sum(dim=0), starts)
-
-    def _add_rounds(self, lengths: Tensor, starts: DraftStarts) -> None:
-        """Count rounds; lengths [B, A] is the number of guesses accepted from each start."""
+        lengths = right.cumprod(dim=0).sum(dim=0)  # the number of guesses accepted from each start
         for row, real in enumerate(starts.alive[0]):
             columns, accepted = (part[row][real].tolist() for part in (starts.columns, lengths))
             self.tokens += len(columns)
@@ -84,23 +69,3 @@ def round_starts(columns: Sequence[int], accepted: Sequence[int]) -> Iterator[in
     while start < len(columns):
         yield columns[start]
         start = bisect_left(columns, columns[start] + accepted[start] + 1, lo=start + 1)
-
-
-def add_guesses(
-    score: DraftScore,
-    features: Tensor,
-    batch: TeacherBatch,
-    starts: DraftStarts,
-    output_matrix: Tensor,
-) -> None:
-    """Add to `score` the guesses that the output matrix makes from features [D, B, A, H]."""
-    target = target_distributions(batch, output_matrix)
-    best = target.log_p.argmax(dim=-1)
-    agree = [
-        log_probabilities(guesses.flatten(0, 1), output_matrix)
-        .argmax(dim=-1)
-        .view(starts.columns.shape)
-        == best[target.row.gather(1, starts.after(depth)).clamp(min=0)]
-        for depth, guesses in enumerate(features)
-    ]
-    score.add(torch.stack(agree), starts)

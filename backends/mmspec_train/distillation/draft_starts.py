@@ -1,6 +1,6 @@
 """The columns where drafts begin in a batch, and how far each answer goes on from there.
 
-Shape letters: B sequences, L columns, A starts, D depths.
+Shape letters: B sequences, L columns, A starts, D depths, n learned columns.
 """
 
 from dataclasses import dataclass
@@ -32,6 +32,12 @@ class DraftStarts:
     def after(self, depth: int) -> Tensor:
         """The columns [B, A] that the drafts reach at `depth`; 0 where the answer has ended."""
         return torch.where(self.alive[depth], self.columns + depth, 0)
+
+    def pick(self, values: Tensor, batch: TeacherBatch) -> Tensor:
+        """Pick, from values [n] of all learned columns, those that drafts reach, as [D, B, A]."""
+        row = batch.learned_row
+        rows = [row.gather(1, self.after(depth)) for depth in range(self.depth)]
+        return values[torch.stack(rows).clamp(min=0)]
 
 
 def all_starts(batch: TeacherBatch, depth: int) -> DraftStarts:

@@ -3,8 +3,6 @@
 Shape letters: D depths, B sequences, A starts, L columns, H width, V vocabulary, n rows.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -28,22 +26,10 @@ def divergence(name: str, p: Tensor, q: Tensor, targets: Tensor) -> Tensor:
     return (first.exp() * (first - second)).sum(dim=-1)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetDistributions:
-    """The target's distributions after every learned column."""
-
-    log_p: Tensor
-    """[n, V] log-probabilities of the target."""
-    row: Tensor
-    """[B, L] the row of `log_p` for each learned column."""
-
-
-def target_distributions(batch: TeacherBatch, output_matrix: Tensor) -> TargetDistributions:
-    """Return the target's distributions, computed by the output matrix [V, H]."""
+def target_log_probabilities(batch: TeacherBatch, output_matrix: Tensor) -> Tensor:
+    """Return the target's log-probabilities [n, V] after every learned column."""
     with torch.no_grad(), torch.autocast(output_matrix.device.type, enabled=False):
-        log_p = log_probabilities(batch.states[batch.learned], output_matrix)
-    row = batch.learned.flatten().cumsum(0).view(batch.learned.shape) - 1
-    return TargetDistributions(log_p, row)
+        return log_probabilities(batch.states[batch.learned], output_matrix)
 
 
 def log_probabilities(features: Tensor, output_matrix: Tensor) -> Tensor:
@@ -63,7 +49,7 @@ def head_loss(
     The loss of one guess is token_weight · divergence(p, q) + feature_weight · SmoothL1(feature,
     hidden state).
     """
-    target = target_distributions(batch, output_matrix)
+    log_p, row = target_log_probabilities(batch, output_matrix), batch.learned_row
     total, weights = features.new_zeros(()), 0.0
     for depth, guesses in enumerate(features):
         alive = starts.alive[depth]
@@ -74,7 +60,7 @@ def head_loss(
         weight = method.decay**depth
         weights += weight
         if method.token_weight:
-            p = target.log_p[target.row.gather(1, columns)[alive]]
+            p = log_p[row.gather(1, columns)[alive]]
             q = log_probabilities(live_guesses, output_matrix)
             tokens = batch.targets.gather(1, columns)[alive]
             loss = divergence(method.loss, p, q, tokens).mean()

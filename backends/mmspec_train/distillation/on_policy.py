@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from mmspec_train.distillation.draft_starts import all_starts
-from mmspec_train.mini.conversation import IGNORED
 from mmspec_train.teacher.batch import TeacherBatch
+from mmspec_train.teacher.records import IGNORED
 from mmspec_train.teacher.teacher import Teacher
 
 

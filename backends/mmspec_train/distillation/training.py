@@ -18,13 +18,15 @@ from torch import Tensor, nn
 
 from mmspec import errors
 from mmspec_train.distillation.acceptance import DraftScore
+from mmspec_train.distillation.draft_starts import DraftStarts
+from mmspec_train.distillation.losses import target_log_probabilities
 from mmspec_train.distillation.schedules import coin, pick_source
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import run_phase
 from mmspec_train.run.phase import EarlyStopping, Phase
 from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
 from mmspec_train.settings import Budget, MethodSettings, RunSettings
-from mmspec_train.teacher.batch import ConversationBatch
+from mmspec_train.teacher.batch import ConversationBatch, TeacherBatch
 from mmspec_train.teacher.batch_source import Content
 from mmspec_train.teacher.teacher_data import TeacherData
 
@@ -74,8 +76,8 @@ class Trainee(ABC):
         """Write the trained checkpoint to `directory`."""
 
     @abstractmethod
-    def judge(self, conversations: ConversationBatch, score: DraftScore) -> None:
-        """Add to `score` the guesses in held-out conversations that a greedy target accepts."""
+    def guesses(self, conversations: ConversationBatch) -> tuple[TeacherBatch, DraftStarts, Tensor]:
+        """Return held-out conversations, all their starts, and the drafted tokens [D, B, A]."""
 
     @torch.no_grad()
     def score(self) -> DraftScore:
@@ -83,7 +85,9 @@ class Trainee(ABC):
         score, machine = DraftScore(), self.data.machine
         with torch.autocast(machine.device.type, enabled=False):
             for conversations in self.data.held_out.once():
-                self.judge(machine.on_device(conversations), score)
+                batch, starts, guesses = self.guesses(machine.on_device(conversations))
+                log_p = target_log_probabilities(batch, self.data.teacher.output_matrix)
+                score.add(guesses == starts.pick(log_p.argmax(dim=-1), batch), starts)
         return score
 
     def continues(self, step: int) -> bool:
@@ -180,7 +184,6 @@ def _write_report(trainee: Trainee, budget: Budget, score: DraftScore, out: Path
         "held_out": {
             "tokens_per_round": score.tokens_per_round,
             "agreement": score.agreement,
-            "acceptance": score.acceptance,
         },
     }
     (out / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from mmspec.drafters.heads.packing import Span
-from mmspec_train.mini.conversation import Ids
 from mmspec_train.teacher.batch import Conversations
 
+Ids = npt.NDArray[np.int64]
 IMAGE_POSITION = -1
 """Marks a draft column that is a position of an image."""
 

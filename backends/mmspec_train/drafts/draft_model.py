@@ -4,11 +4,11 @@ Shape letters: B sequences, S columns, M images, P positions of one image, D wid
 H width, n learned columns, V vocabulary.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import LlamaModel
 
@@ -20,18 +20,10 @@ from mmspec_train.drafts.draft_columns import DraftColumns
 from mmspec_train.llama import ATTENTION, llama_config
 
 
-class Projector(nn.Module):
-    """LLaVA-1.5's projector: two linear layers with an exact GELU between them."""
-
-    def __init__(self, features: int, width: int) -> None:
-        super().__init__()
-        self.linear_1 = nn.Linear(features, width)
-        self.linear_2 = nn.Linear(width, width)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Project features [..., D] to embeddings [..., H]."""
-        projected: Tensor = self.linear_2(F.gelu(self.linear_1(features)))
-        return projected
+def projector(features: int, width: int) -> nn.Sequential:
+    """Return LLaVA-1.5's projector from features [..., D] to embeddings [..., H]."""
+    first, second = nn.Linear(features, width), nn.Linear(width, width)
+    return nn.Sequential(OrderedDict(linear_1=first, act=nn.GELU(), linear_2=second))
 
 
 class DraftModel(nn.Module):
@@ -46,7 +38,7 @@ class DraftModel(nn.Module):
         self.lm_head = nn.Linear(text.hidden_size, text.vocab_size, bias=False)
         if text.tie_word_embeddings:
             self.lm_head.weight = self.language_model.embed_tokens.weight
-        self.multi_modal_projector = Projector(features, text.hidden_size) if features else None
+        self.multi_modal_projector = projector(features, text.hidden_size) if features else None
 
     @property
     def sees(self) -> bool:

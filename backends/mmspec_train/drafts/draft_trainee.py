@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from mmspec_torch.network.llava import TorchFeatures
-from mmspec_train.distillation.acceptance import DraftScore
-from mmspec_train.distillation.draft_starts import all_starts
-from mmspec_train.distillation.losses import divergence, target_distributions
+from mmspec_train.distillation.draft_starts import DraftStarts, all_starts
+from mmspec_train.distillation.losses import divergence, target_log_probabilities
 from mmspec_train.distillation.on_policy import continued, random_starts, with_states
 from mmspec_train.distillation.schedules import SCHEDULES
 from mmspec_train.distillation.training import Stage, Trainee
@@ -97,7 +96,7 @@ class DraftTrainee(Trainee):
         batch, images = self.read(conversations)
         if self.continues(step):
             batch, images = self.on_policy(batch, images)
-        p = target_distributions(batch, teacher.output_matrix).log_p
+        p = target_log_probabilities(batch, teacher.output_matrix)
         q = self.log_probabilities(batch, images)
         return divergence(self.method.loss, p, q, batch.targets[batch.learned]).mean()
 
@@ -142,14 +141,12 @@ class DraftTrainee(Trainee):
             drafted = torch.cat((drafted, tokens[:, None]), 1)
         return with_states(continued(batch, starts, drafted, teacher), teacher), left
 
-    def judge(self, conversations: ConversationBatch, score: DraftScore) -> None:
-        """Add the guesses of the draft's chains to `score`."""
+    def guesses(self, conversations: ConversationBatch) -> tuple[TeacherBatch, DraftStarts, Tensor]:
+        """Return the tokens of the draft's chains from every start."""
         batch, images = self.read(conversations)
-        target = target_distributions(batch, self.data.teacher.output_matrix)
         starts = all_starts(batch, self.method.gamma)
-        right = self.log_probabilities(batch, images).argmax(-1) == target.log_p.argmax(-1)
-        rows = [target.row.gather(1, starts.after(depth)) for depth in range(starts.depth)]
-        score.add(right[torch.stack(rows).clamp(min=0)], starts)
+        tokens = self.log_probabilities(batch, images).argmax(-1)
+        return batch, starts, starts.pick(tokens, batch)
 
 
 def images_left(

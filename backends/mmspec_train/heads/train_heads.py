@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmspec_train.distillation.acceptance import DraftScore, add_guesses
-from mmspec_train.distillation.draft_starts import all_starts, starts_at
+from mmspec_train.distillation.acceptance import DraftScore
+from mmspec_train.distillation.draft_starts import DraftStarts, all_starts, starts_at
 from mmspec_train.distillation.losses import head_loss, log_probabilities, noisy_states
 from mmspec_train.distillation.on_policy import continued, random_starts, with_states
 from mmspec_train.distillation.schedules import SCHEDULES
@@ -83,20 +83,21 @@ class HeadTrainee(Trainee):
         teacher, columns = self.data.teacher, random_starts(batch)
 
         def next_embeddings(feature: Tensor) -> Tensor:
-            tokens = log_probabilities(feature, teacher.output_matrix).argmax(dim=-1)
-            return teacher.embed(tokens).float()
+            return teacher.embed(self._likeliest(feature)).float()
 
         starts = starts_at(columns, max_depth(self.module, self.method.gamma))
-        features = self.module(batch, starts, next_embeddings)
-        drafted = log_probabilities(features, teacher.output_matrix).argmax(dim=-1).squeeze(-1).T
+        drafted = self._likeliest(self.module(batch, starts, next_embeddings)).squeeze(-1).T
         return with_states(continued(batch, columns.flatten().tolist(), drafted, teacher), teacher)
 
-    def judge(self, conversations: ConversationBatch, score: DraftScore) -> None:
-        """Add the guesses of the head's chains to `score`."""
+    def guesses(self, conversations: ConversationBatch) -> tuple[TeacherBatch, DraftStarts, Tensor]:
+        """Return the tokens of the head's chains from every start."""
         batch = self.data.teacher.read(conversations)
-        output_matrix = self.data.teacher.output_matrix
         starts = all_starts(batch, max_depth(self.module, self.method.gamma))
-        add_guesses(score, self.module(batch, starts), batch, starts, output_matrix)
+        return batch, starts, self._likeliest(self.module(batch, starts))
+
+    def _likeliest(self, features: Tensor) -> Tensor:
+        """Return the likeliest tokens [...] of features [..., H]."""
+        return log_probabilities(features, self.data.teacher.output_matrix).argmax(dim=-1)
 
 
 def distill_head(

@@ -9,10 +9,9 @@ import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, NEWLINE, token_id
+from mmspec_train.teacher.records import PICTURE, ConversationRecord, lay_out
 from mmspec_world import Sample, Turn
 
-IGNORED = -100
-Ids = npt.NDArray[np.int64]
 _NO_PIXELS = np.zeros((0, 1, 1, 3), np.uint8)
 
 
@@ -20,14 +19,14 @@ _NO_PIXELS = np.zeros((0, 1, 1, 3), np.uint8)
 class EncodedSample:
     """One conversation of n tokens with its images.
 
-    ids: (n,), with `<image>` repeated for each patch. targets: (n,), the next token or IGNORED.
-    weights: (n,), of the targets in the loss. pixels: (images, side, side, 3), uint8.
+    ids: n, with `<image>` repeated for each patch. targets: n, the next token or IGNORED.
+    weights: one per target that is not IGNORED. pixels: (images, side, side, 3), uint8.
     patches: the number of `<image>` tokens per image.
     """
 
-    ids: Ids
-    targets: Ids
-    weights: npt.NDArray[np.float32]
+    ids: list[int]
+    targets: list[int]
+    weights: list[float]
     pixels: npt.NDArray[np.uint8]
     patches: int
 
@@ -53,32 +52,25 @@ def encode(
     `</s>` is a target after every answer but never an input: like TABED's multi-turn prompts, the
     history of a conversation contains no `</s>`.
     """
-    ids, targets, weights = [token_id(tokenizer, BOS)], [IGNORED], [0.0]
-    pieces = texts(sample)
-    for turn in sample.turns:
-        question = tokenizer.encode(next(pieces), add_special_tokens=False)
-        answer = tokenizer.encode(next(pieces), add_special_tokens=False)
-        unlearned = len(question.ids) - 1
-        ids += question.ids + answer.ids
-        targets += [IGNORED] * unlearned + answer.ids + [token_id(tokenizer, EOS)]
-        weights += [0.0] * unlearned + _weights(turn, answer, fact_weight) + [1.0]
-    tokens = np.array(ids, dtype=np.int64)
-    if blind:
-        tokens[tokens == token_id(tokenizer, IMAGE)] = token_id(tokenizer, NEWLINE)
-    counts = np.where(tokens == token_id(tokenizer, IMAGE), patches, 1)
-    return EncodedSample(
-        np.repeat(tokens, counts),
-        np.repeat(np.array(targets, dtype=np.int64), counts),
-        np.repeat(np.array(weights, dtype=np.float32), counts),
-        _NO_PIXELS if blind else pixels(sample),
-        patches,
+    bos, eos, image = (token_id(tokenizer, token) for token in (BOS, EOS, IMAGE))
+    encoded = [tokenizer.encode(text, add_special_tokens=False) for text in texts(sample)]
+    questions, answers = encoded[::2], encoded[1::2]
+    prompts = [tuple(PICTURE if token == image else token for token in q.ids) for q in questions]
+    record = ConversationRecord(
+        0,
+        ((bos, *prompts[0]), *prompts[1:]),
+        tuple((*answer.ids, eos) for answer in answers),
+        (True,) * len(answers),
     )
-
-
-def pixels(sample: Sample) -> npt.NDArray[np.uint8]:
-    """Return a sample's images as one (images, side, side, 3) array, (0, 1, 1, 3) without any."""
-    images = [np.asarray(image, dtype=np.uint8) for image in sample.images]
-    return np.stack(images) if images else _NO_PIXELS
+    weights = [
+        weight
+        for turn, answer in zip(sample.turns, answers, strict=True)
+        for weight in (*_weights(turn, answer, fact_weight), 1.0)
+    ]
+    image_id, positions = (token_id(tokenizer, NEWLINE), 0) if blind else (image, patches)
+    ids, targets, _ = lay_out(record, image_id, positions)
+    images = [] if blind else [np.asarray(image, dtype=np.uint8) for image in sample.images]
+    return EncodedSample(ids, targets, weights, np.stack(images) if images else _NO_PIXELS, patches)
 
 
 def _weights(turn: Turn, answer: Encoding, fact_weight: float) -> list[float]:

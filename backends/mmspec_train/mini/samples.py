@@ -14,9 +14,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 import mmspec_world
 from mmspec_train.mini import conversation
-from mmspec_train.mini.conversation import IGNORED, EncodedSample
+from mmspec_train.mini.conversation import EncodedSample
 from mmspec_train.mini.recipe import Recipe
 from mmspec_train.mini.tokenizer import PAD, token_id
+from mmspec_train.teacher.records import IGNORED
 from mmspec_world.split import Split
 
 SAMPLE_BATCHES_PER_POOL = 8
@@ -40,10 +41,10 @@ class SampleBatch:
 
 @dataclass(frozen=True, slots=True)
 class LabelledBatch:
-    """Pictures with a label per cell: pixels (batch, side, side, 3), labels (batch, grid²)."""
+    """pixels: (batch, side, side, 3). labels: (labels, batch, grid²), the class of each cell."""
 
     pixels: Tensor
-    labels: dict[str, Tensor]
+    labels: Tensor
 
 
 @dataclass(frozen=True)
@@ -114,11 +115,8 @@ class LabelledPictures:
             for _ in range(self.recipe.images_per_batch)
         ]
         pixels = np.stack([np.asarray(image, dtype=np.uint8) for image, _ in pictures])
-        labels = {
-            name: torch.from_numpy(np.stack([cells[name].reshape(-1) for _, cells in pictures]))
-            for name in pictures[0][1]
-        }
-        return LabelledBatch(torch.from_numpy(pixels), labels)
+        labels = [[cells[name].ravel() for _, cells in pictures] for name in mmspec_world.LABELS]
+        return LabelledBatch(torch.from_numpy(pixels), torch.from_numpy(np.array(labels)))
 
 
 def cut(samples: list[EncodedSample], pieces: int) -> list[list[EncodedSample]]:
@@ -133,10 +131,12 @@ def cut(samples: list[EncodedSample], pieces: int) -> list[list[EncodedSample]]:
 
 def collate_samples(samples: list[EncodedSample], pad: int) -> SampleBatch:
     """Pad conversations to the longest and make one batch of them."""
-    ids = pad_sequence([torch.from_numpy(s.ids) for s in samples], True, pad)
-    targets = pad_sequence([torch.from_numpy(s.targets) for s in samples], True, IGNORED)
-    weights = np.concatenate([s.weights[s.targets != IGNORED] for s in samples])
     pixels = [sample.pixels for sample in samples]
     all_pixels = np.concatenate([images for images in pixels if len(images)] or pixels)
-    patches = np.concatenate([np.full(len(s.pixels), s.patches) for s in samples])
-    return SampleBatch(ids, targets, *map(torch.from_numpy, (weights, all_pixels, patches)))
+    return SampleBatch(
+        pad_sequence([torch.tensor(s.ids) for s in samples], True, pad),
+        pad_sequence([torch.tensor(s.targets) for s in samples], True, IGNORED),
+        torch.tensor([weight for s in samples for weight in s.weights]),
+        torch.from_numpy(all_pixels),
+        torch.tensor([s.patches for s in samples for _ in s.pixels], dtype=torch.long),
+    )

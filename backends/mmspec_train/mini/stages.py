@@ -50,13 +50,13 @@ def train_pair(
     """
     machine = Machine(pick_device(settings.device), compiled=settings.compile)
     out = settings.out
-    _check_starts(out, stages)
+    run = PairRun(out, RECIPES[settings.recipe], machine, settings.seed)
+    run.check_starts(stages)
     claim(out / "about.json", {"--recipe": settings.recipe, "--seed": settings.seed}, NEW_OUT)
     if settings.threads:
         torch.set_num_threads(settings.threads)
     with open_log(out) as log:
-        run = PairRun(out, RECIPES[settings.recipe], machine, log, settings.seed)
-        run.train_stages(stages, budgets)
+        run.train_stages(stages, budgets, log)
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,21 @@ class PairRun:
     directory: Path
     recipe: Recipe
     machine: Machine
-    log: Log
     seed: int = 0
 
-    def train_stages(self, stages: Collection[str], budgets: Mapping[str, Budget]) -> None:
+    def check_starts(self, stages: Collection[str]) -> None:
+        """Raise UsageError for a chosen stage whose predecessor is neither chosen nor finished."""
+        for before, stage in pairwise(STAGES):
+            is_missing = before not in stages and not self._is_finished(before)
+            if stage in stages and is_missing and not self._is_finished(stage):
+                raise errors.UsageError(
+                    f"the stage {stage} starts from the {before}, which {self.directory} has not: "
+                    f"give --stage {before} too"
+                )
+
+    def train_stages(
+        self, stages: Collection[str], budgets: Mapping[str, Budget], log: Log
+    ) -> None:
         """Run the chosen stages in order, skipping finished ones."""
         trainers = {
             "tokenizer": self._train_tokenizer,
@@ -82,16 +93,21 @@ class PairRun:
             "draft": self._train_draft,
         }
         for stage in STAGES:
-            if stage in stages and not is_finished(self.directory, stage):
-                trainers[stage](budgets.get(stage, Budget(steps=0)))
+            if stage in stages and not self._is_finished(stage):
+                trainers[stage](budgets.get(stage, Budget(steps=0)), log)
 
     def result(self, stage: str) -> Path:
         """Return the file that a finished stage leaves."""
-        return stage_result(self.directory, stage)
+        name = "tokenizer.json" if stage == "tokenizer" else f"{stage}.safetensors"
+        return self.directory / name
 
     def checkpoint(self, name: str) -> Path:
         """Return the directory of a finished model, "target" or "draft"."""
-        return model_directory(self.directory, name)
+        return self.directory / "models" / name
+
+    def _is_finished(self, stage: str) -> bool:
+        exported = stage not in EXPORTED or self.checkpoint(stage).exists()
+        return exported and self.result(stage).exists()
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -111,7 +127,7 @@ class PairRun:
             self.recipe.draft_pooled if draft else 0.0,
         )
 
-    def _train_tokenizer(self, _budget: Budget) -> None:
+    def _train_tokenizer(self, _budget: Budget, _log: Log) -> None:
         tasks = mmspec_world.TASKS
         world_samples = (
             mmspec_world.sample(task, number, split="train", size=48)
@@ -122,7 +138,7 @@ class PairRun:
         tokenizer = train_tokenizer(texts, self.recipe.vocabulary)
         tokenizer.save(str(self.result("tokenizer")))
 
-    def _train_tower(self, budget: Budget) -> None:
+    def _train_tower(self, budget: Budget, log: Log) -> None:
         classifier = self._cell_classifier()
         self.machine.compile(classifier.tower.encoder.layers)
         pictures = samples.LabelledPictures(self.recipe, self.seed)
@@ -134,34 +150,39 @@ class PairRun:
             [pictures],
             replace(pictures, split="held-out"),
         )
-        self._train(phase, budget)
+        self._train(phase, budget, log)
 
-    def _train_projector(self, budget: Budget) -> None:
+    def _train_projector(self, budget: Budget, log: Log) -> None:
         """Train the projector alone on the pre-trained tower and an untrained language model."""
         model = self._llava(self.recipe.target)
         classifier = self._cell_classifier()
         classifier.load_state_dict(load_file(self.result("tower")))
         model.model.vision_tower.load_state_dict(classifier.tower.state_dict())
-        self._train_llava("projector", model, self.recipe.projector_rates, budget)
+        self._train_llava("projector", model, self.recipe.projector_rates, budget, log)
 
-    def _train_target(self, budget: Budget) -> None:
+    def _train_target(self, budget: Budget, log: Log) -> None:
         """Train the whole target, round it to float16 and export it. The tower is final then."""
         model = self._llava(self.recipe.target)
         _load(model, self.result("projector"))
-        self._train_llava("target", model, self.recipe.target_rates, budget)
+        self._train_llava("target", model, self.recipe.target_rates, budget, log)
         pair_checkpoint.round_to_float16(model)
         self._export("target", model)
 
-    def _train_draft(self, budget: Budget) -> None:
+    def _train_draft(self, budget: Budget, log: Log) -> None:
         """Train the draft on an exact copy of the target's final tower, and export it."""
         model = self._llava(self.recipe.draft)
         target = LlavaForConditionalGeneration.from_pretrained(self.checkpoint("target"))
         model.model.vision_tower.load_state_dict(target.model.vision_tower.float().state_dict())
-        self._train_llava("draft", model, self.recipe.draft_rates, budget)
+        self._train_llava("draft", model, self.recipe.draft_rates, budget, log)
         self._export("draft", model)
 
     def _train_llava(
-        self, stage: str, model: LlavaForConditionalGeneration, rates: Rates, budget: Budget
+        self,
+        stage: str,
+        model: LlavaForConditionalGeneration,
+        rates: Rates,
+        budget: Budget,
+        log: Log,
     ) -> None:
         if self.result(stage).exists():  # trained before; only the export is missing
             _load(model, self.result(stage))
@@ -176,12 +197,12 @@ class PairRun:
             [self.conversations("train", draft=stage == "draft")],
             self.conversations("held-out", draft=stage == "draft"),
         )
-        self._train(phase, budget)
+        self._train(phase, budget, log)
 
-    def _train(self, phase: Phase[Any], budget: Budget) -> None:
+    def _train(self, phase: Phase[Any], budget: Budget, log: Log) -> None:
         """Train a phase and write its tensors atomically as the stage's result."""
         state = self.directory / f"{phase.name}.checkpoint"
-        run_phase(phase, budget, self.machine, state, self.log)
+        run_phase(phase, budget, self.machine, state, log)
         tensors = phase.module.state_dict()
         tensors.pop("lm_head.weight", None)  # tied to the embeddings
         partial = self.result(phase.name).with_suffix(".partial")
@@ -202,33 +223,6 @@ class PairRun:
 
     def _llava(self, sizes: LlamaShape) -> LlavaForConditionalGeneration:
         return build.llava(self.recipe, sizes, self.tokenizer, self.seed)
-
-
-def stage_result(directory: Path, stage: str) -> Path:
-    """Return the file that a finished stage writes in a run's directory."""
-    return directory / ("tokenizer.json" if stage == "tokenizer" else f"{stage}.safetensors")
-
-
-def model_directory(directory: Path, name: str) -> Path:
-    """Return the directory of a finished model, "target" or "draft"."""
-    return directory / "models" / name
-
-
-def is_finished(directory: Path, stage: str) -> bool:
-    """True if all files of a stage exist."""
-    exported = stage not in EXPORTED or model_directory(directory, stage).exists()
-    return exported and stage_result(directory, stage).exists()
-
-
-def _check_starts(directory: Path, stages: Collection[str]) -> None:
-    """Raise UsageError for a chosen stage whose predecessor is neither chosen nor finished."""
-    for before, stage in pairwise(STAGES):
-        is_missing = before not in stages and not is_finished(directory, before)
-        if stage in stages and is_missing and not is_finished(directory, stage):
-            raise errors.UsageError(
-                f"the stage {stage} starts from the {before}, which {directory} has not: "
-                f"give --stage {before} too"
-            )
 
 
 def _load(model: LlavaForConditionalGeneration, file: Path) -> None:

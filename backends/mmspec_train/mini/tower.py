@@ -32,9 +32,11 @@ class CellClassifier(nn.Module):
         """Return the sum of the labels' cross-entropies."""
         losses = [
             nn.functional.cross_entropy(
-                logits.flatten(0, 1), batch.labels[name].flatten(), _weights(name, logits)
+                logits.flatten(0, 1), classes.flatten(), _weights(name, logits)
             )
-            for name, logits in self(batch.pixels).items()
+            for classes, (name, logits) in zip(
+                batch.labels, self(batch.pixels).items(), strict=True
+            )
         ]
         return torch.stack(losses).sum()
 

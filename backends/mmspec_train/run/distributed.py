@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from mmspec.errors import UsageError
 
@@ -32,11 +33,9 @@ class Processes:
         for parameter in trained:  # this process's batch may have given some of them no gradient
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        flat = torch.cat([p.grad.flatten() for p in trained if p.grad is not None])
-        means = self._accelerator.reduce(flat, reduction="mean")
-        sizes = [parameter.numel() for parameter in trained]
-        for parameter, mean in zip(trained, torch.split(means, sizes), strict=True):
-            parameter.grad = mean.view_as(parameter)
+        gradients = [parameter.grad for parameter in trained if parameter.grad is not None]
+        means = self._accelerator.reduce(parameters_to_vector(gradients), reduction="mean")
+        vector_to_parameters(means, gradients)
 
     def from_first(self, value: float) -> float:
         """Return process 0's value in every process."""

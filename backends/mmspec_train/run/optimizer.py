@@ -29,12 +29,10 @@ class Optimizer:
                     groups.append({"params": parameters, "lr": rate, "peak": rate})
         self._optimizers: list[torch.optim.Optimizer] = []
         if others:
-            options: dict[str, Any] = {
-                "betas": (0.9, 0.98),
-                "weight_decay": WEIGHT_DECAY,
-                "fused": True,
-            }
-            self._optimizers.append(torch.optim.AdamW(others, **options))
+            adamw = torch.optim.AdamW(
+                others, betas=(0.9, 0.98), weight_decay=WEIGHT_DECAY, fused=True
+            )
+            self._optimizers.append(adamw)
         if matrices:
             muon = torch.optim.Muon(
                 matrices, weight_decay=WEIGHT_DECAY, adjust_lr_fn="match_rms_adamw"

@@ -13,8 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mmspec.drafters.heads.packing import Span
 from mmspec.seam import Float32
-from mmspec_train.mini.conversation import IGNORED
-from mmspec_train.teacher.records import ConversationRecord, lay_out
+from mmspec_train.teacher.records import IGNORED, ConversationRecord, lay_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,11 @@ class Conversations:
     def learned(self) -> Tensor:
         """[B, L] True where the next token is trained: a token of an answer, or its stop token."""
         return self.targets != IGNORED
+
+    @property
+    def learned_row(self) -> Tensor:
+        """[B, L] the number of each learned column among all of them, in row-major order."""
+        return self.learned.flatten().cumsum(0).view(self.learned.shape) - 1
 
     @property
     def visual(self) -> Tensor:

@@ -14,8 +14,9 @@ from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.conversation import Conversation, Turn, render
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
-from mmspec_train.mini.conversation import IGNORED
 
+IGNORED = -100
+"""Target of a column whose next token is not trained, as PyTorch's cross-entropy has it."""
 PICTURE = -1
 """Placeholder id of an image in a record's prompts."""
 Place = tuple[int, int, int]
