@@ -1,15 +1,14 @@
 """`mmspec parity`: tests whether the backends compute the same results."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from mmspec.chat.engine import Engine, load
+from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
-from mmspec.diagnostics.parity import Agreement, ParityReport, PromptParity
+from mmspec.diagnostics.parity import ParityReport, StageParity
 from mmspec.diagnostics.parity import parity as compare_all
 from mmspec.diagnostics.prompts import read_prompts
 from mmspec.plugins import load_backend
@@ -74,11 +73,8 @@ def parity(
     original = resolve(reference, names[0]) if reference else None
     typed = read_prompts(prompts) if prompts else None
 
-    def load_pair(backend: str, where: Path) -> Engine:
-        return load(str(where), pair, backend=backend, device=device, dtype=dtype)
-
     report = compare_all(
-        load_pair,
+        lambda backend, where: load(str(where), pair, backend=backend, device=device, dtype=dtype),
         directory,
         names,
         typed or prompts_for(read_config(directory), DEFAULT_PROMPTS),
@@ -93,8 +89,10 @@ def parity(
 
 
 def _show(screen: Screen, report: ParityReport) -> None:
-    columns = ("compared", "prompt", "stage", "largest", "relative", "")
-    screen.table(columns, list(_rows(report)))
+    port = {f"port: {report.backends[0]}, {name}": each for name, each in report.port.items()}
+    compared = port | {"quantization": report.quantization}
+    rows = [(what, *_row(stage)) for what, stages in compared.items() for stage in stages]
+    screen.table(("compared", "prompt", "stage", "largest", "relative", ""), rows)
     verdict = "passed" if report.passed else "FAILED"
     screen.say(
         f"{verdict}: {report.model} in {report.dtype} (relative differences up to "
@@ -102,26 +100,12 @@ def _show(screen: Screen, report: ParityReport) -> None:
     )
 
 
-def _rows(report: ParityReport) -> Iterator[tuple[str, ...]]:
-    first = report.backends[0]
-    for name, prompts in report.port.items():
-        yield from _compared(f"port: {first}, {name}", prompts)
-    yield from _compared("quantization", report.quantization or ())
-
-
-def _compared(what: str, prompts: Sequence[PromptParity]) -> Iterator[tuple[str, ...]]:
-    for prompt in prompts:
-        for difference in prompt.differences:
-            verdict = "ok" if difference.passed else "TOO FAR"
-            numbers = f"{difference.largest:.2e}", f"{difference.relative:.2e}"
-            limited = "" if difference.allowed is None else verdict
-            yield what, prompt.prompt, difference.stage, *numbers, limited
-        for answer in prompt.answers:
-            yield what, prompt.prompt, f"{answer.kind} tokens", *_verdict(answer)
-
-
-def _verdict(answer: Agreement) -> tuple[str, str, str]:
-    if answer.divergence is None:
-        return f"{answer.tokens} tokens", "", "identical"
-    verdict = "near-tie" if answer.passed else "different"
-    return f"part at {answer.divergence.position}", f"gap {answer.divergence.gap:.2e}", verdict
+def _row(stage: StageParity) -> tuple[str, ...]:
+    if stage.largest is not None:
+        numbers = f"{stage.largest:.2e}", f"{stage.relative:.2e}"
+    elif stage.divergence:
+        numbers = f"part at {stage.divergence.position}", f"gap {stage.divergence.gap:.2e}"
+    else:
+        numbers = "identical", ""
+    verdict = "" if stage.passed is None else "ok" if stage.passed else "TOO FAR"
+    return stage.prompt, stage.stage, *numbers, verdict
