@@ -59,17 +59,13 @@ def _version(name: str) -> str | None:
 def commit() -> str | None:
     """The git commit of the source tree, with '+' if files changed; None outside a git tree."""
     root = Path(__file__).resolve().parents[2]
-    head = _git(root, "rev-parse", "--short=12", "HEAD")
-    if not head or not (root / ".git").exists():
+    if not (root / ".git").exists():
         return None
-    return head + ("+" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
-
-
-def _git(root: Path, *arguments: str) -> str | None:
+    command = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
     try:
         run = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10
+            command, cwd=root, capture_output=True, text=True, timeout=10, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return run.stdout.strip() if run.returncode == 0 else None
+    return run.stdout.strip()
