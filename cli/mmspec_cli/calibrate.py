@@ -1,14 +1,16 @@
 """`mmspec calibrate`: measures round costs on this machine, for `--gamma auto`."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from mmspec.chat.calibration import calibration_file
-from mmspec.chat.engine import Engine, load
+from mmspec.chat.engine import Engine
 from mmspec.checkpoints.quantization import computed
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
+from mmspec_bench.commands.output import loaded
 from mmspec_bench.measure.costs import calibrate as measure
 from mmspec_cli.options import JSON, LOADING, PLAIN
 from mmspec_cli.terminal.render import Screen
@@ -25,20 +27,18 @@ def calibrate(as_json: bool, plain: bool, **where: Any) -> int:
     with 1 if it cannot be written.
     """
     screen = Screen(plain=plain)
-    screen.progress("loading")
-    engine = load(**where)
-    for note in () if as_json else engine.notes:
-        screen.note(note)
+    engine = loaded(screen, where)
     screen.progress("measuring")
     calibration, file = measure(engine), calibration_file(engine)
     written = _write(screen, file, calibration)
     if as_json:
-        path = str(file.path) if written else None
-        screen.json(_report(engine, calibration, file) | {"file": path})
+        names = {"model": engine.target.name, "draft": engine.drafts and engine.drafts.name}
+        path = {"file": str(file.path) if written else None}
+        screen.json(names | {"key": file.key} | asdict(calibration) | path)
     else:
         _show(screen, engine, calibration)
-    if written and not as_json:
-        screen.say(f"written to {file.path}")
+        if written:
+            screen.say(f"written to {file.path}")
     return 0 if written else 1
 
 
@@ -55,12 +55,6 @@ def _write(screen: Screen, file: CalibrationFile, calibration: Calibration) -> b
         screen.note(f"not written: {error}")
         return False
     return True
-
-
-def _report(engine: Engine, calibration: Calibration, file: CalibrationFile) -> dict[str, Any]:
-    names = {"model": engine.target.name, "draft": engine.drafts.name if engine.drafts else None}
-    costs = {"target": calibration.target, "draft": calibration.draft}
-    return names | {"key": dict(file.key)} | costs
 
 
 def _show(screen: Screen, engine: Engine, calibration: Calibration) -> None:

@@ -40,22 +40,10 @@ def decoding_options(values: dict[str, Any]) -> "Options":
     names = ("drafting", "weights", "pool", "overflow", "gamma", "seed")
     fields = {name: values.pop(name) for name in (*names, "max_new_tokens")}
     options = Options(sampling=sampling, adaptive=adaptive, tree=tree, **fields)
-    if options.drafting == "none":
-        _refuse_moot(options)
-    return options
-
-
-def _refuse_moot(options: "Options") -> None:
-    """Raise UsageError for a drafting option that has no effect because nothing is drafted."""
-    moot = {
-        "adaptive": options.adaptive,
-        "tree": options.tree,
-        "weights": options.weights or None,
-        "pool": options.pool,
-    }
-    for name, value in moot.items():
-        if value is not None:
+    for name in ("adaptive", "tree", "weights", "pool") if options.drafting == "none" else ():
+        if getattr(options, name) not in (None, ()):
             raise UsageError(f"--{name} needs a --drafting other than none, which drafts nothing")
+    return options
 
 
 def _tree(values: dict[str, Any]) -> "Tree | None":
