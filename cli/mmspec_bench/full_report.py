@@ -18,6 +18,7 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec.errors import BackendError, HubError, MmspecError
 from mmspec.plugins import installed_backends, load_backend
 from mmspec_bench import Progress
+from mmspec_bench.measure.costs import draft_sees
 from mmspec_bench.measure.speed import speed
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.weight_memory import weight_bytes
@@ -68,34 +69,35 @@ def require_room(backend: str, model: Path, dtype: str) -> None:
 def full_report(model: str, draft: str, progress: Progress) -> dict[str, Any]:
     """Fetch a pair, then check, measure and compare it on every installed backend.
 
-    Returns a JSON-serializable report; the entry of a failed stage is its error.  Raises HubError
-    if the pair is not on this machine and cannot be fetched.
+    Returns a JSON-serializable report with the command's `exit_code`; the entry of a failed stage
+    is its error.  Raises HubError if the pair is not on this machine and cannot be fetched.
     """
     backends = installed_backends()
     if not backends:
         raise BackendError('no backend is installed: run pip install "mmspec[mlx]" on a Mac')
-    pair = Pair(
-        *(
-            {backend: _fetched(name, backend, progress) for backend in backends}
-            for name in (model, draft)
-        )
+    models, drafts = (
+        {backend: _fetched(name, backend, progress) for backend in backends}
+        for name in (model, draft)
     )
-    plan: dict[str, Callable[[], dict[str, Any]]] = {}
-    for backend in backends:
-        plan[f"check {backend}"] = partial(_check, pair, backend)
-        plan[f"speed {backend}"] = partial(_speed, pair, backend, progress)
-    if len(backends) > 1:
-        plan["parity"] = partial(_parity, pair, backends)
-    stages: dict[str, Any] = {}
-    for name, stage in plan.items():
+    pair = Pair(models, drafts)
+    stages: dict[str, dict[str, Any]] = {}
+
+    def run(name: str, stage: Callable[[], dict[str, Any]]) -> None:
         progress(name)
         stages[name] = _attempt(stage)
+
+    for backend in backends:
+        run(f"check {backend}", partial(_check, pair, backend))
+        run(f"speed {backend}", partial(_speed, pair, backend, progress))
+    if len(backends) > 1:
+        run("parity", partial(_parity, pair, backends))
     return {
         "model": model,
         "draft": draft,
-        "examination": examine().as_dict(),
+        "examination": examine(),
         "provenance": provenance([load_backend(backend) for backend in backends]),
         "stages": stages,
+        "exit_code": int(not all(passed(stage) for stage in stages.values())),
     }
 
 
@@ -136,12 +138,11 @@ def _check(pair: Pair, backend: str) -> dict[str, Any]:
 
 def _speed(pair: Pair, backend: str, progress: Progress) -> dict[str, Any]:
     engine = pair.load(backend)
-    draft_sees = engine.draft is not None and engine.draft.model.config.vision is not None
     report = speed(
         engine,
         prompts_for(engine.target.model.config, PROMPTS),
         _options(),
-        draftings=DRAFTINGS if draft_sees and engine.target.features else ("T",),
+        draftings=DRAFTINGS if draft_sees(engine) and engine.target.features else ("T",),
         gammas=GAMMAS,
         repeats=REPEATS,
         progress=progress,
@@ -150,11 +151,9 @@ def _speed(pair: Pair, backend: str, progress: Progress) -> dict[str, Any]:
 
 
 def _parity(pair: Pair, backends: Sequence[str]) -> dict[str, Any]:
-    """Compare all backends on the last one's files, in one dtype."""
+    """Compare all backends on the last one's files, in the dtype that the first one chooses."""
     directory = pair.model[backends[-1]]
     dtype = pair.load(backends[0]).target.model.dtype
-    for backend in backends:
-        require_room(backend, directory, dtype)
     report = parity(
         lambda backend, model: pair.load(backend, model, dtype),
         directory,

@@ -1,12 +1,13 @@
 """`mmspec doctor`: what is installed, what is missing and how to get it; or a full report."""
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mmspec.diagnostics.doctor import Examination, examine
+from mmspec.diagnostics.doctor import examine
+from mmspec_bench.commands.output import show_report
 from mmspec_bench.full_report import DRAFT, MODEL, full_report, passed
 from mmspec_cli.options import JSON, PLAIN
 from mmspec_cli.terminal.render import Screen, in_words
@@ -35,48 +36,43 @@ def doctor(full: bool, model: str, draft: str, out: Path, as_json: bool, plain: 
     Exit status: 0, or 1 if something needed is missing or a stage of --full failed.
     """
     screen = Screen(plain=plain)
-    return _full(screen, model, draft, out, as_json) if full else _brief(screen, as_json)
+    report = full_report(model, draft, screen.progress) if full else examine()
+    show = partial(_show_stages if full else _show, screen, report)
+    show_report(screen, report, out if full else None, show, as_json=as_json)
+    if full and not as_json:
+        screen.say(f"wrote {out}")
+    return int(report["exit_code"])
 
 
-def _brief(screen: Screen, as_json: bool) -> int:
-    state = examine()
-    if as_json:
-        screen.json(state.as_dict() | {"exit_code": state.exit_code})
-    else:
-        _show(screen, state)
-    return state.exit_code
-
-
-def _show(screen: Screen, state: Examination) -> None:
-    versions = ((name, version or "not installed") for name, version in state.versions.items())
-    memory = "unknown" if state.memory_bytes is None else f"{state.memory_bytes / 2**30:.1f} GiB"
-    machine = [("python", state.python), ("system", state.platform)]
-    machine += [("cores", str(state.cores)), ("memory", memory)]
-    screen.table(("", ""), [*machine, *versions])
-    for name, description in state.backends.items():
-        rows = [(key, in_words(value)) for key, value in description.items()]
-        screen.table((f"backend {name}", ""), rows)
+def _show(screen: Screen, report: dict[str, Any]) -> None:
+    memory = report["memory_bytes"]
+    machine = {
+        "python": report["python"],
+        "system": report["platform"],
+        "cores": report["cores"],
+        "memory": "unknown" if memory is None else f"{memory / 2**30:.1f} GiB",
+    }
+    versions = {name: version or "not installed" for name, version in report["versions"].items()}
+    backends = {f"backend {name}": state for name, state in report["backends"].items()}
+    for title, state in ({"": machine | versions} | backends).items():
+        screen.table((title, ""), [(key, in_words(value)) for key, value in state.items()])
     models = [
-        (model["name"], model["kind"], in_words(model["found"] or "no")) for model in state.models
+        (model["name"], model["kind"], in_words(model["found"] or "no"))
+        for model in report["models"]
     ]
     screen.table(("model", "kind", "here"), models)
-    if state.missing:
-        missing = [(part.what, "yes" if part.needed else "no", part.fix) for part in state.missing]
+    missing = [
+        (part["what"], "yes" if part["needed"] else "no", part["fix"]) for part in report["missing"]
+    ]
+    if missing:
         screen.table(("missing", "needed", "get it with"), missing)
     else:
         screen.say("nothing is missing")
 
 
-def _full(screen: Screen, model: str, draft: str, out: Path, as_json: bool) -> int:
-    report = full_report(model, draft, screen.progress)
-    out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    if as_json:
-        screen.json(report)
-    else:
-        rows = [(name, _outcome(stage)) for name, stage in report["stages"].items()]
-        screen.table(("stage", "outcome"), rows)
-        screen.say(f"wrote {out}")
-    return 0 if all(passed(stage) for stage in report["stages"].values()) else 1
+def _show_stages(screen: Screen, report: dict[str, Any]) -> None:
+    rows = [(name, _outcome(stage)) for name, stage in report["stages"].items()]
+    screen.table(("stage", "outcome"), rows)
 
 
 def _outcome(stage: dict[str, Any]) -> str:

@@ -53,7 +53,7 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
     Commits nothing: every call starts from the same prompt.
     """
     gamma = MAX_AUTO_GAMMA if options.gamma == "auto" else options.gamma
-    draftings = ["M", "MTCP"] if prompt.message.pictures and _draft_sees(engine) else ["T"]
+    draftings = ["M", "MTCP"] if prompt.message.pictures and draft_sees(engine) else ["T"]
     rows = (1, gamma + 1)
     (step, block), tokens = step_seconds(engine, prompt, rows, draftings, repeats)
     return Costs(gamma, step, block, dict(zip(draftings, tokens, strict=True)))
@@ -124,13 +124,14 @@ def branch_draftings(engine: Engine) -> list[str]:
         return [engine.head.kind]
     if engine.draft is None:
         return []
-    sees = _draft_sees(engine)
+    sees = draft_sees(engine)
     able = {"M": sees, "T": True, "C": engine.captioner, "P": sees}
     letters = [letter for letter, can in able.items() if can]
     return ["".join(letters[: count + 1]) for count in range(len(letters))]
 
 
-def _draft_sees(engine: Engine) -> bool:
+def draft_sees(engine: Engine) -> bool:
+    """True if the draft is a model that sees images."""
     return engine.draft is not None and engine.draft.model.config.vision is not None
 
 
