@@ -171,5 +171,6 @@ def difference(first: Float32, second: Float32) -> tuple[float, float]:
 
     The arrays have equal shapes. Inf and nan count as float32's maximum.
     """
-    largest = float(np.nan_to_num(np.abs(first - second), nan=np.inf).max())
+    maximum = float(np.finfo(np.float32).max)
+    largest = float(np.nan_to_num(np.abs(first - second), nan=maximum).max())
     return largest, largest / (float(np.abs(first).max()) or 1.0)
