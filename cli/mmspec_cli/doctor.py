@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mmspec.diagnostics.doctor import examine
-from mmspec_bench.commands.output import show_report
+from mmspec_bench.commands.output import Output
 from mmspec_bench.full_report import DRAFT, MODEL, full_report, passed
 from mmspec_cli.options import JSON, PLAIN
 from mmspec_cli.terminal.render import Screen, in_words
@@ -38,7 +38,7 @@ def doctor(full: bool, model: str, draft: str, out: Path, as_json: bool, plain: 
     screen = Screen(plain=plain)
     report = full_report(model, draft, screen.progress) if full else examine()
     show = partial(_show_stages if full else _show, screen, report)
-    show_report(screen, report, out if full else None, show, as_json=as_json)
+    Output(screen, out if full else None, as_json).report(report, show)
     if full and not as_json:
         screen.say(f"wrote {out}")
     return int(report["exit_code"])
