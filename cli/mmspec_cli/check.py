@@ -3,9 +3,10 @@
 import click
 
 from mmspec.checkpoints.quantization import computed
-from mmspec.diagnostics.check import CheckReport, Comparison, Divergence, require_comparable
+from mmspec.diagnostics.check import CheckReport, Comparison, Divergence
 from mmspec.diagnostics.check import check as compare_all
 from mmspec.diagnostics.prompts import typed_prompts
+from mmspec.drafters.views import PLAIN
 from mmspec_bench.prompts import prompts_for
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.terminal.render import Screen
@@ -30,9 +31,10 @@ def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> in
     bug.
     """
     screen = Screen(plain=setup.plain)
-    require_comparable(setup.options)
-    if setup.models["draft"] == "none" and setup.options.drafting is None:
-        raise click.UsageError("check needs a draft to compare with plain decoding: give --draft")
+    if (setup.options.drafting or setup.models["draft"]) == PLAIN.spec:
+        raise click.UsageError(
+            "check compares drafting with plain decoding: give a --draft, and no --drafting none"
+        )
     chosen = typed_prompts(prompts, images)
     screen.progress("loading")
     engine = setup.load()

@@ -110,10 +110,8 @@ class CheckReport:
 def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckReport:
     """Answer every prompt plainly and speculatively, and compare the answers.
 
-    Raises UsageError if there is no draft or it drafted nothing.
+    Raises UsageError if nothing was drafted.
     """
-    require_comparable(options)
-    draft = _draft_of(engine, options)
     model = engine.target.model
     threshold = NEAR_TIES[model.dtype]
     comparisons = [compare(engine, prompt, options, threshold) for prompt in prompts]
@@ -122,7 +120,7 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
     _require_drafted(comparisons)
     return CheckReport(
         engine.target.name,
-        draft,
+        engine.drafts.name if engine.drafts else NGRAM.spec,
         engine.backend.name,
         model.device,
         model.dtype,
@@ -133,27 +131,12 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
     )
 
 
-def require_comparable(options: Options) -> None:
-    """Raise UsageError for options under which answers cannot be compared token for token."""
-    if options.drafting == PLAIN.spec:
-        raise UsageError("check compares drafting with plain decoding: leave --drafting none out")
-
-
-def _draft_of(engine: Engine, options: Options) -> str:
-    if options.drafting == NGRAM.spec:
-        return NGRAM.spec
-    name = engine.drafts.name if engine.drafts else engine.draftless
-    if name == PLAIN.spec:
-        raise UsageError("check needs a draft to compare with plain decoding: give --draft")
-    return name
-
-
 def _require_drafted(comparisons: Sequence[Comparison]) -> None:
     """Raise UsageError if every answer was decoded plainly, so that nothing was tested."""
     if any(result.drafted or result.outcome != "identical" for result in comparisons):
         return
     notes = dict.fromkeys(note for result in comparisons for note in result.notes)
-    why = "; ".join(notes) or "ask for longer answers, or give another --drafting"
+    why = "; ".join(notes) or "ask for longer answers, or give a --draft or another --drafting"
     raise UsageError(f"nothing was drafted in any answer, so nothing was checked: {why}")
 
 
