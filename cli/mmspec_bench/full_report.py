@@ -24,7 +24,8 @@ from mmspec_bench.prompts import prompts_for
 from mmspec_bench.weight_memory import weight_bytes
 
 MODEL, DRAFT = "llava-1.5-7b", "lvlm68m"
-PROMPTS, TOKENS, REPEATS = 3, 64, 3
+PROMPTS, REPEATS = 3, 3
+OPTIONS = Options(gamma=5, max_new_tokens=64)
 DRAFTINGS, GAMMAS = ("M", "T", "MT"), (2, 4, 6)
 PACKED_BACKENDS = ("mlx",)
 """Backends that compute with quantized weights directly; others unpack them."""
@@ -127,13 +128,9 @@ def _attempt(stage: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return outcome | {"seconds": perf_counter() - started}
 
 
-def _options() -> Options:
-    return Options(gamma=5, max_new_tokens=TOKENS)
-
-
 def _check(pair: Pair, backend: str) -> dict[str, Any]:
     engine = pair.load(backend)
-    return check(engine, prompts_for(engine.target.model.config, PROMPTS), _options()).as_dict()
+    return check(engine, prompts_for(engine.target.model.config, PROMPTS), OPTIONS).as_dict()
 
 
 def _speed(pair: Pair, backend: str, progress: Progress) -> dict[str, Any]:
@@ -141,7 +138,7 @@ def _speed(pair: Pair, backend: str, progress: Progress) -> dict[str, Any]:
     report = speed(
         engine,
         prompts_for(engine.target.model.config, PROMPTS),
-        _options(),
+        OPTIONS,
         draftings=DRAFTINGS if draft_sees(engine) and engine.target.features else ("T",),
         gammas=GAMMAS,
         repeats=REPEATS,
@@ -159,6 +156,6 @@ def _parity(pair: Pair, backends: Sequence[str]) -> dict[str, Any]:
         directory,
         backends,
         prompts_for(read_config(directory), PROMPTS),
-        _options(),
+        OPTIONS,
     )
     return report.as_dict()

@@ -84,10 +84,6 @@ def _missing(
     if not find_spec("transformers"):
         what = "transformers, for BLIP and Florence-2 captions and for training"
         yield Missing(what=what, fix='pip install "mmspec[train]"', needed=False)
-    yield from _missing_models(models, working)
-
-
-def _missing_models(models: list[dict[str, Any]], working: list[str]) -> Iterator[Missing]:
     backend = f" --backend {working[0]}" if working else ""
     for model in models:
         name, bundled = model["name"], model["bundled"]

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mmspec.chat.options import Options
 from mmspec.diagnostics import doctor
 from mmspec.diagnostics.doctor import examine
 from mmspec.diagnostics.provenance import commit, provenance, versions
@@ -101,7 +102,7 @@ def test_the_commit_is_that_of_the_source_tree():
 def brief(monkeypatch, few_timings):
     """A report of one prompt."""
     monkeypatch.setattr(full_report, "PROMPTS", 1)
-    monkeypatch.setattr(full_report, "TOKENS", 6)
+    monkeypatch.setattr(full_report, "OPTIONS", Options(gamma=5, max_new_tokens=6))
     monkeypatch.setattr(full_report, "REPEATS", 1)
     monkeypatch.setattr(full_report, "GAMMAS", (2,))
 
