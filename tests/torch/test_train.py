@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, LlavaForConditionalGeneration
+from transformers import AutoTokenizer, LlavaForConditionalGeneration, LlavaProcessor
 
 import mmspec_world
 from mmspec_train.mini import build, conversation, recipe, samples, stages
@@ -180,15 +180,12 @@ def test_a_kill_before_the_export_loses_nothing(
 ) -> None:
     for stage in ("tokenizer", "projector"):
         (tmp_path / run.result(stage).name).write_bytes(run.result(stage).read_bytes())
-    write = Path.write_text
 
-    def killed(file: Path, *arguments: str, **options: str) -> int:
-        if file.name == "tokenizer_config.json":
-            raise Killed
-        return write(file, *arguments, **options)
+    def killed(*_: object) -> None:
+        raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", killed)
+        patch.setattr(LlavaProcessor, "save_pretrained", killed)
         with pytest.raises(Killed):
             trained(tmp_path, ("target", "draft"))
     before = (tmp_path / "log.csv").read_text().splitlines()

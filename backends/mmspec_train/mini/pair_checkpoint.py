@@ -1,13 +1,16 @@
 """Writes trained weights as a checkpoint directory in transformers' format."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer
 from torch import nn
-from transformers import CLIPImageProcessorPil, LlavaForConditionalGeneration
+from transformers import (
+    CLIPImageProcessorPil,
+    LlavaForConditionalGeneration,
+    LlavaProcessor,
+    PreTrainedTokenizerFast,
+)
 
 from mmspec_train.mini.recipe import TowerSizes
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD
@@ -40,40 +43,24 @@ def save_pair_model(
     """
     nn.Module.half(model)
     model.save_pretrained(directory)
-    tokenizer.save(str(directory / "tokenizer.json"))
     side = {"height": tower.image, "width": tower.image}
     images = CLIPImageProcessorPil(size={"shortest_edge": tower.image}, crop_size=side)
-    images.save_pretrained(directory)
-    files = {
-        "tokenizer_config.json": _tokenizer_config(
-            model.config.get_text_config().max_position_embeddings
-        ),
-        "processor_config.json": _processor(tower),
-    }
-    for name, content in files.items():
-        (directory / name).write_text(json.dumps(content, indent=2) + "\n")
-    (directory / "chat_template.jinja").write_text(CHAT_TEMPLATE)
-
-
-def _tokenizer_config(positions: int) -> dict[str, Any]:
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": BOS,
-        "eos_token": EOS,
-        "pad_token": PAD,
-        "image_token": IMAGE,
-        "extra_special_tokens": {"image_token": IMAGE},
-        "model_max_length": positions,
-        "clean_up_tokenization_spaces": False,
-        "chat_template": CHAT_TEMPLATE,
-    }
-
-
-def _processor(tower: TowerSizes) -> dict[str, Any]:
-    return {
-        "processor_class": "LlavaProcessor",
-        "image_token": IMAGE,
-        "patch_size": tower.patch,
-        "vision_feature_select_strategy": "default",
-        "num_additional_image_tokens": 1,
-    }
+    images.save_pretrained(directory)  # again, for programs that read no processor_config.json
+    tokens = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer,
+        bos_token=BOS,
+        eos_token=EOS,
+        pad_token=PAD,
+        extra_special_tokens={"image_token": IMAGE},
+        model_max_length=model.config.get_text_config().max_position_embeddings,
+        clean_up_tokenization_spaces=False,
+    )
+    processor = LlavaProcessor(  # type: ignore[no-untyped-call]
+        images,
+        tokens,
+        patch_size=tower.patch,
+        vision_feature_select_strategy="default",
+        chat_template=CHAT_TEMPLATE,
+        num_additional_image_tokens=1,
+    )
+    processor.save_pretrained(directory)
