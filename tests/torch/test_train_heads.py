@@ -23,7 +23,6 @@ from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained
 from mmspec_train.heads.train_heads import new_trainee
 from mmspec_train.run import loop
 from mmspec_train.run.log import Log
-from mmspec_train.run.phase import Evaluation
 from mmspec_train.settings import DIVERGENCES, Budget, HeadMethodSettings, HeadShape
 from mmspec_train.teacher.batch import gather_columns
 from mmspec_train.teacher.batch_source import ConversationBatches
@@ -187,7 +186,7 @@ def test_an_interrupted_head_ends_at_the_same_weights(data, tmp_path, monkeypatc
 
 def test_training_ends_early_and_keeps_the_best(data, tmp_path, monkeypatch):
     values = iter([1.0, 3.0, 2.0, 2.5, 9.0])
-    monkeypatch.setattr(DraftScore, "evaluation", lambda _: Evaluation(next(values)))
+    monkeypatch.setattr(DraftScore, "figures", lambda _: {"value": next(values)})
     states = []
     write = loop._Run._write
 
@@ -232,7 +231,7 @@ def test_a_head_learns_its_target(data, tmp_path):
     with quiet_log(out) as log:
         train(new_trainee("hydra", HeadShape(2), method, own), Budget(steps=120), out, log)
     rows = marks.read_text().splitlines()
-    assert rows[0].split(",")[:4] == ["step", "stage", "seconds", "value"]
+    assert rows[0].split(",")[:4] == ["step", "stage", "seconds", "tokens per round"]
     losses = [float(row.split(",")[3]) for row in (out / "log.csv").read_text().splitlines()[1:]]
     assert np.mean(losses[-10:]) < 0.95 * np.mean(losses[:10])
 

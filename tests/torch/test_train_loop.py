@@ -15,7 +15,7 @@ from mmspec import errors
 from mmspec_train.run import loop
 from mmspec_train.run.distributed import Processes
 from mmspec_train.run.log import Log, Position, open_log
-from mmspec_train.run.phase import EarlyStopping, Evaluation, Machine, Phase
+from mmspec_train.run.phase import EarlyStopping, Machine, Phase
 from mmspec_train.settings import Budget
 from support.teacher_data import Killed, quiet_log
 
@@ -35,7 +35,7 @@ class Judge:
         self.module = module
 
     def evaluate(self):
-        return Evaluation(float(self.module.weight.sum()), {"sum": 1.0})
+        return {"sum": float(self.module.weight.sum())}
 
 
 def phase(name="toy", every=2):
@@ -152,7 +152,7 @@ def test_a_log_without_a_directory_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with open_log(None) as log:
         log.write_step(Position(1, "toy", 1.0), 1.0, 1.0)
-        log.write_evaluation(Position(1, "toy", 1.0), Evaluation(1.0))
+        log.write_evaluation(Position(1, "toy", 1.0), {"sum": 1.0})
         log.show("toy", 1, 0.5)
         log.drop_rows_after("toy", 0)
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from mmspec_train.distillation.draft_starts import DraftStarts
-from mmspec_train.run.phase import Evaluation
 
 
 @dataclass
@@ -38,12 +37,10 @@ class DraftScore:
         """[D] share of right guesses at each depth, after the right tokens before it."""
         return [right / max(1, n) for right, n in zip(self.right, self.judged, strict=True)]
 
-    def evaluation(self) -> Evaluation:
-        """Return the score as an evaluation, whose value is the tokens per round."""
-        numbered = enumerate(self.agreement, start=1)
-        shares = {f"agreement {depth}": share for depth, share in numbered}
-        details = {"tokens per round": self.tokens_per_round} | shares
-        return Evaluation(self.tokens_per_round, details)
+    def figures(self) -> dict[str, float]:
+        """Return the tokens per round and the agreement at each depth, by name."""
+        shares = {f"agreement {depth}": s for depth, s in enumerate(self.agreement, start=1)}
+        return {"tokens per round": self.tokens_per_round} | shares
 
     def add(self, agree: Tensor, starts: DraftStarts) -> None:
         """Count a batch; agree [D, B, A] is True where a guess is the target's token."""

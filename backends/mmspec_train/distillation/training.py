@@ -145,7 +145,7 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
 
 def _phase(trainee: Trainee, stage: Stage, name: str) -> Phase[ConversationBatch]:
     data, method = trainee.data, trainee.method
-    judge = EarlyStopping(lambda: trainee.score().evaluation(), method.patience, method.every)
+    judge = EarlyStopping(lambda: trainee.score().figures(), method.patience, method.every)
     return Phase(
         name,
         trainee.module,

@@ -11,8 +11,6 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TimeRemainingColumn
 
-from mmspec_train.run.phase import Evaluation
-
 STEPS_FILE = "log.csv"
 """Name of the CSV file with a row for each step and each held-out loss."""
 EVALUATIONS_FILE = "marks.csv"
@@ -55,15 +53,12 @@ class Log:
         self._append(STEPS_FILE, row, {"loss": round(loss, 5), "rate": ""})
         self.say(f"{at.stage}: step {at.step}, held-out loss {loss:.4f}")
 
-    def write_evaluation(self, at: Position, evaluation: Evaluation) -> None:
+    def write_evaluation(self, at: Position, figures: Mapping[str, float]) -> None:
         """Append and print an evaluation."""
-        numbers = {"value": evaluation.value} | evaluation.details
-        rounded = {name: round(number, 5) for name, number in numbers.items()}
+        rounded = {name: round(number, 5) for name, number in figures.items()}
         self._append(EVALUATIONS_FILE, at, rounded)
-        numbers_text = ", ".join(
-            f"{name} {number:.3f}" for name, number in evaluation.details.items()
-        )
-        self.say(f"{at.stage}: step {at.step}, {numbers_text}")
+        text = ", ".join(f"{name} {number:.3f}" for name, number in figures.items())
+        self.say(f"{at.stage}: step {at.step}, {text}")
 
     def drop_rows_after(self, stage: str, step: int) -> None:
         """Delete a stage's rows after `step`: the resumed run writes those steps again."""

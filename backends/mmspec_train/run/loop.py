@@ -191,16 +191,17 @@ class _Run(Generic[Item]):
         """Log the held-out loss; with early stopping evaluate the state, and save the best."""
         loss, stopping = self._held_out_loss(), self.phase.early_stopping
         with self.machine.autocast():
-            evaluation = stopping.evaluate() if stopping else None
+            figures = stopping.evaluate() if stopping else {}
         with uninterrupted():
             self.evaluated_step = self.step
             self.log.write_held_out(self.at, loss)
-            if not evaluation:
+            if not figures:
                 return
-            self.log.write_evaluation(self.at, evaluation)
+            self.log.write_evaluation(self.at, figures)
             self.evaluations_since_best += 1
-            if evaluation.value > self.best_value:
-                self.best_value, self.evaluations_since_best = evaluation.value, 0
+            value = next(iter(figures.values()))
+            if value > self.best_value:
+                self.best_value, self.evaluations_since_best = value, 0
                 self._write(self.phase.module.state_dict(), self.best_file)
 
     def _held_out_loss(self) -> float:

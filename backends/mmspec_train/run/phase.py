@@ -16,18 +16,11 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
-    """A result on held-out samples. A higher `value` is better; `details` go to the log."""
-
-    value: float
-    details: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class EarlyStopping:
     """When and how to evaluate, and when to stop training."""
 
-    evaluate: Callable[[], Evaluation]
+    evaluate: Callable[[], dict[str, float]]
+    """Returns figures for the log by name; of the first, a higher value is better."""
     patience: int = 0
     """Number of evaluations without a new best value that end training; 0 never does."""
     every: int | None = None
