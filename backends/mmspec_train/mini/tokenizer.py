@@ -26,7 +26,13 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(_without_markers(texts), _trainer(vocabulary - len(ROLES)))
+    trainer = BpeTrainer(
+        vocab_size=vocabulary - len(ROLES),
+        special_tokens=list(SPECIALS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_without_markers(texts), trainer)
     tokenizer.add_tokens([AddedToken(role, normalized=False) for role in ROLES])
     bos = token_id(tokenizer, BOS)
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -40,15 +46,6 @@ def token_id(tokenizer: Tokenizer, token: str) -> int:
     number = tokenizer.token_to_id(token)
     assert number is not None, f"the tokenizer has no {token}"
     return number
-
-
-def _trainer(vocabulary: int) -> BpeTrainer:
-    return BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=list(SPECIALS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
 
 
 def _without_markers(texts: Iterable[str]) -> Iterator[str]:
