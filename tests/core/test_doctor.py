@@ -130,9 +130,8 @@ def test_a_stage_that_fails_is_recorded_and_the_rest_goes_on(brief, pair_paths, 
 
 def test_what_does_not_fit_is_skipped_with_the_numbers(brief, pair_paths, monkeypatch):
     needed = weight_bytes(pair_paths[0], "float32", packed=False)
-    monkeypatch.setattr(
-        full_report, "memory_bytes", lambda: int(needed / full_report.MEMORY_SHARE) - 1
-    )
+    memory = int(needed / full_report.MEMORY_SHARE) - 1
+    monkeypatch.setattr(full_report, "memory_bytes", lambda: memory)
     monkeypatch.setattr(full_report, "load", None)  # nothing is read that would not fit
     stages = full_report.full_report(*map(str, pair_paths), quiet)["stages"]
     assert all(full_report.passed(stage) for stage in stages.values())
@@ -144,9 +143,8 @@ def test_parity_is_skipped_alone_where_only_unpacked_weights_do_not_fit(
     brief, mlx_path, monkeypatch
 ):
     needed = weight_bytes(mlx_path, "float32", packed=False)
-    monkeypatch.setattr(
-        full_report, "memory_bytes", lambda: int(needed / full_report.MEMORY_SHARE) - 1
-    )
+    memory = int(needed / full_report.MEMORY_SHARE) - 1
+    monkeypatch.setattr(full_report, "memory_bytes", lambda: memory)
     monkeypatch.setattr(full_report, "installed_backends", lambda: ["mlx", "torch"])
     stages = full_report.full_report(str(mlx_path), str(mlx_path), quiet)["stages"]
     assert [name for name, told in stages.items() if "skipped" in told] == [

@@ -13,6 +13,7 @@ from mmspec.diagnostics.prompts import user_prompt
 from mmspec.errors import UsageError
 from mmspec_bench.prompts import world_prompts
 
+BACKENDS = ["torch", "mlx"]
 OPTIONS = Options(max_new_tokens=8, gamma=2)
 STAGES = ["pixels", "vision features", "projected features", "prefill logits"]
 TOKENS = ["plain tokens", "speculative tokens"]
@@ -32,7 +33,7 @@ PROMPTS = [
 
 def test_both_backends_pass_on_one_checkpoint_with_a_draft(pair_paths):
     target, draft = pair_paths
-    report = parity(loading(str(draft)), target, ["torch", "mlx"], PROMPTS, OPTIONS)
+    report = parity(loading(str(draft)), target, BACKENDS, PROMPTS, OPTIONS)
     assert report.passed
     assert report.exit_code == 0
     seen, text = [*STAGES, *TOKENS], [STAGES[-1], *TOKENS]
@@ -43,14 +44,7 @@ def test_both_backends_pass_on_one_checkpoint_with_a_draft(pair_paths):
 
 
 def test_quantization_error_is_told_apart_from_port_error(mlx_path, llava_path):
-    report = parity(
-        loading(),
-        mlx_path,
-        ["torch", "mlx"],
-        PROMPTS[:1],
-        OPTIONS,
-        reference=llava_path,
-    )
+    report = parity(loading(), mlx_path, BACKENDS, PROMPTS[:1], OPTIONS, reference=llava_path)
     assert report.passed
     for stage in (1, 2, 3):
         assert report.port["mlx"][stage].relative < 1e-5
@@ -60,7 +54,7 @@ def test_quantization_error_is_told_apart_from_port_error(mlx_path, llava_path):
 
 def test_a_reference_needs_packed_weights(llava_path):
     with pytest.raises(UsageError, match="not quantized"):
-        parity(loading(), llava_path, ["torch", "mlx"], PROMPTS, OPTIONS, reference=llava_path)
+        parity(loading(), llava_path, BACKENDS, PROMPTS, OPTIONS, reference=llava_path)
 
 
 @pytest.mark.parametrize("names", [["torch"], ["torch", "torch"]])
@@ -81,7 +75,7 @@ def test_the_stage_that_is_off_is_the_one_that_fails(llava_path, monkeypatch, st
             yield name, array * np.float32(1 + error * (name == stage and len(engines) == 2))
 
     monkeypatch.setattr(parity_module, "_arrays", changed)
-    report = parity(loading(), llava_path, ["torch", "mlx"], PROMPTS[:1], OPTIONS)
+    report = parity(loading(), llava_path, BACKENDS, PROMPTS[:1], OPTIONS)
     assert [each.stage for each in report.port["mlx"] if not each.passed] == [stage]
     assert (report.passed, report.exit_code) == (False, 1)
 
@@ -109,7 +103,7 @@ def test_answers_may_part_only_at_a_near_tie(pair_paths, monkeypatch, stage):
         return answer
 
     monkeypatch.setattr(parity_module, "answer_once", meddled)
-    arguments = loading(str(draft)), target, ["torch", "mlx"], PROMPTS[2:], OPTIONS
+    arguments = loading(str(draft)), target, BACKENDS, PROMPTS[2:], OPTIONS
     report = parity(*arguments)
     [failed] = [each for each in report.port["mlx"] if not each.passed]
     assert (failed.stage, report.exit_code) == (stage, 1)
