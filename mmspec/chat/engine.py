@@ -103,7 +103,7 @@ def _find_draft(
     """The draft's name and directory; if 'auto' finds none, None and a note."""
     if draft == "none":
         return None
-    name = _pair(target) if draft == "auto" else draft
+    name = pair_of(target) if draft == "auto" else draft
     if name is None:
         notes.append(f"draft: none (no card names one for {target}); drafting from n-grams")
         return None
@@ -127,7 +127,7 @@ def _load_draft(
     return loaded
 
 
-def _pair(name: str) -> str | None:
+def pair_of(name: str) -> str | None:
     """The draft that the card of a target names, found by the card's name or a repository's."""
     cards = load_cards()
     sources = (card for card in cards.values() if name in card.sources.values())

@@ -13,7 +13,6 @@ from mmspec.prompt.images import open_picture
 from mmspec_bench.compare import script_io
 from mmspec_bench.compare.hub_names import with_hub_names
 from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods
-from mmspec_bench.compare.questions import question_of
 from mmspec_bench.compare.report import COLUMNS, PeerReport, markdown, tables
 from mmspec_bench.compare.runner import (
     PeerError,
@@ -22,7 +21,7 @@ from mmspec_bench.compare.runner import (
     run_script,
 )
 from mmspec_bench.compare.script_io import Reply, Run
-from mmspec_bench.measure.speed import Spread
+from mmspec_bench.measure.speed import Spread, question_of
 from mmspec_bench.prompts import world_prompts
 from support.stand_ins import quiet
 

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from mmspec.chat.engine import pair_of
 from mmspec.chat.options import Gamma
-from mmspec.checkpoints.cards import load_cards
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.diagnostics.prompts import Prompt, read_prompts
@@ -18,10 +18,10 @@ from mmspec.diagnostics.provenance import THREADS, provenance
 from mmspec.errors import UsageError
 from mmspec_bench.commands.output import Output, show_tables, split, with_output
 from mmspec_bench.compare.methods import PEERS, peer_methods
-from mmspec_bench.compare.questions import question_of
 from mmspec_bench.compare.report import PeerReport, markdown, tables
 from mmspec_bench.compare.runner import compare, run_script
 from mmspec_bench.compare.script_io import Task
+from mmspec_bench.measure.speed import question_of
 from mmspec_bench.prompts import text_prompts, world_prompts
 from mmspec_cli.options import DEVICE, DRAFT, MODEL, gamma_option
 from mmspec_cli.terminal.render import Screen
@@ -99,11 +99,9 @@ def peers(
 def _named(model: str, draft: str) -> tuple[str, Path, Path | None]:
     """The target's name and directory, and the draft's directory, in the hub's format."""
     name = "mini" if model == "auto" else model
-    directory = resolve(name, "torch")
-    if draft == "auto":
-        card = load_cards().get(name)
-        draft = card.pair or "none" if card else "none"
-    return name, directory, None if draft == "none" else resolve(draft, "torch")
+    pair = pair_of(name) if draft == "auto" else draft
+    drafts = resolve(pair, "torch") if pair not in (None, "none") else None
+    return name, resolve(name, "torch"), drafts
 
 
 def _prompts(directory: Path, file: Path | None, count: int) -> Mapping[str, Sequence[Prompt]]:

@@ -5,7 +5,7 @@ The context is one token repeated: costs do not depend on which.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import median
 from typing import Any
 
@@ -127,11 +127,7 @@ def _cost(
 
 
 def _medians(costs: Sequence[ContextCost]) -> ContextCost:
-    drafts = [cost.draft for cost in costs if cost.draft is not None]
-    return ContextCost(
-        costs[0].tokens,
-        median(cost.prefill for cost in costs),
-        median(cost.step for cost in costs),
-        median(cost.block for cost in costs),
-        median(drafts) if drafts else None,
-    )
+    """The median of each part over the passes, all of which have the same parts."""
+    tokens, *parts = zip(*map(astuple, costs), strict=True)
+    medians: list[Any] = [None if None in part else median(part) for part in parts]
+    return ContextCost(tokens[0], *medians)

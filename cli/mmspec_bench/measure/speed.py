@@ -5,16 +5,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Gamma, Options
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import answer_once
+from mmspec.prompt.images import Picture
 from mmspec_bench import Progress
-from mmspec_bench.compare.questions import question_of
-from mmspec_bench.compare.script_io import Clock, Program
+from mmspec_bench.compare.script_io import Clock, Program, Question
 from mmspec_bench.measure.costs import Costs, costs
 
 GAMMAS = (1, 2, 3, 4, 5, 6, 8)
@@ -65,17 +65,6 @@ class Timing:
     def tokens_per_second(self) -> float:
         """Number of decoded tokens divided by the seconds of decoding."""
         return self.timed_tokens / self.seconds
-
-
-class TimedMethod(Protocol):
-    """A method of answering prompts."""
-
-    @property
-    def name(self) -> str:
-        """The method's name in reports."""
-
-    def answer(self, prompt: Prompt) -> Timing:
-        """Answer `prompt` greedily, with nothing cached from earlier prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +119,23 @@ class ProgramMethod:
         if last == first:
             return Timing(tokens, last, end, 1)
         return Timing(tokens, last - first, end - start, len(clock.events) - 1)
+
+
+def question_of(prompt: Prompt, folder: Path) -> Question:
+    """The prompt's parts in order; its pictures are written as files to `folder`."""
+    return [_part(part, folder) for part in prompt.message.parts]
+
+
+def _part(part: str | Picture, folder: Path) -> dict[str, str]:
+    if isinstance(part, str):
+        return {"text": part}
+    file = folder / f"{part.digest}.png"
+    part.image.save(file)
+    return {"image": str(file)}
+
+
+TimedMethod = EngineMethod | ProgramMethod
+"""A method of answering prompts greedily, with nothing cached from earlier prompts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def write_checkpoints(name: str, directory: Path, progress: Progress) -> Checkpo
     parts = {"target": target, "draft": _model(shape.draft), "msd": _head(target)}
     missing = {label: part for label, part in parts.items() if not _is_there(root / label, part)}
     _require_space(directory, sum(total_bytes(part.tensors) for part in missing.values()))
-    random = RandomTensors() if missing else None
+    random = RandomTensors()
     for label, part in missing.items():
         size = total_bytes(part.tensors) / 1e9
         progress(f"writing {size:.1f} GB of random weights to {root / label}")
@@ -96,9 +96,8 @@ def _require_space(directory: Path, needed: int) -> None:
         )
 
 
-def _write(directory: Path, part: Part, random: RandomTensors | None) -> None:
+def _write(directory: Path, part: Part, random: RandomTensors) -> None:
     """Write to a temporary folder and rename it at the end, so that an interrupt leaves no half."""
-    assert random
     unfinished = directory.with_name(f"{directory.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)

@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from math import isnan
 from typing import Any
 
 from mmspec_bench.report.merge import BenchRun, grouped
@@ -33,10 +32,9 @@ def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A cell that spreadsheets do not read as a formula; empty for nan."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@")):
-        return f"'{value}"
-    return "" if isinstance(value, float) and isnan(value) else value
+    """A cell that spreadsheets do not read as a formula."""
+    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@"))
+    return f"'{value}" if formula else value
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
