@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from mmspec_bench.suite import metrics
-from mmspec_bench.suite.metrics import summarise
 from support.suite_row import plain, row, seconds
 
 # Two answers: rounds (drafted, accepted, emitted) of gamma 3.
@@ -21,18 +20,20 @@ PLAIN = [
 
 def test_block_efficiency_pools_rounds_or_averages_answers():
     assert metrics.block_efficiency(ROWS) == 10 / 5
-    assert summarise(ROWS, [])["macro_block_efficiency"] == pytest.approx((5 / 2 + 5 / 3) / 2)
+    assert metrics.summarise(ROWS, [])["macro_block_efficiency"] == pytest.approx(
+        (5 / 2 + 5 / 3) / 2
+    )
 
 
 def test_plain_decoding_is_one_token_a_round():
-    whole = summarise(PLAIN, [])
+    whole = metrics.summarise(PLAIN, [])
     assert whole["block_efficiency"] == whole["macro_block_efficiency"] == 1
     assert whole["acceptance_rate"] == 0
     assert metrics.acceptance_by_position(PLAIN) == []
 
 
 def test_acceptance():
-    assert summarise(ROWS, [])["acceptance_rate"] == 6 / 13
+    assert metrics.summarise(ROWS, [])["acceptance_rate"] == 6 / 13
     # Position 1 was drafted five times and kept in rounds 1, 3 and 5; the short round counts once.
     assert metrics.acceptance_by_position(ROWS) == [3 / 5, 2 / 4, 1 / 4]
     assert metrics.acceptance_by_position(ROWS, conditional=True) == [3 / 5, 2 / 3, 1 / 2]
@@ -54,7 +55,7 @@ def test_acceptance_by_position_against_numpy():
 
 def test_of_a_tree_one_node_of_a_level_can_be_accepted():
     tree = row(rounds=[(20, 3, 4, 3), (20, 1, 2, 3), (6, 0, 1, 2)])
-    assert summarise([tree], [])["acceptance_rate"] == 4 / 8
+    assert metrics.summarise([tree], [])["acceptance_rate"] == 4 / 8
     assert metrics.acceptance_by_position([tree]) == [2 / 3, 1 / 3, 1 / 2]
     assert metrics.acceptance_by_position([tree], conditional=True) == [2 / 3, 1 / 2, 1 / 1]
     assert metrics.block_efficiency([tree]) == 7 / 3
@@ -76,7 +77,9 @@ def test_turns_are_different_questions():
 
 def test_percentiles_of_speeds_name_the_slow_end():
     speeds = [float(n) for n in range(1, 101)]
-    whole = summarise([row(rounds=[(0, 0, 1)], seconds=seconds(1 / speed)) for speed in speeds], [])
+    whole = metrics.summarise(
+        [row(rounds=[(0, 0, 1)], seconds=seconds(1 / speed)) for speed in speeds], []
+    )
     assert whole["tokens_per_second_p50"] == pytest.approx(np.percentile(speeds, 50))
     assert whole["tokens_per_second_p95"] == pytest.approx(np.percentile(speeds, 5))
     assert sum(speed >= whole["tokens_per_second_p95"] for speed in speeds) == 95
@@ -104,17 +107,17 @@ def test_facts_are_pooled():
 
 
 def test_a_summary_holds_everything_and_nothing_of_nothing():
-    whole = summarise(ROWS, PLAIN)
+    whole = metrics.summarise(ROWS, PLAIN)
     assert [whole[name] for name in ("method", "answers", "rounds", "tokens")] == ["M", 2, 5, 10]
     assert whole["speed_up_paired"] == pytest.approx(1.4)
     assert whole["first_token_p50"] == 0.5
     assert json.loads(json.dumps(whole))["block_efficiency"] == 2
-    empty = summarise([], PLAIN)
+    empty = metrics.summarise([], PLAIN)
     assert (empty["answers"], empty["block_efficiency"], empty["identical"]) == (0, 0, None)
 
 
 def test_refused_answers_have_no_speed():
     refused = row(rounds=[], finish_reason="refused", seconds=seconds(0.0, 0.0, first_token=0.0))
-    whole = summarise([refused, SHORT], [])
+    whole = metrics.summarise([refused, SHORT], [])
     assert whole["tokens_per_second_p50"] == whole["tokens_per_second_p95"] == 5.0
     assert whole["first_token_p50"] == whole["first_token_p95"] == 0.5

@@ -14,13 +14,7 @@ from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
 from mmspec.drafters.views import UNLETTERED
 from mmspec.errors import UsageError, choice
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
-from mmspec_bench.commands.synthetic import (
-    DIRECTORY,
-    SYNTHETIC,
-    measure_random,
-    require_alone,
-    tables,
-)
+from mmspec_bench.commands.synthetic import SYNTHETIC, measure_random, require_alone, tables
 from mmspec_bench.compare.script_io import Task
 from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, ProgramMethod, SpeedReport
 from mmspec_bench.measure.speed import speed as measure_speed
@@ -53,7 +47,6 @@ COUNT = click.IntRange(min=1)
 @click.option("--against", metavar=TRANSFORMERS, help="Another project's loop (torch only).")
 @click.option("--against-backend", metavar="NAME", help="The same checkpoint there.")
 @SYNTHETIC
-@DIRECTORY
 @with_output
 def speed(
     output: Output,

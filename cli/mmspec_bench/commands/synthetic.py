@@ -11,18 +11,21 @@ from mmspec_bench.random_weights.bandwidth_bound import Cost
 from mmspec_bench.random_weights.checkpoints import write_checkpoints
 from mmspec_bench.random_weights.measure import RandomWeightsReport, measure
 from mmspec_bench.report.table import Table
+from mmspec_cli.options import together
 from mmspec_cli.terminal.render import Screen
 
-SYNTHETIC = click.option(
-    "--synthetic",
-    metavar="llava-1.5-7b|llava-1.5-13b|mini|tiny",
-    help="Measure costs of forwards on random weights of these sizes, and nothing else.",
-)
-DIRECTORY = click.option(
-    "--synthetic-dir",
-    type=Path,
-    metavar="DIR",
-    help="Where they are written and kept. Default: mmspec-synthetic in the temporary folder.",
+SYNTHETIC = together(
+    click.option(
+        "--synthetic",
+        metavar="llava-1.5-7b|llava-1.5-13b|mini|tiny",
+        help="Measure costs of forwards on random weights of these sizes, and nothing else.",
+    ),
+    click.option(
+        "--synthetic-dir",
+        type=Path,
+        metavar="DIR",
+        help="Where they are written and kept. Default: mmspec-synthetic in the temporary folder.",
+    ),
 )
 LOADING_OPTIONS = ("backend", "device", "dtype", "quantize")
 """Options for loading models that apply to random weights."""

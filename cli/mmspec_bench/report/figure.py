@@ -14,7 +14,6 @@ WIDTH = 9.0
 DPI = 160
 COLUMNS = 5
 """The most panels in one row of the figure."""
-MARKERS = "osD^vPX<>hp8"
 
 RULES: dict[Any, Any] = {
     "font.size": 9.0,
@@ -39,14 +38,13 @@ def draw_figure(run: BenchRun, published: dict[tuple[str, str], float], file: Pa
     matplotlib is not installed.
     """
     try:
-        from matplotlib import colormaps, rc_context
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
         raise UsageError('figures need matplotlib: run pip install "mmspec[bench]"') from error
     panels = grouped([row for row in run.of(*run.drafting) if row.turn == 0], lambda row: row.task)
     columns = min(COLUMNS, len(panels))
     lines = ceil(len(panels) / columns)
-    colours = colormaps["tab20"]
     with rc_context(RULES):
         height = lines * (0.5 + 0.17 * len(run.drafting)) + 0.5
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -55,8 +53,7 @@ def draw_figure(run: BenchRun, published: dict[tuple[str, str], float], file: Pa
             by_method = grouped(rows, lambda row: row.method)
             for place, name in enumerate(run.drafting):
                 values = [1, block_efficiency(by_method.get(name, ()))]
-                look = {"color": colours(place % 20), "marker": MARKERS[place % len(MARKERS)]}
-                axes.plot(values, [place, place], markevery=[1], **look)
+                axes.plot(values, [place, place], "C0o-", markevery=[1])
                 if (task, name) in published:
                     axes.plot(published[task, name], place, "D", mfc="none", mec="black")
             axes.set_title(f"{task} ({rows[0].images})")
