@@ -23,7 +23,6 @@ from mmspec_train.drafts.draft_columns import DraftColumns, to_draft_columns
 from mmspec_train.drafts.draft_model import DraftModel
 from mmspec_train.settings import MethodSettings, as_options
 from mmspec_train.teacher.batch import ConversationBatch, Conversations, TeacherBatch
-from mmspec_train.teacher.batch_source import ColumnLimit
 from mmspec_train.teacher.teacher_data import TeacherData
 
 PROJECTOR_SHARE = 0.1
@@ -47,7 +46,7 @@ class DraftTrainee(Trainee):
         stage_names: Sequence[str] = ("tuning",),
     ) -> "DraftTrainee":
         """Build a trainee on the conversations that the draft has positions for."""
-        limit = ColumnLimit(module.positions, module.text.max_position_embeddings)
+        limit = module.text.max_position_embeddings, module.positions or 1
         data = replace(data, limit=limit, always_pixels=module.sees)
         return cls(module, data, method, stage_names)
 

@@ -1,6 +1,7 @@
 """Batches of recorded conversations. A batch depends only on the seed and its number."""
 
 import itertools
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,14 +23,6 @@ DESCRIPTIONS = {"all": "", "text": " without images", "images": " with images"}
 """For each content, the words that follow "conversation" in an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnLimit:
-    """The most columns that a draft can read, and how many an image takes (0: one newline)."""
-
-    positions: int
-    columns: int
-
-
 @dataclass(frozen=True)
 class ConversationBatches:
     """Endless batches of a cache's conversations, reshuffled every epoch."""
@@ -46,8 +39,8 @@ class ConversationBatches:
     content: Content = "all"
     always_pixels: bool = False
     """True if batches contain pixels even if hidden states are stored."""
-    limit: ColumnLimit | None = None
-    """Limit beyond which conversations are left out; None keeps all."""
+    limit: tuple[int, int] | None = None
+    """The most columns a draft can read, of which an image takes so many; None: no limit."""
 
     def records(self) -> list[ConversationRecord]:
         """Return the selected conversations.  Raises UsageError if there are none."""
@@ -62,9 +55,8 @@ class ConversationBatches:
 
     def _takes(self, record: ConversationRecord) -> bool:
         wanted = self.content == "all" or (record.images > 0) == (self.content == "images")
-        limit = self.limit
-        fits = limit is None or record.columns(limit.positions or 1) <= limit.columns
-        return wanted and any(record.answers) and fits
+        most, positions = self.limit or (math.inf, 1)
+        return wanted and any(record.answers) and record.columns(positions) <= most
 
     def batches(self, start: int) -> Iterator[ConversationBatch]:
         """Yield batches from number `start` on."""

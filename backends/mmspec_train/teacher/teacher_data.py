@@ -10,7 +10,7 @@ from mmspec_train.run.distributed import Processes, join_processes
 from mmspec_train.run.log import Log
 from mmspec_train.run.phase import Machine, pick_device
 from mmspec_train.settings import DataSettings, RunSettings
-from mmspec_train.teacher.batch_source import ColumnLimit, Content, ConversationBatches
+from mmspec_train.teacher.batch_source import Content, ConversationBatches
 from mmspec_train.teacher.cache import TeacherCache
 from mmspec_train.teacher.corpus import Corpus, open_corpora
 from mmspec_train.teacher.preparation import Preparation
@@ -33,8 +33,8 @@ class TeacherData:
     """True if training uses the target's hidden states; evaluations always do."""
     always_pixels: bool = False
     """True if batches contain pixels even if hidden states are stored, for a draft with vision."""
-    limit: ColumnLimit | None = None
-    """Limit on the columns of a conversation that the draft can read; None: no limit."""
+    limit: tuple[int, int] | None = None
+    """The most columns a draft can read, of which an image takes so many; None: no limit."""
 
     def check(self) -> None:
         """Raise MmspecError for wrong options or data. Writes nothing."""
