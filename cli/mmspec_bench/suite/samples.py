@@ -62,12 +62,8 @@ def _extended(sample: SuiteSample, following: SuiteSample) -> SuiteSample:
     return replace(sample, read=lambda: (sample.read()[0], following.read()[0]))
 
 
-def first_turns(samples: Sequence[SuiteSample], turns: int | None) -> list[SuiteSample]:
-    """The samples with their first `turns` turns; None keeps all."""
-    return [_cut(sample, turns) for sample in samples]
-
-
-def _cut(sample: SuiteSample, turns: int | None) -> SuiteSample:
+def first_turns(sample: SuiteSample, turns: int | None) -> SuiteSample:
+    """The sample with its first `turns` turns; None keeps all."""
     return replace(sample, read=lambda: sample.read()[:turns])
 
 

@@ -39,7 +39,7 @@ def suite_samples(
     samples = [sample for word in words for sample in _samples(word, size, limit, seed)]
     if len({sample.name for sample in samples}) < len(samples):
         raise UsageError(f"--suite {suite}: the same samples twice")
-    return first_turns(_of_tasks(samples, tasks), turns)
+    return [first_turns(sample, turns) for sample in _of_tasks(samples, tasks)]
 
 
 def _of_tasks(samples: Sequence[SuiteSample], tasks: Sequence[str]) -> list[SuiteSample]:
