@@ -28,7 +28,7 @@ from mmspec_mlx.weights import Files, Weights, unread
 
 
 class MlxBackend:
-    """See `mmspec.seam.Backend`."""
+    """Implements `mmspec.seam.Backend`."""
 
     name = "mlx"
 
@@ -40,9 +40,9 @@ class MlxBackend:
         dtype: str = "auto",
         quantize: str = "none",
     ) -> MlxModel:
-        """Load a checkpoint strictly; the device becomes MLX's default.
+        """Load a checkpoint; the device becomes MLX's default.
 
-        Raises CheckpointError for wrong files and UsageError for unavailable options.
+        Raises CheckpointError for missing or unknown tensors, UsageError for unavailable options.
         """
         if quantize != "none":
             raise UsageError(
@@ -60,7 +60,7 @@ class MlxBackend:
         return _build(weights, config, place, directory)
 
     def load_head(self, directory: Path, model: Model) -> Head:
-        """Load a head strictly; a published pickle must be converted to safetensors first."""
+        """Load a head; a published pickle must be converted to safetensors first."""
         if not isinstance(model, MlxModel):
             raise UsageError(f"a head on MLX cannot draft for a {type(model).__name__}")
         return load_head(directory, model)
@@ -82,7 +82,7 @@ class MlxBackend:
         mx.reset_peak_memory()
 
     def copier(self, size: int, device: str) -> Callable[[], object]:
-        """Return a function that adds 0 to `size` bytes: MLX would share a copy, not make one."""
+        """Return a function that adds 0 to `size` bytes of floats: MLX never copies an array."""
         source = mx.random.uniform(shape=(size // 4,), stream=stream(device))
         mx.eval(source)
         return lambda: mx.eval(mx.add(source, 0.0, stream=stream(device)))
@@ -96,9 +96,9 @@ class MlxBackend:
 
 
 def check(sources: dict[str, TensorSource], config: ModelConfig) -> None:
-    """Build and trace a model from a plan without reading tensors or allocating memory.
+    """Build and trace a model without reading tensors or allocating memory.
 
-    Raises CheckpointError if the modules do not use exactly the plan's tensors and shapes.
+    Raises CheckpointError if its modules do not use exactly the `sources`, with their shapes.
     """
     directory = Path("the plan")
     model = _build(Weights(sources, mx.float16, unread, lambda *_: None), config, "cpu", directory)

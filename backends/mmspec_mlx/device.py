@@ -28,7 +28,7 @@ def describe_memory() -> dict[str, int]:
 
 
 def _wired() -> int:
-    """Bytes of working set that the system recommends for one program."""
+    """The GPU memory in bytes that the system recommends for one program."""
     information: dict[str, Any] = dict(mx.device_info())
     return int(information["max_recommended_working_set_size"])
 

@@ -11,7 +11,7 @@ from mmspec.seam import Float32
 
 
 def read(*parts: mx.array) -> Iterator[list[float]]:
-    """Copy vectors to the host at once.  Ids are exact in float32 below 2**24.  Blocks."""
+    """Copy vectors to the host in one transfer, as float32: exact for ids below 2**24.  Blocks."""
     joined: Any = mx.concatenate([part.astype(mx.float32) for part in parts])
     numbers = iter(joined.tolist())
     return (list(islice(numbers, part.shape[0])) for part in parts)

@@ -1,4 +1,4 @@
-"""MLX's functions as a `Framework`.  V vocabulary."""
+"""MLX's functions that decoding needs, as a `Framework`.  V vocabulary."""
 
 from contextlib import nullcontext
 from functools import partial
@@ -44,7 +44,7 @@ def keys(noise: Noise, count: int) -> mx.array:
 
 
 def top(p: mx.array, count: int) -> tuple[mx.array, mx.array]:
-    """Return the `count` largest entries of p [..., V] and their indices; ties go to the lowest."""
+    """Return the `count` largest entries of p [..., V] and their indices; on ties the lowest."""
     # Non-negative floats sort like their bits; the index in the lower bits breaks ties.
     index = mx.arange(p.shape[-1], dtype=mx.int64)
     key = index - mx.left_shift(p.view(mx.int32).astype(mx.int64), 32)

@@ -28,7 +28,7 @@ class Packed:
         )
 
     def rows(self, index: mx.array) -> mx.array:
-        """Return the unpacked rows [..., in] at index [...]."""
+        """Return the dequantized rows [..., in] with the numbers `index` [...]."""
         weight, scales, biases = self.weight[index], self.scales[index], self.biases[index]
         return unpacked(Packed(weight, scales, biases, self.bits, self.group_size))
 

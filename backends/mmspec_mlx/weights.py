@@ -14,10 +14,10 @@ from mmspec_mlx.quantized import Packed, unpacked
 
 
 class Weights:
-    """The tensors of a plan, each taken once, in the activations' dtype.
+    """The tensors of a checkpoint, each taken once, in the activations' dtype.
 
-    read: returns the array of a stored tensor.  settle: called with each finished array. `mx.eval`
-    limits peak memory to one layer above the model; a no-op reads nothing from the files.
+    read: returns the array of a stored tensor.  settle: called with each finished array; `mx.eval`
+    reads it at once, so that peak memory is the model and one layer; a no-op reads no file.
     """
 
     def __init__(

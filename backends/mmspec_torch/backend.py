@@ -32,7 +32,7 @@ class TorchBackend:
         dtype: str = "auto",
         quantize: str = "none",
     ) -> TorchModel:
-        """Load a checkpoint strictly; quantized weights are dequantized.
+        """Load a checkpoint; quantized weights are dequantized.
 
         dtype: 'auto' is bfloat16 if 4-bit weights have a kernel on the device.
         """
@@ -54,7 +54,7 @@ class TorchBackend:
             ) from error
 
     def load_head(self, directory: Path, model: Model) -> Head:
-        """Load a head strictly; a published pickle is read without executing any of its code."""
+        """Load a head; a published pickle is read without executing any of its code."""
         if not isinstance(model, TorchModel):
             raise UsageError(f"a head on torch cannot draft for a {type(model).__name__}")
         return load_head(directory, model)

@@ -12,7 +12,7 @@ from mmspec.prompt.images import Picture
 from mmspec_torch.device import find_device
 
 PROMPTS = {"blip": None, "blip-2": None, "florence2": "<CAPTION>"}
-"""Prompt that asks a captioner for a one-sentence caption, by model type; None for no prompt."""
+"""Prompt for a caption of one sentence, by model type; None: the model needs no prompt."""
 MAX_TOKENS = 48
 """The maximum length of a caption, in tokens."""
 
@@ -24,7 +24,7 @@ class TransformersCaptioner:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Read the model type of `directory`.  Raises UsageError for one without a prompt."""
+        """Read the model type of `directory`.  Raises UsageError for one that PROMPTS lacks."""
         self._directory = directory
         self._kind = model_type(directory)
         if self._kind not in PROMPTS:

@@ -10,7 +10,7 @@ from mmspec.seam import Float32
 
 
 def read(*parts: Tensor) -> Iterator[list[float]]:
-    """Copy vectors to the host at once.  Ids are exact in float32 below 2**24.  Blocks."""
+    """Copy vectors to the host in one transfer, as float32: exact for ids below 2**24.  Blocks."""
     numbers = iter(torch.cat(parts).tolist())
     return (list(islice(numbers, part.shape[0])) for part in parts)
 

@@ -1,4 +1,4 @@
-"""PyTorch's functions on a device as a `Framework`.  V vocabulary."""
+"""PyTorch's functions that decoding needs, as a `Framework`.  V vocabulary."""
 
 from functools import partial
 
@@ -45,7 +45,7 @@ def keys(noise: Noise, count: int, device: torch.device) -> Tensor:
 
 
 def top(p: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the `count` largest entries of p [..., V] and their indices; ties go to the lowest."""
+    """Return the `count` largest entries of p [..., V] and their indices; on ties the lowest."""
     # Non-negative floats sort like their bits; the index in the lower bits breaks ties.
     index = torch.arange(p.shape[-1], device=p.device)
     key = p.contiguous().view(torch.int32).to(torch.int64).bitwise_left_shift(32) - index

@@ -69,7 +69,7 @@ class Integers4:
 
     @classmethod
     def of(cls, weight: Tensor, group: int) -> "Integers4":
-        """Quantize a weight [O, I]; each group's range reaches from its least to its greatest."""
+        """Quantize a weight [O, I]; a group's least value becomes q = 0, its greatest q = 15."""
         grouped = weight.view(len(weight), -1, group)
         least, greatest = (bound.float() for bound in grouped.aminmax(dim=2, keepdim=True))
         scale = _scale((greatest - least) / 15, weight.dtype)

@@ -16,7 +16,7 @@ LARGEST_IN_BLOCKS = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A float matrix, stored transposed [in, out] as a view of the file's order or a copy."""
+    """A float matrix [out, in], transposed to [in, out] as a view or a copy."""
 
     transposed: mx.array
 
@@ -25,7 +25,7 @@ class Plain:
         return x @ self.transposed
 
     def rows(self, index: mx.array) -> mx.array:
-        """Return the rows [..., in] at index [...]."""
+        """Return the matrix's rows [..., in] with the numbers `index` [...]."""
         return self.transposed.T[index]
 
     @property
@@ -51,7 +51,7 @@ class Blocked:
         return parts.swapaxes(0, 1).reshape(*x.shape[:-1], -1)
 
     def rows(self, index: mx.array) -> mx.array:
-        """Return the rows [..., in] at index [...]."""
+        """Return the matrix's rows [..., in] with the numbers `index` [...]."""
         return self.whole.rows(index)
 
     @property

@@ -21,7 +21,7 @@ class CachedLayer:
         self._columns = Columns(np.ones((1, 0), dtype=np.bool_), decoder.dtype)
 
     def append(self, x: mx.array, start: int) -> mx.array:
-        """Feed rows [n, H] in chunks; returns the last output [1, H]."""
+        """Feed rows [n, H] to the columns from `start` on; returns the last output [1, H]."""
         last = x
         for low, high in chunks(0, len(x)):
             last = self._decoder.append(x[low:high], self._cache, start + low)
@@ -32,5 +32,5 @@ class CachedLayer:
         self._cache.settle()
 
     def tail(self, columns: int) -> MlxDraftTail:
-        """Open a draft tail; all nodes of a level share a position."""
+        """Open a draft tail after the first `columns` columns."""
         return MlxDraftTail(self._decoder, self._cache, self._columns, columns, [columns])

@@ -59,9 +59,9 @@ class Cache:
             self._layers[index] = mx.concatenate([layer, mx.zeros(shape, layer.dtype)], axis=2)
 
     def _place_moved(self) -> None:
-        """Write columns that `gather` has moved, after waiting until they are read.
+        """Write the copies that `gather` made of columns, after waiting until they are computed.
 
-        MLX would copy the whole layer if it were written while still being read.
+        MLX would copy the whole layer if a copy still had to read it.
         """
         start, parts = self._moved
         if parts:
@@ -76,7 +76,7 @@ class Cache:
         return (LayerCache(layer, self._heads, start) for layer in self._layers)
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
-        """Move the m columns `columns` to `start` onwards; they ascend, none is before `start`."""
+        """Move `columns`, ascending numbers from `start` or later, to `start` onwards."""
         chosen = mx.array(list(columns))
         self._moved = start, [mx.take(layer, chosen, axis=2) for layer in self._layers]
         device_io.start(*self._moved[1])

@@ -183,7 +183,7 @@ def causal(at: int, n: int, dtype: mx.Dtype) -> mx.array | None:
 
 
 def behind(columns: int, mask: mx.array) -> mx.array:
-    """Put `columns` visible columns in front of a mask [n, E]."""
+    """Extend a mask [n, m] to [n, columns + m]: the first `columns` columns are visible."""
     return mx.pad(mask, [(0, 0), (columns, 0)])
 
 

@@ -1,6 +1,7 @@
 """Embeddings of the columns of a row, and masks of rows with padding.
 
-Shape letters: R rows, n columns, P columns of a prompt, H width.
+Shape letters: R rows, n columns, P columns of a prompt, H width, w nodes of a tree's level, E nodes
+of all its levels so far.
 """
 
 import mlx.core as mx
@@ -43,16 +44,16 @@ class Columns:
         return Columns(self._is_token[:, :columns], self._dtype)
 
     def padded(self, columns: int, lengths: list[int]) -> "Columns":
-        """Append lengths[r] tokens to row r after `columns` columns, padded to the longest."""
+        """Append lengths[r] tokens, then padding, to row r after its first `columns` columns."""
         known = self._is_token.shape[1]
         before = np.pad(self._is_token, ((0, 0), (0, columns - known)), constant_values=True)
         after = np.arange(max(lengths)) < np.array(lengths)[:, None]
         return Columns(np.hstack([before, after]), self._dtype)
 
     def mask(self, at: int, n: int) -> mx.array | None:
-        """The mask of n tokens from column `at` on, broadcast to [R, heads, n, at + n], or None.
+        """The mask of n tokens from column `at` on, broadcast to [R, heads, n, at + n].
 
-        Padding sees itself, so that no row of a softmax is empty.
+        None hides nothing. Padding sees itself, so that no row of a softmax is empty.
         """
         if not self._padded:
             return causal(at, n, self._dtype)
@@ -64,7 +65,7 @@ class Columns:
         return additive(visible, self._dtype)
 
     def behind(self, columns: int, mask: mx.array) -> mx.array:
-        """Put `columns` columns before a tree's mask [w, E], with padding hidden in them.
+        """Put the sequence's `columns` columns, except padding, before a tree's mask [w, E].
 
         Returns [w, columns + E], or [R, 1, w, columns + E] if rows have padding.
         """
@@ -74,7 +75,7 @@ class Columns:
         return order + self._padding(columns + mask.shape[1])
 
     def _padding(self, columns: int) -> mx.array:
-        """Return the padding mask [R, 1, 1, columns], from an array that is seldom rebuilt."""
+        """Return the mask [R, 1, 1, columns] that hides padding, a view of a longer array."""
         if self._mask.shape[-1] < columns:
             known = self._is_token.shape[1]
             room = -(-max(columns, known) // STEP) * STEP - known

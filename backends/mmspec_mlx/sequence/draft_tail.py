@@ -1,6 +1,6 @@
 """Cache columns for the nodes of one draft, after the columns of the sequence.
 
-Shape letters: R branches, w nodes expanded at once, E expanded so far, H width.
+Shape letters: R branches, w nodes of a level, E nodes of all levels so far, H width.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class MlxDraftTail:
         self._lineage = Lineage()
 
     def feed(self, x: mx.array, parents: mx.array | None) -> mx.array:
-        """Feed x [w, H] to every row; returns outputs [R * w, H]."""
+        """Feed x [w, H] to every row; returns outputs [R * w, H].  parents: None in a chain."""
         rows, count = len(self._starts), len(x)
         positions = [start + self._level for start in self._starts]
         at, self._end, self._level = self._end, self._end + count, self._level + 1

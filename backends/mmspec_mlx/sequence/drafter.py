@@ -27,8 +27,8 @@ class MlxDrafter:
     """Implements `mmspec.seam.Drafter`.
 
     `_tokens` has the token that all rows share in each column, 0 where rows differ; `_columns`
-    knows where a row has padding.  The first `_fed` columns are in the cache, always fewer than
-    the tokens.
+    knows where a row has padding.  The first `_fed` columns are in the cache; the last column
+    never is.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class MlxDrafter:
         return token if token < self._llama.config.vocab_size else 0
 
     def _prefill(self, segments: Sequence[Segment], columns: Columns, longest: int) -> None:
-        """Feed the pending tokens, then the segments without their last tokens, padded."""
+        """Feed the pending tokens, then the segments but their last tokens, padded to `longest`."""
         pending, rows = self._tokens[self._fed :], list[Row[mx.array]]()
         for segment in segments:
             rows.append(Row(list(pending)))
@@ -157,7 +157,7 @@ class MlxDrafter:
             self._cache.settle()
 
     def _fed_to_all(self, rows: mx.array, at: int, starts: Sequence[int]) -> mx.array:
-        """Feed the same embeddings [n, H] to all rows; returns hidden states [R, n, H]."""
+        """Feed embeddings [n, H] to all rows from column `at` on; returns states [R, n, H]."""
         n, width = rows.shape
         x, turn = mx.broadcast_to(rows, (self._rows, n, width)), self._llama.rotary.at(starts, n)
         return self._llama.feed(x, self._cache, at, turn, self._columns.mask(at, n))

@@ -27,10 +27,10 @@ class Ensemble:
         self._mixed = llama.kernels.compiled(mixed)
 
     def logits(self, weights: mx.array, record: list[mx.array], last: mx.array) -> mx.array:
-        """Return the mixture's logits [w, shared vocabulary] at outputs [R * w, H].
+        """Return the mixture's logits [w, v] at outputs [R * w, H], of v ids that both models have.
 
-        weights: [R].  record: with several branches, their probabilities [R * w, shared
-        vocabulary] are appended to it.
+        weights: [R].  record: with several branches, their probabilities [R * w, v] are
+        appended to it.
         """
         logits = self._llama.logits(last)[..., : self._shared]
         if self._branches == 1:

@@ -29,7 +29,7 @@ class Rows:
         return self._rows[start:stop]
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
-        """Move m columns to `start` onwards; they ascend, and none is before `start`."""
+        """Move the rows of `columns`, ascending from `start` or later, to `start` onwards."""
         chosen = mx.array(list(columns))
         self._rows[start : start + len(columns)] = mx.take(self._rows, chosen, axis=0)
 

@@ -28,7 +28,7 @@ class RMSNorm:
 class ShortRMSNorm:
     """The norm in three operations instead of six, for float32 on a CPU.
 
-    sqrt(mean(x^2) + eps) is hypot(|x|, sqrt(H eps)) / sqrt(H); the last factor goes to the weight.
+    sqrt(mean(x^2) + eps) is hypot(|x|, sqrt(H eps)) / sqrt(H); the weight is multiplied by sqrt(H).
     """
 
     def __init__(self, weight: Tensor, eps: float) -> None:

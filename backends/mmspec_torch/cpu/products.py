@@ -73,7 +73,7 @@ class Biased:
         return self.matrix(x).add_(self.bias)
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:
-        """Return the map of x [n, I] plus `to` [n, O], which may be overwritten."""
+        """Return the outputs for x [n, I] plus `to` [n, O], which may be overwritten."""
         return self.matrix.added(x, to).add_(self.bias)
 
 

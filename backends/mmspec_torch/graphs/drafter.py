@@ -20,12 +20,13 @@ NUMBERS = 256
 
 
 Choose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, list[Tensor]]]
-"""Function from outputs [R, H], weights [R] and keys [1, 2] to the next token [1] and a list: with
-several branches, of one tensor with their probabilities [R, V], else empty."""
+"""Function from outputs [R, H], weights [R] and keys [1, 2] to the next token [1] and a list.
+
+The list contains the branches' probabilities [R, V]; with one branch it is empty."""
 
 
 class Pending(NamedTuple):
-    """What a drafter has not yet fed before a draft, and where it belongs."""
+    """The tokens that a draft feeds first, with their columns and positions."""
 
     tokens: Sequence[int]
     """[p] tokens not fed yet, the same in every row."""
@@ -52,7 +53,7 @@ class StaticDrafter:
     def chain(
         self, pending: Pending, k: int, blend: Tensor, noise: Noise, choose: Choose
     ) -> tuple[Tensor, Tensor]:
-        """Draft k tokens; returns ids [k] and, of several branches, probabilities [k, R, V].
+        """Draft k tokens; returns ids [k] and probabilities [k, R, V], [0] with one branch.
 
         blend: weights [R]. choose: must depend only on its arguments and on constants.
         """
@@ -98,7 +99,7 @@ class StaticDrafter:
         return torch.cat(ids), torch.stack(record) if record else ids[0][:0]
 
     def _unpacked(self, k: int, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return start [1], tokens [p], lengths [R] and keys [k, 2] from the uploaded numbers."""
+        """Split the uploaded numbers: start [1], tokens [p = count], lengths [R], keys [k, 2]."""
         sizes = [1, count, self._rows, 2 * k]
         start, tokens, lengths, keys = torch.split(self._numbers[: sum(sizes)], sizes)
         return start, tokens, lengths, keys.view(k, 2).to(torch.int32)

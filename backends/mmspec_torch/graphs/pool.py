@@ -16,8 +16,8 @@ T = TypeVar("T", StaticTarget, StaticDrafter)
 class Statics:
     """The static forms of a model, one for each sequence open at the same time.
 
-    `capture` is None on other devices than CUDA, which use the dynamic form: there a kernel costs
-    little to enqueue, and attending to unused columns would cost more.
+    Only CUDA has them, elsewhere `capture` is None: there a kernel costs little to enqueue, and
+    attending to unused columns would cost more.
     """
 
     def __init__(self, llama: Llama) -> None:
@@ -28,14 +28,14 @@ class Statics:
         self._drafters: dict[Hashable, list[StaticDrafter]] = defaultdict(list)
 
     def target(self, owner: object) -> StaticTarget | None:
-        """Lend a static target until `owner` is garbage; its cache has arbitrary content."""
+        """Lend a static target until `owner` is garbage-collected; None without CUDA."""
         if self.capture is None:
             return None
         capture = self.capture
         return _lend(self._targets, owner, lambda: StaticTarget(self._llama, capture))
 
     def drafter(self, owner: object, rows: int, *settings: Hashable) -> StaticDrafter | None:
-        """Lend a static drafter of `rows` rows, used only with the same `settings`."""
+        """Lend a static drafter of `rows` rows and these settings; None without CUDA."""
         if self.capture is None:
             return None
         capture, free = self.capture, self._drafters[rows, settings]

@@ -16,7 +16,7 @@ from mmspec_torch.network.rotary import Angles
 
 
 class Frame:
-    """A static cache, the computations captured over it, and the tables that they read."""
+    """A static cache, the computations captured over it, and their rotary tables."""
 
     def __init__(self, llama: Llama, rows: int, capture: Capture) -> None:
         text = llama.config

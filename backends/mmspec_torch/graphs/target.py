@@ -23,7 +23,7 @@ class StaticTarget:
         self.cache = self._frame.cache
 
     def feed(self, token: int, drafted: Tensor | None, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Feed `token` at column `start`, then the drafted ids [n - 1].
+        """Feed `token` at column `start`, then the drafted ids [n - 1]; None without a draft.
 
         Returns logits [n, V], hidden states [n, H] and the embeddings [n, H] that were fed.
         """

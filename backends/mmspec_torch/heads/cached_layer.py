@@ -20,17 +20,17 @@ class CachedLayer:
         self._cache = decoder.new_cache(rows=1)
 
     def append(self, x: Tensor, start: int) -> Tensor:
-        """Feed rows [n, H] in chunks; returns the last output [1, H]."""
+        """Feed rows [n, H] to the columns from `start` on; returns the last output [1, H]."""
         last = x
         for low, high in chunks(0, len(x)):
             last = self._decoder.append(x[low:high], self._cache, start + low)
         return last[-1:]
 
     def settle(self) -> None:
-        """Do nothing: PyTorch computes without being asked."""
+        """Do nothing: PyTorch is not lazy."""
 
     def tail(self, columns: int) -> TorchDraftTail:
-        """Open a draft tail; all nodes of a level share a position."""
+        """Open a draft tail after the first `columns` columns."""
         rotary = self._decoder.rotary
         angles = (rotary.run(at, at + 1) for at in count(columns))
         return TorchDraftTail(self._decoder, self._cache, columns, angles)

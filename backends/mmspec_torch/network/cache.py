@@ -103,13 +103,13 @@ class Cache:
 
     @torch.inference_mode()
     def gather(self, start: int, columns: Sequence[int]) -> None:
-        """Move the m columns `columns` to `start` onwards; they ascend, none is before `start`."""
+        """Move `columns`, ascending numbers from `start` or later, to `start` onwards."""
         chosen = upload(columns, torch.int64, self._buffer.device)
         selection = self._buffer.index_select(3, chosen)
         self._buffer.narrow(3, start, len(columns)).copy_(selection)
 
     def settle(self) -> None:
-        """Do nothing: PyTorch computes without being asked."""
+        """Do nothing: PyTorch is not lazy."""
 
     def _grow(self, end: int) -> None:
         layers, rows, heads, columns, head_dim = self._buffer.shape

@@ -38,7 +38,7 @@ class Rotary:
         return F.embedding(index, cos).unsqueeze(1), F.embedding(index, sin).unsqueeze(1)
 
     def runs(self, positions: Sequence[range], sizes: Sequence[int]) -> Iterator[Angles]:
-        """Return the angles of each row's range of positions, cut into pieces of `sizes`."""
+        """Yield the angles of each row's range of positions, `sizes[i]` positions at a time."""
         if len(positions) == 1:
             whole = self.run(positions[0].start, positions[0].stop)
         else:

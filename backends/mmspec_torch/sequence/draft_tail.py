@@ -1,6 +1,6 @@
 """Cache columns for the nodes of one draft, after the columns of the sequence.
 
-Shape letters: R branches, w nodes expanded at once, E expanded so far, H width.
+Shape letters: R branches, w nodes of a level, E nodes of all levels so far, H width.
 """
 
 from collections.abc import Iterable
@@ -25,9 +25,9 @@ class TorchDraftTail:
         angles: Iterable[Angles],
         mask: Tensor | None = None,
     ) -> None:
-        """columns: those of the sequence, all fed. angles: of each level's positions.
+        """columns: number of columns of the sequence, all fed. angles: those of each level.
 
-        mask: [R, 1, 1, columns or more], hides padding.
+        mask: [R, 1, 1, columns or more], hides padding; None if no row has any.
         """
         self._decoder, self._cache = decoder, cache
         self._columns = self._end = columns
@@ -36,7 +36,7 @@ class TorchDraftTail:
         self._lineage = Lineage()
 
     def feed(self, x: Tensor, parents: Tensor | None) -> Tensor:
-        """Feed x [w, H] to every row; returns outputs [R * w, H]."""
+        """Feed x [w, H] to every row; returns outputs [R * w, H].  parents: None in a chain."""
         rows, start = self._cache.rows, self._end
         self._end += len(x)
         span, angles = CacheSpan(self._cache, start, self._end), next(self._angles)
@@ -47,7 +47,7 @@ class TorchDraftTail:
         return self._decoder.forward(x, Step(angles, span, mask))
 
     def _mask(self, lineage: Tensor) -> Tensor:
-        """Return the mask [w, columns + E], or [R, 1, w, columns + E], of a level."""
+        """Put the sequence's columns before a level's mask [w, E]; [R, 1, w, ...] with padding."""
         order = F.pad(lineage, (self._columns, 0))
         if self._padding is None:
             return order

@@ -160,7 +160,7 @@ class TorchDrafter:
             raise ValueError("the segments of all branches must end in the same token")
 
     def _prefilled(self, start: int, columns: int) -> State:
-        """Feed all columns from `start` on but the last; returns the state."""
+        """Feed the columns from `start` up to the last of `columns`; returns the state."""
         end = columns - 1
         state = self._described(columns, max(start, end))
         if start >= end:
@@ -186,7 +186,7 @@ class TorchDrafter:
         return State(columns, fed, lengths, F.pad(mask, (0, STEP)), tally=tally)
 
     def _ready(self, k: int) -> State:
-        """Return the state as it is for a new draft, its mask extended by k visible columns."""
+        """Return the state without its draft, with a mask that covers k more columns."""
         state, end = self._state, self._state.columns + k
         mask = state.mask
         if mask is not None and mask.shape[-1] < end:
@@ -213,7 +213,7 @@ class TorchDrafter:
         return replace(draft, branches=self._outputs(blend, torch.stack(record)))
 
     def _unfed(self, state: State, k: int) -> Pending | None:
-        """What the static form needs to feed; None for a pending image or too many numbers."""
+        """The pending tokens for the static form; None if it cannot feed them."""
         row, start = self._rows[0], min(state.fed, state.columns - 1)
         numbers = 1 + state.columns - start + len(state.lengths) + 2 * k
         if numbers > NUMBERS or row.has_image(start, state.columns):

@@ -32,12 +32,12 @@ class Rows:
 
     @torch.inference_mode()
     def gather(self, start: int, columns: Sequence[int]) -> None:
-        """Move the m rows `columns` to `start` onwards; they ascend, none is before `start`."""
+        """Move the rows of `columns`, ascending from `start` or later, to `start` onwards."""
         chosen = upload(columns, torch.int64, self._rows.device)
         self._rows[start : start + len(columns)] = self._rows.index_select(0, chosen)
 
     def settle(self) -> None:
-        """Do nothing: PyTorch computes without being asked."""
+        """Do nothing: PyTorch is not lazy."""
 
     def _grow(self, end: int) -> None:
         wider = self._rows.new_empty(-(-end // STEP) * STEP, self._rows.shape[1])

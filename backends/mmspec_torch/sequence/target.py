@@ -50,7 +50,6 @@ class TorchTarget(TargetSequence[Tensor]):
     def _replayed(
         self, static: StaticTarget, draft: DeviceDraft[Tensor] | None, start: int
     ) -> Tensor:
-        """Return what `_feed` does, computed by the static form."""
         [token] = self._row.ids(start, start + 1, self._llama.config.vocab_size)
         logits, states, embeddings = static.feed(token, draft.ids if draft else None, start)
         if self._stored:
