@@ -12,12 +12,12 @@ from mmspec_train.settings import LlamaShape
 ATTENTION = "eager"
 """transformers' name of attention by plain matrix products.
 
-In bfloat16 on a CPU they are several times as fast as the fused attention.
+In bfloat16 on a CPU this is several times as fast as fused attention.
 """
 
 
 def llama_of_shape(shape: LlamaShape, vocabulary: int) -> TextConfig:
-    """Return the config of a Llama with tied embeddings of so many tokens.
+    """Return the config of a Llama with tied embeddings of `vocabulary` tokens.
 
     Raises UsageError if the width is not an even multiple of the heads.
     """

@@ -133,7 +133,7 @@ class DataSettings(Settings):
 
 @dataclass(frozen=True)
 class Budget(Settings):
-    """The length of a training run.  A run of so many steps is reproducible; minutes are not."""
+    """The length of a training run: in steps, which is reproducible, or in minutes."""
 
     minutes: float | None = option(
         None, f"Minutes to train. Default: {DEFAULT_MINUTES:g}, unless --steps is given.", above=0

@@ -34,7 +34,7 @@ class DraftScore:
 
     @property
     def agreement(self) -> list[float]:
-        """[D] share of right guesses at each depth, after the right tokens before it."""
+        """[D] share of right guesses at each depth, if all tokens before are the target's."""
         return [right / max(1, n) for right, n in zip(self.right, self.judged, strict=True)]
 
     def figures(self) -> dict[str, float]:
@@ -58,9 +58,9 @@ class DraftScore:
 
 
 def round_starts(columns: Sequence[int], accepted: Sequence[int]) -> Iterator[int]:
-    """Yield, of the candidates `columns`, those after which rounds begin.
+    """Yield those of the ascending `columns` after which a round begins.
 
-    A round takes the guesses accepted from its column, and one token of the target's.
+    accepted: number of guesses accepted at each column. A round adds these and one more token.
     """
     start = 0
     while start < len(columns):

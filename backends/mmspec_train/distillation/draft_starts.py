@@ -34,7 +34,7 @@ class DraftStarts:
         return torch.where(self.alive[depth], self.columns + depth, 0)
 
     def pick(self, values: Tensor, batch: TeacherBatch) -> Tensor:
-        """Pick, from values [n] of all learned columns, those that drafts reach, as [D, B, A]."""
+        """Return [D, B, A] the values, of all learned columns [n], where drafts reach them."""
         row = batch.learned_row
         rows = [row.gather(1, self.after(depth)) for depth in range(self.depth)]
         return values[torch.stack(rows).clamp(min=0)]

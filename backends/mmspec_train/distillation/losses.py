@@ -44,7 +44,7 @@ def head_loss(
     output_matrix: Tensor,
     method: HeadMethodSettings,
 ) -> Tensor:
-    """Return the loss of features [D, B, A, H]: the mean over live starts, depths weighted decay^d.
+    """Return the loss of features [D, B, A, H]: the mean over live starts, weighted by decay^depth.
 
     The loss of one guess is token_weight · divergence(p, q) + feature_weight · SmoothL1(feature,
     hidden state).

@@ -5,7 +5,7 @@ import random
 from mmspec_train.teacher.batch_source import Content
 
 EPOCHS = 40
-"""Number of epochs of MSD's run; the first half trains on text alone."""
+"""Number of epochs of a run, as in MSD; the first half trains on text alone."""
 
 
 def visual_share(epoch: int) -> float:
@@ -32,7 +32,7 @@ SCHEDULES: dict[str, tuple[Content, ...]] = {
 
 
 def pick_source(sources: int, seed: int, step: int, progress: float) -> int:
-    """Return the index of the source of a step's batch; of two, the second for images."""
+    """Return the index of the source of a step's batch: of two sources, 1 has the images."""
     share = visual_share(epoch_at(progress)) if sources > 1 else 0.0
     return int(coin(seed, step, share, "images"))
 

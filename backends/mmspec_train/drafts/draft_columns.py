@@ -25,7 +25,7 @@ class DraftColumns:
     """A batch of conversations, laid out in the columns of a draft."""
 
     ids: Tensor
-    """[B, S] token ids; an image's columns have the id of the blank."""
+    """[B, S] token ids; an image's columns have the id `blank`."""
     visual: Tensor
     """[B, S] True at the positions of images."""
     learned: Tensor
@@ -35,7 +35,7 @@ class DraftColumns:
 
 
 def to_draft_columns(conversations: Conversations, positions: int, blank: int) -> DraftColumns:
-    """Lay out in columns: an image takes `positions` of id `blank`, or with 0 a single one."""
+    """Return the draft's columns: an image takes `positions` of them, or one if that is 0."""
     ids, learned = conversations.ids.cpu().numpy(), conversations.learned.cpu().numpy()
     origins = [
         _origins(length, images, positions or 1)

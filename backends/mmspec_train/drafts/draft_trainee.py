@@ -45,7 +45,7 @@ class DraftTrainee(Trainee):
         method: MethodSettings,
         stage_names: Sequence[str] = ("tuning",),
     ) -> "DraftTrainee":
-        """Build a trainee on the conversations that the draft has positions for."""
+        """Build a trainee; conversations longer than the draft's positions are left out."""
         limit = module.text.max_position_embeddings, module.positions or 1
         data = replace(data, limit=limit, always_pixels=module.sees)
         return cls(module, data, method, stage_names)
@@ -100,7 +100,7 @@ class DraftTrainee(Trainee):
         return divergence(self.method.loss, p, q, batch.targets[batch.learned]).mean()
 
     def read(self, conversations: ConversationBatch) -> tuple[TeacherBatch, list[Tensor]]:
-        """Return the target's batch and the image features [P, W] for the draft."""
+        """Return the batch with the target's states, and each image's features [P, W]."""
         teacher = self.data.teacher
         features = teacher.features(conversations.pixels) if conversations.pixels else []
         return teacher.read(conversations, features), self._pooled(features)
@@ -126,7 +126,7 @@ class DraftTrainee(Trainee):
     def on_policy(
         self, batch: TeacherBatch, images: list[Tensor]
     ) -> tuple[TeacherBatch, list[Tensor]]:
-        """Cut each answer at random and continue it greedily; also returns the remaining images."""
+        """Cut answers at random and continue them greedily; also returns the images before cuts."""
         starts = random_starts(batch).flatten().tolist()
         teacher, longer, left = self.data.teacher, batch, images
         drafted = batch.ids.new_zeros(len(starts), 0)
@@ -153,7 +153,7 @@ def images_left(
     before: Sequence[Sequence[object]],
     after: Sequence[Sequence[object]],
 ) -> list[Tensor]:
-    """Return the images, in order, that remain in the shortened sequences."""
+    """Return the images that remain when the image spans `before` are shortened to `after`."""
     left, unread = [], iter(images)
     for spans, spans_left in zip(before, after, strict=True):
         own = [next(unread) for _ in spans] if images else []

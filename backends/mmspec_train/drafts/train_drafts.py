@@ -32,7 +32,7 @@ PLANS: dict[str, tuple[str | None, bool, Sequence[str]]] = {
     "llava": ("pretrained", True, ["projector", "tuning"]),
     "language": ("llava", False, []),
 }
-"""For each baseline, the one it starts from, whether it has vision, and its stages."""
+"""For each baseline: the one it starts from or None, whether it has vision, its stages."""
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,8 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """Return the layer's output [B, A, H] for x [B, A, H] at positions [B, A].
 
-        visible: [B, A, R] the rows that each start sees.  chain: keys and values of the guesses of
-        each chain so far, x last; empty if x is a row.
+        visible: [B, A, R] True where a start sees a row.  chain: keys and values of each chain's
+        guesses so far, those of x last; empty if x contains rows.
         """
         attention = self.self_attn
         queries = self._split(attention.q_proj(self.input_layernorm(x)))

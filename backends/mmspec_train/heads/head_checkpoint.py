@@ -17,7 +17,7 @@ from mmspec_train.heads.slotted import Slotted
 from mmspec_train.settings import HeadShape
 
 COMPRESSION = 9
-"""Number of visual positions for each query of FLASH by default, as in its paper."""
+"""Default number of visual positions per query of FLASH, as in its paper."""
 Head = Layered | Slotted
 
 

@@ -110,7 +110,7 @@ class Layered(nn.Module):
         return torch.cat((fused, self._others(batch, layout).float()))[layout.rows]
 
     def _others(self, batch: TeacherBatch, layout: Layout) -> Tensor:
-        """Return the rows [Q, H] of images that are no pairs of state and embedding."""
+        """Return the images' rows [Q, H] that do not pair a state with an embedding."""
         if layout.images:
             spans = [batch.states[row, first:end] for row, (first, end) in layout.images]
             packed: Tensor = self.compressor(torch.stack(spans))

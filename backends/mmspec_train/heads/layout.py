@@ -23,7 +23,7 @@ class Layout:
     pairs: Tensor
     """[P] slots that pair a hidden state with the next embedding."""
     others: Tensor
-    """[Q] the columns of images that are fed without a partner; empty if images are packed."""
+    """[Q] columns (sequence · L + column) of images that are fed unpaired and unpacked."""
     images: list[tuple[int, Span]]
     """Sequence and columns of each packed image."""
     rows: Tensor
@@ -35,7 +35,7 @@ class Layout:
 def lay_out_slots(batch: TeacherBatch, *, apart: bool, packed: int) -> Layout:
     """The rows for a head; see `mmspec.drafters.heads.packing`.
 
-    apart: images are fed without partners. packed: number of latents of an image; 0 does not pack.
+    apart: images are fed unpaired. packed: number of latents of an image; 0 does not pack.
     """
     width = batch.ids.shape[1]
     pairs: list[int] = []

@@ -46,7 +46,7 @@ class VisualMean(nn.Linear):
 
 
 class MedusaSlot(nn.Module):
-    """h + silu(W h + b), which is h at first (Cai et al. 2024, eq. 1)."""
+    """h + silu(W h + b), which is h before training (Cai et al. 2024, eq. 1)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class MedusaSlot(nn.Module):
 
 
 class HydraSlot(nn.Module):
-    """An MLP of the state and the embeddings of the tokens since (Ankner et al. 2024, eq. 2)."""
+    """An MLP of the state and the next tokens' embeddings (Ankner et al. 2024, eq. 2)."""
 
     def __init__(self, width: int, inputs: int) -> None:
         super().__init__()

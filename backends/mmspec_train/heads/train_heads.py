@@ -88,7 +88,6 @@ class HeadTrainee(Trainee):
         return batch, starts, self._likeliest(self.module(batch, starts))
 
     def _likeliest(self, features: Tensor) -> Tensor:
-        """Return the likeliest tokens [...] of features [..., H]."""
         return log_probabilities(features, self.data.teacher.output_matrix).argmax(dim=-1)
 
 
@@ -110,6 +109,6 @@ def distill_head(
 def new_trainee(
     kind: str, shape: HeadShape, method: HeadMethodSettings, data: TeacherData
 ) -> HeadTrainee:
-    """Return an untrained head of a kind for a teacher."""
+    """Return a head with random weights that learns from the target of `data`."""
     config = head_config(kind, data.teacher.config, shape)
     return HeadTrainee(untrained_head(config, data.settings.seed), data, method)

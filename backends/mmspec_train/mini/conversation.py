@@ -74,7 +74,7 @@ def encode(
 
 
 def _weights(turn: Turn, answer: Encoding, fact_weight: float) -> list[float]:
-    """Return each answer token's weight: `fact_weight` if it states a fact in question, else 1."""
+    """Return each answer token's weight: `fact_weight` if it states a fact asked for, else 1."""
     spans = [
         match.span()
         for fact in turn.facts

@@ -94,4 +94,4 @@ TASK_SHARES: dict[str, float] = {
 }
 """Relative share of each task in the training samples."""
 DRAFT_SHARES = TASK_SHARES | {"pororo": 12, "vist": 12, "video": 10}
-"""Task shares for the draft: more stories, which it reads as text, at a tenth of the positions."""
+"""Task shares for the draft: more stories, whose images it does not read: newlines replace them."""

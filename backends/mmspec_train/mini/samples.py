@@ -71,7 +71,7 @@ class SampleBatches:
             yield from (collate_samples(batch, pad) for batch in batches[skipped:])
 
     def _pool(self, pool: int, tokenizer: Tokenizer) -> list[list[EncodedSample]]:
-        """Draw the samples of one pool and cut them into batches of similar length, shuffled."""
+        """Return the batches of pool number `pool`, each of samples of similar length, shuffled."""
         rng = random.Random(f"{self.seed}/{self.split}/{pool}")
         samples: list[EncodedSample] = []
         missing = SAMPLE_BATCHES_PER_POOL * self.recipe.positions_per_batch

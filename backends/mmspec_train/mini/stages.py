@@ -97,7 +97,7 @@ class PairRun:
                 trainers[stage](budgets.get(stage, Budget(steps=0)), log)
 
     def result(self, stage: str) -> Path:
-        """Return the file that a finished stage leaves."""
+        """Return the path of a stage's result."""
         name = "tokenizer.json" if stage == "tokenizer" else f"{stage}.safetensors"
         return self.directory / name
 

@@ -17,7 +17,7 @@ class CellClassifier(nn.Module):
     """A tower with a linear classifier per label on the features that LLaVA reads."""
 
     def __init__(self, tower: CLIPVisionModel, hidden: int, labels: Mapping[str, int]) -> None:
-        """Add classifiers to a tower of width `hidden`; `labels` gives each one's classes."""
+        """Add classifiers to a tower of width `hidden`; `labels`: number of classes by label."""
         super().__init__()
         self.tower = tower
         heads = {name: nn.Linear(hidden, classes) for name, classes in labels.items()}

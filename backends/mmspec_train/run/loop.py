@@ -76,7 +76,6 @@ class _Run(Generic[Item]):
 
     @property
     def at(self) -> Position:
-        """The current step, stage and training time."""
         return Position(self.step, self.phase.name, self.seconds)
 
     @property

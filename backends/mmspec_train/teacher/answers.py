@@ -56,7 +56,7 @@ def answer_all(
 
 
 def _embed(teacher: Teacher, prompt: Sequence[int], images: Iterator[Tensor]) -> Tensor:
-    """Return the embeddings [n, H] of a prompt, in which each PICTURE is the next of `images`."""
+    """Return the embeddings [n, H] of a prompt; the next of `images` replaces each PICTURE."""
     ids = [max(token, 0) for token in prompt]
     x = teacher.embed(upload(ids, torch.long, teacher.model.llama.device))
     places = [place for place, token in enumerate(prompt) if token == PICTURE]
@@ -79,7 +79,7 @@ class _Rows:
     def answer(
         self, prompts: Sequence[Tensor], max_tokens: int, stop: frozenset[int]
     ) -> list[list[int]]:
-        """Feed prompts [n, H] and return an answer to each that is not empty."""
+        """Feed a prompt [n, H] to each row; returns the answers, [] to an empty prompt."""
         lengths = [len(prompt) for prompt in prompts]
         last = self._feed(torch.nn.utils.rnn.pad_sequence(list(prompts), True), lengths)
         answers: list[list[int]] = [[] for _ in prompts]

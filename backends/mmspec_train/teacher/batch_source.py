@@ -32,7 +32,7 @@ class ConversationBatches:
     image_id: int
     """The token at the positions of images."""
     positions: int
-    """Positions of an image; 0 for a text-only model."""
+    """Number of positions of an image; 0 for a text-only model."""
     preprocessing: Preprocessing | None
     positions_per_batch: int
     seed: int
@@ -40,7 +40,7 @@ class ConversationBatches:
     always_pixels: bool = False
     """True if batches contain pixels even if hidden states are stored."""
     limit: tuple[int, int] | None = None
-    """The most columns a draft can read, of which an image takes so many; None: no limit."""
+    """Most columns of a conversation, and columns of an image in the draft; None: no limit."""
 
     def records(self) -> list[ConversationRecord]:
         """Return the selected conversations.  Raises UsageError if there are none."""

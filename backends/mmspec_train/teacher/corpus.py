@@ -45,14 +45,14 @@ class WorldCorpus:
 
     @property
     def size(self) -> None:
-        """No number: the world has no end."""
+        """None: the world has no end."""
         return None
 
     def check(self, count: int) -> None:
         """Do nothing: every conversation can be drawn."""
 
     def turns(self, number: int) -> list[Turn]:
-        """Draw the conversation with this number; its answers are text alone."""
+        """Draw the conversation with this number; only its questions contain images."""
         rng = random.Random(f"{self.seed}/{self.split}/{number}")
         task = rng.choices(tuple(self.shares), tuple(self.shares.values()))[0]
         conversation = sample(task, rng.getrandbits(48), split=self.split, size=self.image_size)

@@ -47,7 +47,7 @@ class Preparation:
         self.corpus.check(self.settings.samples)
 
     def run(self, log: Log) -> None:
-        """Add conversations to the cache until it has `samples`."""
+        """Add conversations to the cache until all of `--samples` are finished."""
         claim(self.cache.manifest_file, self._manifest(), REMEDY)
         records = self.cache.records()
         self.finished = records[-1].number + 1 if records else 0
@@ -98,7 +98,7 @@ class Preparation:
         }
 
     def _answer_pool(self, questions: Sequence[Question]) -> None:
-        """Answer conversations, similar ones in one batch, and append them in order.
+        """Answer conversations, those of similar length in one batch, and append them in order.
 
         A batch costs as many turns and columns as its longest conversation has.
         """
@@ -126,7 +126,6 @@ class Preparation:
         return list(zip(records, states, strict=True))
 
     def _states(self, questions: Sequence[Question]) -> list[StoredStates]:
-        """Return the target's hidden states for conversations with the dataset's answers."""
         teacher = self.teacher
         pixels = [teacher.pixels(picture) for _, pictures in questions for picture in pictures]
         records = [record for record, _ in questions]
@@ -146,7 +145,7 @@ class Preparation:
         return record.columns(self.teacher.config.image_tokens)
 
     def _columns_at_most(self, record: ConversationRecord) -> int:
-        """Return the most positions a conversation can take with the answers to be made."""
+        """Return an upper bound of the conversation's columns once it is answered."""
         if self.settings.answers == "dataset":
             return self._columns(record)
         unanswered = replace(record, answers=(), stopped=())

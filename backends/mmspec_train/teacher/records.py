@@ -31,7 +31,7 @@ class ConversationRecord:
     prompts: tuple[tuple[int, ...], ...]
     answers: tuple[tuple[int, ...], ...]
     stopped: tuple[bool, ...]
-    """True for each answer that ends with a stop token, which no model reads."""
+    """True for each answer that ends with a stop token; later turns do not read that token."""
     place: Place | None = None
     """Where the cache has stored the target's hidden states; None if it has not."""
 
@@ -48,7 +48,7 @@ class ConversationRecord:
     def answered(
         self, answers: Sequence[Sequence[int]], stop: frozenset[int]
     ) -> "ConversationRecord":
-        """Return the conversation with one of these answers to each prompt."""
+        """Return the conversation with these answers, one to each prompt."""
         stopped = tuple(answer[-1] in stop for answer in answers)
         return replace(self, answers=_tuples(answers), stopped=stopped)
 

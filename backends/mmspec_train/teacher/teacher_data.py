@@ -34,7 +34,7 @@ class TeacherData:
     always_pixels: bool = False
     """True if batches contain pixels even if hidden states are stored, for a draft with vision."""
     limit: tuple[int, int] | None = None
-    """The most columns a draft can read, of which an image takes so many; None: no limit."""
+    """Most columns of a conversation, and columns of an image in the draft; None: no limit."""
 
     def check(self) -> None:
         """Raise MmspecError for wrong options or data. Writes nothing."""
