@@ -3,15 +3,11 @@
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import (
-    CLIPVisionConfig,
-    LlavaConfig,
-    LlavaForConditionalGeneration,
-)
+from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration
 
 from mmspec.decoding.grid_features import pooled
 from mmspec_train.llama import ATTENTION, llama_config, llama_of_shape
-from mmspec_train.mini.recipe import Rates, Recipe, TowerSizes
+from mmspec_train.mini.recipe import Rates, Recipe
 from mmspec_train.mini.samples import SampleBatch
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD, token_id
 from mmspec_train.settings import LlamaShape
@@ -29,22 +25,8 @@ def llava(
     torch.manual_seed(seed)
     tokens = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
     token_ids = {name: token_id(tokenizer, token) for name, token in tokens.items()}
-    config = LlavaConfig(
-        vision_config=_tower_config(recipe.tower),
-        text_config=llama_config(llama_of_shape(text, recipe.vocabulary), **token_ids),
-        image_token_index=token_id(tokenizer, IMAGE),
-        image_seq_length=recipe.tower.patches,
-        vision_feature_layer=-1,
-        vision_feature_select_strategy="default",
-        tie_word_embeddings=True,
-    )
-    model = LlavaForConditionalGeneration(config)
-    model.set_attn_implementation(ATTENTION)
-    return model
-
-
-def _tower_config(tower: TowerSizes) -> CLIPVisionConfig:
-    return CLIPVisionConfig(
+    tower = recipe.tower
+    vision = CLIPVisionConfig(
         hidden_size=tower.hidden,
         intermediate_size=tower.ffn,
         num_hidden_layers=tower.layers,
@@ -54,6 +36,18 @@ def _tower_config(tower: TowerSizes) -> CLIPVisionConfig:
         projection_dim=tower.hidden,
         hidden_act="quick_gelu",
     )
+    config = LlavaConfig(
+        vision_config=vision,
+        text_config=llama_config(llama_of_shape(text, recipe.vocabulary), **token_ids),
+        image_token_index=token_id(tokenizer, IMAGE),
+        image_seq_length=tower.patches,
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="default",
+        tie_word_embeddings=True,
+    )
+    model = LlavaForConditionalGeneration(config)
+    model.set_attn_implementation(ATTENTION)
+    return model
 
 
 def parts(model: LlavaForConditionalGeneration, rates: Rates) -> list[tuple[nn.Module, float]]:

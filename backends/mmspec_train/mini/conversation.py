@@ -31,16 +31,11 @@ class EncodedSample:
     patches: int
 
 
-def prompt(turn: Turn) -> str:
-    """Return a turn's prompt text, up to the space before its answer."""
-    markers = "" if IMAGE in turn.question else f"{IMAGE}\n" * turn.images
-    return f"USER: {markers}{turn.question} ASSISTANT:"
-
-
 def texts(sample: Sample) -> Iterator[str]:
     """Yield the texts of a conversation to tokenize: prompt, answer, prompt, answer, ..."""
     for number, turn in enumerate(sample.turns):
-        yield (" " if number else "") + prompt(turn)
+        markers = "" if IMAGE in turn.question else f"{IMAGE}\n" * turn.images
+        yield f"{' ' if number else ''}USER: {markers}{turn.question} ASSISTANT:"
         yield " " + turn.answer
 
 
