@@ -169,7 +169,7 @@ class Drafter(Protocol):
         """Append one segment per branch; all end in the same token, which is not fed."""
 
     def rewind(self, length: int) -> None:
-        """Forget all columns from `length` on, where `length` is one that the drafter has had."""
+        """Forget all columns from `length` on; `self.length` must have had this value before."""
 
     def draft(self, k: int, weights: Sequence[float], noise: Noise) -> Draft | None:
         """Enqueue k tokens (k >= 1) drafted from the mixture of the branches. Never blocks.

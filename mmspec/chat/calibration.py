@@ -18,7 +18,7 @@ WEIGHTS = (".safetensors", ".bin")
 
 
 def calibration_file(models: Models) -> CalibrationFile:
-    """The calibration file of `models` on this machine, named by a digest of its key."""
+    """The file of costs measured for `models`, named by a digest of all that they depend on."""
     target, drafts = models.target, models.drafts
     backend = {"name": models.backend.name, "mmspec": version("mmspec")}
     key = {

@@ -46,7 +46,7 @@ class Answer:
     notes: list[str] = field(default_factory=list)
     """One line for the user on each decision that was made automatically."""
     plain_reason: str | None = None
-    """Under gamma 'auto', why this answer ended in plain decoding; until its end, the last one."""
+    """Under gamma 'auto', why the previous answer ended in plain decoding; `finish` replaces it."""
     rounds: list[Round] = field(default_factory=list)
     statistics: Statistics = field(default_factory=Statistics)
 
@@ -58,7 +58,7 @@ class Answer:
         self.weights = round_.weights or self.weights
 
     def finish(self, stop: Collection[int], plain_reason: str | None) -> None:
-        """Complete the answer; notes the reason for plain decoding unless the last one gave it."""
+        """Complete the answer; notes `plain_reason` unless the previous answer had one too."""
         self.finish_reason = "stop" if self.token_ids[-1] in stop else "length"
         if plain_reason and not self.plain_reason:
             self.notes.append(plain_reason)
@@ -139,7 +139,6 @@ class Chat:
             raise UsageError(f"{self.models.target.name} is text-only and cannot see images")
 
     def _check_tokens(self, number: int, answer: Sequence[int]) -> None:
-        """Raise UsageError if `answer` has ids outside the target's vocabulary."""
         target = self.models.target
         size = target.model.config.text.vocab_size
         for token in answer:
@@ -191,7 +190,7 @@ class Chat:
         return length
 
     def _select_drafter(self, chunks: Sequence[Chunk]) -> OpenDrafter | None:
-        """The drafter for this answer; the last answer's if its views are the same.
+        """The drafter for this answer: the one of the last answer if the views are the same.
 
         Computes the features and captions of new images.
         """

@@ -1,4 +1,7 @@
-"""Chooses and opens the drafter of an answer: views of a draft model, a head, or n-gram lookup."""
+"""Chooses and opens the drafter of an answer.
+
+A `Drafting` names it: views that a draft model reads, a head, n-gram lookup, or none.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +22,7 @@ TYPICAL_ANSWER = 128
 """Positions that a prompt must leave free in the draft's context for a view to be used."""
 
 IMAGES_FOR_M = 2
-"""The most images for which M is the default; on five, M gives 1.17 tokens a round, T 2.05
+"""Most images for which M is the default; on five images M gives 1.17 tokens a round, T 2.05
 (IbED).
 """
 
@@ -67,14 +70,13 @@ def refuse(options: Options, name: str, directory: Path) -> None:
 
 
 def _lettered(options: Options, spec: str, config: ModelConfig) -> Drafting:
-    """The drafting by a draft model with `config`; raises UsageError if it cannot do it."""
+    """Parse `spec` for a draft model with `config`; raises UsageError if it cannot draft so."""
     if options.names_head:
         raise UsageError(f"--drafting {spec} needs a head of that kind: name one with --draft")
     return parse_drafting(spec, config, options.weights if options.drafting else (), options.pool)
 
 
 def _require_kind(options: Options, name: str, kind: str, spec: str) -> None:
-    """Raise UsageError for options that a head of kind `kind` cannot do."""
     if spec != kind:
         raise UsageError(
             f"--drafting {spec}: the draft {name} is a {kind} head: use {kind}, "
@@ -106,7 +108,7 @@ def fitting(
 def open_drafter(
     models: Models, options: Options, drafting: Drafting, target: Target
 ) -> OpenDrafter:
-    """Open a drafter beside `target`; the drafting is not plain."""
+    """Open a drafter beside `target`; `drafting` must have a drafter."""
     loaded, adaptive, positions = models.target, options.adaptive, None
     drafter: Drafter
     if drafting == NGRAM:

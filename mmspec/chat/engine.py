@@ -26,7 +26,7 @@ PREFERRED = "llava-1.5-7b"
 BUNDLED = "mini"
 
 Loading = partial[LoadedModel]
-"""`load_model` with the backend and the options that target, draft and captioner share."""
+"""`load_model`, bound to the backend and options that target, draft and captioner share."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +128,7 @@ def _load_draft(
 
 
 def pair_of(name: str) -> str | None:
-    """The draft that the card of a target names, found by the card's name or a repository's."""
+    """The draft that a target's card names; `name` is the card's name or one of its hub ids."""
     cards = load_cards()
     sources = (card for card in cards.values() if name in card.sources.values())
     card = cards.get(name) or next(sources, None)

@@ -58,7 +58,7 @@ class LoadedModel:
 
     @property
     def view(self) -> Branch:
-        """The view of a prompt that this model has as a target."""
+        """The view in which this model sees a prompt as a target: M if it sees images, else T."""
         sees = self.model.config.vision is not None
         return Branch("M", self.model.config.image_tokens) if sees else Branch("T")
 
@@ -68,7 +68,7 @@ class LoadedModel:
         return self.tokenizer.eos_ids | frozenset(self.model.config.eos_token_ids)
 
     def views(self, caption: Callable[[Picture], Sequence[int]]) -> Views:
-        """The views of a prompt for this model as a draft; `caption` is used in view C."""
+        """Converts prompts to what this model is fed; `caption` gives the token ids for view C."""
         return Views(self.tokenizer.newline_id, self.features or _blind, caption)
 
 
@@ -82,7 +82,7 @@ class LoadedHead:
 
     @property
     def kind(self) -> str:
-        """The head's kind, such as 'msd'; it is also the name of its drafting."""
+        """The head's kind, such as 'msd'; also the value of --drafting that selects it."""
         return self.head.config.kind
 
 

@@ -32,7 +32,7 @@ class Options:
     adaptive: Adaptation | None = None
     """How the weights are fitted to the target's output; None keeps them fixed."""
     pool: int | None = None
-    """Positions of a pooled image in view P; None takes at most a quarter of the grid."""
+    """Positions of a pooled image in view P; None takes the largest up to a quarter of the grid."""
     overflow: str = "pool"
     """What to do with a view that is longer than the draft's positions: 'pool', 'drop' or 'run'."""
     gamma: Gamma = "auto"
@@ -84,7 +84,7 @@ class Options:
         return self.drafting is not None and is_kind(self.drafting)
 
     def require_draft(self) -> None:
-        """Raise UsageError, naming the option as typed, if any of these needs a draft."""
+        """Raise UsageError if an option needs a draft; names the option as the user typed it."""
         if self.drafting:
             needing = "" if self.drafting in UNLETTERED else f"--drafting {self.drafting}"
         else:

@@ -86,7 +86,7 @@ class Session:
     """
 
     def __init__(self, target: Target, views: Views, view: Branch) -> None:
-        """views, view: how the target sees a chunk of the prompt."""
+        """views: converts chunks of a prompt to segments.  view: the view that the target sees."""
         self.target = target
         self._views = views
         self._view = view

@@ -49,7 +49,7 @@ class HeadConfig:
     hidden_size: int
     """H, the width of the target."""
     vocab_size: int
-    """V, the vocabulary of the target in training; the present target's may be larger."""
+    """V, the vocabulary of the target it was trained for; a target in use may have a larger one."""
     slots: int = 0
     """K, the number of predicted positions; 0 if the head drafts autoregressively."""
     queries: int = 0
@@ -176,7 +176,7 @@ def _require_keys(whole: Block, kind: str) -> None:
 
 
 def _check_published(whole: Block, names: frozenset[str]) -> None:
-    """Raise CheckpointError for a published head that has other layers than a known one."""
+    """Raise CheckpointError for a ViSpec head, or one with more than one decoder layer."""
     if "imadpt.q" in names:
         allowed = ", ".join(KINDS)
         raise CheckpointError(f"{whole.file}: ViSpec heads cannot be run: give one of {allowed}")

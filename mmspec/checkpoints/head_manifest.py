@@ -3,7 +3,7 @@
 Shapes are PyTorch's, (out, in). H width, V vocabulary, F the layer's inner width, C queries:
 
     eagle, msd   fc, layers.0.…                 as published, layers.0 without an input norm
-    flash        fc, compressor.{queries,norm}, layers.0.… with one, slots.i
+    flash        fc, compressor.{queries,norm}, layers.0.… with an input norm, slots.i
     medusa       heads.i.linear, vision.…
     hydra        heads.i.linear_1 (H, (2 + i) H), heads.i.linear_2, vision.…
 """
@@ -68,7 +68,6 @@ def require_tensors(shapes: Mapping[str, Shape], config: HeadConfig, file: Path)
 
 
 def _tensors(config: HeadConfig) -> _Tensors:
-    """Yield name and shape of each tensor, in the order of the forward pass."""
     width = config.hidden_size
     if config.layer:
         yield from _linear("fc", width, 2 * width, bias=config.bias)

@@ -65,7 +65,6 @@ def _pull_first(name: str, backend: str) -> str:
 
 
 def _not_here(name: str, backend: str, cards: dict[str, Card]) -> HubError:
-    """The error for a model that is not on this machine; it suggests the nearest known name."""
     repositories = [source for card in cards.values() for source in card.sources.values()]
     nearest = difflib.get_close_matches(name, repositories, n=1, cutoff=0.8)
     hint = f" (known and near: {nearest[0]})" if nearest and nearest[0] != name else ""
@@ -99,7 +98,6 @@ def _download(repository: str, revision: str) -> Path:
 
 
 def _unreachable(repository: str, revision: str, error: Exception) -> HubError:
-    """The error that explains why a repository could not be downloaded."""
     from huggingface_hub import constants
     from huggingface_hub.errors import (
         GatedRepoError,

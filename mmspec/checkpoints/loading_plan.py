@@ -197,7 +197,7 @@ def _plain(stored: StoredTensor, name: str, shape: Shape) -> TensorSource:
 
 
 def _is_mlx_convolution(stored: StoredTensor, shape: Shape) -> bool:
-    """True for a convolution in MLX's layout, judged by its shape, or else its writer."""
+    """True for MLX's layout, judged by the shape; if both layouts fit, by the file's `writer`."""
     outputs, inputs, height, width = shape
     if stored.shape != (outputs, height, width, inputs):
         return False

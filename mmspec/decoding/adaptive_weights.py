@@ -2,9 +2,9 @@
 
 A branch is one view of the prompt in the draft's batch. The target's probabilities at a verified
 token show how well any mixture of the branches would have predicted it. Scores are sums over
-tokens, so a round costs the same however long the answer is: one vector per candidate mixture is
-stored, or one per token of the window. All arrays stay on the backend's device; this module only
-enqueues operations.
+tokens, so a round costs the same however long the answer is: two sums per candidate mixture are
+stored, or with a window two scores per candidate and token. All arrays stay on the backend's
+device; this module only enqueues operations.
 
 Shape letters: R branches, k drafted tokens, n observed ones, G candidate mixtures, V vocabulary.
 """
@@ -28,9 +28,10 @@ class Adaptation:
     """How weights are fitted to observed tokens; raises UsageError for an unknown rule.
 
     rule: 'lattice' takes the mixture, weights in steps of 0.1, whose argmax agreed with the
-    target's most often; ties go to the least cross-entropy.  The other rules score each branch
-    alone. Its weight is proportional to 1 / KL(p, q) for 'kl', to 1 / |p - q| for 'tv', both summed
-    over tokens, and to the number of tokens on which its argmax was the target's for 'accepted'.
+    target's most often; ties go to the least KL divergence.  The other rules score each branch
+    alone, from the target's probabilities p and its own q. Its weight is proportional to
+    1 / KL(p, q) for 'kl', to 1 / |p - q| for 'tv', both summed over tokens, and to the number of
+    tokens on which its argmax was the target's for 'accepted'.
     """
 
     rule: str = "lattice"

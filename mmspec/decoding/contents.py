@@ -76,15 +76,15 @@ class Row(Generic[A]):
         return any(max(image.start, start) < min(image.stop, stop) for image in self.images)
 
     def lengths(self, columns: int) -> list[int]:
-        """For each of the first `columns`, the number of tokens up to it, without padding."""
+        """For each of the first `columns` columns, the number of tokens up to and including it."""
         return list(accumulate(token != PAD for token in self.tokens[:columns]))
 
     def ids(self, start: int, stop: int, vocabulary: int) -> list[int]:
-        """Token ids [n] of columns; ids beyond the vocabulary become the nearest valid one."""
+        """Token ids [n] of columns `start` to `stop`; invalid ids become the nearest valid one."""
         return [min(max(token, 0), vocabulary - 1) for token in self.tokens[start:stop]]
 
     def write_images(self, x: Any, start: int, stop: int) -> None:
-        """Write the images' embeddings over x [n, H], the embeddings of `start` to `stop`."""
+        """Write the images' embeddings into x [n, H], which holds columns `start` to `stop`."""
         for image in self.images:
             low, high = max(image.start, start), min(image.stop, stop)
             if low < high:

@@ -44,7 +44,7 @@ class DeviceDraft(Generic[A]):
     parents: A | None = None
     """[n] index of each node's parent, -1 for the root; None for a chain."""
     levels: int = 0
-    """Number of levels of a tree, an upper bound on the length of its paths."""
+    """Number of levels of a tree, an upper bound on the length of its paths; 0 for a chain."""
 
     @property
     def size(self) -> int:

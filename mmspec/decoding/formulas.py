@@ -3,7 +3,8 @@
 Each function takes `xp`, a namespace that follows the Python array API standard (`numpy`,
 `mlx.core`, `array_api_compat.torch`), and float32 arrays on the backend's device.
 
-Axis names: R draft branches, k drafted tokens, V vocabulary.
+Axis names: R draft branches, k drafted tokens, n observed ones, G mixtures, V vocabulary, C the
+likeliest tokens and one entry for all others.
 """
 
 from collections.abc import Callable
@@ -66,11 +67,11 @@ def ancestry(xp: Any, parents: Array, depth: int) -> Array:
 
 
 def condense(xp: Any, rows: Array, top: Top) -> Array:
-    """Reduce distributions [n, rows, V] to their C likeliest tokens and a rest: [n, rows, C + 1].
+    """Reduce distributions [n, rows, V] to [n, rows, C], the likeliest tokens and a rest.
 
-    C is the smaller of V and KEPT.  Column 0 is the argmax of row 0. The next are the tokens with
-    the largest probability in any row. The last is the sum of all others, so that each row remains
-    a distribution.
+    C - 1 is the smaller of V and KEPT.  Column 0 is the argmax of row 0. The next are the tokens
+    with the largest probability in any row. The last is the sum of all others, so that each row
+    remains a distribution.
     """
     n, count, vocabulary = rows.shape
     size = min(KEPT, vocabulary)
@@ -84,16 +85,13 @@ def condense(xp: Any, rows: Array, top: Top) -> Array:
 
 
 def divergence(xp: Any, p: Array, q: Array) -> Array:
-    """KL(p, q) in nats [n, G] of p [n, C] and q [n, G, C], all above zero.
-
-    The terms of p alone are left out: they are the same for every q.
-    """
+    """KL(p, q) in nats [n, G] of target p [n, C] and mixtures q [n, G, C], all above zero."""
     negentropy = xp.sum(p * xp.log(p), axis=-1, keepdims=True)
     return negentropy - (xp.log(q) @ xp.expand_dims(p, axis=-1))[..., 0]
 
 
 def variation(xp: Any, p: Array, q: Array) -> Array:
-    """The sum over tokens of |p - q| [n, G] for p [n, C] and q [n, G, C]."""
+    """The sum over C of |p - q|, [n, G], for target p [n, C] and mixtures q [n, G, C]."""
     return xp.sum(xp.abs(xp.expand_dims(p, axis=1) - q), axis=-1)
 
 

@@ -45,7 +45,7 @@ class Framework(Generic[A]):
     start: Callable[[A], None]
     """Function that starts computing an array and does not wait."""
     read: Callable[..., Iterator[list[float]]]
-    """Function that copies vectors to the host at once.  Ids are exact in float32.  Blocks."""
+    """Function that copies vectors to the host in one float32 copy; ids stay exact.  Blocks."""
     to_host: Callable[[A], NDArray[np.float32]]
     """Function that copies an array to the host as float32.  Blocks."""
     inference: Callable[[], AbstractContextManager[object]]

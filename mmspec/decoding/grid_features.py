@@ -23,7 +23,7 @@ class GridFeatures:
         return len(self.rows)
 
     def pooled(self, positions: int) -> Self:
-        """Average-pool the grid to `positions` rows; cached.  Raises UsageError for other sizes."""
+        """Average-pool the grid to `positions` rows; cached.  Raises UsageError like `pooled`."""
         if positions == self.positions:
             return self
         if positions not in self._pooled:
@@ -32,7 +32,7 @@ class GridFeatures:
 
 
 def pooled(rows: Any, positions: int) -> Any:
-    """The square grid of rows [N, D], averaged to [positions, D].  Raises UsageError."""
+    """Average a square grid [N, D] in equal blocks to [positions, D]; UsageError if impossible."""
     grid, side = isqrt(len(rows)), isqrt(positions)
     if grid**2 != len(rows) or side**2 != positions or not side or grid % side:
         raise UsageError(

@@ -60,8 +60,8 @@ class Sampler:
     def children(self, logits: Array, keys: Array, count: int) -> tuple[Array, Array]:
         """The `count` best tokens [n, count] of each row, best first, and the confidence in each.
 
-        They are draws without replacement. The confidence [n, count] in a token is its share of p /
-        E: of p itself if sampling is greedy.
+        They are draws without replacement. The confidence [n, count] in a token is its p / E, or
+        its p if sampling is greedy, divided by the sum of these over all tokens.
         """
         scores, ids = self.scores(logits, keys)
         confidence = formulas.softmax(self.xp, scores / (self.sampling.temperature or 1.0))

@@ -108,7 +108,7 @@ class Statistics:
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted tokens divided by the most that could be: tokens of chains, levels of trees."""
+        """Accepted tokens divided by `depth`: by the tokens of chains and the levels of trees."""
         return self.accepted / self.depth if self.depth else 0.0
 
     @property

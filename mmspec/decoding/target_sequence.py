@@ -34,7 +34,7 @@ class ColumnRows(Columns, Protocol[A]):
         """Store rows [n, H] of the columns from `start` on."""
 
     def read(self, start: int, stop: int) -> A:
-        """The rows [n, H] of columns, which callers must not modify."""
+        """The rows [n, H] of columns `start` to `stop`; callers must not modify them."""
 
 
 class StoredStates(NamedTuple, Generic[A]):
@@ -133,7 +133,7 @@ class TargetSequence(ABC, Generic[A]):
         return self
 
     def states(self, start: int, stop: int) -> A:
-        """The hidden states [n, H] of fed columns.  Raises ValueError if none are stored."""
+        """The hidden states [n, H] of fed columns; raises ValueError if none are stored."""
         return self._readable.states.read(start, stop)
 
     def embeddings(self, start: int, stop: int) -> A:
@@ -153,7 +153,6 @@ class TargetSequence(ABC, Generic[A]):
         return self._stored
 
     def _on_device(self, draft: Draft | None) -> DeviceDraft[A] | None:
-        """The draft, uploaded if it is on the host."""
         framework = self._framework
         if isinstance(draft, HostDraft):
             return framework.draft_type(framework.integers(draft.tokens))

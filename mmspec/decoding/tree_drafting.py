@@ -113,8 +113,8 @@ def _dynamic(
 ) -> DraftedTree:
     """As EAGLE-2: expand each level's `width` most confident nodes, keep the best `nodes` of all.
 
-    A child's confidence never exceeds its parent's and it always comes later, so that a node is
-    never kept without its ancestors.
+    A child's chance never exceeds its parent's, and in a tie the parent comes first, so that a
+    node is never kept without its ancestors.
     """
     xp, top = arrays.xp, arrays.sampler.top
     rows, parents = expander.root(), arrays.integers([-1])

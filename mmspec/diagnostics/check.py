@@ -132,7 +132,6 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
 
 
 def _require_drafted(comparisons: Sequence[Comparison]) -> None:
-    """Raise UsageError if every answer was decoded plainly, so that nothing was tested."""
     if any(result.drafted or result.outcome != "identical" for result in comparisons):
         return
     notes = dict.fromkeys(note for result in comparisons for note in result.notes)
@@ -165,7 +164,7 @@ def first_divergence(
     options: Options,
     before: Sequence[Turn] = (),
 ) -> Divergence | None:
-    """Where an answer to `message` after the turns `before` parts from plain decoding's, if so."""
+    """Where two answers to `message` after the turns `before` first differ; None if nowhere."""
     if plain.token_ids == other.token_ids:
         return None
     shared = plain.token_ids[: common_prefix(plain.token_ids, other.token_ids)]
@@ -236,7 +235,7 @@ def place_after(
     options: Options,
     before: Sequence[Turn] = (),
 ) -> Place:
-    """The position after the turns `before`, `message` and `tokens`, which are fed one by one."""
+    """The position after the turns `before`, `message` and `tokens`; feeds `tokens` one by one."""
     target = prefilled_target(engine, message, before)
     for token in tokens:
         feed(target, token)

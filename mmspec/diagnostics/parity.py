@@ -58,7 +58,7 @@ class StageParity:
 
 @dataclass(frozen=True, slots=True)
 class ParityReport:
-    """Differences between backends with equal weights, and between two sets of weights on one."""
+    """Differences between backends, and between quantized and float weights on one backend."""
 
     model: str
     draft: str | None
@@ -99,7 +99,7 @@ def parity(
     """Compare every backend with the first, and a quantized checkpoint with a float one.
 
     options: drafting options, and the number of tokens to compare.  Raises UsageError for fewer
-    than two backends, or for a reference if the weights are not packed.
+    than two backends, or for a reference if `directory` is not quantized.
     """
     if len(set(backends)) < max(2, len(backends)):
         raise UsageError(f"--backends {','.join(backends)}: give two or more different ones")
@@ -154,7 +154,6 @@ def _arrays(engine: Engine, prompt: Prompt) -> Iterator[tuple[str, Float32]]:
 def _compare(
     engine: Engine, prompt: Prompt, first: Results, options: Options, dtype: str
 ) -> Iterator[StageParity]:
-    """Yield the comparison of the first engine's results, in `dtype`, with those of `engine`."""
     (arrays, answers), (others, other_answers) = first, _results(engine, prompt, options)
     for stage, array in arrays.items():
         allowed = 0.0 if stage == "pixels" else RELATIVE[dtype]

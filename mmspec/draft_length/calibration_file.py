@@ -17,7 +17,7 @@ from mmspec.errors import CheckpointError
 ROWS = 16
 """Number of rows in the largest target forward that is measured."""
 PLAUSIBLE = 0.8
-"""Least ratio of the seconds of several rows to those of one row that a calibration may have."""
+"""Lower limit of a forward's seconds over several rows, divided by its seconds over one row."""
 
 Seconds = Mapping[int, float]
 
@@ -44,7 +44,7 @@ class Calibration:
 
     @property
     def is_plausible(self) -> bool:
-        """False if several rows took much less than a single one: the machine was busy."""
+        """False if several rows were much faster than a single one: the machine was busy then."""
         single = self.target.get(1, 0.0)
         return all(seconds > PLAUSIBLE * single for seconds in self.target.values())
 

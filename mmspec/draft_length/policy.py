@@ -17,7 +17,7 @@ ALLOWANCE = 1.3
 SHARE = 0.008
 """The time that drafting may lose for each decoded token, in plain rounds."""
 CREDIT = 8.0
-"""The largest balance of gains from drafting that it may lose again, in plain rounds."""
+"""The most time that drafting may lose out of what it gained before, in plain rounds."""
 EXPLORE = 16
 """Number of rounds between trials of a neighbouring draft length while drafting pays."""
 
@@ -92,7 +92,7 @@ class AdaptiveDraftLength:
         )
 
     def _trials(self, best: int) -> list[int]:
-        """Lengths of which the next round drafts the least recently tried one; none: `best`."""
+        """Lengths to try: a round drafts the least recently tried of them, or `best` if empty."""
         if best:
             return [0, best - 1, best + 1] if self._rounds % EXPLORE == 0 else []
         lengths = self._lengths()

@@ -18,7 +18,7 @@ PRIOR = 0.6
 SAMPLES = 9
 """Number of latest rounds whose median is the cost of a draft length."""
 FAR = 2.0
-"""Ratio of two costs from which they contradict each other."""
+"""Ratio of two costs of one draft length from which they contradict each other."""
 
 
 class Acceptance:
@@ -52,8 +52,8 @@ class Acceptance:
 class RoundCosts:
     """Cost of a round by draft length, in plain rounds: medians of seconds, interpolated linearly.
 
-    Calibrated costs weigh as much as one round.  All are dropped if two measured rounds of one
-    length contradict them.
+    Calibrated costs weigh as much as one round.  All calibrated ones are dropped if two measured
+    rounds of one length contradict them.
     """
 
     def __init__(self, calibrated: Mapping[int, float]) -> None:
@@ -74,10 +74,10 @@ class RoundCosts:
         return sorted(measured | self._calibrated.keys())
 
     def observe(self, gamma: int, seconds: float) -> float | None:
-        """Observe one round; returns its cost in plain rounds, capped in case it was disturbed.
+        """Observe one round; returns its cost in plain rounds, at most FAR times the usual one.
 
-        Returns None for the first round of a length if it took far longer than plain decoding
-        would: it compiled kernels, and is not counted.
+        The limit is for rounds that other programs slow down. Returns None for the first round of a
+        length if it took far longer than plain decoding would: it compiled kernels.
         """
         is_first = gamma not in self._seconds
         measured = self._seconds.setdefault(gamma, deque(maxlen=SAMPLES))

@@ -22,7 +22,7 @@ IMAGE = -1
 class NgramDrafter:
     """Implements `mmspec.seam.Drafter` on the host, with one branch.
 
-    Its tokens are all its state: every draft searches them, as bytes, in the speed of memory.
+    Its tokens are all its state: every draft searches them, as bytes, at memory speed.
     """
 
     def __init__(self) -> None:

@@ -195,7 +195,7 @@ def fit(
 def _instead(
     drafting: Drafting, room: int, length: Callable[[Branch], int], notes: list[str]
 ) -> tuple[Drafting, list[str]]:
-    """The drafting when no branch is left: view T if it has room and was not dropped, else none."""
+    """What drafts if no branch remains: view T if it fits and was not dropped, else nothing."""
     if TEXT in drafting.branches or length(TEXT) > room:
         return PLAIN, notes
     return Drafting((TEXT,), (1.0,)), [*notes, "no branch is left: T drafts in their place"]
@@ -218,7 +218,7 @@ def _note(branch: Branch, fitted: Branch | None, length: int, room: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StaticWeights:
-    """Fixed branch weights (IbED, section 3.1); a branch without room to draft gets none."""
+    """Fixed branch weights (IbED, section 3.1); zero for a branch without room to draft."""
 
     drafting: Drafting
     positions: int | None

@@ -186,7 +186,7 @@ def _messages(
 
 
 def _content(message: Message, placeholders: Placeholders) -> Content:
-    """A message as the template's content, in which the text marks images that are not first."""
+    """A message as the template's content: images first, or in the text as IMAGE_MARK."""
     pictures = message.pictures
     texts = [part for part in message.parts if isinstance(part, str)]
     if message.parts[: len(pictures)] == pictures:

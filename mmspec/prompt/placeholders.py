@@ -49,7 +49,10 @@ class Placeholders:
         return after
 
     def parts(self, text: str, images: int) -> Sequence[str | int]:
-        """A rendered text as literal texts, ids of special tokens and image placeholders."""
+        """Split a rendered text into literal texts, ids of special tokens and image placeholders.
+
+        Raises CheckpointError unless there are `images` image placeholders.
+        """
         image_id, parts = self._tokenizer.image_token_id, list[str | int]()
         if image_id is None:
             text = text.replace(self._tokenizer.image_token, IMAGE_MARK)

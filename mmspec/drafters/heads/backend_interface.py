@@ -41,7 +41,7 @@ class Parts(Protocol[A]):
         """The tensor called `name`, as it is stored."""
 
     def linear(self, *paths: str, bias: bool = True) -> Map[A]:
-        """Applies several linear layers to one input and concatenates their outputs."""
+        """Function that applies the linear layers at `paths` and concatenates their outputs."""
 
     def norm(self, path: str, eps: float) -> Map[A]:
         """The root-mean-square norm at `path`."""

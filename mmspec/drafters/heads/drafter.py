@@ -1,4 +1,4 @@
-"""Decides, in integers, what a head is fed for a sequence; shared by all backends.
+"""Decides, by host integers only, what a head is fed for a sequence; shared by all backends.
 
 A slot is what a head's layer reads for one column of the sequence; see `packing`.
 
@@ -44,7 +44,7 @@ class HeadDrafter:
 
     @property
     def row_lengths(self) -> list[int]:
-        """[1] number of positions used in the head's layer; a packed image uses its packed rows."""
+        """[1] number of positions in the head's layer; an image packed to C rows takes C."""
         outline = self._state.outline
         return [outline.rows(outline.slots) + 1]
 

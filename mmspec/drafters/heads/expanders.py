@@ -26,7 +26,7 @@ def of(framework: Framework[A], rows: A, parents: A | None) -> A:
 
 
 class Recurrent(Generic[A]):
-    """EAGLE: feeds a drafted token with the layer's own output for want of a hidden state."""
+    """EAGLE: pairs a drafted token with the layer's output, which stands in for a hidden state."""
 
     def __init__(
         self,

@@ -66,7 +66,6 @@ class LayeredForwards(Forwards[Layered[A], A]):
 
     @cached_property
     def _layer(self) -> Layer[A]:
-        """The decoder layer with an empty cache."""
         return self._parts.layer()
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:

@@ -55,7 +55,7 @@ class Successor(Generic[A]):
     second: Map[A]
 
     def __call__(self, state: A, inputs: A) -> A:
-        """Features [n, H]; inputs [n, I] are the state [1, H] and later tokens' embeddings."""
+        """Features [n, H]; inputs [n, I]: the state [1, H] and later tokens' embeddings joined."""
         return state + self.second(self.framework.silu(self.first(inputs)))
 
 
@@ -64,13 +64,13 @@ Sight = Callable[[A, A], A]
 
 
 def mean(parts: Parts[A]) -> Sight[A]:
-    """Add a linear map of the images' mean embedding to the state."""
+    """Function that adds a linear map of the images' mean embedding to the state."""
     xp, linear = parts.framework.xp, parts.linear("vision", bias=False)
     return lambda state, images: state + linear(xp.mean(images, axis=0, keepdims=True))
 
 
 def attention(parts: Parts[A]) -> Sight[A]:
-    """Add the output of single-head attention over all images' embeddings to the state."""
+    """Function that adds single-head attention over all images' embeddings to the state."""
     query, output = (parts.linear(f"vision.{name}", bias=False) for name in ("query", "output"))
     softmax = parts.framework.softmax
 
