@@ -1,6 +1,6 @@
 """`mmspec train`: trains small models on the synthetic world, and heads for any target."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -162,5 +162,31 @@ def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
         choose(DataSettings, options),
         choose(RunSettings, options),
     )
+    _echo_scores(options, scores)
+
+
+@train.command()
+@click.option(
+    "--only",
+    "kinds",
+    type=click.Choice(HEADS),
+    multiple=True,
+    help="Kind of head to train; may be given several times. Default: all five.",
+)
+@options_of(DataSettings, Budget, RunSettings)
+def heads(kinds: tuple[str, ...], **options: Any) -> None:
+    """Train heads of several kinds on the same answers, each for --minutes.
+
+    Each is written to the directory of --out that is named after its kind.
+    """
+    train_options.refuse_contradictions(options)
+
+    from mmspec_train.heads.train_heads import train_several
+
+    settings = choose(DataSettings, options), choose(RunSettings, options)
+    _echo_scores(options, train_several(kinds, choose(Budget, options), *settings))
+
+
+def _echo_scores(options: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
     for name, score in scores.items():
         click.echo(f"{options['out'] / name}: {score.tokens_per_round:.3f} tokens per round")

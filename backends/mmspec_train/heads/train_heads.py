@@ -1,4 +1,4 @@
-"""The heads of `mmspec train distill`, which learn from a teacher.
+"""The heads of `mmspec train distill` and of `mmspec train heads`, which learn from a teacher.
 
 Shape letters: B sequences, k drafted tokens, H width.
 """
@@ -16,7 +16,14 @@ from mmspec_train.distillation.draft_starts import DraftStarts, all_starts, star
 from mmspec_train.distillation.losses import head_loss, log_probabilities, noisy_states
 from mmspec_train.distillation.on_policy import continued, random_starts, with_states
 from mmspec_train.distillation.schedules import SCHEDULES
-from mmspec_train.distillation.training import Stage, Trainee, distill
+from mmspec_train.distillation.training import (
+    REPORT_FILE,
+    Stage,
+    Trainee,
+    distill,
+    open_run,
+    train,
+)
 from mmspec_train.heads.head_checkpoint import (
     Head,
     head_config,
@@ -25,6 +32,7 @@ from mmspec_train.heads.head_checkpoint import (
     untrained_head,
 )
 from mmspec_train.settings import (
+    HEADS,
     Budget,
     DataSettings,
     HeadMethodSettings,
@@ -104,6 +112,23 @@ def distill_head(
     schedule = method.schedule or ("msd" if kind == "msd" else "mixed")
     trainee = new_trainee(kind, shape, replace(method, schedule=schedule), data)
     return distill(trainee, budget, run)
+
+
+def train_several(
+    kinds: Sequence[str], budget: Budget, settings: DataSettings, run: RunSettings
+) -> dict[str, DraftScore]:
+    """Train a head of each kind on the same answers, in directories named after the kinds.
+
+    Finished heads are skipped. Without kinds it trains one of every kind.
+    """
+    data = open_teacher_data(settings, run)
+    scores = {}
+    with open_run(run, data) as log:
+        for kind in kinds or HEADS:
+            if not (run.out / kind / REPORT_FILE).exists():
+                trainee = new_trainee(kind, HeadShape(), HeadMethodSettings(), data)
+                scores[kind] = train(trainee, budget, run.out / kind, log)
+    return scores
 
 
 def new_trainee(
