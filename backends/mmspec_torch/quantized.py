@@ -164,7 +164,7 @@ def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
 
 
 def _in_bytes(integers: Integers8) -> Matrix:
-    """The matrix for PyTorch's int8 kernel on CPUs, in bfloat16; elsewhere an unpacked one."""
+    """Return the matrix for PyTorch's int8 kernel, if bfloat16 on a CPU, else an `Unpacked`."""
     q, scale = integers.tensors
     if scale.dtype == torch.bfloat16 and scale.device.type == "cpu":
         return Kernel(torch.ops.aten._weight_int8pack_mm, q, scale.flatten())  # noqa: SLF001
@@ -172,7 +172,7 @@ def _in_bytes(integers: Integers8) -> Matrix:
 
 
 def _in_nibbles(integers: Integers4, group: int) -> Matrix:
-    """The matrix for PyTorch's int4 kernels, which need bfloat16; elsewhere an unpacked one."""
+    """Return the matrix for a kernel of PyTorch, which needs bfloat16, else an `Unpacked`."""
     tiled = _tiled(integers) if integers.scale.dtype == torch.bfloat16 else None
     if not tiled:
         return Unpacked(integers)
@@ -182,7 +182,7 @@ def _in_nibbles(integers: Integers4, group: int) -> Matrix:
 
 
 def _tiled(integers: Integers4) -> tuple[Callable[..., Tensor], Tensor] | None:
-    """Return an int4 kernel and the integers in its layout; None if there is no such kernel."""
+    """Return an int4 kernel and the integers in its layout; None if none takes its shape."""
     aten, q = torch.ops.aten, integers.bytes()
     outputs, inputs = q.shape
     if q.device.type == "cpu" and outputs % 16 == 0:

@@ -22,7 +22,7 @@ class Kernels:
     swiglu: Callable[[mx.array, mx.array], mx.array]
     """Function of gate [...] and up [...] that returns silu(gate) * up."""
     ahead: Callable[[mx.array], None]
-    """Called with each layer's output before the operations of the next layer are enqueued."""
+    """Starts computing a layer's output while the host enqueues the next layer, or does nothing."""
     compiled: Callable[[Formula], Formula]
     """Compiles a function of arrays with fixed shapes, or returns it unchanged."""
     arrays: Any = mx

@@ -15,7 +15,7 @@ Capture = Callable[[Compute], Compute]
 
 
 class Replays:
-    """Runs the computation of a round, one for each shape of input: first eagerly, then captured.
+    """Runs a round's computation: for each shape of input eagerly the first time, then captured.
 
     A shape that occurs once, such as that of an answer's last round, is not worth a capture.
     """
@@ -36,7 +36,6 @@ class Replays:
         return replay()
 
     def _capture_or_warn(self, compute: Compute) -> Compute:
-        """Capture the computation; if the driver refuses, warn and run it eagerly."""
         try:
             return self._capture(compute)
         except RuntimeError as error:

@@ -53,7 +53,7 @@ class StaticDrafter:
     def chain(
         self, pending: Pending, k: int, blend: Tensor, noise: Noise, choose: Choose
     ) -> tuple[Tensor, Tensor]:
-        """Draft k tokens; returns ids [k] and probabilities [k, R, V], [0] with one branch.
+        """Draft k tokens; returns ids [k] and probabilities [k, R, V], or [0] with one branch.
 
         blend: weights [R]. choose: must depend only on its arguments and on constants.
         """

@@ -57,7 +57,7 @@ class Rotary:
         return self._table
 
     def _compute(self, count: int) -> Angles:
-        """Return tables [count, D]; the first half of the sines has the sign of rotate-half."""
+        """Return tables [count, D]; the first half of the sines is negated, for `rotate`."""
         half = torch.arange(count).float().unsqueeze(1) * self._frequencies
         cos, sin = half.cos(), half.sin()
         table = torch.cat((cos, cos), dim=1), torch.cat((-sin, sin), dim=1)

@@ -148,7 +148,6 @@ class TorchDrafter:
             self._state = self._state._replace(tally=self._state.tally.forgotten())
 
     def _blend(self, weights: Sequence[float]) -> Tensor:
-        """Return the weights [R] on the device, uploaded only if they have changed."""
         if weights != self._uploaded[0]:
             self._uploaded = weights, upload(weights, torch.float32, self._llama.device)
         return self._uploaded[1]

@@ -34,7 +34,7 @@ class DraftStarts:
         return torch.where(self.alive[depth], self.columns + depth, 0)
 
     def pick(self, values: Tensor, batch: TeacherBatch) -> Tensor:
-        """Return [D, B, A] the values, of all learned columns [n], where drafts reach them."""
+        """Return those of the learned columns' values [n] that drafts reach, as [D, B, A]."""
         row = batch.learned_row
         rows = [row.gather(1, self.after(depth)) for depth in range(self.depth)]
         return values[torch.stack(rows).clamp(min=0)]

@@ -83,7 +83,7 @@ def read_draft(
 ) -> DraftModel:
     """Read a Llama or LLaVA checkpoint as a draft to train; an image takes P = `positions`.
 
-    sees: True for a draft with vision, False for one without; None to decide as the checkpoint. A
+    sees: True for a draft with vision, False for one without; None: as the checkpoint. A
     projector that the checkpoint lacks is random, the same for the same seed. Raises
     CheckpointError as loading does, and UsageError if its vocabulary size differs from the
     target's.

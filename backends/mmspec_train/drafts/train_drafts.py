@@ -80,7 +80,7 @@ class Baselines:
 
 
 def image_positions(target: ModelConfig, pool: int | None) -> int:
-    """Return the positions of one image.  Raises UsageError for an impossible `pool`."""
+    """Return an image's position count: `pool`, or the target's if None.  Raises UsageError."""
     return target.image_tokens if pool is None else pooled_positions(target, pool)
 
 

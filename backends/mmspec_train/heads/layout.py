@@ -1,6 +1,6 @@
 """Lays out a batch for a head: which row each slot takes; see `mmspec.drafters.heads.packing`.
 
-Shape letters: B sequences, L columns, R rows, P pairs, Q rows of another kind.
+Shape letters: B sequences, L columns, R rows, P pairs, Q rows that are no pairs.
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class Layout:
     others: Tensor
     """[Q] columns (sequence · L + column) of images that are fed unpaired and unpacked."""
     images: list[tuple[int, Span]]
-    """Sequence and columns of each packed image."""
+    """Index of the sequence, and the columns, of each packed image."""
     rows: Tensor
-    """[B, R] the index of each row in the list of pairs followed by others or latents."""
+    """[B, R] each row's index in the pairs followed by the others, or by the packed latents."""
     row: Tensor
     """[B, L] the row of each slot that is a pair."""
 

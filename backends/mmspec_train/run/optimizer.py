@@ -1,4 +1,4 @@
-"""Muon for the matrices between hidden vectors, AdamW for everything else."""
+"""Muon for matrices that map hidden vectors to hidden vectors, AdamW for everything else."""
 
 import re
 from collections.abc import Iterable
@@ -71,7 +71,7 @@ class Optimizer:
 
 
 def _split(part: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Return the matrices between hidden vectors, and every other parameter."""
+    """Return the parameters for Muon and those for AdamW."""
     parameters = list(part.named_parameters())
     inner = [p for name, p in parameters if HIDDEN.search(name) and p.ndim == 2]
     inner_ids = {id(p) for p in inner}

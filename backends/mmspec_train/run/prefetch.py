@@ -45,7 +45,7 @@ def prefetch(
     receiver, sender = spawn.Pipe(duplex=False)
     worker = spawn.Process(target=_make_batches, args=(source, start, every, sender), daemon=True)
     try:
-        # A signal during the start would leave a process that nobody knows.
+        # A signal during the start would leave a process that nobody ends.
         with uninterrupted(), blocked_in_children():
             worker.start()
             # A suspended generator is not closed when the interpreter exits.

@@ -67,7 +67,7 @@ class WorldCorpus:
 class InstructionFile:
     """JSON lines in LLaVA's instruction format, image paths relative to a directory.
 
-    Each `<image>` in a question takes the next image of its line. Blank lines are skipped.
+    Each `<image>` in a question stands for the next image of its line. Blank lines are skipped.
     """
 
     path: Path
