@@ -1,9 +1,6 @@
-"""Benchmarks: what they ask, measurements, comparisons and reports.
-
-The program that is measured is `mmspec`.
-"""
+"""Benchmarks of mmspec: prompts, measurements, comparisons with other programs, reports."""
 
 from collections.abc import Callable
 
 Progress = Callable[[str], None]
-"""Function that shows a line about what is going on."""
+"""Function that shows one line of progress."""

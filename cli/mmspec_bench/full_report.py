@@ -52,7 +52,7 @@ class Pair:
 
 
 def require_room(backend: str, model: Path, dtype: str) -> None:
-    """Raise NoRoom if the weights exceed their share of the machine's memory."""
+    """Raise NoRoom if the weights exceed MEMORY_SHARE of the machine's memory; skips CUDA."""
     memory, device = memory_bytes(), load_backend(backend).describe()["devices"][0]
     if memory is None or device == "cuda":
         return
@@ -103,7 +103,6 @@ def full_report(model: str, draft: str, progress: Progress) -> dict[str, Any]:
 
 
 def _fetched(name: str, backend: str, progress: Progress) -> Path:
-    """A model's directory; pulls the model if needed."""
     try:
         return resolve(name, backend)
     except HubError:

@@ -91,7 +91,7 @@ def _stats(dialogue: Dialogue, _: str) -> None:
 
 
 def _gamma(dialogue: Dialogue) -> list[tuple[str, str]]:
-    """The draft length, if tokens are drafted: for 'auto' its mean, or why none are."""
+    """The draft length; for 'auto' its mean, and the reason if it is 0. Empty without drafting."""
     chat = dialogue.chat
     if chat.answer.drafting == PLAIN:
         return []

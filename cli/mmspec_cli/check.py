@@ -77,7 +77,6 @@ def _row(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _difference(comparison: Comparison, divergence: Divergence) -> str:
-    """The position where the answers diverge, and the logit gap there."""
     plain, speculative = divergence.texts
     return (
         f"{comparison.prompt}: {comparison.outcome} at token {divergence.position}: plain "

@@ -21,7 +21,7 @@ Ctrl-C and with 143 after SIGTERM. Where another status is possible, its text sa
 """
 
 MANY = 5
-"""Number of options of one command above which the page names the command instead."""
+"""Number of options shared with an earlier command above which only that one is named."""
 
 Help = tuple[str, str]
 """An option's syntax and its help."""
@@ -72,7 +72,7 @@ def _section(context: click.Context, described: Mapping[str, Sequence[Help]]) ->
 
 
 def _names(options: Sequence[Help], described: Mapping[str, Sequence[Help]]) -> Iterator[str]:
-    """Yield the names of options; where one command has many of them, the command's name."""
+    """Yield the names of options; in place of all of an earlier command's, that command's name."""
     left = list(options)
     for name, earlier in described.items():
         if len(earlier) > MANY and set(earlier) <= set(left):

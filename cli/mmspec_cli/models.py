@@ -90,7 +90,7 @@ def quantize(
 
 
 def reader(backend: str) -> str:
-    """The backend whose format `backend` means; for 'auto' the one that would run here.
+    """The backend that `backend` names; for 'auto' the one that would run here.
 
     The backend need not be installed. Raises UsageError for an unknown one.
     """

@@ -205,7 +205,7 @@ class Setup:
     accepted: bool
 
     def load(self) -> "Engine":
-        """Load target, draft and captioner; raises MmspecError, for invalid options at once."""
+        """Load target, draft and captioner; raises MmspecError, before that for invalid options."""
         from mmspec.chat.engine import load
 
         return load(**self.models, options=self.options)

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeVar
 
 Split = Literal["train", "held-out"]
 HELD_OUT_ONE_IN = 8
-"""One of this many contents is held out from training."""
+"""Number of contents of which one is held out from training."""
 KEY_SEPARATOR = " / "
 
 

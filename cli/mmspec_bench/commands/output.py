@@ -1,4 +1,4 @@
-"""The output of the measuring commands: tables or JSON, and a file; also a list of words."""
+"""The output of the measuring commands: tables or JSON, and a file."""
 
 import json
 from collections.abc import Callable, Iterable

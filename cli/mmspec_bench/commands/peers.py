@@ -97,7 +97,7 @@ def peers(
 
 
 def _named(model: str, draft: str) -> tuple[str, Path, Path | None]:
-    """The target's name and directory, and the draft's directory, in the hub's format."""
+    """The target's name and directory, and the draft's (None for none), in the hub's format."""
     name = "mini" if model == "auto" else model
     pair = pair_of(name) if draft == "auto" else draft
     drafts = resolve(pair, "torch") if pair not in (None, "none") else None

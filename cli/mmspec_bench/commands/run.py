@@ -85,7 +85,7 @@ def run(as_json: bool, plain: bool, out: Path, resume: bool, skip_bad: bool, **v
 
 
 def _settings(values: dict[str, Any]) -> Settings:
-    """Remove the settings from `values`; the rest are options of loading."""
+    """The run's settings, removed from `values`, which keeps the options for loading models."""
     names = [name for name in Settings.__dataclass_fields__ if name in values]
     chosen = {name: values.pop(name) for name in names}
     methods = tuple(method.name for method in read_methods(chosen.pop("methods")))
@@ -119,7 +119,7 @@ def _show(screen: Screen, summaries: Sequence[Summary], out: Path) -> None:
 
 
 def _line(summary: Summary) -> tuple[str, ...]:
-    """A method's line in the table; a probe has no speed-up: it answers other questions."""
+    """A method's row in the table; a probe has no speed-up, because its images or model differ."""
     speed_up = None if summary["method"] in PROBES else summary["speed_up_paired"]
     return (
         summary["method"],

@@ -10,7 +10,7 @@ LENGTH_BYTES = 8
 
 
 def with_hub_names(directory: Path, into: Path) -> Path:
-    """The directory if its tower has the hub's names, else a copy in `into` that has.
+    """The directory if its tower has the hub's names, else a copy in `into` with these names.
 
     An existing copy is reused.  The tensors' bytes are copied unchanged: only the JSON header of a
     safetensors file names them.

@@ -79,7 +79,7 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma) -> list[PeerMe
 
 
 def _by_length(method: PeerMethod, gamma: Gamma) -> Iterator[PeerMethod]:
-    """The method at the library's own draft lengths, then at this project's if it is fixed."""
+    """The method with the library's own draft lengths, then with `gamma` unless that is 'auto'."""
     yield method
     if gamma != "auto":
         options = method.options | {"draft_tokens": gamma}

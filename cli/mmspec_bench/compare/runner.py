@@ -59,7 +59,7 @@ RunScript = Callable[[Sequence[str], Task], Run]
 def compare(
     methods: Sequence[PeerMethod], task: Task, turns: int, progress: Progress, run: RunScript
 ) -> list[PeerResult]:
-    """Run the task with every method, one after another, `turns` times; compare with the first.
+    """Run the task with all methods in turn, `turns` times; compare each with the first method.
 
     The order rotates.  A method that fails is not run again, and its result has the reason.
     """

@@ -117,7 +117,7 @@ def main(load: Callable[[Task], Program]) -> None:
 def _report(program: Program, task: Task) -> Run:
     """Seconds to load and to the first token, and each set's replies or why there are none.
 
-    The first question of a set is answered once more before, uncounted, to warm up caches.
+    The first question of a set is answered once before, uncounted, to warm up caches.
     """
     load_seconds, start_seconds = time() - task.started, None
     replies: dict[str, list[Reply]] = {}

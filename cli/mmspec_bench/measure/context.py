@@ -107,7 +107,7 @@ def _cost(
     gamma: int,
     repeats: int,
 ) -> ContextCost:
-    """Extend the context over `span`, then time the parts of a round there; commits nothing."""
+    """Extend the context from span[0] to span[1] tokens, then time the parts of a round there."""
     before, length = span
     segment, block = Segment([[TOKEN] * (length - before)]), HostDraft([TOKEN] * gamma)
     prefill = seconds_of(engine, lambda: target.extend(segment))

@@ -48,7 +48,7 @@ class Costs:
 
 
 def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -> Costs:
-    """Time one branch (four if the draft sees images), and one and gamma + 1 target rows.
+    """Time drafts of one branch, with images also of four, and forwards over 1 and gamma + 1 rows.
 
     Commits nothing: every call starts from the same prompt.
     """
@@ -80,9 +80,8 @@ def step_seconds(
     """Median seconds of a target forward over each of `rows`, and of a drafted token by drafting.
 
     Drafts and forwards alternate, and a draft is timed after two rounds of its own, so that the
-    processor's caches are in the state of an answer.  A draft has one token less than the most
-    rows; its seconds are divided by its tokens.  Without draftings the tokens of the rows are
-    arbitrary.
+    processor's caches are in the state of an answer.  A draft has max(rows) - 1 tokens; its seconds
+    are divided by their number.  Without draftings the rows hold arbitrary tokens.
     """
     target, gamma = prefilled_target(engine, prompt.message), max(rows) - 1
     drafters = [open_beside(engine, prompt, Options(drafting=spec), target) for spec in draftings]

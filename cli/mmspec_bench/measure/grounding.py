@@ -19,7 +19,7 @@ from mmspec_world import CATEGORIES, TASKS, Sample, judge, sample
 GREY = (128, 128, 128)
 """Colour (red, green, blue) of blank pictures."""
 RETRIED_SEEDS = 8
-"""Every so many seeds, tasks that asked for no needed category are tried again."""
+"""Number of seeds between trials of a task that has asked for no category still needed."""
 
 MakeSample = Callable[[str, int], Sample]
 """Function that makes a task's held-out sample for a seed."""

@@ -95,7 +95,7 @@ def engine_method(
 ) -> EngineMethod:
     """The method that drafts `gamma` tokens a round with `drafting`; 'none' is plain.
 
-    Weights in `options` are kept only if the letters are.
+    The weights in `options` apply only if `drafting` is theirs.  prefix: start of the name.
     """
     name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
     weights = options.weights if drafting == options.drafting else ()
@@ -251,7 +251,7 @@ def speed(
     """Measure plain decoding and each drafting at its best draft length.
 
     gammas: one to use it, several to search among.  others: the same checkpoint on other backends,
-    measured interleaved with this one.  programs: other projects', likewise.
+    measured interleaved with this one.  programs: other projects' programs, measured likewise.
     """
     plan: list[tuple[str, Gamma]] = [("none", 1)]
     for drafting in draftings:

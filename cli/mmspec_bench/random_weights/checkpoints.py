@@ -97,7 +97,7 @@ def _require_space(directory: Path, needed: int) -> None:
 
 
 def _write(directory: Path, part: Part, random: RandomTensors) -> None:
-    """Write to a temporary folder and rename it at the end, so that an interrupt leaves no half."""
+    """Write a temporary folder and rename it at the end, so an interrupt leaves no partial one."""
     unfinished = directory.with_name(f"{directory.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)

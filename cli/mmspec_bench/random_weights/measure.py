@@ -62,7 +62,7 @@ class RandomWeightsReport:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """Ratios of bound, rows, branches and head to a plain step or to each other."""
+        """Ratios of seconds, each named by its dividend and its divisor."""
         branches = sorted(set(self.draft) - {HEAD}, key=len)
         step, one, many = self.verify[1], self.draft[branches[0]], self.draft[branches[-1]]
         return {

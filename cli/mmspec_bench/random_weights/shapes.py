@@ -12,7 +12,7 @@ _TABLES = tomllib.loads(files(__package__).joinpath("shapes.toml").read_text(enc
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The configs of a target and its draft; its head has the sizes of one of its layers."""
+    """The configs of a target and its draft; the head's layer has the size of a target's."""
 
     target: Config
     draft: Config

@@ -53,7 +53,6 @@ class RandomTensors:
 
 
 def _is_norm(name: str) -> bool:
-    """True if a tensor is the weight of a norm, judged by its name."""
     module, _, kind = name.rpartition(".")
     return kind == "weight" and "norm" in module.rpartition(".")[2]
 

@@ -11,7 +11,7 @@ from mmspec_bench.suite.rows import PLAIN
 
 
 def csv_files(run: BenchRun, summaries: Sequence[Summary]) -> dict[str, str]:
-    """By file name, the measures by method, and by task, turn, images and method."""
+    """The text of each file by name: measures by method; by task, turn, images and method."""
     groups = grouped(run.rows, lambda row: (row.task, row.turn, row.images, row.method))
     by_task = []
     for (task, turn, images, method), rows in groups.items():

@@ -65,7 +65,7 @@ def skipped_samples(run: BenchRun) -> Table:
 
 
 def notes(run: BenchRun) -> Table:
-    """Notes of the answers; those that differ only in numbers are counted together."""
+    """The notes shown with answers; those that differ only in numbers are counted together."""
     pairs = [(row.method, note) for row in run.rows for note in row.notes]
     groups = grouped(pairs, lambda pair: (pair[0], _NUMBER.sub("#", pair[1])))
     lines = [(*pairs[0], str(len(pairs))) for pairs in groups.values()]

@@ -37,7 +37,7 @@ def of_methods(
     columns: Sequence[tuple[str, str, Callable[[Any], str]]],
     summaries: Sequence[dict[str, Any]],
 ) -> Table:
-    """A table with one line for each method; columns: heading, measure and its text."""
+    """A table with one line for each method; columns: heading, measure and its formatter."""
     names = ("method", *(heading for heading, _, _ in columns))
     lines = [
         (summary["method"], *(text(summary[measure]) for _, measure, text in columns))

@@ -29,7 +29,7 @@ KNOWLEDGE_COLUMNS = {
     "draft": "draft",
     "draft:blank": "draft, blank",
 }
-"""Column names of the methods that show what a model knows without the images."""
+"""Column names of the methods whose facts are counted, by method."""
 
 
 def block_efficiencies(summaries: Sequence[Summary]) -> Table:
@@ -111,7 +111,7 @@ def _padded(shares: Sequence[float], count: int) -> list[str]:
 
 
 def against_best_view(run: BenchRun) -> list[Table]:
-    """Every other method against the best single view, with intervals; none without either."""
+    """Other methods against the best single view, with intervals; empty if either is missing."""
     values = {name: block_efficiency(run.of(name)) for name in run.drafting}
     views = [name for name in run.drafting if values[name] and _is_single_view(name)]
     best = max(views, key=lambda name: values[name], default="")

@@ -162,7 +162,7 @@ def pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
 def _divergence(
     answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer
 ) -> dict[str, Any] | None:
-    """The position where two answers diverge, the gap of the two best logits there, the outcome."""
+    """Position, top-2 logit gap and outcome of the first difference; None for equal answers."""
     engine, message = answerer.engine, timed.question.message
     divergence = first_divergence(
         engine, message, plain.answer, timed.answer, answerer.options, plain.before

@@ -64,7 +64,7 @@ def read_table(
     """The first `count` rows, or all, of tables that continue one another.
 
     columns: those to read.  where: a column and the value that selects rows.  Raises UsageError for
-    a file that is not a table, or that lacks that column.
+    a file that is not a table, or that lacks the column of `where`.
     """
     rows = (row for file in files for row in _rows(file, columns, where))
     return list(islice(rows, count))

@@ -91,7 +91,7 @@ def prepare(
     note_skipped: Progress | None,
     progress: Progress,
 ) -> tuple[Runner, list[Row]]:
-    """Open the folder and warm up; also return existing rows.
+    """Open the run's folder and warm up; returns the runner and the rows in the folder.
 
     note_skipped: shows each broken sample; None makes it an error.  Raises UsageError for a method
     that the models cannot do, an unknown suite, or another run in the folder.

@@ -47,7 +47,7 @@ class SuiteSample:
 
 
 def with_follow_up(samples: Sequence[SuiteSample], follow_up: FollowUp | None) -> list[SuiteSample]:
-    """The samples, each with a second question; the first sample follows the last."""
+    """The samples, each with a second question; after the last one, "next" is the first."""
     if follow_up is None:
         return list(samples)
     if follow_up == "next":

@@ -18,8 +18,8 @@ def stream(
 ) -> float | None:
     """Write an answer's text as it is generated, until its end or Ctrl-C.
 
-    The first Ctrl-C ends the answer at the next boundary, a second one at once; later ones are
-    ignored.  Returns the seconds to the first piece, None if there was none.
+    The first Ctrl-C ends the answer after the current round, a second one at once; later ones are
+    ignored.  silent: write no text.  Returns the seconds to the first piece, None without one.
     """
     started = perf_counter()
     first = None

@@ -80,7 +80,7 @@ class Screen:
         self._in_line = not text.endswith("\n") if text else self._in_line
 
     def end_line(self) -> None:
-        """Write what is left of a streamed text, and end the line of stdout if it has text."""
+        """Write the rest of a streamed text, and end the line of stdout if it has text."""
         self.clear_progress()
         for run in self._wrap.end(_width(self._out)):
             self._write(*run)
@@ -126,7 +126,7 @@ class Screen:
 
     @contextmanager
     def bar(self, total: int, *, done: int = 0) -> Iterator[Callable[[str], None]]:
-        """Show a progress bar from `done` to `total` with the time left; nothing if plain.
+        """Show a progress bar from `done` to `total` with the remaining time; nothing if plain.
 
         Yields a function that advances it by one and shows a remark.
         """

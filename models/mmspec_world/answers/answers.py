@@ -20,7 +20,7 @@ from mmspec_world.scenes.words import Word
 
 
 def explain(rng: random.Random, query: Query) -> str:
-    """Answer with reasons: before an answer that needs reasoning, before or after any other."""
+    """Answer with the evidence: before a derived answer, before or after any other."""
     if query.derived or rng.random() < 0.65:
         parts = [maybe_sentence(rng, 0.4, "answer.opening"), query.evidence, conclude(rng, query)]
     else:
@@ -79,7 +79,7 @@ def _kind(rng: random.Random, drawing: Drawing) -> str:
 
 
 def _extra(rng: random.Random, drawing: Drawing) -> str:
-    """A sentence on a chart or word that `describe` leaves out."""
+    """Name the tallest bar of a chart, or a word and its colour; empty for a scene."""
     match drawing:
         case Chart():
             return say_sentence(rng, "description.tallest", c=drawing.tallest.colour)

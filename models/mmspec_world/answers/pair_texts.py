@@ -49,11 +49,11 @@ STATEMENTS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("after", "place", rf"{ADDED_VERBS} {AT}", rf"{PUT} \w+ \w+ {AT}"),
     ),
 }
-"""For each kind of change, the facts to state: a thing (before or after), its trait, the forms."""
+"""By kind of change, the facts to state: the thing before or after it, a trait, and the forms."""
 
 
 def pair_facts(pair: Pair) -> tuple[Fact, ...]:
-    """Facts about the difference, in forms that match both difference and edit answers."""
+    """Facts about the difference, with the forms of `difference_text` and of `edit_text`."""
     things = {"before": pair.before, "after": pair.after}
     return tuple(
         thing_fact("difference", thing, trait, *forms)

@@ -47,14 +47,14 @@ def _colour_or_shape(rng: random.Random) -> str:
 
 
 def _missing(rng: random.Random, scene: Scene, thing: Thing, trait: str) -> Thing:
-    """The thing with another colour or shape, one that the scene does not have."""
+    """The thing with a colour or a shape that no thing in the scene has."""
     if trait == "colour":
         return replace(thing, colour=rng.choice([c for c in COLOURS if c not in scene.colours]))
     return replace(thing, shape=rng.choice([shape for shape in SHAPES if not scene.count(shape)]))
 
 
 def puzzle_query(rng: random.Random, scene: Scene) -> Query | None:
-    """Ask which thing lies outermost, or how many things are left without those of one shape."""
+    """Ask which thing lies outermost, or how many things remain without those of one shape."""
     return rng.choice((_outermost, _outermost, _left_over))(rng, scene)
 
 

@@ -88,7 +88,7 @@ def few_things(rng: random.Random) -> Scene:
 
 
 def many_things(rng: random.Random) -> Scene:
-    """Draw a scene with one to five things of one shape and, if there is room, others."""
+    """Draw a scene of one to five things of one shape and up to two others, at most five in all."""
     background = choose_background(rng)
     shape, *others = rng.sample(SHAPES, 3)
     count = rng.randint(1, 5)

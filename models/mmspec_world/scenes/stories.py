@@ -32,7 +32,7 @@ class Story:
 
 
 def five_frames(rng: random.Random) -> Story:
-    """Sample a random story of five frames."""
+    """Draw a story of five frames."""
     return _story(rng, 5)
 
 

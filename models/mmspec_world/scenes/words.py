@@ -21,7 +21,7 @@ class Word:
 
     @property
     def key(self) -> str:
-        """The content as text, the letters alone: a held-out word is in no colour in training."""
+        """The letters alone, so that training shows a held-out word in no colour."""
         return f"word {self.text}"
 
     @property

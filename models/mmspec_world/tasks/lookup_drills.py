@@ -57,7 +57,7 @@ def _turns(
 def _traits(
     by: str, question: str, answer: str, rng: random.Random, scene: Scene
 ) -> tuple[str, str]:
-    """Ask for the other traits of the things that a trait `by` tells apart."""
+    """Ask for traits of the things whose trait `by` is unique in the scene."""
     things = scene.singles(by) or scene.things[:1]
     things = rng.sample(things, len(things))
     asked = ", ".join(thing.traits[by] for thing in things)
