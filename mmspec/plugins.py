@@ -18,7 +18,7 @@ DRAFTERS = "mmspec.drafters"
 """Entry-point group for drafters from other packages; see docs/extending.md."""
 
 FRAMEWORKS = {"mlx": "mlx", "torch": "torch"}
-"""The package of the framework that a backend of this project needs, by the backend's name."""
+"""Name of each backend of this project, and the Python package of the framework it needs."""
 
 
 def registered(group: str) -> dict[str, EntryPoint]:

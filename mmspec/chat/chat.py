@@ -42,7 +42,7 @@ class Answer:
     """'stop', 'length', or 'interrupted' until the answer is complete."""
     drafting: Drafting = PLAIN
     weights: tuple[float, ...] = ()
-    """[R] weights of the views in the last round, in the order of `drafting.branches`."""
+    """Weight of each view in the last round, in the order of `drafting.branches`."""
     notes: list[str] = field(default_factory=list)
     """One line for the user on each decision that was made automatically."""
     plain_reason: str | None = None

@@ -34,7 +34,7 @@ class Track:
     ends: list[int] = field(default_factory=list)
 
     def matching(self, wanted: Sequence[Chunk]) -> int:
-        """How many of the first chunks of `wanted` the sequence already holds."""
+        """Number of leading chunks of `wanted` that the sequence already holds."""
         pairs = zip(self.chunks, wanted, strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -46,7 +46,7 @@ class Track:
         return wanted[shared:]
 
     def add(self, chunk: Chunk, end: int) -> None:
-        """Record a chunk that is now wholly in the sequence."""
+        """Record a chunk that is now wholly in the sequence, whose length is `end`."""
         self.chunks.append(chunk)
         self.ends.append(end)
 

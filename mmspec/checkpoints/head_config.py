@@ -184,7 +184,6 @@ def _check_published(whole: Block, names: frozenset[str]) -> None:
 
 
 def _layer(whole: Block) -> TextConfig:
-    """The decoder layer's sizes, read like those of a Llama with one layer."""
     return read_text(Block(whole.values | {"num_hidden_layers": 1}, whole.file, whole.path), False)
 
 

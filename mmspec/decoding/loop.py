@@ -17,7 +17,7 @@ class Weighting(Protocol):
     """
 
     def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:
-        """Weights [R] that sum to one; empty if no branch has positions left for `gamma` tokens."""
+        """A weight per branch, summing to one; empty if none has `gamma` unused positions."""
 
 
 class DraftLengthPolicy(Protocol):

@@ -27,7 +27,7 @@ class Round:
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     weights: tuple[float, ...] = ()
-    """[R] weights of the branches; empty if nothing was drafted."""
+    """Weight of each branch; empty if nothing was drafted."""
 
     @classmethod
     def of(

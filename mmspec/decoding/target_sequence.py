@@ -195,7 +195,7 @@ class TargetSequence(ABC, Generic[A]):
         return x
 
     def _states(self, outputs: A, start: int) -> A:
-        """The hidden states [n, H] of outputs at `start`, after storing them for a head."""
+        """The hidden states [n, H] of columns from `start` on, after storing them for a head."""
         states = self._normalised(outputs)
         if self._stored:
             self._stored.states.write(start, states)
@@ -211,7 +211,7 @@ class TargetSequence(ABC, Generic[A]):
 
     @abstractmethod
     def _embed_columns(self, start: int, stop: int) -> A:
-        """Embeddings [n, H] of columns of the row, images included."""
+        """Embeddings [n, H] of columns `start` to `stop`, images included."""
 
     @abstractmethod
     def _append(self, x: A, start: int) -> A:

@@ -177,14 +177,14 @@ class Place:
     """A position in an answer, and how the target samples there."""
 
     logits: Float32
-    """[V] the target's logits."""
+    """The target's logits over the vocabulary."""
     sampling: Sampling = GREEDY
     noise: Noise = NO_NOISE
     rounding: float = NEAR_TIES["float32"]
     """Largest rounding error of a logit."""
 
     def scores(self) -> tuple[Float32, NDArray[np.bool_]]:
-        """The scores logits - T log E [V], and a mask of tokens that are certainly not excluded.
+        """The scores logits - T log E, and a mask of the tokens that are certainly not excluded.
 
         The score of a token that top-k or top-p certainly excludes is -inf.
         """

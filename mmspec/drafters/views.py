@@ -31,7 +31,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Drafting:
-    """The branches (views) [R] of one batched draft and their weights [R], which sum to one."""
+    """The branches (views) of one batched draft, and a weight for each; they sum to one."""
 
     branches: tuple[Branch, ...]
     weights: tuple[float, ...]
@@ -225,10 +225,7 @@ class StaticWeights:
     """Number of positions the draft was trained for; None if branches may run past them."""
 
     def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:
-        """Weights [R] that sum to one, zero for branches with fewer than `gamma` positions left.
-
-        Empty if no branch has room.
-        """
+        """See `Weighting.weights`; zero for branches with fewer than `gamma` unused positions."""
         weights = self.drafting.weights
         if self.positions is None or max(row_lengths) + gamma <= self.positions:
             return weights

@@ -68,7 +68,7 @@ class Outline:
         return bool(self.images) and self.images[-1][1] == self.columns
 
     def settled(self, slots: int) -> int:
-        """The largest number of first slots, at most `slots`, that does not split an image."""
+        """The largest number of leading slots, at most `slots`, that does not split an image."""
         parted = (run.start for run in self._visual() if run.start < slots < run.stop)
         return next(parted, max(slots, 0))
 
