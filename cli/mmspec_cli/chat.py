@@ -56,7 +56,7 @@ def introduction(engine: Engine) -> list[str]:
 
 
 def converse(dialogue: Dialogue, read: Read) -> None:
-    """Answer lines until the end of the input or /quit; an error ends only its line."""
+    """Answer lines until the end of the input or /quit; after an error the next line is read."""
     for line in questions(read, lambda: dialogue.prompt):
         try:
             take(dialogue, line.strip())

@@ -167,7 +167,7 @@ def _reason(error: Exception) -> str:
 
 def _process_bytes() -> int:
     status = Path("/proc/self/status")
-    if status.exists():  # what getrusage says there includes the process that started this one
+    if status.exists():  # on Linux getrusage also counts the process that started this one
         fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
         return int(fields["VmHWM"].split()[0]) * 1024
     import resource  # absent on Windows

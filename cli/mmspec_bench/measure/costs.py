@@ -60,7 +60,7 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
 
 
 def calibrate(engine: Engine, repeats: int = 7) -> Calibration:
-    """Time target forwards over 1 to ROWS rows, and drafted tokens of 1 to all branches.
+    """Time target forwards over 1 to ROWS rows, and drafted tokens with 1 to all branches.
 
     The prompt is the first default one: about a picture, or text only for a text-only target.
     """
@@ -89,7 +89,7 @@ def step_seconds(
 
     def forward_seconds(count: int) -> float:
         draft = draft_once(drafters[0], count - 1) if drafters and count > 1 else None
-        if (draft.size if draft else 0) < count - 1:  # a head drafts only so many tokens
+        if (draft.size if draft else 0) < count - 1:  # a head may draft fewer tokens
             draft = HostDraft([0] * (count - 1))
         return seconds_of(engine, lambda: target.verify(draft, NO_NOISE))
 

@@ -32,8 +32,8 @@ def suite_samples(
     """Every sample of the suites named in `suite`, in order; at most `limit` of each task.
 
     suite: names, NAME=PATH and paths, separated by commas.  size: pixels of synthetic images.
-    tasks: the tasks to use, all if empty.  Raises UsageError for an unknown suite and HubError for
-    a dataset that is not on this machine.
+    turns: questions to keep of each sample, None for all.  tasks: those to use, all if empty.
+    Raises UsageError for an unknown suite, HubError for a dataset that is not on this machine.
     """
     words = [word.strip() for word in suite.split(",") if word.strip()]
     samples = [sample for word in words for sample in _samples(word, size, limit, seed)]

@@ -73,13 +73,13 @@ def hidden_typing() -> Iterator[None]:
     hidden[LOCAL_FLAGS] |= termios.NOFLSH  # Ctrl-C drops neither what was typed nor the output
 
     def become(attributes: list[Any]) -> None:
-        if os.tcgetpgrp(terminal) == os.getpgrp():  # in the background it belongs to another job
+        if os.tcgetpgrp(terminal) == os.getpgrp():  # in the background it is another job's
             termios.tcsetattr(terminal, termios.TCSANOW, attributes)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         become(visible)
         with handled(signal.SIGTSTP, signal.SIG_DFL):
-            signal.raise_signal(signal.SIGTSTP)  # the command stands still here
+            signal.raise_signal(signal.SIGTSTP)  # suspended here until the shell continues it
         become(hidden)
 
     ignored = signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN

@@ -30,7 +30,7 @@ def _width(console: Console) -> int:
     """The terminal's number of columns now; Console prefers COLUMNS, stale after a resize."""
     try:
         return os.get_terminal_size(console.file.fileno()).columns or console.width
-    except (OSError, ValueError):  # no terminal of the system's
+    except (OSError, ValueError):  # the console does not write to a terminal
         return console.width
 
 

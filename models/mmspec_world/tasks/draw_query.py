@@ -32,7 +32,7 @@ SCENE_QUERIES: tuple[tuple[Callable[[random.Random], Scene], QueryMaker[Scene]],
     (two_apart, scene_questions.relation_query),
     (few_things, scene_questions.background_query),
 )
-# A model needs more examples of counting and of relations than of the rest.
+# A model needs more examples of counting and of relations than of other questions.
 SCENE_WEIGHTS = (2, 2, 4, 2, 2, 3, 2)
 CHART_QUERIES = (extreme_bar_query, bar_value_query, bar_value_query)
 WORD_QUERIES = (word_query, word_query, word_query, ink_query)
