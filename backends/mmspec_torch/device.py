@@ -34,7 +34,7 @@ def find_device(name: str) -> torch.device:
 
 
 def find_dtype(name: str, device: torch.device, stored: str | None) -> torch.dtype:
-    """Return the dtype called `name`; 'auto' is float32 on a CPU, else the checkpoint's."""
+    """Return the dtype called `name`; 'auto' is float32 on a CPU, else `stored` or float32."""
     if name == "auto":
         name = "float32" if device.type == "cpu" else stored or "float32"
     if name not in DTYPES:

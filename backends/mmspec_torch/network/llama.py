@@ -178,7 +178,7 @@ class Decoder:
     ) -> Tensor:
         """Feed embeddings [R * n, H] to a span of columns, with a causal mask.
 
-        x may be overwritten.  padding: mask [R, 1, 1, C or more] that hides padding.
+        x may be overwritten.  padding: mask [R, 1, 1, C or more] that hides it; None if none.
         Returns the last layer's output [R * n, H].
         """
         several = span.end - span.start > 1

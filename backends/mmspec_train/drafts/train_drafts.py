@@ -96,8 +96,9 @@ def train_baselines(
 ) -> dict[str, DraftScore]:
     """Train the named baselines, each in a directory of `run.out`; finished ones are skipped.
 
-    source: a Llama to start from, in place of the pretrained baseline. Without names all are
-    trained, or with `source` all but the pretrained one.
+    source: a Llama to start from, in place of the pretrained baseline. pool: number of positions
+    of an image; None: the target's. Without names all are trained, or with `source` all but the
+    pretrained one.
     """
     names = names or (BASELINES[1:] if source else BASELINES)
     data = replace(open_teacher_data(settings, run), needs_states=method.loss != "ce")
@@ -120,7 +121,8 @@ def distill_draft(
 ) -> DraftScore:
     """Train an existing draft on the target's answers.
 
-    Raises UsageError if its vision tower or its vocabulary differs from the target's.
+    pool: number of positions of an image; None: the target's. Raises UsageError if the student's
+    vision tower or vocabulary differs from the target's.
     """
     data = open_teacher_data(settings, run)
     directory, target = resolve(student, "torch"), data.teacher.config

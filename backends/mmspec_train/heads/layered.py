@@ -27,7 +27,7 @@ def embeddings_at(
     starts: DraftStarts,
     next_embeddings: NextEmbeddings | None,
 ) -> Tensor:
-    """Return the embeddings [B, A, H] fed at a depth: of the answer's tokens or of the guesses."""
+    """Return the embeddings [B, A, H] fed at a depth: of the guesses, or by default the answer."""
     if next_embeddings:
         return next_embeddings(feature)
     return gather_columns(batch.embeddings, starts.after(depth))

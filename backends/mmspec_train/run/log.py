@@ -85,7 +85,7 @@ class Log:
 
     @contextmanager
     def say_when_stopped(self, line: Callable[[], str]) -> Iterator[None]:
-        """Print a line if Ctrl-C or another signal ends the block."""
+        """Print the result of `line` if Ctrl-C or another signal ends the block."""
         try:
             yield
         except (KeyboardInterrupt, SystemExit):

@@ -20,7 +20,7 @@ class EarlyStopping:
     """When and how to evaluate, and when to stop training."""
 
     evaluate: Callable[[], dict[str, float]]
-    """Returns figures for the log by name; of the first, a higher value is better."""
+    """Returns figures for the log by name; the best state has the highest first figure."""
     patience: int = 0
     """Number of evaluations without a new best value that end training; 0 never does."""
     every: int | None = None
