@@ -46,7 +46,7 @@ class Answer:
     notes: list[str] = field(default_factory=list)
     """One line for the user on each decision that was made automatically."""
     plain_reason: str | None = None
-    """Under gamma 'auto', why the previous answer ended in plain decoding; `finish` replaces it."""
+    """Why this answer ended in plain decoding (gamma 'auto'); at first, why the previous did."""
     rounds: list[Round] = field(default_factory=list)
     statistics: Statistics = field(default_factory=Statistics)
 

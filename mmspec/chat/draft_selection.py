@@ -22,9 +22,7 @@ TYPICAL_ANSWER = 128
 """Positions that a prompt must leave free in the draft's context for a view to be used."""
 
 IMAGES_FOR_M = 2
-"""Most images for which M is the default; on five images M gives 1.17 tokens a round, T 2.05
-(IbED).
-"""
+"""Most images for which M is the default; on five M gives 1.17 tokens a round, T 2.05 (IbED)."""
 
 
 def spec_for(models: Models, options: Options, chunks: Sequence[Chunk]) -> str:

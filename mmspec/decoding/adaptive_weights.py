@@ -95,9 +95,7 @@ class Tally:
     tokens: int = 0
     """n, the number of tokens in `scores`."""
     unread: tuple[Evidence, int] | None = None
-    """The last round's evidence and how many of its tokens count; scored when weights are
-    needed.
-    """
+    """The last round's evidence and how many of its tokens count; `settled` scores it."""
 
     def forgotten(self) -> "Tally":
         """A tally with the same candidates and no scores."""

@@ -9,9 +9,7 @@ from mmspec.decoding.arrays import A, Map
 
 
 class DraftTail(Protocol[A]):
-    """Cache columns for the nodes of one draft, after those of the sequence; dropped with the
-    draft.
-    """
+    """Cache columns for the nodes of one draft, after those of the sequence."""
 
     def feed(self, x: A, parents: A | None) -> A:
         """Feed the embeddings x [w, H] of a level's nodes to every branch; x may be overwritten.

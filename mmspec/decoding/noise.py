@@ -31,9 +31,7 @@ class Noise:
     """
 
     def keys(self, count: int) -> list[list[int]]:
-        """Keys [count, 2] of this and the following positions: two 32-bit unsigned integers
-        each.
-        """
+        """Keys [count, 2] of this and the next positions: two unsigned 32-bit integers each."""
         return [_key(self.seed, self.position + depth) for depth in range(count)]
 
 

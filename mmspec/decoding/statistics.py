@@ -38,9 +38,7 @@ class Round:
         weights: Sequence[float],
         clock: Sequence[float],
     ) -> "Round":
-        """A round from three times in `clock`, seconds: start, end of drafting, end of
-        verifying.
-        """
+        """A round; clock: the seconds at its start, after drafting and after verifying."""
         seconds = clock[1] - clock[0], clock[2] - clock[1]
         if draft is None:
             return cls(tokens, 0, 0, accepted, *seconds)

@@ -58,9 +58,7 @@ class CalibrationFile:
     """All that the costs depend on; JSON-serializable."""
 
     def read(self) -> tuple[Calibration, str]:
-        """The calibration, empty if there is none, and a note if the file cannot be used, else
-        ''.
-        """
+        """The calibration, empty if there is none, and a note if the file is unusable, else ''."""
         try:
             if not self.path.exists():
                 return Calibration(), ""
