@@ -42,7 +42,7 @@ class MlxBackend:
     ) -> MlxModel:
         """Load a checkpoint; the device becomes MLX's default.
 
-        Raises CheckpointError for missing or unknown tensors, UsageError for unavailable options.
+        Raises CheckpointError for wrong files or tensors, UsageError for unavailable options.
         """
         if quantize != "none":
             raise UsageError(
@@ -82,7 +82,7 @@ class MlxBackend:
         mx.reset_peak_memory()
 
     def copier(self, size: int, device: str) -> Callable[[], object]:
-        """Return a function that adds 0 to `size` bytes of floats: MLX never copies an array."""
+        """Return a function that adds 0 to `size` bytes: MLX would share the array, not copy it."""
         source = mx.random.uniform(shape=(size // 4,), stream=stream(device))
         mx.eval(source)
         return lambda: mx.eval(mx.add(source, 0.0, stream=stream(device)))
