@@ -39,7 +39,7 @@ def peer_methods(
 ) -> list[PeerMethod]:
     """All methods of the named peers; raises UsageError for an unknown name.
 
-    draftings: those of this project to run. mlx_vlm: the Python of mlx-vlm's environment.
+    draftings: how this project drafts. mlx_vlm: the Python of mlx-vlm's environment.
     """
     for peer in peers:
         if peer not in PEERS:

@@ -22,7 +22,7 @@ LIMIT_SECONDS = 1800.0
 
 
 class PeerError(Exception):
-    """The reason why a method cannot run, as one line for the table; other methods go on."""
+    """The reason why a method cannot run, as one line for the table; other methods still run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def context(
     repeats: int = 7,
     progress: Progress,
 ) -> ContextReport:
-    """Measure the costs at each length, shortest first, in `passes` from an empty context.
+    """Measure the costs at each length, shortest first, in `passes` that start without context.
 
     lengths: empty means those of LENGTHS that the models have positions for. Raises UsageError for
     lengths beyond the target's positions.

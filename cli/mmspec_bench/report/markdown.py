@@ -46,6 +46,6 @@ def _table(table: Table) -> Iterator[str]:
 def markdown_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], text_columns: int = 1
 ) -> str:
-    """A table of cells that are Markdown; those after `text_columns` are aligned to the right."""
+    """A table of Markdown cells; all but the first `text_columns` are aligned to the right."""
     rule = ["---"] * text_columns + ["--:"] * (len(columns) - text_columns)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows))

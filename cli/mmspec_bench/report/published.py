@@ -19,7 +19,7 @@ PAPERS = ("ibed", "tabed", "mmspec")
 EVERYTHING = "all"
 """Name for all datasets in the `sets` of a column."""
 COLUMNS_PER_TABLE = 4
-"""Published columns per table of the report; each needs two columns there."""
+"""Published columns per table of the report; each takes two of its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def first_turn_values(run: BenchRun, paper: Paper) -> dict[tuple[str, str], floa
 
 
 def _tables(run: BenchRun, paper: Paper, table: PaperTable) -> Iterator[Table]:
-    """A published table, split into narrow ones."""
+    """A published table in parts of COLUMNS_PER_TABLE columns."""
     lines = compare(run, paper, table)
     for start in range(0, len(table.columns), COLUMNS_PER_TABLE):
         part = slice(start, start + COLUMNS_PER_TABLE)

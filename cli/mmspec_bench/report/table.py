@@ -28,7 +28,7 @@ class Section:
     remarks: Sequence[str] = ()
     tables: Sequence[Table] = ()
     has_figure: bool = False
-    """True if the run's figure belongs here."""
+    """True if the run's figure is shown in the section."""
 
 
 def of_methods(
