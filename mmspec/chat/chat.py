@@ -247,7 +247,7 @@ class Chat:
         for round_ in answer.statistics.timed("decode", rounds):
             answer.add(round_)
             yield self._piece(round_, stream)
-        answer.finish(self.models.target.stop, draft_length.verdict())
+        answer.finish(self.models.target.stop, draft_length.plain_reason())
         rest = stream.finish()
         answer.text += rest
         if rest:

@@ -35,7 +35,7 @@ class FixedDraftLength:
     def observe(self, round_: Round) -> None:
         """Do nothing: the length is fixed."""
 
-    def verdict(self) -> None:
+    def plain_reason(self) -> None:
         """No line for the user: the length is fixed."""
 
 
@@ -79,7 +79,7 @@ class AdaptiveDraftLength:
             self._budget += len(round_.tokens) - cost
         self._budget = min(self._budget + SHARE * len(round_.tokens), CREDIT)
 
-    def verdict(self) -> str | None:
+    def plain_reason(self) -> str | None:
         """A line saying why decoding is plain; None while drafting pays or its cost is unknown."""
         lengths = self._costs.lengths
         if self._costs.plain_rounds < 2 or not lengths or max(self._lengths(), key=self._rate):

@@ -107,7 +107,7 @@ def test_a_calibrated_length_is_drafted_after_two_plain_rounds():
     assert chosen[:2] == [0, 0]
     assert chosen[2] >= 3
     assert max(chosen[:8]) >= 6
-    assert length.verdict() is None
+    assert length.plain_reason() is None
 
 
 def test_a_dear_second_row_may_be_worth_it_with_a_long_draft():
@@ -147,7 +147,7 @@ def test_a_calibrated_machine_that_cannot_win_is_left_alone_and_the_reason_given
     each = machine(3.3, 0.6, 0.9, noise=0)
     length = AdaptiveDraftLength(each.calibration())
     assert run(each, 8, length)[0] == [0] * 8
-    assert f"cost {each.cost(1):.2f} plain rounds" in length.verdict()
+    assert f"cost {each.cost(1):.2f} plain rounds" in length.plain_reason()
 
 
 def test_a_loss_is_stopped_however_wrong_the_estimates():
@@ -190,7 +190,7 @@ def test_a_calibrated_machine_that_has_become_slow_is_found_out():
         each = machine(3.3, 0.6, 0.9, seed)
         length = AdaptiveDraftLength(machine(1.1, 0.05, 0.9).calibration(1.0))
         assert run(each, 1000, length)[1] < 1.04 * 1000
-        assert length.verdict()
+        assert length.plain_reason()
 
 
 def test_a_calibrated_machine_that_has_become_fast_is_found_out():
@@ -259,21 +259,21 @@ def test_an_answer_that_ends_in_an_accepted_token_was_not_rejected_there():
         length.observe(Round([1], 0, 0, 0, 0.0, 1.0))
     for _ in range(50):
         length.observe(Round([1, 1], 4, 4, 2, 0.1, 1.8))
-    assert length.verdict() is None
+    assert length.plain_reason() is None
     assert length.choose(2) == 2
 
 
 def test_the_verdict_says_what_a_round_gives_and_costs():
     length = AdaptiveDraftLength()
-    assert length.verdict() is None
+    assert length.plain_reason() is None
     each = machine(3.3, 0.6, 0.05, noise=0)
     run(each, 1000, length)
-    words = length.verdict().split()
+    words = length.plain_reason().split()
     assert "plainly," in words
     assert float(words[words.index("tokens") - 1]) == pytest.approx(1.2, abs=0.2)
     assert float(words[words.index("plain") - 1]) == pytest.approx(each.cost(1), abs=0.01)
     run(machine(1.1, 0.05, 0.9), 1000, length)
-    assert length.verdict() is None
+    assert length.plain_reason() is None
 
 
 def test_fixed_lengths_end_with_the_budget():
