@@ -99,7 +99,7 @@ def throughput(rows: Sequence[Row], stage: str = "decode") -> float:
 
 
 def global_speed_up(paired: Sequence[Pair], stage: str) -> float:
-    """Throughput of the method over that of plain decoding, on the same questions."""
+    """The method's throughput over plain decoding's on all pairs; long answers weigh more."""
     ours, plain = ([pair[side] for pair in paired] for side in (0, 1))
     return ratio(throughput(ours, stage), throughput(plain, stage))
 
