@@ -99,9 +99,9 @@ def refuse_without_effect(kind: str) -> None:
 
 
 def refuse_unused_shape(names: Sequence[str], source: str | None) -> None:
-    """Raise UsageError for an option of `train draft` that has no effect on the drafts `names`.
+    """Raise UsageError if a shape option was given that none of the drafts `names` uses.
 
-    source: the value of --from, a Llama with its own shape.
+    source: the value of --from, a Llama whose shape replaces those options; None without it.
     """
     for field in fields(LlamaShape) if source else ():
         if is_given(field.name):

@@ -41,7 +41,10 @@ class SampleBatch:
 
 @dataclass(frozen=True, slots=True)
 class LabelledBatch:
-    """pixels: (batch, side, side, 3). labels: (labels, batch, grid²), the class of each cell."""
+    """Pictures, and what is in each cell of a grid over them: shape, colour and so on.
+
+    pixels: (batch, side, side, 3). labels: (kinds, batch, grid²), a class index for each kind.
+    """
 
     pixels: Tensor
     labels: Tensor

@@ -44,7 +44,10 @@ class Conversations:
 
     @property
     def learned_row(self) -> Tensor:
-        """[B, L] the number of each learned column among all of them, in row-major order."""
+        """[B, L] index of each column with a loss among all such columns of the batch, row by row.
+
+        Other columns have the index of the one before them.
+        """
         return self.learned.flatten().cumsum(0).view(self.learned.shape) - 1
 
     @property

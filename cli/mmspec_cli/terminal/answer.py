@@ -50,7 +50,7 @@ def unspaced(piece: Piece) -> Piece:
 
 
 def footer(statistics: Statistics, first_token: float | None) -> str:
-    """A line with speed, time to the first token and its parts, drafting, prompt and memory.
+    """A line with speed, time to the first token, drafting, prompt and memory.
 
     first_token: seconds from the question to the first text; None if there was none.
     """

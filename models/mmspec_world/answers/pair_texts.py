@@ -80,7 +80,10 @@ def edit_text(rng: random.Random, pair: Pair) -> str:
 
 
 def change_text(rng: random.Random, pair: Pair, kind: str) -> str:
-    """Name the difference or the edit without descriptions; `kind` is "difference" or "edit"."""
+    """Text that compares a pair's images, then names their one change; does not describe them.
+
+    kind: "difference", or "edit" for the change as an instruction.
+    """
     change = sentence(_change(rng, pair, kind))
     return f"{_comparison(rng, pair)} {change}"
 
