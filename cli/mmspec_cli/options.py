@@ -45,7 +45,7 @@ CAPTIONER = click.option(
     "--captioner",
     default="auto",
     metavar="NAME|REPO|DIR",
-    help="Writes captions for drafting C. auto: the draft.",
+    help="Writes captions. auto: a draft that sees images, else the target.",
 )
 BACKEND = click.option(
     "--backend", default="auto", metavar="mlx|torch|auto", help="auto: mlx on a Mac, else torch."
