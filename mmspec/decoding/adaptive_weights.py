@@ -1,10 +1,11 @@
 """Branch weights that are fitted to the target's output during an answer (TABED).
 
 A branch is one view of the prompt in the draft's batch. The target's probabilities at a verified
-token show how well any mixture of the branches would have predicted it. Scores are sums over
-tokens, so a round costs the same however long the answer is: two sums per candidate mixture are
-stored, or with a window two scores per candidate and token. All arrays stay on the backend's
-device; this module only enqueues operations.
+token show how well any mixture of the branches would have predicted it. A token gives each
+candidate mixture two scores: agreement with the target's choice, and distance from the target's
+probabilities. Only their sums over tokens are stored, so that a round costs the same however long
+the answer is; with a window, the scores of its tokens. All arrays stay on the backend's device;
+this module only enqueues operations.
 
 Shape letters: R branches, k drafted tokens, n observed ones, G candidate mixtures, V vocabulary.
 """

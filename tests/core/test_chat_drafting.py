@@ -89,7 +89,7 @@ def test_check_compares_lookup_without_a_draft(alone):
 
 
 class Script:
-    """Stands in for an adaptive draft length: two tokens, then the verdict `line`."""
+    """Stands in for an adaptive draft length: two tokens, then the reason `line`."""
 
     def __init__(self):
         self.line = None
@@ -101,7 +101,7 @@ class Script:
     def observe(self, round_):
         self.rounds.append(round_)
 
-    def verdict(self):
+    def plain_reason(self):
         return self.line
 
 

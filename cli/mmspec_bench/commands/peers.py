@@ -105,7 +105,10 @@ def _named(model: str, draft: str) -> tuple[str, Path, Path | None]:
 
 
 def _prompts(directory: Path, file: Path | None, count: int) -> Mapping[str, Sequence[Prompt]]:
-    """Sets of prompts by name: about images, which some peers cannot see, and text only."""
+    """Prompts by name of their set: `count` about images and `count` of text, or those of `file`.
+
+    directory: the target's checkpoint, whose config has the size of images.
+    """
     if file:
         return {"given": read_prompts(file)}
     vision = read_config(directory).vision

@@ -50,7 +50,8 @@ def unspaced(piece: Piece) -> Piece:
 
 
 def footer(statistics: Statistics, first_token: float | None) -> str:
-    """A line with speed, time to the first token, drafting, prompt and memory.
+    """The line under an answer: its tokens and their speed, the time to the first token, tokens
+    per round, prompt tokens and peak memory.
 
     first_token: seconds from the question to the first text; None if there was none.
     """

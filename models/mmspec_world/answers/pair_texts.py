@@ -80,7 +80,7 @@ def edit_text(rng: random.Random, pair: Pair) -> str:
 
 
 def change_text(rng: random.Random, pair: Pair, kind: str) -> str:
-    """Text that compares a pair's images, then names their one change; does not describe them.
+    """Text that says what a pair's images have in common, then names the one change between them.
 
     kind: "difference", or "edit" for the change as an instruction.
     """
