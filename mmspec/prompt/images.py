@@ -19,7 +19,10 @@ from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError
 
 MAX_ASPECT = 500
-"""Largest ratio of an image's sides: the whole strip is resized before the crop."""
+"""Largest ratio of an image's long side to its short side.
+
+An image is resized whole before it is cropped, so a longer one would need too much memory.
+"""
 
 # Raster formats decoded inside Pillow; others (EPS, for one) would start another program.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM", "TIFF", "AVIF", "JPEG2000", "TGA")

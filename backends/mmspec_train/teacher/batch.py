@@ -44,9 +44,9 @@ class Conversations:
 
     @property
     def learned_row(self) -> Tensor:
-        """[B, L] index of each column with a loss among all such columns of the batch, row by row.
+        """[B, L] number of each column that has a loss, counted from 0 through the whole batch.
 
-        Other columns have the index of the one before them.
+        A column without a loss has the number of the last one before it, -1 if there is none.
         """
         return self.learned.flatten().cumsum(0).view(self.learned.shape) - 1
 

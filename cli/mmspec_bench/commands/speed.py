@@ -98,7 +98,10 @@ def speed(
 
 
 def _draftings(drafting: str | None, engine: Engine) -> list[str]:
-    """Draftings to measure besides plain decoding; without a draft only those that need none."""
+    """The values of --drafting to measure: those of `drafting`, or those that suit the engine.
+
+    An engine without a draft model runs only those that need none, such as ngram.
+    """
     specs = split(drafting or (engine.head.kind if engine.head else VIEWS))
     return [
         spec
