@@ -22,7 +22,10 @@ FLOOR = 2.0**-30
 """Lower bound to which probabilities are raised before they are scored."""
 
 TIE = 1e-5
-"""Largest difference of two scores that counts as a tie: relative, or in nats per token for KL."""
+"""Largest difference of two mixtures' scores that counts as a tie.
+
+Relative; in nats per token if the score is KL.
+"""
 
 
 def softmax(xp: Any, logits: Array) -> Array:

@@ -174,7 +174,7 @@ def first_divergence(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A position in an answer, and how the target samples there."""
+    """What decides the next token at one position of an answer: logits, sampling and noise."""
 
     logits: Float32
     """The target's logits over the vocabulary."""
@@ -235,7 +235,10 @@ def place_after(
     options: Options,
     before: Sequence[Turn] = (),
 ) -> Place:
-    """The position after the turns `before`, `message` and `tokens`; feeds `tokens` one by one."""
+    """Feed earlier turns, `message` and the answer so far; return where the target then is.
+
+    before: the earlier turns. tokens: the answer so far, fed one per forward as in plain decoding.
+    """
     target = prefilled_target(engine, message, before)
     for token in tokens:
         feed(target, token)

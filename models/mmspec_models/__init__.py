@@ -1,4 +1,4 @@
-"""Model cards and the bundled pair.
+"""Model cards, and the weights of the bundled target `mini` and its drafts.
 
 The code that reads cards is in `mmspec.checkpoints`.
 """

@@ -68,8 +68,9 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """Return the layer's output [B, A, H] for x [B, A, H] at positions [B, A].
 
-        visible: [B, A, R] True where a start sees a row.  chain: keys and values of each chain's
-        guesses so far, those of x last; empty if x contains rows.
+        rows: keys and values of the context's R entries. visible: [B, A, R], True where a position
+        of x may attend to an entry. chain: keys and values of the tokens that each chain has
+        drafted so far, those of x last; empty if x holds the context's own entries.
         """
         attention = self.self_attn
         queries = self._split(attention.q_proj(self.input_layernorm(x)))
@@ -83,9 +84,9 @@ class DecoderLayer(nn.Module):
 def attend_with_chains(
     queries: Tensor, rows: KeysValues, visible: Tensor, chain: list[KeysValues]
 ) -> Tensor:
-    """Attend with scaled queries [B, h, A, D] to rows [B, h, R, D] and to each chain's own guesses.
+    """Attend with scaled queries [B, h, A, D] to rows [B, h, R, D] and to each chain's own tokens.
 
-    A chain does not see the guesses of another chain.
+    A chain does not see the drafted tokens of another chain.
     """
     keys, values = rows
     scores = torch.matmul(queries, keys.transpose(-1, -2)).float()

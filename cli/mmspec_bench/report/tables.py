@@ -243,7 +243,10 @@ def _piece(row: Row, position: int) -> str:
 
 
 def facts(run: BenchRun) -> Table:
-    """Correct facts by task, for target and draft, with the images and with grey ones."""
+    """Share of facts (statements that can be checked) that the answers get right, by task.
+
+    The columns: target and draft, each with the images and with grey ones in their place.
+    """
     methods = [name for name in KNOWLEDGE_COLUMNS if name in run.methods]
     rows = [row for row in run.of(*methods) if row.facts]
     groups = grouped(rows, lambda row: row.task)

@@ -27,7 +27,7 @@ class Run(NamedTuple):
     start: int
     stop: int
     image: Span | None = None
-    """The image whose slots these are; None if the slots are fed pairs."""
+    """The image that these slots stand for; None if each slot reads a hidden state and a token."""
 
 
 @dataclass(frozen=True, slots=True)

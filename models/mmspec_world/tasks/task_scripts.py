@@ -29,7 +29,7 @@ ANY_DRAWING = (few_things, few_things, many_things, bar_chart, written_word)
 
 
 def question(draw: DrawQuery, rng: random.Random, split: Split) -> Script:
-    """Ask one question, drawn with its picture by `draw`."""
+    """A conversation of one question; `draw` makes its picture and the question."""
     drawing, query = draw(rng, split)
     prefix = prompts.REASONED if rng.random() < 0.5 else ""
     return _one_turn(drawing, prefix + query.question, explain(rng, query), (query.fact,))
