@@ -22,9 +22,9 @@ FLOOR = 2.0**-30
 """Lower bound to which probabilities are raised before they are scored."""
 
 TIE = 1e-5
-"""Largest difference of two mixtures' scores that counts as a tie.
+"""Two mixtures of views tie if their scores differ by at most this much.
 
-Relative; in nats per token if the score is KL.
+For the score KL the difference is absolute, in nats per token; for the others it is relative.
 """
 
 

@@ -235,7 +235,7 @@ def place_after(
     options: Options,
     before: Sequence[Turn] = (),
 ) -> Place:
-    """Feed earlier turns, `message` and the answer so far; return where the target then is.
+    """Feed earlier turns, `message` and the answer so far; return the target's state after them.
 
     before: the earlier turns. tokens: the answer so far, fed one per forward as in plain decoding.
     """

@@ -68,9 +68,10 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """Return the layer's output [B, A, H] for x [B, A, H] at positions [B, A].
 
-        rows: keys and values of the context's R entries. visible: [B, A, R], True where a position
-        of x may attend to an entry. chain: keys and values of the tokens that each chain has
-        drafted so far, those of x last; empty if x holds the context's own entries.
+        x is the context itself, or the latest token of each of A drafted chains. rows: keys and
+        values of the R entries of the context. visible: [B, A, R], True where x may attend to an
+        entry. chain: an item per token drafted so far, with its keys and values in all A chains;
+        the last item is that of x. Empty if x is the context.
         """
         attention = self.self_attn
         queries = self._split(attention.q_proj(self.input_layernorm(x)))

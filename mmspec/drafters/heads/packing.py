@@ -27,7 +27,7 @@ class Run(NamedTuple):
     start: int
     stop: int
     image: Span | None = None
-    """The image that these slots stand for; None if each slot reads a hidden state and a token."""
+    """The columns of the image in these slots; None if the slots are pairs of h and e."""
 
 
 @dataclass(frozen=True, slots=True)
