@@ -49,7 +49,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         self.filters["tojson"] = _to_json
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> NoReturn:
-        """Raise SecurityError when the attribute is read, not only when it is used."""
+        """Raise SecurityError as soon as an unsafe attribute is read, not only when it is used."""
         raise SecurityError(f"it reaches for {attribute!r} of a {type(obj).__name__}")
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:

@@ -16,8 +16,11 @@ TEXTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")),
     *CARDS,
 ]
-MOST_PAGES = 13
+GENERATED = "cli.md"
+MOST_PAGES = 16
+"""Pages written by hand; a page for each kind of user and task."""
 MOST_LINES = 1600
+"""Lines of the pages written by hand."""
 COLUMNS = 100
 
 
@@ -63,7 +66,8 @@ def anchors(page):
 
 def test_the_pages_are_few_and_short():
     assert len(PAGES) <= MOST_PAGES
-    assert sum(len(page.read_text(encoding="utf-8").splitlines()) for page in PAGES) <= MOST_LINES
+    by_hand = [page for page in PAGES if page.name != GENERATED]
+    assert sum(len(page.read_text(encoding="utf-8").splitlines()) for page in by_hand) <= MOST_LINES
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name)

@@ -22,7 +22,7 @@ class EarlyStopping:
     evaluate: Callable[[], dict[str, float]]
     """Returns figures for the log by name; the best state has the highest first figure."""
     patience: int = 0
-    """Number of evaluations without a new best value that end training; 0 never does."""
+    """Training ends after this many evaluations without a new best value; 0: it never does."""
     every: int | None = None
     """Number of steps between evaluations; None evaluates with every checkpoint."""
 

@@ -97,7 +97,7 @@ class Program(ABC):
 
     @abstractmethod
     def device_bytes(self) -> int:
-        """Peak bytes by the accelerator's own counter; 0 on a CPU."""
+        """Most bytes in use at once, by the accelerator's own counter; 0 on a CPU."""
 
 
 def main(load: Callable[[Task], Program]) -> None:

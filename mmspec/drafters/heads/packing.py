@@ -27,7 +27,7 @@ class Run(NamedTuple):
     start: int
     stop: int
     image: Span | None = None
-    """The columns of the image in these slots; None if the slots are pairs of h and e."""
+    """The columns of the image that these slots stand for; None if each pairs an h with an e."""
 
 
 @dataclass(frozen=True, slots=True)
