@@ -4,7 +4,7 @@
 
     engine = mmspec.load("mini")
     chat = engine.chat()
-    answer = chat.reply("What is in this picture?", [mmspec.open_picture("photo.png")])
+    answer = chat.reply("What is in this picture?", "photo.png")
 """
 
 from importlib import import_module

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 STANDARD = set(sys.stdlib_module_names)
-LAZY = {"tokenizers", "jinja2", "huggingface_hub", "pyarrow", "matplotlib"}
+LAZY = {"tokenizers", "jinja2", "huggingface_hub", "pyarrow", "matplotlib", "pillow_heif"}
 HEAVY = LAZY | {
     "torch",
     "mlx",

@@ -1,6 +1,6 @@
 """A conversation with loaded models: questions in, text streamed out as it is decoded."""
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -13,6 +13,7 @@ from mmspec.decoding.statistics import Round, Statistics
 from mmspec.draft_length.policy import DraftLength, FixedDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.errors import ContextError, UsageError
+from mmspec.prompt.any_image import AnyImage, pictures_of
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, render
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import TextStream
@@ -86,15 +87,18 @@ class Chat:
         """True if nothing can be drafted, so that every answer is decoded plainly."""
         return spec_for(self.models, self.options, ()) == PLAIN.spec
 
-    def ask(self, text: str, images: Sequence[Picture] = ()) -> Generator[Prefilled | Piece]:
+    def ask(
+        self, text: str, images: AnyImage | Iterable[AnyImage] = ()
+    ) -> Generator[Prefilled | Piece]:
         """Add a question with its images and stream the answer.
 
+        images: one or several pictures, PIL images or paths; raises ImageError for anything else.
         Yields the progress of the prefill, then the text. Dropping the iterator interrupts the
         answer; the part generated so far stays in the conversation. If prompt, images and the
         longest answer exceed the target's positions, removes the question again and raises
         ContextError before any work.
         """
-        return self.send(Message("user", (*images, text)))
+        return self.send(Message("user", (*pictures_of(images), text)))
 
     def send(self, message: Message) -> Generator[Prefilled | Piece]:
         """Ask a question whose images may stand anywhere in its text; see `ask`."""
@@ -103,8 +107,8 @@ class Chat:
         self.conversation.add(message)
         yield from self._answered_or(turns)
 
-    def reply(self, text: str, images: Sequence[Picture] = ()) -> Answer:
-        """Ask a question and wait for the whole answer."""
+    def reply(self, text: str, images: AnyImage | Iterable[AnyImage] = ()) -> Answer:
+        """Ask a question and wait for the whole answer; see `ask`."""
         for _ in self.ask(text, images):
             pass
         return self.answer

@@ -30,6 +30,13 @@ class Message:
     role: str
     parts: tuple[str | Picture, ...]
 
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            if not isinstance(part, str | Picture):
+                raise UsageError(
+                    f"a message holds {type(part).__name__}: give its parts as text or Picture"
+                )
+
     @property
     def pictures(self) -> tuple[Picture, ...]:
         """The pictures of the message, in order."""

@@ -17,6 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError
+from mmspec.prompt.file_kinds import conversion, enable_heif, is_heif
 
 MAX_ASPECT = 500
 """Largest ratio of an image's long side to its short side.
@@ -26,6 +27,9 @@ An image is resized whole before it is cropped, so a longer one would need too m
 
 # Raster formats decoded inside Pillow; others (EPS, for one) would start another program.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM", "TIFF", "AVIF", "JPEG2000", "TGA")
+
+HEAD = 64
+"""Bytes at the beginning of a file that tell HEIF from other formats."""
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -50,24 +54,29 @@ def open_picture(path: str | Path) -> Picture:
     label = str(path) if str(path).isprintable() else repr(str(path))
     _check_name(str(path))
     _check_file(file, label)
-    return _read(file, label, str(path))
+    return _read(file, _head(file, label), label, str(path))
 
 
 def decode_picture(content: bytes, name: str) -> Picture:
     """The picture in an image file's bytes; raises ImageError, as `open_picture`."""
-    return _read(BytesIO(content), name, name)
+    return _read(BytesIO(content), content[:HEAD], name, name)
 
 
-def _read(source: Path | BytesIO, label: str, name: str) -> Picture:
+def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture:
+    formats: tuple[str, ...] = FORMATS
+    if is_heif(head):
+        enable_heif(label)
+        formats = (*FORMATS, "HEIF")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # large images are allowed, metadata are not used
-            with Image.open(source, formats=FORMATS) as image:
+            with Image.open(source, formats=formats) as image:
                 picture = picture_from(image, name)
     except Image.DecompressionBombError as error:
         raise ImageError(f"{label}: more than 178 megapixels; make it smaller first") from error
     except UnidentifiedImageError as error:
-        raise ImageError(f"{label}: not an image that can be read") from error
+        what = conversion(name) or "not an image that can be read"
+        raise ImageError(f"{label}: {what}") from error
     except Exception as error:  # damaged data makes decoders raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ImageError(f"{label}: damaged or unsupported image ({reason})") from error
@@ -104,6 +113,14 @@ def _check_file(file: Path, label: str) -> None:
         raise ImageError(f"{label}: not a regular file")
     if status.st_size == 0:
         raise ImageError(f"{label}: empty file")
+
+
+def _head(file: Path, label: str) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(HEAD)
+    except OSError as error:
+        raise ImageError(f"{label}: cannot be read ({error.strerror})") from error
 
 
 def _rgb(image: Image.Image) -> Image.Image:

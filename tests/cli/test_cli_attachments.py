@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mmspec.errors import ImageError
-from mmspec_cli.terminal.attachments import take_images
+from mmspec_cli.terminal.attachments import AGAIN, Attachments, take_images
 
 
 @pytest.fixture(autouse=True)
@@ -35,17 +35,17 @@ def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_paths_are_taken_out(here, message, text, names):
-    said, pictures = take_images(message.format(here=here))
-    assert said == text
-    assert [Path(picture.name).name for picture in pictures] == names
+    taken = take_images(message.format(here=here))
+    assert taken.text == text
+    assert [Path(picture.name).name for picture in taken.pictures] == names
+    assert taken.remarks == []
 
 
 @pytest.mark.parametrize(
     "message",
     [
         "what's in it? don't guess",
-        "see https://example.org/cat.png",
-        "notes.txt and README",
+        "README and notes of http://[the page",
         "<image> is text   with  its own   gaps",
         "an 'odd quote and \\ backslash",
         "~nobody.png",
@@ -54,8 +54,54 @@ def test_paths_are_taken_out(here, message, text, names):
     ],
 )
 def test_other_words_stay_as_they_are(message, here):
+    (here / "README").write_text("x")
+    assert take_images(message) == Attachments(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "remark"),
+    [
+        ("see https://example.org/about, please", "https://example.org/about: nothing is fetched"),
+        ("what do notes.txt say?", "notes.txt: not an image; the model reads the name alone"),
+    ],
+)
+def test_a_file_or_page_that_stays_words_is_said_to(here, message, remark):
     (here / "notes.txt").write_text("x")
-    assert take_images(message) == (message, [])
+    taken = take_images(message)
+    assert (taken.text, taken.pictures) == (message, [])
+    assert [line.startswith(remark) for line in taken.remarks] == [True]
+
+
+@pytest.mark.parametrize(
+    ("word", "help_"),
+    [
+        ("https://example.org/cat.jpg?w=200", "save the image and give its path"),
+        ("https://example.org/a.pdf", "nothing is fetched"),
+        ("data:image/png;base64,iVBORw0KGgo=", "images are taken from files"),
+        ("a.pdf", "pdftoppm -png -r 150 -f 1 -l 1"),
+        ("'my page.pdf'", "pdftoppm"),
+        ("a.svg", "rsvg-convert"),
+        ("talk.pptx", "export the page that you mean as PNG"),
+        ("DSC_1.NEF", "raw data: export it as JPEG"),
+        ("clip.MOV", "ffmpeg"),
+        ("./notes.txt", "not an image that can be read"),
+    ],
+)
+def test_what_is_no_readable_image_is_refused_once_and_then_text(here, word, help_):
+    (here / "notes.txt").write_text("x")
+    message = f"what is in {word}?"
+    with pytest.raises(ImageError) as caught:
+        take_images(message)
+    assert help_ in str(caught.value)
+    assert str(caught.value).endswith(AGAIN)
+    taken = take_images(message, words=True)
+    assert (taken.text, taken.pictures) == (message, [])
+
+
+def test_an_image_without_a_suffix_is_taken_by_its_path(here):
+    (here / "red.png").rename(here / "shot")
+    assert take_images("what is ./shot?").text == "what is?"
+    assert take_images("what is shot?").pictures == []
 
 
 @pytest.mark.parametrize("name", ["{here}/none.png", "~/none.png", "./none.jpg", "bad.png"])
@@ -84,8 +130,8 @@ def test_a_name_that_no_file_has_is_said_with_the_nearest(here, message, word, n
 
 def test_a_name_that_is_only_a_word_can_be_sent(here):
     asked = "is cat.png a better name than red.png?"
-    text, pictures = take_images(asked, words=True)
-    assert text == "is cat.png a better name than?"
-    assert [picture.name for picture in pictures] == ["red.png"]
+    taken = take_images(asked, words=True)
+    assert taken.text == "is cat.png a better name than?"
+    assert [picture.name for picture in taken.pictures] == ["red.png"]
     with pytest.raises(ImageError, match="none"):
         take_images("./none.png", words=True)

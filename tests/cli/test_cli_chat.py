@@ -78,6 +78,15 @@ def test_a_misspelt_file_is_said_and_the_question_sent_when_it_comes_again(chat,
     assert answer["prompt_tokens"] > other["prompt_tokens"]  # the staged image was kept for it
 
 
+def test_a_picture_that_cannot_be_read_uses_up_no_staged_image(chat, red):
+    refused = ["which? page.pdf", "which? https://example.org/cat.jpg"]
+    result = chat("/image red.png", *refused, "which?", options=["--json"])
+    clean = answers(chat("/image red.png", "which?", options=["--json"]))
+    assert [answer["token_ids"] for answer in answers(result)] == [clean[0]["token_ids"]]
+    assert "pdftoppm" in result.err
+    assert "nothing is fetched" in result.err
+
+
 def test_too_much_for_the_context_is_said_before_and_loses_nothing(chat, red):
     result = chat(
         "/image red.png", "long " * 9000, "which?", options=["--json", "--max-new-tokens", "12"]

@@ -9,7 +9,7 @@ from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.sampling import Sampling
-from mmspec.errors import ContextError, UsageError
+from mmspec.errors import ContextError, ImageError, UsageError
 from mmspec.prompt.conversation import Conversation
 from support.chat_turns import OPTIONS, A, B, asked, check
 from support.scripted_engine import BLIND, picture, scripted_engine
@@ -155,6 +155,29 @@ def test_the_same_branches_keep_their_drafter(engine):
     chat.options = replace(chat.options, drafting="P")
     check(chat, "And now?")
     assert len(engine.draft.model.drafters) == 2
+
+
+# Images as a caller gives them
+
+
+def test_images_are_given_as_paths_pil_images_or_pictures(engine, tmp_path):
+    A.image.save(tmp_path / "a.png")
+    path = tmp_path / "a.png"
+    for given in (path, str(path), [str(path)], A.image, [A.image], A):
+        chat = engine.chat(OPTIONS)
+        chat.reply("What is this?", given)
+        assert chat.conversation.turns[0].question.pictures == (A,)
+
+
+def test_what_is_no_image_is_refused_and_never_sent_as_words(engine):
+    chat = engine.chat(OPTIONS)
+    with pytest.raises(ImageError, match=r"photo\.jpg: cannot be read"):
+        chat.ask("What is this?", ["photo.jpg"])
+    with pytest.raises(ImageError, match="given as bytes"):
+        chat.ask("What is this?", [b"\x89PNG"])
+    with pytest.raises(UsageError, match="a message holds Image"):
+        chat.ask(A.image)
+    assert chat.conversation.turns == []
 
 
 # Errors and interrupts

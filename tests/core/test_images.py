@@ -1,20 +1,24 @@
 """Pictures from files: their colours and their content, and what is refused by name."""
 
 import io
+import sys
 import warnings
 import zlib
 from pathlib import Path
 
 import numpy as np
+import pillow_heif
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from mmspec.errors import ImageError
+from mmspec.prompt.any_image import pictures_of
 from mmspec.prompt.images import (
     MAX_ASPECT,
     Picture,
+    decode_picture,
     open_picture,
     picture_from,
 )
@@ -294,3 +298,50 @@ def test_an_address_is_not_a_path(path):
 def test_an_image_needs_a_name():
     with pytest.raises(ImageError, match="an image without a name: give a path"):
         open_picture("")
+
+
+# --- phones' HEIC, and other pictures ---------------------------------------------------------
+
+
+def heic(directory: Path, image: Image.Image) -> Path:
+    path = directory / "photo.heic"
+    pillow_heif.from_pillow(image).save(path, quality=100, chroma=444)
+    return path
+
+
+def test_a_phone_s_picture_opens(tmp_path):
+    assert_quadrants(
+        open_picture(heic(tmp_path, quadrants().resize((64, 32)).resize((32, 16)))), 60
+    )
+    content = heic(tmp_path, noise(64, 48)).read_bytes()
+    assert decode_picture(content, "photo.heic").image.size == (64, 48)
+
+
+def test_a_phone_s_picture_without_its_decoder_names_what_installs_it(tmp_path, monkeypatch):
+    path = heic(tmp_path, noise(64, 48))
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    assert 'pip install "mmspec[heic]"' in refusal(path)
+
+
+@pytest.mark.parametrize(("name", "help_"), [("a.pdf", "pdftoppm"), ("a.svg", "rsvg-convert")])
+def test_a_document_is_named_with_what_makes_an_image_of_it(tmp_path, name, help_):
+    (tmp_path / name).write_bytes(b"%PDF-1.7 or anything else")
+    assert help_ in refusal(tmp_path / name)
+
+
+# --- images as callers give them --------------------------------------------------------------
+
+
+def test_paths_pil_images_and_pictures_are_pictures(tmp_path):
+    path, image = saved(tmp_path, quadrants(), "a.png"), quadrants()
+    picture = picture_from(image)
+    for shown in (str(path), path, image, picture):
+        assert pictures_of(shown) == pictures_of([shown]) == (picture,)
+    assert pictures_of(iter([path, image])) == (picture, picture)
+    assert pictures_of([]) == ()
+
+
+@pytest.mark.parametrize("given", [b"bytes", 3, None, [None], [["a.png"]]])
+def test_what_is_no_image_is_refused_by_its_type(given):
+    with pytest.raises(ImageError, match="give a path, a PIL image or a Picture"):
+        pictures_of(given)

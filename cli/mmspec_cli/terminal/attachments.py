@@ -2,17 +2,19 @@
 
 import difflib
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from mmspec.errors import ImageError
+from mmspec.prompt.file_kinds import IMAGE_SUFFIXES, conversion
 from mmspec.prompt.images import Picture, open_picture
 
-SUFFIXES = (
-    *(".avif", ".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".mpo", ".pbm", ".pgm", ".png", ".ppm"),
-    *(".tga", ".tif", ".tiff", ".webp"),
-)
+AGAIN = "; nothing was sent, and the same again is sent as text"
+"""End of a refusal after which the message can be entered again."""
+
 _CLOSING = ".,;:!?)"
+_FETCHED = ("http", "https", "ftp")
 
 _NAME = re.compile(r"\w[\w .()+-]{0,254}")
 """Matches a file name without a slash that a person would type."""
@@ -21,46 +23,106 @@ _NAME = re.compile(r"\w[\w .()+-]{0,254}")
 _WORD = re.compile(r"""(?<!\S)(?:"([^"]+)"|'([^']+)'|((?:\\.|[^\s\\])+))""")
 
 
-def take_images(message: str, *, words: bool = False) -> tuple[str, list[Picture]]:
+@dataclass(slots=True)
+class Attachments:
+    """The images that a message names, its other words, and remarks on files that stay words."""
+
+    text: str = ""
+    pictures: list[Picture] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+def take_images(message: str, *, words: bool = False) -> Attachments:
     """Split a message into its text and the images whose paths it contains.
 
-    A word with an image's suffix is a path.  words: treat a word without a slash that names no file
-    as text.  Raises ImageError for a path that cannot be opened.
+    A word with an image's suffix is a path.  Raises ImageError for a path that cannot be opened,
+    for the address of an image and for a picture in a format that is not read.  words: treat
+    those as text, except for a path with a slash to a missing file, and images that are damaged.
     """
-    pictures: list[Picture] = []
+    taken = Attachments()
 
     def without_path(match: re.Match[str]) -> str:
-        named = _path(match)
-        if named is None:
+        path, rest = _split(match)
+        if not _is_image(path, words):
+            taken.remarks += _remark(path)
             return match[0]
-        path, rest = named
-        if not _is_file(path) and not _is_explicit(path):
-            if words:
-                return match[0]
-            raise _unknown(path)
-        pictures.append(open_picture(Path(path)))
+        taken.pictures.append(open_picture(Path(path)))
         return rest
 
     text = _WORD.sub(without_path, message)
-    return (_tidied(text) if pictures else message), pictures
+    taken.text = _tidied(text) if taken.pictures else message
+    return taken
 
 
-def _path(match: re.Match[str]) -> tuple[str, str] | None:
-    """The path that a word names and the rest of the word; None if it names none."""
+def _split(match: re.Match[str]) -> tuple[str, str]:
+    """The path or address that a word may be, and the punctuation that follows it."""
     quoted = match[1] or match[2]
     word = quoted or re.sub(r"\\(.)", r"\1", match[3])
-    for name in (word, "" if quoted else word.rstrip(_CLOSING)):
-        if path := _named(name):
-            return path, word[len(name) :]
+    name = word if quoted or _is_file(word) else word.rstrip(_CLOSING)
+    local = unquote(urlsplit(name).path) if name.startswith("file://") else name
+    return local, word[len(name) :]
+
+
+def _is_image(word: str, repeated: bool) -> bool:
+    """True if a word is the path of an image; raises ImageError if it is the name of another.
+
+    repeated: the message was refused before, so that such a name is text.
+    """
+    refused = None
+    if _scheme(word) in (*_FETCHED, "data"):
+        refused = _refused_address(word)
+    elif _is_path(word, IMAGE_SUFFIXES):
+        if _is_file(word) or _is_explicit(word):
+            return True
+        refused = f"{word}: there is no such file{_nearest(word)}"
+    elif (advice := conversion(word)) and _is_path(word, (Path(word).suffix.lower(),)):
+        refused = f"{word}: {advice}"
+    elif _is_explicit(word) and _is_file(word):
+        if _opens(word):
+            return True
+        refused = f"{word}: not an image that can be read"
+    if refused and not repeated:
+        raise ImageError(refused + AGAIN)
+    return False
+
+
+def _scheme(word: str) -> str:
+    try:
+        return urlsplit(word).scheme
+    except ValueError:  # an address that ends within brackets
+        return ""
+
+
+def _opens(path: str) -> bool:
+    try:
+        open_picture(path)
+    except ImageError:
+        return False
+    return True
+
+
+def _refused_address(address: str) -> str | None:
+    suffix = Path(urlsplit(address).path).suffix.lower()
+    if address.startswith("data:image/"):
+        return "data:image/…: images are taken from files; save it and give its path"
+    if suffix in IMAGE_SUFFIXES or conversion(f"a{suffix}"):
+        return f"{address}: nothing is fetched; save the image and give its path"
     return None
 
 
-def _named(word: str) -> str | None:
-    if word.startswith("file://"):
-        word = unquote(urlsplit(word).path)
-    if Path(word).suffix.lower() not in SUFFIXES:
-        return None
-    return word if _is_file(word) or _is_explicit(word) or _NAME.fullmatch(word) else None
+def _remark(word: str) -> list[str]:
+    """What is said of an address, or of a file that is sent as its name."""
+    if _scheme(word) in _FETCHED:
+        return [f"{word}: nothing is fetched; the model reads the address alone"]
+    if Path(word).suffix and _is_file(word):
+        return [f"{word}: not an image; the model reads the name alone"]
+    return []
+
+
+def _is_path(word: str, suffixes: tuple[str, ...]) -> bool:
+    if Path(word).suffix.lower() not in suffixes:
+        return False
+    return _is_file(word) or _is_explicit(word) or _NAME.fullmatch(word) is not None
 
 
 def _is_explicit(word: str) -> bool:
@@ -68,18 +130,15 @@ def _is_explicit(word: str) -> bool:
     return "/" in word and " " not in word and "://" not in word
 
 
-def _unknown(name: str) -> ImageError:
+def _nearest(name: str) -> str:
     images = {file.stem: file for file in _images_here()}
     nearest = difflib.get_close_matches(Path(name).stem, images, n=1)
-    hint = f" (nearest: {images[nearest[0]]})" if nearest else ""
-    return ImageError(
-        f"{name}: there is no such file{hint}; nothing was sent, and the same again is sent as text"
-    )
+    return f" (nearest: {images[nearest[0]]})" if nearest else ""
 
 
 def _images_here() -> list[Path]:
     try:
-        return [file for file in Path().iterdir() if file.suffix.lower() in SUFFIXES]
+        return [file for file in Path().iterdir() if file.suffix.lower() in IMAGE_SUFFIXES]
     except OSError:  # a folder that may not be listed, or is gone
         return []
 

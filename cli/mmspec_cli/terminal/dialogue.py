@@ -72,18 +72,21 @@ class Dialogue:
     def ask(self, message: str) -> None:
         """Answer a message, with the staged images and those whose paths it contains.
 
-        A message that names a missing file is refused once, and sent as text when it is repeated.
+        A message that names a file which cannot be seen is refused once, and sent as text when it
+        is repeated.
         """
         staged = list(self.staged)
         repeated, self._refused = message == self._refused, message
-        text, attached = take_images(message, words=repeated)
+        taken = take_images(message, words=repeated)
         self._refused = ""
-        self.stage(attached)
-        if not text:
+        for remark in taken.remarks:
+            self.screen.note(remark)
+        self.stage(taken.pictures)
+        if not taken.text:
             return
         images, self.staged = self.staged, []
         try:
-            self._show(self.chat.ask(text, images))
+            self._show(self.chat.ask(taken.text, images))
         except MmspecError as error:
             self.staged = staged
             if isinstance(error, ContextError):

@@ -20,7 +20,7 @@ from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from mmspec.checkpoints.paths import expand_home
-from mmspec_cli.terminal.attachments import SUFFIXES
+from mmspec.prompt.file_kinds import IMAGE_SUFFIXES
 from mmspec_cli.terminal.interrupt import handled
 
 FILE_COMMANDS = ("/load", "/save")
@@ -118,4 +118,4 @@ def _started_path(line: str) -> str:
 
 
 def _is_image_or_folder(path: str) -> bool:
-    return path.lower().endswith(SUFFIXES) or Path(path).is_dir()
+    return path.lower().endswith(IMAGE_SUFFIXES) or Path(path).is_dir()

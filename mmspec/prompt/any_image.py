@@ -1,0 +1,40 @@
+"""Takes images as callers of the Python API give them: pictures, PIL images or paths."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from PIL import Image
+
+from mmspec.errors import ImageError
+from mmspec.prompt.images import Picture, open_picture, picture_from
+
+AnyImage = Picture | Image.Image | str | Path
+"""A picture, a PIL image or a path."""
+
+
+def pictures_of(images: AnyImage | Iterable[AnyImage]) -> tuple[Picture, ...]:
+    """The pictures of one image or several; opens those that are given by path.
+
+    Raises ImageError for a file that cannot be used, and for anything that is no image.
+    """
+    if isinstance(images, AnyImage):
+        return (_picture_of(images),)
+    if isinstance(images, bytes) or not isinstance(images, Iterable):
+        raise _no_image(images)
+    return tuple(map(_picture_of, images))
+
+
+def _picture_of(image: AnyImage) -> Picture:
+    if isinstance(image, Picture):
+        return image
+    if isinstance(image, Image.Image):
+        return picture_from(image)
+    if isinstance(image, str | Path):
+        return open_picture(image)
+    raise _no_image(image)
+
+
+def _no_image(given: object) -> ImageError:
+    return ImageError(
+        f"an image given as {type(given).__name__}: give a path, a PIL image or a Picture"
+    )

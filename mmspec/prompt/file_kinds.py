@@ -1,0 +1,52 @@
+"""Kinds of files by suffix: images, and what to do with pictures that are stored otherwise."""
+
+from pathlib import Path
+
+from PIL import Image
+
+from mmspec.errors import ImageError
+
+HEIF_SUFFIXES = (".heic", ".heif", ".hif")
+
+IMAGE_SUFFIXES = (
+    *(".avif", ".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".mpo", ".pbm", ".pgm", ".png", ".ppm"),
+    *(".tga", ".tif", ".tiff", ".webp", *HEIF_SUFFIXES),
+)
+"""Suffixes of files that `open_picture` reads."""
+
+_DRAWING = "a drawing: export it as PNG, such as with rsvg-convert -o drawing.png FILE.svg"
+_DOCUMENT = "a document: export the page that you mean as PNG"
+_RAW = "a camera's raw data: export it as JPEG"
+_FILM = "a film: take a frame, such as with ffmpeg -i FILE -frames:v 1 frame.png"
+
+CONVERSIONS = {
+    ".pdf": "a PDF: convert a page, such as with pdftoppm -png -r 150 -f 1 -l 1 FILE.pdf page",
+    **dict.fromkeys((".svg", ".svgz", ".eps", ".ps", ".ai"), _DRAWING),
+    **dict.fromkeys((".doc", ".docx", ".odt", ".odp", ".pages", ".key"), _DOCUMENT),
+    **dict.fromkeys((".ppt", ".pptx", ".xls", ".xlsx", ".html", ".htm", ".psd", ".xcf"), _DOCUMENT),
+    **dict.fromkeys((".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2"), _RAW),
+    **dict.fromkeys((".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm"), _FILM),
+}
+"""What a file is and how to make an image of it, by suffix, for kinds that are not read."""
+
+
+def conversion(name: str) -> str | None:
+    """What the file called `name` is and how to make an image of it; None for other kinds."""
+    return CONVERSIONS.get(Path(name).suffix.lower())
+
+
+def is_heif(head: bytes) -> bool:
+    """True if a file that begins with `head`, its first 64 bytes, is HEIF, as phones write it."""
+    return head[4:8] == b"ftyp" and any(brand in head[8:] for brand in (b"heic", b"heix", b"hevc"))
+
+
+def enable_heif(label: str) -> None:
+    """Let Pillow read HEIF; raises ImageError naming the file if that is not installed."""
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError as error:
+        raise ImageError(
+            f'{label}: HEIC needs a decoder: pip install "mmspec[heic]", or save it as JPEG'
+        ) from error
+    if "HEIF" not in Image.OPEN:
+        register_heif_opener()
