@@ -12,29 +12,23 @@ AnyImage = Picture | Image.Image | str | Path
 """A picture, a PIL image or a path."""
 
 
-def pictures_of(images: AnyImage | Iterable[AnyImage]) -> tuple[Picture, ...]:
+def pictures_of(images: object) -> tuple[Picture, ...]:
     """The pictures of one image or several; opens those that are given by path.
 
     Raises ImageError for a file that cannot be used, and for anything that is no image.
     """
-    if isinstance(images, AnyImage):
-        return (_picture_of(images),)
-    if isinstance(images, bytes) or not isinstance(images, Iterable):
-        raise _no_image(images)
-    return tuple(map(_picture_of, images))
+    if isinstance(images, Iterable) and not isinstance(images, AnyImage | bytes):
+        return tuple(map(_picture_of, images))
+    return (_picture_of(images),)
 
 
-def _picture_of(image: AnyImage) -> Picture:
+def _picture_of(image: object) -> Picture:
     if isinstance(image, Picture):
         return image
     if isinstance(image, Image.Image):
         return picture_from(image)
     if isinstance(image, str | Path):
         return open_picture(image)
-    raise _no_image(image)
-
-
-def _no_image(given: object) -> ImageError:
-    return ImageError(
-        f"an image given as {type(given).__name__}: give a path, a PIL image or a Picture"
+    raise ImageError(
+        f"an image given as {type(image).__name__}: give a path, a PIL image or a Picture"
     )
