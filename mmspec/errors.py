@@ -34,6 +34,13 @@ class BackendError(MmspecError):
     """A backend or device that is not installed or not present; the message says how to get it."""
 
 
+def not_installed(what: str, error: ImportError, extra: str) -> BackendError:
+    """The error for a feature whose package, named by `error`, comes with an extra of mmspec."""
+    return BackendError(
+        f'{what} needs {error.name}, which is not installed: run pip install "mmspec[{extra}]"'
+    )
+
+
 def choice(kind: str, got: str, allowed: Iterable[str]) -> UsageError:
     """The error for a name outside the allowed ones, with the nearest of them.
 

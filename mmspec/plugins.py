@@ -9,7 +9,7 @@ from mmspec.chat.captions import Captioner
 from mmspec.checkpoints.config import model_type
 from mmspec.checkpoints.head_config import KINDS, is_head, read_head_config
 from mmspec.drafters.views import LETTERS
-from mmspec.errors import BackendError, choice
+from mmspec.errors import BackendError, choice, not_installed
 from mmspec.seam import Backend, Head, InspectableBackend, Model
 
 BACKENDS = "mmspec.backends"
@@ -72,12 +72,16 @@ def _any_installed() -> str:
 def load_captioner(kind: str, directory: Path) -> Captioner:
     """The captioner for the checkpoint in `directory`, whose model_type is `kind`.
 
-    Raises UsageError for a kind that no installed package has a captioner for.
+    Raises UsageError for a kind that no installed package has a captioner for, BackendError for one
+    that needs a package which is not installed.
     """
     plugins = registered(CAPTIONERS)
     if kind not in plugins:
         raise choice("captioner type", kind, ["llava", *sorted(plugins)])
-    captioner: Captioner = plugins[kind].load()(directory)
+    try:
+        captioner: Captioner = plugins[kind].load()(directory)
+    except ModuleNotFoundError as error:
+        raise not_installed(f"the captioner {directory} ({kind})", error, "train") from error
     return captioner
 
 

@@ -3,6 +3,8 @@
 import importlib
 import os
 import signal
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -33,6 +35,23 @@ def pytest_configure() -> None:
 def pytest_unconfigure() -> None:
     """Leave nothing behind."""
     rmtree(os.environ["MMSPEC_CACHE"], ignore_errors=True)
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """`without("torch")`: that package is not installed, and nothing of ours has imported it."""
+    ours = ("mmspec_torch", "mmspec_train")
+    before = {name: sys.modules[name] for name in sys.modules if name.startswith(ours)}
+
+    def remove(package: str) -> None:
+        for name in before:
+            del sys.modules[name]
+        monkeypatch.setitem(sys.modules, package, None)
+
+    yield remove
+    for name in [name for name in sys.modules if name.startswith(ours)]:
+        del sys.modules[name]
+    sys.modules.update(before)
 
 
 @pytest.fixture(scope="session")

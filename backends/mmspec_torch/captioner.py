@@ -13,6 +13,12 @@ from mmspec_torch.device import find_device
 
 PROMPTS = {"blip": None, "blip-2": None, "florence2": "<CAPTION>"}
 """Prompt for a caption of one sentence, by model type; None: the model needs no prompt."""
+CLASSES = {
+    "blip": "BlipForConditionalGeneration",
+    "blip-2": "Blip2ForConditionalGeneration",
+    "florence2": "Florence2ForConditionalGeneration",
+}
+"""Name of transformers' class by model type."""
 MAX_TOKENS = 48
 """The maximum length of a caption, in tokens."""
 
@@ -24,7 +30,13 @@ class TransformersCaptioner:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Read the model type of `directory`.  Raises UsageError for one that PROMPTS lacks."""
+        """Read the model type of `directory`.  Raises UsageError for one that PROMPTS lacks.
+
+        Imports transformers here, so that its absence shows before a caption is needed.
+        """
+        import transformers
+
+        self._transformers: Any = transformers
         self._directory = directory
         self._kind = model_type(directory)
         if self._kind not in PROMPTS:
@@ -43,26 +55,13 @@ class TransformersCaptioner:
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
         """Model and processor, loaded for the first caption."""
-        import transformers
-
-        reader: Any = transformers.AutoProcessor
+        reader = self._transformers.AutoProcessor
         local = {"local_files_only": True, "trust_remote_code": False}
         try:
             processor = reader.from_pretrained(self._directory, **local)
-            kind = _class(self._kind)
+            kind = getattr(self._transformers, CLASSES[self._kind])
             model = kind.from_pretrained(self._directory, use_safetensors=True, **local)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise CheckpointError(f"{self._directory} is no captioner: {reason}") from error
         return model.to(find_device("auto")).eval(), processor
-
-
-def _class(kind: str) -> Any:
-    import transformers
-
-    classes = {
-        "blip": transformers.BlipForConditionalGeneration,
-        "blip-2": transformers.Blip2ForConditionalGeneration,
-        "florence2": transformers.Florence2ForConditionalGeneration,
-    }
-    return classes[kind]

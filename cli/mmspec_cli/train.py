@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from mmspec.errors import not_installed
 from mmspec_cli import train_options
 from mmspec_cli.terminal.interrupt import orderly_end
 from mmspec_cli.train_options import choose, options_of
@@ -25,7 +26,18 @@ from mmspec_train.settings import (
 )
 
 
-@click.group()
+class TrainGroup(click.Group):
+    """The commands of training, which need the extra `mmspec[train]`."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; raises BackendError if a package that training needs is missing."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            raise not_installed("mmspec train", error, "train") from error
+
+
+@click.group(cls=TrainGroup)
 @click.pass_context
 def train(context: click.Context) -> None:
     """Train heads, drafts and small models (needs the extra `mmspec[train]`)."""

@@ -1,4 +1,4 @@
-"""Vision features whose positions form a square grid.
+"""Vision features whose positions form a square grid, perhaps after a class token.
 
 Shape letters: N visual positions of one image, D width of the vision tower.
 """
@@ -32,13 +32,17 @@ class GridFeatures:
 
 
 def pooled(rows: Any, positions: int) -> Any:
-    """Average a square grid [N, D] in equal blocks to [positions, D]; UsageError if impossible."""
+    """Average a square grid [N, D] in equal blocks to [positions, D]; UsageError if impossible.
+
+    A class token before the grid, as `vision_feature_select_strategy: full` keeps, is left out.
+    """
     grid, side = isqrt(len(rows)), isqrt(positions)
-    if grid**2 != len(rows) or side**2 != positions or not side or grid % side:
+    class_tokens = len(rows) - grid**2
+    if class_tokens > 1 or side**2 != positions or not side or grid % side:
         raise UsageError(
             f"{len(rows)} visual positions cannot be pooled to {positions}: "
             f"give a square whose side divides {grid}"
         )
     block = grid // side
-    squares = rows.reshape(side, block, side, block, -1)
+    squares = rows[class_tokens:].reshape(side, block, side, block, -1)
     return squares.mean(axis=(1, 3)).reshape(positions, -1)

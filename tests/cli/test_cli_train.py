@@ -160,6 +160,25 @@ def test_a_pair_that_cannot_be_trained_leaves_nothing_behind(run: Run, tmp_path,
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["distill", "--kind", "msd", "--target", "mini"],
+        ["draft", "--target", "mini"],
+        ["heads", "--target", "mini"],
+        ["mini"],
+    ],
+    ids=lambda command: command[0],
+)
+@pytest.mark.parametrize("package", ["torch", "transformers"])
+def test_training_names_the_package_that_is_missing(run: Run, tmp_path, without, package, command):
+    without(package)
+    status, out, err = run("train", *command, "--out", tmp_path / "out")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"mmspec train needs {package}" in err
+    assert 'pip install "mmspec[train]"' in err
+
+
 def test_every_option_of_training_says_what_it_is():
     silent = [
         f"{name} {option.opts[0]}"

@@ -87,6 +87,21 @@ def test_a_draft_that_runs_out_of_positions_changes_nothing(
         check(engine, Case("MTC", 3, images, 2), images, overflow=overflow)
 
 
+@pytest.fixture(scope="session")
+def whole_paths(checkpoints):
+    """A pair whose towers keep the class token: 17 positions an image, of 112 in the draft."""
+    options = {"select_strategy": "full", "draft_positions": 112}
+    return factory.tiny_pair(checkpoints / "whole", **options)
+
+
+@pytest.mark.parametrize(("drafting", "kept"), [("P", "P"), ("M", "P"), ("MTP", "PT")])
+def test_towers_that_keep_their_class_token_are_pooled(backend, whole_paths, drafting, kept):
+    engine = load(*map(str, whole_paths), backend=backend)
+    answer = check(engine, Case(drafting, 3, 5, 1), 0, overflow="pool")
+    assert answer.drafting.spec == kept
+    assert answer.statistics.drafted
+
+
 @pytest.mark.parametrize("weights", [(1, 0, 0), (0, 0, 1), (5, 3, 1)])
 def test_weights_change_nothing(engine, weights):
     check(engine, Case("MTP", 4, 2, 2), 5, weights=weights)

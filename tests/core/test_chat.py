@@ -45,6 +45,18 @@ def test_statistics_count_what_is_held_and_what_is_new(engine):
     assert second.statistics.tokens == len(second.token_ids)
 
 
+@pytest.mark.parametrize("gamma", [1, 3, "auto"])
+def test_an_answer_takes_one_forward_a_round_and_none_after_its_last_token(engine, gamma):
+    calls = []
+    engine.target.model.fault = calls.append
+    chat = engine.chat(replace(OPTIONS, gamma=gamma))
+    for text in ("What is this?", "Why?"):
+        calls.clear()
+        answer = chat.reply(text, [A])
+        assert calls.count("target.verify") == answer.statistics.rounds
+        assert calls[-1] == "target.committed"
+
+
 def test_undo_feeds_nothing_again(engine):
     chat = engine.chat(OPTIONS)
     asked(chat, "What is this?", A)

@@ -1,9 +1,11 @@
 """Views, weights and the overflow rule, on prompts counted by hand."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from mmspec.decoding.grid_features import pooled
 from mmspec.drafters.views import (
     PLAIN,
     Branch,
@@ -205,3 +207,14 @@ def test_a_branch_alone_in_weight_leaves_nothing():
 def test_without_a_limit_weights_never_change():
     static = StaticWeights(Drafting((M,), (1.0,)), None)
     assert static.weights([10**6], 8) == (1.0,)
+
+
+def test_a_class_token_before_the_grid_is_not_pooled():
+    """Only one row may precede a grid."""
+    grid = np.arange(32.0).reshape(16, 2)
+    with_class_token = np.concatenate([[[99.0, 99.0]], grid])
+    for positions in (4, 1):
+        expected = pooled(grid, positions)
+        np.testing.assert_array_equal(pooled(with_class_token, positions), expected)
+    with pytest.raises(UsageError, match="18 visual positions cannot be pooled to 4"):
+        pooled(np.concatenate([with_class_token, grid[:1]]), 4)

@@ -108,5 +108,9 @@ def test_answers_may_part_only_at_a_near_tie(pair_paths, monkeypatch, stage):
     [failed] = [each for each in report.port["mlx"] if not each.passed]
     assert (failed.stage, report.exit_code) == (stage, 1)
     assert (failed.divergence.position, failed.divergence.second) == (3, WRONG)
-    monkeypatch.setitem(parity_module.NEAR_TIES, "float32", 1.01 * failed.divergence.shortfall)
-    assert parity(*arguments).passed
+    gap, shortfall = failed.divergence.gap, failed.divergence.shortfall
+    assert gap < 0.9 * shortfall, "the wrong token is not the second likeliest"
+    for threshold, passed in ((0.99 * shortfall, False), (1.01 * shortfall, True)):
+        monkeypatch.setitem(parity_module.NEAR_TIES, "float32", threshold)
+        assert parity(*arguments).passed == passed
+        assert (failed.divergence.outcome(threshold) == "near-tie") == passed, "as check judges"

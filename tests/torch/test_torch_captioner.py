@@ -5,7 +5,8 @@ import json
 import pytest
 from PIL import Image
 
-from mmspec.errors import CheckpointError, UsageError
+from mmspec.errors import BackendError, CheckpointError, UsageError
+from mmspec.plugins import load_captioner
 from mmspec.prompt.images import picture_from
 from mmspec_torch.captioner import TransformersCaptioner
 
@@ -59,6 +60,13 @@ def test_the_caption_is_what_transformers_generates(blip_path, picture):
     caption = TransformersCaptioner(blip_path).caption(picture)
     assert caption == " ".join(expected.split()) != ""
     assert "\n" not in caption
+
+
+@pytest.mark.parametrize("package", ["torch", "transformers"])
+def test_a_captioner_names_the_package_that_is_missing(blip_path, without, package):
+    without(package)
+    with pytest.raises(BackendError, match=f'needs {package}, .* "mmspec\\[train\\]"'):
+        load_captioner("blip", blip_path)
 
 
 def test_another_kind_is_refused(tmp_path):
