@@ -29,6 +29,11 @@ class HubError(MmspecError):
 class ContextError(MmspecError):
     """A prompt with its images and the longest answer exceeds the model's positions."""
 
+    def __init__(self, message: str, excess: int) -> None:
+        """excess: by how many positions."""
+        super().__init__(message)
+        self.excess = excess
+
 
 class BackendError(MmspecError):
     """A backend or device that is not installed or not present; the message says how to get it."""

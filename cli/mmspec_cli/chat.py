@@ -6,7 +6,7 @@ from mmspec.chat.engine import PREFERRED, Engine
 from mmspec.checkpoints.cards import load_cards
 from mmspec.errors import MmspecError
 from mmspec.prompt.images import open_picture
-from mmspec_cli.chat_commands import COMMANDS, LEAVING, is_command, run_command
+from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.input import Read, is_interactive, questions, read_pipe
@@ -70,9 +70,7 @@ def converse(dialogue: Dialogue, read: Read) -> None:
 
 def take(dialogue: Dialogue, line: str) -> None:
     """Run a command, or answer a question."""
-    if line.lower() in LEAVING:
-        dialogue.leaving = True
-    elif is_command(line):
+    if is_command(line):
         run_command(dialogue, line)
     elif line:
         dialogue.ask(line)

@@ -77,10 +77,24 @@ class Chat:
         self.conversation = conversation
         self.speculate = True
         self.answer = Answer()
-        target = models.target
-        opened = target.model.open_target(options.sampling)
-        self._session = Session(opened, target.views(models.caption), target.view)
+        self._session = self._open(options)
         self._drafter: OpenDrafter | None = None
+
+    def _open(self, options: Options) -> Session:
+        target = self.models.target
+        opened = target.model.open_target(options.sampling)
+        return Session(opened, target.views(self.models.caption), target.view)
+
+    def change(self, options: Options) -> None:
+        """Use other options from the next answer on; other sampling computes the prompt anew.
+
+        Raises UsageError for a drafting that the models cannot do.
+        """
+        drafting_for(self.models, options)
+        if options.sampling != self.options.sampling:
+            self._session = self._open(options)
+        self._drafter = None
+        self.options = options
 
     @property
     def plain(self) -> bool:
@@ -189,9 +203,16 @@ class Chat:
             raise ContextError(
                 f"prompt and images take {length} positions and the answer may take "
                 f"{self.options.max_new_tokens}: {target.name} has {room}; use fewer images, "
-                "a shorter prompt or a smaller --max-new-tokens"
+                "a shorter prompt or a smaller --max-new-tokens",
+                length + self.options.max_new_tokens - room,
             )
         return length
+
+    def positions(self, conversation: Conversation) -> int:
+        """The number of positions that a conversation takes in the target's context."""
+        target = self.models.target
+        chunks = render(conversation, target.template, target.tokenizer)
+        return target.views(self.models.caption).length(chunks, target.view)
 
     def _select_drafter(self, chunks: Sequence[Chunk]) -> OpenDrafter | None:
         """The drafter for this answer: the one of the last answer if the views are the same.

@@ -122,15 +122,16 @@ class Conversation:
         return json.dumps({"system": self.system, "turns": turns}, indent=1, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> "Conversation":
+    def from_json(cls, text: str, lost: list[ImageError] | None = None) -> "Conversation":
         """Return what `to_json` wrote, its images opened anew.
 
-        Raises ImageError for an image that is missing or changed, UsageError for other text.
+        lost: where to put the errors of images that are missing or changed, which are then left
+        out; None raises ImageError.  Raises UsageError for other text.
         """
         try:
             saved = json.loads(text)
             system = None if saved["system"] is None else _checked(saved["system"], str)
-            turns = [_turn(turn) for turn in saved["turns"]]
+            turns = [_turn(turn, lost) for turn in saved["turns"]]
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise UsageError("this is not a saved conversation") from error
         if any(turn.answer is None for turn in turns[:-1]):
@@ -239,10 +240,22 @@ def _opened(saved: Mapping[str, Any]) -> str | Picture:
     return picture
 
 
-def _turn(saved: Mapping[str, Any]) -> Turn:
+def _parts(
+    question: Iterable[Mapping[str, Any]], lost: list[ImageError] | None
+) -> Iterator[str | Picture]:
+    for part in question:
+        try:
+            yield _opened(part)
+        except ImageError as error:
+            if lost is None:
+                raise
+            lost.append(error)
+
+
+def _turn(saved: Mapping[str, Any], lost: list[ImageError] | None) -> Turn:
     answer = saved["answer"]
     return Turn(
-        Message("user", tuple(map(_opened, saved["question"]))),
+        Message("user", tuple(_parts(saved["question"], lost))),
         None if answer is None else tuple(_checked(id, int) for id in answer),
         _checked(saved["answer_text"], str),
     )

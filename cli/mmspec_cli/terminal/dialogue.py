@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from mmspec.prompt.images import Picture
 from mmspec_cli.report import answer_report
 from mmspec_cli.terminal.answer import Answering, footer, stream
 from mmspec_cli.terminal.attachments import take_images
+from mmspec_cli.terminal.context_room import room_offers
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.render import Screen
 
@@ -37,7 +39,10 @@ class Dialogue:
         self._last_notes: list[str] = []
         # Replaced conversations, each with the number of turns that its successor began with.
         self._replaced: list[tuple[Conversation, int]] = []
-        self._refused = ""
+        self.refused = ""
+        """The last line that was refused, if entering it again does what it says."""
+        self.file: Path | None = None
+        """The file that the conversation was last saved to or loaded from."""
 
     @property
     def prompt(self) -> str:
@@ -61,6 +66,14 @@ class Dialogue:
         else:
             self.screen.table(columns, rows)
 
+    def tell(self, value: dict[str, Any], lines: Sequence[str]) -> None:
+        """Show `lines`, or `value` in JSON mode."""
+        if self._as_json:
+            self.screen.json(value)
+            return
+        for line in lines:
+            self.screen.say(line)
+
     def stage(self, pictures: Sequence[Picture]) -> None:
         """Stage images for the next question; raises UsageError for a text-only target."""
         if pictures and self.chat.models.target.features is None:
@@ -76,9 +89,9 @@ class Dialogue:
         is repeated.
         """
         staged = list(self.staged)
-        repeated, self._refused = message == self._refused, message
+        repeated, self.refused = message == self.refused, message
         taken = take_images(message, words=repeated)
-        self._refused = ""
+        self.refused = ""
         for remark in taken.remarks:
             self.screen.note(remark)
         self.stage(taken.pictures)
@@ -87,10 +100,8 @@ class Dialogue:
         images, self.staged = self.staged, []
         try:
             self._show(self.chat.ask(taken.text, images))
-        except MmspecError as error:
+        except MmspecError:
             self.staged = staged
-            if isinstance(error, ContextError):
-                raise ContextError(f"{error}, or start again with /reset") from error
             raise
 
     def resume(self, conversation: Conversation) -> bool:
@@ -123,7 +134,11 @@ class Dialogue:
     def _show(self, answering: Answering) -> None:
         typing = hidden_typing() if self.interactive else nullcontext()
         with typing, deferred_interrupt() as interrupt:
-            first = stream(answering, self.screen, interrupt, silent=self._as_json)
+            try:
+                first = stream(answering, self.screen, interrupt, silent=self._as_json)
+            except ContextError as error:
+                offers = room_offers(self.chat, error.excess)
+                raise ContextError(f"{error}; {offers}", error.excess) from error
             if self._as_json:
                 self.screen.json(answer_report(self.chat))
             else:

@@ -1,0 +1,1 @@
+"""The commands of a chat, lines that start with /, by what they are about."""

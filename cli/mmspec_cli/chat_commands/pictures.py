@@ -1,0 +1,66 @@
+"""Commands about the images of a chat."""
+
+import glob
+from pathlib import Path
+
+from mmspec.checkpoints.paths import expand_home
+from mmspec.errors import UsageError
+from mmspec.prompt.file_kinds import IMAGE_SUFFIXES
+from mmspec.prompt.images import open_picture
+from mmspec_cli.chat_commands import words
+from mmspec_cli.terminal.dialogue import Dialogue
+
+
+def image(dialogue: Dialogue, typed: str) -> None:
+    """Stage the images of one path, or of several paths and patterns."""
+    alone = words.path(typed)
+    named = [alone] if expand_home(alone).exists() else words.paths(typed)
+    files = [file for name in named for file in _matching(name)]
+    dialogue.stage([open_picture(file) for file in files])
+
+
+def _matching(name: str) -> list[str]:
+    """The images that a pattern matches, sorted; a name that is no pattern stands for itself."""
+    file = str(expand_home(name))
+    if not glob.has_magic(file) or Path(file).exists():
+        return [name]
+    found = sorted(
+        each
+        for each in glob.glob(file, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+        if each.lower().endswith(IMAGE_SUFFIXES)
+    )
+    if not found:
+        raise UsageError(f"{name} matches no image: nothing was added")
+    return found
+
+
+def unstage(dialogue: Dialogue, name: str) -> None:
+    """Take back the last staged image, or the one called `name`."""
+    names = [picture.name for picture in dialogue.staged]
+    if not names:
+        raise UsageError("no image is waiting for the next question")
+    if name and words.path(name) not in names:
+        raise UsageError(f"{name} is not waiting: {', '.join(names)}")
+    place = len(names) - 1 - names[::-1].index(words.path(name)) if name else -1
+    dialogue.notice(f"took back {dialogue.staged.pop(place).name}")
+
+
+def images(dialogue: Dialogue, _: str) -> None:
+    """List the images of the conversation and those staged."""
+    rows = [
+        (f"question {number}", picture)
+        for number, turn in enumerate(dialogue.chat.conversation.turns, 1)
+        for picture in turn.question.pictures
+    ]
+    rows += [("next question", picture) for picture in dialogue.staged]
+    if not rows:
+        dialogue.notice("no images yet: /image PATH")
+        return
+    columns = ["with", "image", "size"]
+    cells = [
+        [where, picture.name, f"{picture.image.width}x{picture.image.height}"]
+        for where, picture in rows
+    ]
+    dialogue.show(
+        {"images": [dict(zip(columns, row, strict=True)) for row in cells]}, columns, cells
+    )

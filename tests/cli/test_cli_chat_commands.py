@@ -1,0 +1,190 @@
+"""Commands of a chat that manage its images, files, context and options."""
+
+import json
+import re
+
+import pytest
+from PIL import Image
+
+from support.commands import Run
+
+
+@pytest.fixture
+def chat(run: Run, pair, red, blue, monkeypatch):
+    """`chat("line", "line")` in a folder with red.png and `blue one.png`; JSON unless told."""
+    monkeypatch.chdir(red.parent)
+
+    def talk(*lines: str, json: bool = True, more=()):
+        return run("chat", *pair, *more, *(["--json"] if json else []), stdin="\n".join(lines))
+
+    return talk
+
+
+def records(result) -> list[dict]:
+    return [json.loads(line) for line in result.out.splitlines()]
+
+
+def ids(result) -> list[list[int]]:
+    return [record["token_ids"] for record in records(result) if "text" in record]
+
+
+def notices(result) -> list[str]:
+    return [record["notice"] for record in records(result) if "notice" in record]
+
+
+# Images
+
+
+@pytest.mark.parametrize(
+    ("typed", "names"),
+    [
+        ("red.png 'blue one.png'", ["red.png", "blue one.png"]),
+        ("blue one.png", ["blue one.png"]),
+        (r"blue\ one.png red.png", ["blue one.png", "red.png"]),
+        ("*.png", ["blue one.png", "red.png"]),
+        ("r*.png red.png", ["red.png", "red.png"]),
+        ("[x].png", ["[x].png"]),
+    ],
+)
+def test_an_image_command_takes_paths_and_patterns(chat, red, typed, names):
+    if "x" in typed:
+        Image.new("RGB", (8, 8)).save(red.parent / "[x].png")
+    (red.parent / "notes.txt").write_text("x")
+    shown = records(chat(f"/image {typed}", "/images"))[0]["images"]
+    assert [picture["image"] for picture in shown] == names
+
+
+def test_one_bad_path_among_several_stages_none(chat):
+    result = chat("/image red.png none.png", "/image *.jpg", "/images")
+    assert notices(result) == ["no images yet: /image PATH"]
+    assert "none.png: cannot be read" in result.err
+    assert "*.jpg matches no image" in result.err
+
+
+def test_a_staged_image_is_taken_back_by_place_or_name(chat):
+    both = ["/image red.png 'blue one.png'"]
+    alone = ids(chat("/image red.png", "which?"))
+    for line in ("/unstage", "/unstage 'blue one.png'", "/unstage blue one.png"):
+        result = chat(*both, line, "which?")
+        assert notices(result) == ["took back blue one.png"]
+        assert ids(result) == alone
+    result = chat(*both, "/unstage none.png", "/unstage", "/unstage", "/unstage", "which?")
+    assert "none.png is not waiting: red.png, blue one.png" in result.err
+    assert "no image is waiting" in result.err
+    assert ids(result) == ids(chat("which?"))
+
+
+# Conversations
+
+
+def test_the_history_is_every_question_with_its_images_and_answer(chat):
+    result = chat("/history", "which? red.png", "and\tnow?", "/history")
+    assert notices(result) == ["no question yet"]
+    turns = records(result)[-1]["history"]
+    assert [(turn["question"], turn["images"]) for turn in turns] == [
+        ("which?", ["red.png"]),
+        ("and\tnow?", []),
+    ]
+    answers = [record["text"] for record in records(result) if "text" in record]
+    assert [turn["answer"] for turn in turns] == answers
+    shown = chat("which? red.png", "/history", json=False).out
+    assert f"1> [red.png] which?\n{answers[0]}\n" in shown
+
+
+def test_a_loaded_conversation_says_how_many_questions_came(chat):
+    chat("one", "two", "/save talk.json")
+    assert notices(chat("/load talk.json")) == ["went on from talk.json: 2 questions"]
+
+
+@pytest.mark.parametrize("change", ["moved", "changed"])
+def test_a_conversation_loads_without_an_image_that_is_gone(chat, red, blue, change):
+    chat("which? red.png 'blue one.png'", "and?", "/save talk.json")
+    if change == "moved":
+        red.rename(red.parent / "elsewhere.png")
+    else:
+        Image.new("RGB", (64, 48), "green").save(red)
+    result = chat("/load talk.json", "/images", "why?")
+    assert result.err.count("without an image: ") == 1
+    assert "red.png" in result.err
+    assert [shown["image"] for shown in records(result)[1]["images"]] == [str(blue)]
+    assert len(ids(result)) == 1
+
+
+def test_a_file_is_overwritten_only_when_it_is_said_twice(chat, red):
+    file = red.parent / "talk.json"
+    file.write_text("mine")
+    lines = ["one", "/save talk.json", "/save other.json", "/save talk.json"]
+    result = chat(*lines)
+    assert result.err.count("talk.json exists: overwrite it? /save talk.json again does") == 2
+    assert file.read_text() == "mine"
+    assert notices(chat("one", "/save talk.json", "/save talk.json")) == ["saved to talk.json"]
+    assert len(json.loads(file.read_text())["turns"]) == 1
+
+
+def test_a_chat_s_own_file_is_overwritten_at_once(chat):
+    lines = ["one", "/save talk.json", "two", "/save talk.json"]
+    assert notices(chat(*lines)) == ["saved to talk.json"] * 2
+    result = chat("/load talk.json", "three", "/save talk.json")
+    assert notices(result)[-1] == "saved to talk.json"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("?", "/help"), ("help", "/help"), ("/?", "/help"), ("/clear", "/reset"), ("/bye", "/quit")],
+)
+def test_what_people_type_for_a_command_runs_it(chat, typed, meant):
+    assert chat("one", typed, "two").out.count("notice") == (typed == "/clear")
+    plain = [re.sub(r"[\d.]+", "", chat(line).out) for line in (typed, meant)]
+    assert plain[0] == plain[1]
+
+
+# A full context
+
+
+def test_a_full_context_offers_what_fits_and_the_offers_work(chat):
+    long = "long " * 150
+    talk = ["/max-new-tokens 12", long, "/max-new-tokens 700", "two"]
+    refused = chat(*talk)
+    assert len(ids(refused)) == 1, refused.err
+    offers = re.findall(r"(/drop 1|/max-new-tokens \d+|/reset) [fs]", refused.err)
+    assert [offer.split()[0] for offer in offers] == ["/drop", "/max-new-tokens", "/reset"], (
+        refused.err
+    )
+    for offer in offers:
+        assert len(ids(chat(*talk, offer, "two"))) == 2
+
+
+def test_dropped_questions_are_forgotten_and_come_back(chat):
+    result = chat("one", "two", "/drop 1", "/history", "/undo", "/drop 3", "/drop x", "three")
+    history = next(record["history"] for record in records(result) if "history" in record)
+    assert [turn["question"] for turn in history] == ["two"]
+    assert ids(result)[2] == ids(chat("one", "two", "three"))[2]
+    assert "/drop 3: give a number from 1 to 2" in result.err
+    assert "/drop x: give a number" in result.err
+
+
+# Options
+
+
+def test_the_longest_answer_can_be_changed(chat):
+    result = chat("/max-new-tokens", "/max-new-tokens 3", "one", "/max-new-tokens 0", "two")
+    assert notices(result) == ["an answer has at most 12 tokens", "an answer has at most 3 tokens"]
+    assert [len(answer) for answer in ids(result)] == [3, 3]
+    assert "0: give a number of at least 1" in result.err
+
+
+def test_the_temperature_can_be_changed_and_draws_as_the_option_does(chat):
+    result = chat("/temperature", "one", "/temperature 1", "/reset", "one", "/temperature x")
+    assert notices(result)[:2] == ["temperature 0 (the likeliest token)", "temperature 1"]
+    drawn = ids(chat("one", more=["--temperature", "1"]))
+    assert ids(result)[1] == drawn[0] != ids(result)[0]
+    assert "/temperature x: give a number" in result.err
+
+
+def test_the_drafting_can_be_changed_and_changes_no_token(chat):
+    result = chat("one", "/drafting ngram", "/retry", "/drafting MX", "/drafting auto", "/drafting")
+    answers = [record for record in records(result) if "text" in record]
+    assert [answer["drafting"] for answer in answers] == ["T", "ngram"]
+    assert answers[0]["token_ids"] == answers[1]["token_ids"]
+    assert "'X'" in result.err
+    assert notices(result)[-1] == "drafting auto; the last answer: ngram"
