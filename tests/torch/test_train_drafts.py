@@ -1,10 +1,12 @@
 """Training drafts: they read what decoding reads, become checkpoints, and learn what is said."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 from transformers import LlavaForConditionalGeneration
 
@@ -18,7 +20,7 @@ from mmspec_train.drafts.draft_model import read_draft, untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee, images_left
 from mmspec_train.drafts.train_drafts import Baselines, check_same_tower, image_positions
 from mmspec_train.llama import llama_of_shape
-from mmspec_train.run.log import Log
+from mmspec_train.run.log import Log, open_log
 from mmspec_train.settings import BASELINES, Budget, LlamaShape, MethodSettings
 from mmspec_train.teacher.batch import Conversations
 from mmspec_train.teacher.records import IGNORED
@@ -211,10 +213,47 @@ def test_a_draft_learns_its_target(data, tmp_path):
     assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
 
 
+def test_tokens_that_a_draft_lacks_are_padded_and_said(data, tmp_path, capsys):
+    source = factory.tiny_llama(tmp_path / "small", vocab_size=312)
+    model = read_draft(source, data.teacher.config, 0)
+    weights = load_file(source / "model.safetensors")
+    own = {"model.embed_tokens.weight": model.language_model.embed_tokens.weight}
+    own["lm_head.weight"] = model.lm_head.weight
+    for name, matrix in own.items():
+        assert torch.equal(matrix[:312], weights[name])
+        assert torch.allclose(matrix[312:], weights[name].mean(0).expand(8, -1), atol=1e-6)
+    with open_log(tmp_path, Console(soft_wrap=True)) as log:
+        train(DraftTrainee.of(model, data, CE), Budget(steps=1), tmp_path / "out", log)
+    line = "the draft has 312 of the target's 320 tokens: its embeddings are padded by their mean"
+    assert capsys.readouterr().out.count(line) == 1
+    trained = read_draft(tmp_path / "out", data.teacher.config, 0)
+    assert (trained.text.vocab_size, trained.padded_tokens) == (320, 0)
+
+
+def test_a_draft_has_the_targets_words(data, tmp_path):
+    other = factory.tiny_llama(tmp_path / "other")
+    file = other / "tokenizer.json"
+    whole = json.loads(file.read_text())
+    ids = whole["model"]["vocab"]
+    ids["A"], ids["B"] = ids["B"], ids["A"]
+    file.write_text(json.dumps(whole))
+    with pytest.raises(errors.UsageError, match="another vocabulary"):
+        data.teacher.check_vocabulary(other)
+
+
+def test_a_tower_is_known_by_its_tensors_and_settings(data, tmp_path):
+    target = data.teacher.directory
+    again = factory.tiny_llava(tmp_path / "again", layout="transformers")
+    check_same_tower(again, target)
+    other = factory.tiny_llava(tmp_path / "layer", feature_layer=-1)
+    with pytest.raises(errors.UsageError, match="another vision tower"):
+        check_same_tower(other, target)
+
+
 def test_impossible_drafts_are_refused(data, tmp_path):
     config = data.teacher.config
     other = factory.tiny_llama(tmp_path / "other", vocab_size=384)
-    with pytest.raises(errors.UsageError, match=r"has 384 tokens, the target 320"):
+    with pytest.raises(errors.UsageError, match=r"has 384 tokens, the target 320: .* at most"):
         read_draft(other, config, 0)
     with pytest.raises(errors.UsageError, match="cannot be divided among 3 heads"):
         llama_of_shape(LlamaShape(width=64, heads=3), config.text.vocab_size)

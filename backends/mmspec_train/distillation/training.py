@@ -67,6 +67,11 @@ class Trainee(ABC):
     def manifest(self) -> dict[str, Any]:
         """The options that determine this training."""
 
+    @property
+    def note(self) -> str:
+        """A line for the user about what is trained; empty if there is nothing to say."""
+        return ""
+
     @abstractmethod
     def stages(self) -> Sequence[Stage]:
         """Return the stages of training, in order."""
@@ -129,6 +134,8 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     """
     data = trainee.data
     folder = claim_output(out, trainee.manifest | data.manifest, data)
+    if trainee.note:
+        log.say(trainee.note)
     for stage in trainee.stages():
         data.require(stage.contents)
         checkpoint = folder / f"{stage.name or 'state'}.checkpoint"

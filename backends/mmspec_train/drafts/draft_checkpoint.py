@@ -6,6 +6,7 @@ features once for both.
 
 import json
 import shutil
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from mmspec.checkpoints.config import CONFIG_FILE, read_config
 from mmspec.checkpoints.json_file import read_json
-from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan_named, read_tensors
+from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan, plan_named, read_tensors
 from mmspec.checkpoints.manifest import canonical, is_buffer, manifest, optional
 from mmspec_torch.weights import read_tensor
 from mmspec_train.drafts.draft_model import DraftModel
@@ -60,6 +61,20 @@ def read_tower(target: Path) -> dict[str, Tensor]:
         "model." + name: read_tensor(source, TOWER_DTYPES.get(source.stored.dtype, torch.float16))
         for name, source in sources.items()
     }
+
+
+def tower_digest(directory: Path) -> str:
+    """Return a digest of the vision tower that a checkpoint's images go through, in float32.
+
+    Reads one tensor at a time, so that a target need not fit into memory.
+    """
+    config = read_config(directory)
+    settings = config.vision, config.vision_layers, config.drops_class_token
+    total = sha256(repr(settings).encode())
+    for name, source in sorted(plan(directory, config).items()):
+        if name.startswith(TOWER):
+            total.update(read_tensor(source, torch.float32).contiguous().numpy().data)
+    return total.hexdigest()
 
 
 def _stored_name(name: str, sees: bool) -> str:

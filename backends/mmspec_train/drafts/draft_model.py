@@ -6,6 +6,7 @@ H width, n learned columns, V vocabulary.
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -18,6 +19,9 @@ from mmspec.errors import UsageError
 from mmspec_torch.weights import read_tensor
 from mmspec_train.drafts.draft_columns import DraftColumns
 from mmspec_train.llama import ATTENTION, llama_config
+
+VOCABULARY_MATRICES = ("language_model.embed_tokens.weight", "lm_head.weight")
+"""Canonical names of the matrices [V, H] with a row for each token."""
 
 
 def projector(features: int, width: int) -> nn.Sequential:
@@ -33,6 +37,8 @@ class DraftModel(nn.Module):
         """Build random weights; `features` is D, or 0 for a text-only draft, `positions` is P."""
         super().__init__()
         self.text, self.positions = text, positions
+        self.padded_tokens = 0
+        """Number of the target's tokens that the checkpoint lacked; see `read_draft`."""
         self.language_model = LlamaModel(llama_config(text))
         self.language_model.set_attn_implementation(ATTENTION)
         self.lm_head = nn.Linear(text.hidden_size, text.vocab_size, bias=False)
@@ -84,23 +90,32 @@ def read_draft(
     """Read a Llama or LLaVA checkpoint as a draft to train; an image takes P = `positions`.
 
     sees: True for a draft with vision, False for one without; None: as the checkpoint. A
-    projector that the checkpoint lacks is random, the same for the same seed. Raises
-    CheckpointError as loading does, and UsageError if its vocabulary size differs from the
-    target's.
+    projector that the checkpoint lacks is random, the same for the same seed. Tokens that it lacks
+    get the mean of its embeddings. Raises CheckpointError as loading does, and UsageError if it has
+    more tokens than the target.
     """
     config = read_config(directory)
-    if config.text.vocab_size != target.text.vocab_size:
+    missing = target.text.vocab_size - config.text.vocab_size
+    if missing < 0:
         raise UsageError(
             f"{directory} has {config.text.vocab_size} tokens, the target "
-            f"{target.text.vocab_size}: a draft must have the target's vocabulary"
+            f"{target.text.vocab_size}: a draft has at most the target's tokens"
         )
+    text = replace(config.text, vocab_size=target.text.vocab_size)
     vision = config.vision or (target.vision if sees else None)
     features = vision.hidden_size if vision and sees is not False else 0
-    model = untrained_draft(config.text, seed, features, positions if features else 0)
+    model = untrained_draft(text, seed, features, positions if features else 0)
+    model.padded_tokens = missing
     weights = model.state_dict()
     sources = plan(directory, config).items()
     weights |= {n: read_tensor(source, torch.float32) for n, source in sources if n in weights}
-    if config.text.tie_word_embeddings:
+    weights |= {n: _padded(weights[n], missing) for n in VOCABULARY_MATRICES if missing}
+    if text.tie_word_embeddings:
         weights["lm_head.weight"] = weights["language_model.embed_tokens.weight"]
     model.load_state_dict(weights)
     return model
+
+
+def _padded(matrix: Tensor, rows: int) -> Tensor:
+    """Append the mean row of a matrix [n, H] `rows` times."""
+    return torch.cat((matrix, matrix.mean(dim=0, keepdim=True).expand(rows, -1)))

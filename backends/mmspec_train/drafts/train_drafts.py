@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from mmspec import errors
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.hub import resolve
 from mmspec.drafters.views import pooled_positions
-from mmspec_torch.backend import TorchBackend
 from mmspec_train.distillation.acceptance import DraftScore
 from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, train
+from mmspec_train.drafts.draft_checkpoint import tower_digest
 from mmspec_train.drafts.draft_model import read_draft, untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee
 from mmspec_train.llama import llama_of_shape
@@ -61,6 +60,7 @@ class Baselines:
         llama_of_shape(self.shape, target.text.vocab_size)
         if self.source:
             read_draft(self.source, target, 0)
+            self.data.teacher.check_vocabulary(self.source)
 
     def make(self, name: str, log: Log) -> DraftScore | None:
         """Train a draft and those it starts from; returns None if it is already finished."""
@@ -127,6 +127,7 @@ def distill_draft(
     data = open_teacher_data(settings, run)
     directory, target = resolve(student, "torch"), data.teacher.config
     model = read_draft(directory, target, image_positions(target, pool))
+    data.teacher.check_vocabulary(directory)
     if model.sees:
         check_same_tower(directory, data.teacher.directory)
     return distill(DraftTrainee.of(model, data, method), budget, run)
@@ -134,11 +135,7 @@ def distill_draft(
 
 def check_same_tower(draft: Path, target: Path) -> None:
     """Raise UsageError if a draft's vision tower differs from the target's."""
-    models: list[Any] = [
-        TorchBackend().load(directory, device="cpu", dtype="float32")
-        for directory in (draft, target)
-    ]
-    if models[0].tower != models[1].tower:
+    if tower_digest(draft) != tower_digest(target):
         raise errors.UsageError(
             f"{draft} has another vision tower than the target: make a draft on the target's "
             "with `mmspec train draft --only llava`"

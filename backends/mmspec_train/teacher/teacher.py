@@ -15,7 +15,7 @@ from mmspec.checkpoints.manifest import LM_HEAD
 from mmspec.errors import UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.images import Picture, pixels, read_preprocessing
-from mmspec.prompt.tokenizer import Tokenizer
+from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
 from mmspec.seam import Float32
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.model import TorchModel
@@ -54,6 +54,10 @@ class Teacher:
         """The image token, or a newline for a text-only model."""
         image = self.config.image_token_id
         return self.tokenizer.newline_id if image is None else image
+
+    def check_vocabulary(self, draft: Path) -> None:
+        """Raise UsageError if a token of a draft's checkpoint has another id in the target."""
+        shared_vocabulary(self.tokenizer, Tokenizer.read(draft))
 
     def pixels(self, picture: Picture) -> Float32:
         """Preprocess a picture into pixels [3, height, width] for the vision tower."""
