@@ -21,6 +21,8 @@ HEAVY = LAZY | {
     "safetensors",
     "array_api_compat",
     "prompt_toolkit",
+    "starlette",
+    "uvicorn",
 }
 
 CORE = {"mmspec", "numpy"}
@@ -37,6 +39,7 @@ ALLOWED = {
         TORCH | {"mmspec_train", "mmspec_world", "transformers", "tokenizers", "PIL", "rich"},
     ),
     "mmspec_cli": ("cli/mmspec_cli", {"mmspec", "mmspec_bench", "mmspec_cli", "click"}),
+    "mmspec_server": ("cli/mmspec_server", CORE | {"mmspec_server", "starlette", "uvicorn", "PIL"}),
     "mmspec_bench": ("cli/mmspec_bench", BENCH),
     "mmspec_models": ("models/mmspec_models", {"mmspec_models"}),
     "mmspec_world": ("models/mmspec_world", {"mmspec_world", "numpy", "PIL"}),
@@ -47,6 +50,7 @@ ALSO = {
     "cli/mmspec_cli/terminal/line_editor.py": {"prompt_toolkit"},
     "cli/mmspec_cli/terminal/render.py": {"rich"},
     "cli/mmspec_cli/terminal/wrapping.py": {"rich"},
+    "cli/mmspec_cli/serve.py": {"mmspec_server"},
     "cli/mmspec_cli/train.py": {"mmspec_train"},
     "cli/mmspec_cli/train_options.py": {"mmspec_train"},
     "mmspec/prompt/tokenizer_files.py": {"transformers"},

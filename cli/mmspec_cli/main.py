@@ -14,6 +14,7 @@ from mmspec_cli.terminal.escape import one_line
 COMMANDS = {
     "chat": "Talk about images.",
     "generate": "Answer one question.",
+    "serve": "Answer programs that speak OpenAI's API.",
     "check": "Compare speculative decoding with plain decoding, token for token.",
     "parity": "Compare the backends stage by stage.",
     "models": "List, show, pull and quantize models.",

@@ -67,6 +67,8 @@ QUANTIZE = click.option(
 )
 LOADING = together(MODEL, DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE)
 """The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
+MODELS = ("model", "draft", "captioner", "backend", "device", "dtype", "quantize")
+"""The names of the options for loading models and a captioner."""
 
 
 def gamma_option(default: int | str) -> Decorator:
@@ -216,8 +218,7 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_setup(*, as_json: bool, plain: bool, accepted: bool, **values: Any) -> Any:
-        names = ("model", "draft", "captioner", "backend", "device", "dtype", "quantize")
-        models = {name: values.pop(name) for name in names}
+        models = {name: values.pop(name) for name in MODELS}
         setup = Setup(models, decoding_options(values), as_json, plain, accepted)
         return command(setup, **values)
 

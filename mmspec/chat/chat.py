@@ -31,6 +31,12 @@ class Piece:
         """The text of the whole round."""
         return self.accepted + self.own
 
+    def unspaced(self) -> "Piece":
+        """An answer's first piece without the space that many tokenizers put before a word."""
+        if self.accepted:
+            return Piece(self.accepted.removeprefix(" "), self.own)
+        return Piece("", self.own.removeprefix(" "))
+
 
 @dataclass(slots=True)
 class Answer:

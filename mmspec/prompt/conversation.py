@@ -164,6 +164,22 @@ def render(conversation: Conversation, template: ChatTemplate, tokenizer: Tokeni
     return chunks
 
 
+def answer_ids(text: str, template: ChatTemplate, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The tokens of an answer that is known as text alone, such as one that a client sends back.
+
+    They are those that the model would generate, unless it wrote the text in other tokens. Raises
+    CheckpointError for a template that drops answers.
+    """
+    placeholders = Placeholders(tokenizer, template.file)
+    question = ("user", [_text("")])
+    messages = [question, ("assistant", [_text(placeholders.answer(0))])]
+    before = placeholders.before_answer(template.render(messages, generation_prompt=False), 0)
+    # What a template writes between its prompt for an answer and the answer, such as a space.
+    space = before.removeprefix(template.render([question]))
+    literal = space + text if space.isspace() and not text.startswith(space) else text
+    return tuple(tokenizer.encode_parts([literal], continues=True)) if text else ()
+
+
 def _prompt(
     conversation: Conversation, template: ChatTemplate, tokenizer: Tokenizer
 ) -> tuple[tuple[int, ...] | Picture, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from mmspec.chat.chat import Piece
-from mmspec_cli.terminal.answer import stream, unspaced
+from mmspec_cli.terminal.answer import stream
 from mmspec_cli.terminal.interrupt import Interrupt
 from mmspec_cli.terminal.render import Screen
 
@@ -21,7 +21,7 @@ from mmspec_cli.terminal.render import Screen
     ],
 )
 def test_an_answer_does_not_begin_with_the_space_of_its_first_word(accepted, own, shown):
-    assert unspaced(Piece(accepted, own)).text == shown
+    assert Piece(accepted, own).unspaced().text == shown
 
 
 def test_an_answer_that_fails_is_shown_to_its_last_letter(monkeypatch, capsys):

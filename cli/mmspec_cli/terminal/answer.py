@@ -31,7 +31,7 @@ def stream(
                     screen.progress(f"reading {item.done} of {item.total} tokens")
                 else:
                     if first is None:
-                        first, item = perf_counter() - started, unspaced(item)
+                        first, item = perf_counter() - started, item.unspaced()
                     if not silent:
                         screen.piece(item)
                 if interrupt.requested:
@@ -40,13 +40,6 @@ def stream(
     finally:
         screen.end_line()  # also after an error or SIGTERM, so that no word is lost
     return first
-
-
-def unspaced(piece: Piece) -> Piece:
-    """`piece`, an answer's first, without the space that many tokenizers put before a word."""
-    if piece.accepted:
-        return Piece(piece.accepted.removeprefix(" "), piece.own)
-    return Piece("", piece.own.removeprefix(" "))
 
 
 def footer(statistics: Statistics, first_token: float | None) -> str:

@@ -1,0 +1,103 @@
+"""Generates one answer on the decoding thread, as events."""
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from mmspec.chat.chat import Chat
+from mmspec.chat.engine import Engine
+from mmspec.chat.options import Options
+from mmspec.chat.session import Prefilled
+from mmspec.decoding.statistics import Statistics
+from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answer_ids, render
+from mmspec_server.errors import ApiError
+from mmspec_server.messages import Dialogue
+from mmspec_server.stop_strings import StopStrings
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A question with the turns before it, and its tokens."""
+
+    before: Conversation
+    question: Message
+    chunks: Sequence[Chunk]
+    room: int
+    """Positions that the model has left for the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text that a round adds to the answer; never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of an answer."""
+
+    reason: str
+    """'stop' or 'length'."""
+    statistics: Statistics
+
+
+Event = Prefilled | Text | Finished
+
+
+def prepare(engine: Engine, dialogue: Dialogue) -> Prompt:
+    """The prompt of a dialogue; raises ApiError if the model has no room for an answer."""
+    target = engine.target
+    *earlier, question = dialogue.messages()
+    if target.features is None and any(message.pictures for message in (*earlier, question)):
+        raise ApiError(400, "messages: this model is text-only and cannot see images", "messages")
+    answers = [answer_ids(text, target.template, target.tokenizer) for text in dialogue.answers]
+    turns = [
+        Turn(message, ids, text)
+        for message, ids, text in zip(earlier, answers, dialogue.answers, strict=True)
+    ]
+    before = Conversation("\n\n".join(dialogue.system) or None, turns)
+    opened = Conversation(before.system, [*turns, Turn(question)])
+    chunks = render(opened, target.template, target.tokenizer)
+    return Prompt(before, question, chunks, _room(engine, chunks))
+
+
+def _room(engine: Engine, chunks: Sequence[Chunk]) -> int:
+    target = engine.target
+    length = target.views(engine.caption).length(chunks, target.view)
+    positions = target.model.config.text.max_position_embeddings
+    if length >= positions:
+        reason = f"messages: {length} tokens with images, and the model has {positions}"
+        raise ApiError(400, reason, "messages", "context_length_exceeded")
+    return positions - length
+
+
+def answer(
+    engine: Engine, prompt: Prompt, options: Options, stops: Sequence[str]
+) -> Generator[Event]:
+    """Generate the answer, of at most as many tokens as the model has positions left.
+
+    Its text is that of `mmspec generate` for the same messages and options, up to a stop string.
+    """
+    fitting = replace(options, max_new_tokens=min(options.max_new_tokens, prompt.room))
+    chat = engine.chat(fitting, prompt.before)
+    yield from _events(chat, prompt.question, StopStrings(stops))
+
+
+def _events(chat: Chat, question: Message, stops: StopStrings) -> Generator[Event]:
+    first = True
+    with closing(chat.send(question)) as answering:
+        for item in answering:
+            if isinstance(item, Prefilled):
+                yield item
+                continue
+            shown = stops.push((item.unspaced() if first else item).text)
+            first = False
+            if shown:
+                yield Text(shown)
+            if stops.found:
+                break
+    if rest := stops.finish():
+        yield Text(rest)
+    reason = "stop" if stops.found else chat.answer.finish_reason
+    yield Finished(reason, chat.answer.statistics)

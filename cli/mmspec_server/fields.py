@@ -1,0 +1,110 @@
+"""Reads the JSON object of a request; errors name the field, its value and what is allowed."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from mmspec_server.errors import ApiError
+
+SHOWN = 60
+"""Characters of a wrong value that its error repeats."""
+
+
+def read_json(body: bytes) -> "Fields":
+    """The JSON object in a request's body; raises ApiError for anything else."""
+    try:
+        values = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "not readable"
+        raise ApiError(400, f"the body is not valid JSON: {reason}", code="invalid_json") from error
+    if not isinstance(values, dict):
+        raise ApiError(400, f"the body must be a JSON object, not {_kind(values)}")
+    return Fields(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A JSON object of a request; `path` leads to it, such as 'messages[0].'.
+
+    A field that is null counts as missing, and a field that nobody reads is ignored. Methods raise
+    ApiError for a value that is not allowed.
+    """
+
+    values: Mapping[str, Any]
+    path: str = ""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of `key`, or `default`."""
+        value = self.values.get(key)
+        return default if value is None else value
+
+    def error(self, key: str, allowed: str) -> ApiError:
+        """The error for the value of `key`; `allowed` completes the sentence "must be …"."""
+        value, name = self.values.get(key), self.path + key
+        got = "is missing" if value is None else f"is {_shown(value)}"
+        return ApiError(400, f"{name} {got}: it must be {allowed}", name, "invalid_value")
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A string; without a default it must be there."""
+        value = self.get(key, default)
+        if not isinstance(value, str):
+            raise self.error(key, "a string")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """True or false; false if it is missing."""
+        value = self.get(key, False)
+        if not isinstance(value, bool):
+            raise self.error(key, "true or false")
+        return value
+
+    def number(self, key: str, default: float, least: float, most: float) -> float:
+        """A number from `least` to `most`."""
+        value = self.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.error(key, f"a number from {least:g} to {most:g}")
+        if not least <= value <= most:
+            raise self.error(key, f"a number from {least:g} to {most:g}")
+        return float(value)
+
+    def integer(self, key: str, default: int, least: int, most: int) -> int:
+        """An integer from `least` to `most`."""
+        value = self.get(key, default)
+        if type(value) is not int or not least <= value <= most:
+            raise self.error(key, f"an integer from {least} to {most}")
+        return value
+
+    def block(self, key: str) -> "Fields":
+        """The object at `key`; empty if it is missing."""
+        value = self.get(key, {})
+        if not isinstance(value, dict):
+            raise self.error(key, "an object")
+        return Fields(value, f"{self.path}{key}.")
+
+    def blocks(self, key: str) -> "Sequence[Fields]":
+        """The objects of the list at `key`, which must not be empty."""
+        value = self.get(key, [])
+        if not isinstance(value, list) or not value:
+            raise self.error(key, "a list of at least one object")
+        return [self._block(key, index, entry) for index, entry in enumerate(value)]
+
+    def _block(self, key: str, index: int, entry: Any) -> "Fields":
+        name = f"{key}[{index}]"
+        if not isinstance(entry, dict):
+            raise Fields({name: entry}, self.path).error(name, "an object")
+        return Fields(entry, f"{self.path}{name}.")
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,54 @@
+"""Runs a service on a port until a signal ends it."""
+
+import socket
+
+import uvicorn
+
+from mmspec.errors import UsageError
+from mmspec_server.app import create_app
+from mmspec_server.service import Service
+
+LOCAL = ("127.0.0.1", "::1", "localhost")
+"""Hosts that only programs on this machine can reach."""
+
+CUT_SECONDS = 5.0
+"""Seconds after the grace in which a cut answer's last events are sent."""
+
+CONNECTIONS = 256
+"""Open connections; uvicorn answers more with status 503."""
+
+
+class Server(uvicorn.Server):
+    """Ends the running answer, or cuts it, before its connections close."""
+
+    def __init__(self, service: Service) -> None:
+        grace = service.settings.grace_seconds
+        config = uvicorn.Config(
+            create_app(service),
+            lifespan="off",
+            http="h11",
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=CONNECTIONS,
+            timeout_graceful_shutdown=int(grace + CUT_SECONDS),
+        )
+        super().__init__(config)
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Refuse new requests, give the running one its grace, and close."""
+        self._service.queue.drain(self._service.settings.grace_seconds)
+        await super().shutdown(sockets)
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens on an address; raises UsageError if another program does."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"--host {host} --port {port}: {reason}; choose another") from error

@@ -1,0 +1,83 @@
+"""What all requests share: the models, their options and limits, and the queue."""
+
+import asyncio
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mmspec.chat.engine import Engine
+from mmspec.chat.options import Options
+from mmspec_server.answers import Event, Prompt, answer, prepare
+from mmspec_server.chat_request import ChatRequest
+from mmspec_server.decoding_queue import DecodingQueue, Job
+from mmspec_server.errors import ApiError
+from mmspec_server.fields import Fields
+from mmspec_server.images import ImageReader
+from mmspec_server.messages import read_messages
+from mmspec_server.settings import Settings
+
+DECODED_TOGETHER = 2
+"""Requests whose images are decoded at the same time; the others hold only their bodies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Answers questions with one pair of models."""
+
+    engine: Engine
+    options: Options
+    """Used where a request names none."""
+    settings: Settings
+    queue: DecodingQueue
+    created: int = field(default_factory=lambda: int(time.time()))
+    _decoders: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(DECODED_TOGETHER), init=False
+    )
+
+    @property
+    def model(self) -> str:
+        """The target's name in the API: of a directory its last part, because paths are private."""
+        name = self.engine.target.name
+        return Path(name).name if Path(name).is_dir() else name
+
+    def card(self) -> dict[str, Any]:
+        """The model as `/v1/models` lists it."""
+        return {
+            "id": self.model,
+            "object": "model",
+            "created": self.created,
+            "owned_by": "mmspec",
+        }
+
+    def check_model(self, name: str) -> None:
+        """Raise ApiError for the name of a model that is not loaded."""
+        if name != self.model:
+            reason = f"the model {name[:60]!r} is not loaded: use {self.model!r}"
+            raise ApiError(404, reason, "model", "model_not_found")
+
+    async def read_prompt(self, fields: Fields) -> Prompt:
+        """The prompt of a request's messages; reads its images and tokens on another thread."""
+        async with self._decoders:
+            return await asyncio.to_thread(self._prompt, fields)
+
+    def _prompt(self, fields: Fields) -> Prompt:
+        reader = ImageReader(self.settings)
+        dialogue = read_messages(fields.blocks("messages"), reader, self._most_images)
+        return prepare(self.engine, dialogue)
+
+    @property
+    def _most_images(self) -> int:
+        """Images that one request may have: those that the limit and the model's context allow."""
+        config = self.engine.target.model.config
+        fitting = config.text.max_position_embeddings // max(config.image_tokens, 1)
+        return min(self.settings.images, fitting)
+
+    def submit(self, prompt: Prompt, request: ChatRequest) -> Job[Event]:
+        """Queue the answer to a prompt; raises ApiError if too many requests wait."""
+
+        def work() -> Generator[Event]:
+            return answer(self.engine, prompt, request.options, request.stops)
+
+        return self.queue.submit(work)

@@ -1,0 +1,42 @@
+"""Servers of scripted models and of the tiny pair, each started once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from support import factory_layouts
+from support.live_server import Live, live
+from support.scripted_engine import scripted_engine
+
+
+@pytest.fixture(scope="session")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tokenizer."""
+    path = tmp_path_factory.mktemp("tokenizer")
+    factory_layouts.write_tokenizer(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def scripted(directory: Path) -> Iterator[Live]:
+    """A server of scripted models, which answer at once and need no framework."""
+    with live(lambda: scripted_engine(directory)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pair(pair_paths: tuple[Path, Path]) -> Iterator[Live]:
+    """A server of the tiny pair on PyTorch, which drafts."""
+    options = Options(max_new_tokens=12, gamma=3)
+    with live(lambda: load(*map(str, pair_paths), backend="torch"), options) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mini() -> Iterator[Live]:
+    """A server of the bundled pair on PyTorch."""
+    with live(lambda: load("mini", backend="torch"), Options(max_new_tokens=40)) as server:
+        yield server

@@ -1,0 +1,137 @@
+"""Requests that are refused, each with OpenAI's error object naming the field."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mmspec.prompt.images import decode_picture
+from mmspec_server.messages import arranged
+from mmspec_server.stop_strings import StopStrings
+from support.live_server import CHAT, Live, data_url, png, shown
+
+USER = [{"role": "user", "content": "What?"}]
+IMAGE = "messages[0].content[0].image_url.url"
+
+
+def image(url):
+    return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
+
+
+REFUSED = {
+    "no messages": ({}, "messages"),
+    "no list": ({"messages": "What?"}, "messages"),
+    "an empty list": ({"messages": []}, "messages"),
+    "a message that is no object": ({"messages": ["What?"]}, "messages[0]"),
+    "no role": ({"messages": [{"content": "x"}]}, "messages[0].role"),
+    "an unknown role": ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
+    "no content": ({"messages": [{"role": "user"}]}, "messages[0].content"),
+    "a number": ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
+    "an unknown part": (
+        {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
+        "messages[0].content[0].type",
+    ),
+    "an answer first": (
+        {"messages": [{"role": "assistant", "content": "x"}, *USER]},
+        "messages[0].role",
+    ),
+    "an answer last": ({"messages": [*USER, {"role": "assistant", "content": "x"}]}, "messages"),
+    "a late system message": (
+        {"messages": [*USER, {"role": "system", "content": "x"}]},
+        "messages[1].role",
+    ),
+    "an image in an answer": (
+        {"messages": [*USER, {"role": "assistant", "content": [shown("red")]}, *USER]},
+        "messages[1].content[0].image_url.url",
+    ),
+    "another model": ({"messages": USER, "model": "gpt-4o"}, "model"),
+    "two answers": ({"messages": USER, "n": 2}, "n"),
+    "tools": ({"messages": USER, "tools": [{"type": "function"}]}, "tools"),
+    "a schema": (
+        {"messages": USER, "response_format": {"type": "json_schema"}},
+        "response_format.type",
+    ),
+    "a penalty": ({"messages": USER, "presence_penalty": 1}, "presence_penalty"),
+    "a hot temperature": ({"messages": USER, "temperature": 2.5}, "temperature"),
+    "a temperature in words": ({"messages": USER, "temperature": "hot"}, "temperature"),
+    "a true temperature": ({"messages": USER, "temperature": True}, "temperature"),
+    "top_p of 0": ({"messages": USER, "top_p": 0}, "top_p"),
+    "a fraction of a token": ({"messages": USER, "max_tokens": 1.5}, "max_tokens"),
+    "no tokens": ({"messages": USER, "max_completion_tokens": 0}, "max_completion_tokens"),
+    "five stops": ({"messages": USER, "stop": list("abcde")}, "stop"),
+    "an empty stop": ({"messages": USER, "stop": ""}, "stop"),
+    "a stream in words": ({"messages": USER, "stream": "yes"}, "stream"),
+    "a seed of text": ({"messages": USER, "seed": "7"}, "seed"),
+    "not base64": ({"messages": image("data:image/png;base64,%%%")}, IMAGE),
+    "no image": ({"messages": image("data:image/png;base64,aGVsbG8=")}, IMAGE),
+    "a damaged image": ({"messages": image(data_url(png()[:60]))}, IMAGE),
+    "an address": ({"messages": image("https://example.com/cat.png")}, IMAGE),
+    "a file": ({"messages": image("file:///etc/passwd")}, IMAGE),
+    "a path": ({"messages": image("/etc/passwd")}, IMAGE),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_done_is_refused_and_named(scripted: Live, name):
+    body, param = REFUSED[name]
+    reply = scripted.client.post(CHAT, json=body)
+    error = reply.json()["error"]
+    assert reply.status_code == (404 if param == "model" else 400)
+    assert (error["type"], error["param"]) == ("invalid_request_error", param)
+    assert param.rpartition(".")[2] in error["message"]
+    assert len(error["message"]) < 300
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b"\xff", b'{"messages": NaN}', b"[" * 100_000]
+)
+def test_a_body_that_is_no_json_object_is_refused(scripted: Live, body):
+    reply = scripted.client.post(CHAT, content=body, headers={"Content-Type": "application/json"})
+    assert reply.status_code == 400
+    assert "JSON" in reply.json()["error"]["message"]
+
+
+def test_text_that_is_no_unicode_is_refused(scripted: Live):
+    body = b'{"messages": [{"role": "user", "content": "\\ud800"}]}'
+    reply = scripted.client.post(CHAT, content=body, headers={"Content-Type": "application/json"})
+    assert reply.status_code == 400
+
+
+RED, BLUE = (decode_picture(png(colour), "") for colour in ("red", "blue"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (["a", RED], (RED, "a")),
+        (["a", "b", RED, BLUE], (RED, BLUE, "a\nb")),
+        ([RED, "a", BLUE], (RED, BLUE, "a")),
+        (["a", RED, "b", BLUE], ("a", RED, "b", BLUE)),
+        ([RED], (RED, "")),
+    ],
+)
+def test_images_stand_first_unless_texts_are_on_both_sides(parts, expected):
+    assert arranged(parts) == expected
+
+
+stops = st.lists(st.text("ab", min_size=1, max_size=4), max_size=3)
+
+
+@given(st.lists(st.text("abc", max_size=3), max_size=12), stops)
+def test_text_in_pieces_ends_at_the_first_stop_string(pieces, stops):
+    text, shown = "".join(pieces), ""
+    ends = [text.index(stop) for stop in stops if stop in text]
+    filtered = StopStrings(stops)
+    for piece in pieces:
+        shown += filtered.push(piece)
+        if filtered.found:
+            break
+    shown += filtered.finish()
+    assert filtered.found == bool(ends)
+    # The stop string that is whole first ends the text, although another may begin before it.
+    assert shown in {text[:end] for end in ends} if ends else shown == text
+
+
+@given(st.lists(st.text("abc", max_size=3), max_size=12))
+def test_without_stop_strings_nothing_is_withheld(pieces):
+    filtered = StopStrings([])
+    assert [filtered.push(piece) for piece in pieces] == pieces

@@ -1,0 +1,86 @@
+"""A server on a free port, in a thread of this process."""
+
+import base64
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from threading import Thread
+from time import sleep
+from typing import Any
+
+import httpx2
+from PIL import Image
+
+from mmspec.chat.engine import Engine
+from mmspec.chat.options import Options
+from mmspec_server.decoding_queue import DecodingQueue
+from mmspec_server.server import Server, bound
+from mmspec_server.service import Service
+from mmspec_server.settings import Settings
+
+CHAT = "/v1/chat/completions"
+
+
+@dataclass(frozen=True)
+class Live:
+    """A running server and a client of it."""
+
+    service: Service
+    server: Server
+    client: httpx2.Client
+    thread: Thread
+
+    def chat(self, messages: Any, **fields: Any) -> httpx2.Response:
+        return self.client.post(CHAT, json={"messages": messages, **fields})
+
+    def ask(self, content: Any, **fields: Any) -> dict[str, Any]:
+        """The reply to one question."""
+        reply = self.chat([{"role": "user", "content": content}], **fields)
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+
+def text_of(reply: dict[str, Any]) -> str:
+    return reply["choices"][0]["message"]["content"]
+
+
+@contextmanager
+def live(
+    load: Callable[[], Engine], options: Options | None = None, **limits: Any
+) -> Iterator[Live]:
+    """Serve the models that `load` loads on the decoding thread."""
+    settings = Settings(**limits)
+    queue = DecodingQueue(settings.waiting)
+    service = Service(queue.call(load), options or Options(max_new_tokens=12), settings, queue)
+    server, listener = Server(service), bound("127.0.0.1", 0)
+    thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with httpx2.Client(base_url=url, timeout=60) as client:
+        while not server.started:
+            sleep(0.01)
+        yield Live(service, server, client, thread)
+    server.should_exit = True
+    thread.join(20)
+    queue.close()
+    assert not thread.is_alive()
+
+
+def png(colour: str = "red", size: tuple[int, int] = (64, 48), kind: str = "PNG") -> bytes:
+    out = BytesIO()
+    Image.new("RGB", size, colour).save(out, kind)
+    return out.getvalue()
+
+
+def data_url(content: bytes, kind: str = "image/png") -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def shown(colour: str, **options: Any) -> dict[str, Any]:
+    """An `image_url` part with an image of one colour."""
+    return {"type": "image_url", "image_url": {"url": data_url(png(colour, **options))}}
+
+
+def words(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
