@@ -10,6 +10,7 @@ from mmspec.chat.engine import Engine
 from mmspec.checkpoints.quantization import computed
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
 from mmspec.draft_length.cost_curves import Curves
+from mmspec.errors import WriteError
 from mmspec_bench.commands.output import loaded
 from mmspec_bench.measure.calibrate import calibrate as measure
 from mmspec_cli.options import JSON, LOADING, PLAIN
@@ -51,7 +52,7 @@ def _write(screen: Screen, file: CalibrationFile, calibration: Calibration) -> b
         return False
     try:
         file.write(calibration)
-    except OSError as error:
+    except WriteError as error:
         screen.note(f"not written: {error}")
         return False
     return True

@@ -4,7 +4,6 @@ The file is optional: if it is missing or unreadable, costs are measured during 
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import Curves, at_context
 from mmspec.errors import CheckpointError
+from mmspec.output_files import make_directory, replace_text
 
 ROWS = 16
 """Number of rows in the largest target forward that is measured."""
@@ -75,15 +75,10 @@ class CalibrationFile:
             return Calibration(), f"calibration not used ({error}): run `mmspec calibrate`"
 
     def write(self, calibration: Calibration) -> None:
-        """Replace the file atomically; raises OSError."""
+        """Replace the file atomically; raises WriteError."""
         text = json.dumps({"key": dict(self.key)} | asdict(calibration), indent=1)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(f".{os.getpid()}")
-        try:
-            part.write_text(text + "\n", encoding="utf-8")
-            part.replace(self.path)
-        finally:
-            part.unlink(missing_ok=True)
+        make_directory(self.path.parent)
+        replace_text(self.path, text + "\n")
 
 
 def _curves(block: Block) -> dict[int, dict[int, float]]:

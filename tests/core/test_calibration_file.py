@@ -8,6 +8,7 @@ import pytest
 from mmspec.chat.calibration import cache_directory, calibration_file, shape_digest
 from mmspec.chat.engine import load
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
+from mmspec.errors import WriteError
 from support.scripted_clock import FLAT, STEEP
 
 
@@ -72,8 +73,8 @@ def test_a_write_that_fails_leaves_what_was_there(file, monkeypatch):
         raise OSError("no space left")
 
     with monkeypatch.context() as patched:
-        patched.setattr("mmspec.draft_length.calibration_file.Path.replace", fail)
-        with pytest.raises(OSError, match="no space"):
+        patched.setattr("mmspec.output_files.Path.replace", fail)
+        with pytest.raises(WriteError, match="no space"):
             file.write(STEEP.calibration())
     assert file.read() == (FLAT.calibration(), "")
     assert list(file.path.parent.iterdir()) == [file.path]
