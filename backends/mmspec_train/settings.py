@@ -79,14 +79,22 @@ class DataSettings(Settings):
     """The training conversations, and whether the target or the dataset answers them."""
 
     target: str = option(MISSING, "Model to draft for: directory, card or hub id.")
-    data: Path | None = option(
-        None,
-        "JSON lines file of conversations in LLaVA's format; one line in 20 is held out for "
-        "evaluation. Default: the synthetic world, which suits the bundled target.",
+    data: tuple[Path, ...] = option(
+        (),
+        "File of conversations in LLaVA's or ShareGPT's format, a JSON array or JSON lines; may be "
+        "given several times. One conversation in 20 is held out for evaluation. Default: the "
+        "synthetic world, which suits the bundled target.",
         is_file=True,
     )
-    images: Path | None = option(
-        None, "Directory that --data's image paths start from. Default: --data's own."
+    images: tuple[Path, ...] = option(
+        (),
+        "Directory that --data's image paths start from; of several files, one for all or one for "
+        "each. Default: the file's own.",
+    )
+    weight: tuple[float, ...] = option(
+        (),
+        "Relative weight of each --data, given as often. Default: their numbers of conversations.",
+        above=0,
     )
     samples: int = option(8000, "Most conversations to train on; --data may have fewer.", least=1)
     held_out: int | None = option(
@@ -119,6 +127,24 @@ class DataSettings(Settings):
         least=0,
         most=10**6,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        files, folders, weights = len(self.data), len(self.images), len(self.weight)
+        if folders and not files:
+            raise errors.UsageError("--images is where the images of --data are: give --data too")
+        if folders > 1 and folders != files:
+            raise errors.UsageError(
+                f"{folders} --images for {files} --data: give one for all or one for each"
+            )
+        if weights and weights != files:
+            raise errors.UsageError(f"{weights} --weight for {files} --data: give one for each")
+
+    @property
+    def image_folders(self) -> tuple[Path, ...]:
+        """The directory of each file's images."""
+        own = tuple(file.parent for file in self.data)
+        return self.images * len(own) if len(self.images) == 1 else self.images or own
 
     @property
     def held_out_samples(self) -> int:

@@ -51,8 +51,15 @@ def _option(field: Field[Any], default: Any) -> Decorator:
         switch = f"{name}/--no-{field.name}" if default else name
         flag = None if default else True
         return click.option(switch, is_flag=flag, default=default, show_default=default, help=help_)
-    is_shown = default is not None
-    return click.option(name, type=_type(field), default=default, show_default=is_shown, help=help_)
+    several, is_shown = isinstance(default, tuple), default not in (None, ())
+    return click.option(
+        name,
+        type=_type(field),
+        multiple=several,
+        default=default,
+        show_default=is_shown,
+        help=help_,
+    )
 
 
 def _type(field: Field[Any]) -> Any:
@@ -81,8 +88,6 @@ def refuse_contradictions(options: dict[str, Any]) -> None:
     """Raise UsageError for options of the current command that contradict each other."""
     if is_given("steps") and is_given("minutes"):
         raise click.UsageError("give --steps or --minutes, not both: either ends the training")
-    if options["images"] and not options["data"]:
-        raise click.UsageError("--images is where the images of --data are: give --data too")
     if options["answers"] == "dataset" and is_given("temperature"):
         raise click.UsageError("--temperature has no effect on --answers dataset: nobody draws")
 

@@ -45,6 +45,19 @@ def answers(tmp_path_factory):
     return ["--answers-dir", tmp_path_factory.mktemp("answers") / "own", "--answer-tokens", "6"]
 
 
+@pytest.fixture(scope="session")
+def odd_lessons(lessons):
+    """The same conversations as an array, with some repaired and some skipped."""
+    values = [json.loads(line) for line in lessons[1].read_text().splitlines()]
+    values[3]["conversations"].insert(0, {"from": "gpt", "value": "Welcome."})
+    values[6]["image"] = None
+    values[7]["image"] = ["nowhere.png"]
+    values[8]["conversations"][0]["from"] = "system"
+    file = lessons[1].with_name("array.json")
+    file.write_text(json.dumps(values, indent=1))
+    return ["--data", file, *lessons[2:]]
+
+
 def answer(run, red, pair_paths, *draft):
     target = ["--model", pair_paths[0], "--backend", "torch", "--max-new-tokens", "12"]
     status, out, err = run("generate", red, "--prompt", "What is it?", *target, *draft, "--json")
@@ -72,6 +85,23 @@ def test_a_head_trained_by_one_command_decodes_as_plain(
     assert drafted["token_ids"] == plain["token_ids"]
 
 
+def test_two_files_are_read_as_they_are_and_what_is_odd_is_counted(
+    run: Run, lessons, odd_lessons, answers, pair_paths, tmp_path
+):
+    target = "--target", pair_paths[0]
+    both = [*odd_lessons, *lessons[:2], "--weight", "1", "--weight", "3"]
+    command = ["train", "distill", "--kind", "medusa", "--out", tmp_path / "out", *target, *both]
+    status, said, err = run(*command, "--answers-dir", tmp_path / "own", "--answer-tokens", "4")
+    assert (status, err) == (0, "")
+    line = (
+        "array.json: 40 conversations; skipped 1 without their image (first: 8), 1 with a role "
+        "other than human and gpt (first: 9); repaired 1 began with an answer, 1 had a null image"
+    )
+    assert line in said.splitlines()
+    trained = json.loads((tmp_path / "out" / "training.json").read_text())
+    assert "weights 1, 3" in trained["data"]["corpus"]
+
+
 def test_a_draft_trained_by_one_command_decodes_and_is_taught(
     run: Run, lessons, answers, red, pair_paths, tmp_path
 ):
@@ -91,20 +121,18 @@ def test_a_draft_trained_by_one_command_decodes_and_is_taught(
 
 @pytest.fixture
 def broken(lessons):
-    """Data whose sixth line names an image that is not there."""
+    """Data without its images: two of three conversations have some."""
     data = lessons[1].with_name("broken.jsonl")
-    lines = lessons[1].read_text().splitlines()
-    lines[5] = lines[5].replace("-1.png", "-7.png")
-    data.write_text("\n".join(lines) + "\n")
+    data.write_text(lessons[1].read_text().replace(".png", ".jpg"))
     return data
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("distill --kind medusa --data {broken}", "broken.jsonl:6: there is no image"),
-        ("draft --only pretrained --data {broken}", "broken.jsonl:6: there is no image"),
-        ("heads --data {broken}", "broken.jsonl:6: there is no image"),
+        ("distill --kind medusa --data {broken}", "broken.jsonl:2: there is no image"),
+        ("draft --only pretrained --data {broken}", "broken.jsonl:2: there is no image"),
+        ("heads --data {broken}", "broken.jsonl:2: there is no image"),
         ("distill --kind draft", "give --student with --kind draft"),
         ("distill --kind msd --student x", "give --student with --kind draft"),
         ("distill --kind medusa --queries 4", "--queries has no effect on --kind medusa: flash"),

@@ -1,13 +1,23 @@
-"""Conversations from a file: LLaVA's instruction format, its images, and what is wrong with it."""
+"""Conversations from files in LLaVA's and ShareGPT's formats, with the oddities that they have."""
 
 import json
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from mmspec import errors
-from mmspec_train.teacher.corpus import HELD_OUT_ONE_IN, InstructionFile
-from mmspec_train.teacher.instructions import FORMAT, Instructions, read_instructions
+from mmspec_train.settings import DataSettings
+from mmspec_train.teacher import json_stream
+from mmspec_train.teacher.conversation_file import HELD_OUT_ONE_IN, ConversationFile
+from mmspec_train.teacher.corpus import FileCorpus, in_turn
+from mmspec_train.teacher.instructions import (
+    FORMAT,
+    Instructions,
+    UnusableError,
+    read_instructions,
+)
+from mmspec_train.teacher.json_stream import read_entries, read_value
 
 TURNS = [
     ("human", "<image>\nWhat is it?"),
@@ -15,11 +25,12 @@ TURNS = [
     ("human", "Sure?"),
     ("gpt", "Yes."),
 ]
+TEXT = [("human", "Hello"), ("gpt", "Hi.")]
 
 
-def line(turns=TURNS, **rest):
+def conversation(turns=TURNS, **rest):
     said = [{"from": who, "value": text} for who, text in turns]
-    return json.dumps({"image": "a.png", "conversations": said} | rest)
+    return {"id": "000000033471", "image": "a.png", "conversations": said} | rest
 
 
 @pytest.fixture
@@ -29,15 +40,23 @@ def images(tmp_path):
     return tmp_path
 
 
-def corpus(images, *lines, split="train"):
-    filler = [line([("human", str(number)), ("gpt", "x")], image=[]) for number in range(40)]
-    text = "\n".join([*lines, *filler]) + "\n"
-    (images / "data.jsonl").write_bytes(text.encode(errors="surrogateescape"))
-    return InstructionFile(images / "data.jsonl", images, split)
+def filler(count=40):
+    return [conversation([("human", str(n)), ("gpt", "x")], image=None) for n in range(count)]
 
 
-def test_a_line_becomes_questions_with_their_images_and_answers(images):
-    first, second = corpus(images, line()).turns(0)
+def opened(images, *values, indent=None):
+    """A file with these conversations first: an array, of which every element is on one line."""
+    file = images / "data.json"
+    file.write_text(json.dumps([*values, *filler()], indent=indent))
+    return ConversationFile(file, images)
+
+
+def corpus(images, *values, split="train"):
+    return FileCorpus((opened(images, *values),), split=split)
+
+
+def test_a_conversation_becomes_questions_with_their_images_and_answers(images):
+    first, second = corpus(images, conversation()).turns(0)
     picture, text = first.question.parts
     assert (picture.image.size, text) == ((8, 8), "What is it?")
     assert (first.answer_text, second.question.parts, second.answer_text) == (
@@ -49,12 +68,12 @@ def test_a_line_becomes_questions_with_their_images_and_answers(images):
 
 def test_images_stand_where_their_markers_do(images):
     turns = [("human", "First <image> and <image>\nwhich?"), ("gpt", "b")]
-    question = corpus(images, line(turns, image=["a.png", "b.png"])).turns(0)[0].question
-    kinds = [part if isinstance(part, str) else "image" for part in question.parts]
+    made = corpus(images, conversation(turns, image=["a.png", "b.png"]))
+    kinds = [p if isinstance(p, str) else "image" for p in made.turns(0)[0].question.parts]
     assert kinds == ["First ", "image", " and ", "image", "which?"]
 
 
-def test_one_line_in_twenty_is_held_out(images):
+def test_one_conversation_in_twenty_is_held_out(images):
     train, held_out = corpus(images), corpus(images, split="held-out")
     assert (train.size, held_out.size) == (38, 2)
     asked = {each.turns(n)[0].question for each in (train, held_out) for n in range(each.size)}
@@ -62,61 +81,240 @@ def test_one_line_in_twenty_is_held_out(images):
     assert held_out.turns(0)[0].question.parts == (str(HELD_OUT_ONE_IN - 1),)
 
 
+# Oddities: what LLaVA's, EAGLE's and MSD's preparation repairs, and where it stops
+
+
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("odd", "repaired", "turns", "shown"),
     [
-        ("{'image': 3}", "not JSON: Expecting property name .*, at character 2"),
-        ("[", r"this begins an array: make lines of it with jq -c '\.\[\]'"),
-        ("\udcff\udcfe{", "not text in UTF-8"),
-        ("3", "the line is a number, not an object"),
-        (json.dumps({"text": "x"}), '"conversations" is missing, not a list of turns'),
-        (json.dumps({"conversations": {}}), '"conversations" is an object, not a list'),
-        (json.dumps({"conversations": ["x"]}), "turn 1 is a string, not an object"),
-        (json.dumps({"conversations": [{"role": "user"}]}), '"from" of turn 1 is missing'),
-        (line([("human", "a"), ("gpt", 3)]), '"value" of turn 2 is a number, not a string'),
-        (line(image=7), '"image" is a number, not a path or a list of paths'),
-        (line(image=[True]), '"image" is a list, not a path or a list of paths'),
-        (line([]), "turns must be human, gpt, human, gpt"),
-        (line(TURNS[:1]), "turns must be human, gpt, human, gpt ...: got human"),
-        (line(TURNS[1:]), "turns must be human, gpt, human, gpt ...: got gpt, human, gpt"),
-        (line(image=["a.png", "b.png"]), "the questions have 1 <image> for 2 images"),
-        (line(image=[]), "the questions have 1 <image> for 0 images"),
-        (line(image="missing.png"), r"there is no image .*missing\.png: .* --images"),
+        (
+            conversation([("gpt", "Welcome."), *TEXT], image=[]),
+            "began with an answer",
+            [("Hello", "Hi.")],
+            0,
+        ),
+        (
+            conversation([*TEXT, ("human", "And?")], image=[]),
+            "ended with a question",
+            [("Hello", "Hi.")],
+            0,
+        ),
+        (conversation(TEXT, image=None), "had a null image", [("Hello", "Hi.")], 0),
+        (conversation(TEXT, image=""), "had a null image", [("Hello", "Hi.")], 0),
+        (
+            conversation([("human", "Use <image>!"), ("gpt", "<image>")], image=[]),
+            "typed <image> as text",
+            [("Use <image>!", "<image>")],
+            0,
+        ),
+        (conversation(TEXT), "did not show their image", [("Hello", "Hi.")], 0),
+        (
+            conversation([("human", "<image> A <image>\nB"), ("gpt", "c")]),
+            "repeated <image> for one image",
+            [("<image>\nA \nB", "c")],
+            1,
+        ),
     ],
 )
-def test_a_broken_line_is_named_before_anything_is_made(images, broken, said):
-    made = corpus(images, "", line(), broken)
-    made.check(1)
-    with pytest.raises(errors.MmspecError, match=rf"data\.jsonl:3: {said}") as refused:
-        made.check(2)
-    if "image" not in said:
-        assert str(refused.value).endswith(f"; a line is like {FORMAT}")
-    with pytest.raises(errors.MmspecError, match=r"data\.jsonl:3: |missing\.png"):
-        made.turns(1)
+def test_an_odd_conversation_is_repaired_and_counted(images, odd, repaired, turns, shown):
+    file = opened(images, odd, conversation())
+    instructions = read_instructions(odd)
+    assert instructions.repairs == (repaired,)
+    assert instructions.turns == tuple(turns)
+    assert len(instructions.images) == shown
+    count = 41 if repaired == "had a null image" else 1
+    assert f" {count} {repaired}" in file.summary()
+    question = FileCorpus((file,)).turns(0)[0].question
+    assert len(question.pictures) == shown
+    if not shown:
+        assert question.parts == (turns[0][0],), "a typed marker is text"
 
 
-def test_the_line_that_is_shown_as_allowed_is(images):
-    instructions = read_instructions(FORMAT.encode())
-    assert instructions == Instructions((("<image>\nWhat is this?", "A cat."),), ("a.jpg",))
+ODD = {
+    "that are not JSON": None,
+    "in another format": [3, {"text": "x"}, {"conversations": ["x"]}, conversation(image=7)],
+    "with a role other than human and gpt": [
+        conversation([("system", "Be kind."), *TEXT]),
+        conversation([("user", "a"), ("assistant", "b")]),
+    ],
+    "with two turns of one role in a row": [conversation([*TEXT, *TEXT[1:], *TEXT[:1]])],
+    "without a question and an answer": [
+        conversation([], image=None),
+        conversation(TEXT[:1]),
+        conversation(TEXT[1:]),
+    ],
+    "with another number of <image> than of images": [
+        conversation(image=["a.png", "b.png"]),
+        conversation([*TURNS[:2], *TURNS[:2]]),
+    ],
+    "without their image": [conversation(image="missing.png")],
+}
 
 
-def test_a_damaged_image_is_named_with_its_line(images):
-    (images / "c.png").write_bytes(b"no image")
-    made = corpus(images, line(image="c.png"))
-    made.check(40)
-    with pytest.raises(errors.ImageError, match=r"data\.jsonl:1: .*c\.png"):
-        made.turns(0)
+@pytest.mark.parametrize("reason", list(ODD)[1:])
+def test_a_conversation_that_cannot_be_used_is_skipped_and_counted(images, reason):
+    odd = ODD[reason]
+    file = opened(images, conversation(), *odd)
+    assert len(file.index.places) == 41
+    assert f"skipped {len(odd)} {reason} (first: 2)" in file.summary()
+    assert FileCorpus((file,)).size + FileCorpus((file,), split="held-out").size == 41
+    file.check()
+
+
+def test_every_oddity_at_once_is_one_line(images):
+    odd = [value for values in ODD.values() for value in values or ()]
+    summary = opened(images, *odd).summary()
+    assert summary.count("\n") == 0
+    assert all(reason in summary for reason in list(ODD)[1:])
+
+
+def test_broken_lines_and_broken_bytes_are_skipped(images):
+    lines = [json.dumps(value).encode() for value in filler()]
+    broken = [b"{'image': 3}", b"\xff\xfe{", b"[" * 100_000, b"9" * 5000, b"", b'{"a": "\xff"}']
+    file = images / "data.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + b"\n".join([*lines[:5], *broken, *lines[5:]]) + b"\n")
+    made = ConversationFile(file, images)
+    assert len(made.index.places) == 40
+    assert "skipped 5 that are not JSON (first: 6)" in made.summary()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            [{"text": "x"}] * 45,
+            r'data\.json:1: "conversations" is missing, .*; 45 of 85 .* is like',
+        ),
+        (
+            [conversation(image="coco/1.jpg")] * 45,
+            r":1: there is no image .*coco/1\.jpg; .*--images",
+        ),
+    ],
+)
+def test_a_file_that_is_mostly_unusable_is_refused_with_its_first_problem(images, values, said):
+    with pytest.raises(errors.UsageError, match=said):
+        opened(images, *values).check()
 
 
 def test_files_that_hold_too_little_are_refused(images):
-    (images / "few.jsonl").write_text((line() + "\n") * 3)
-    with pytest.raises(errors.UsageError, match="has 3 lines: give at least 20"):
-        _ = InstructionFile(images / "few.jsonl", images, "held-out").size
-    (images / "one.jsonl").write_text(line())
-    with pytest.raises(errors.UsageError, match="has 1 line: give at least 20"):
-        _ = InstructionFile(images / "one.jsonl", images, "held-out").size
-    (images / "array.json").write_text("[" + line() + "]")
-    with pytest.raises(errors.UsageError, match="one line, not JSON lines"):
-        _ = InstructionFile(images / "array.json", images).size
+    for count, said in ((3, "has 3 usable conversations: give"), (1, "has 1 usable conversation:")):
+        (images / "few.jsonl").write_text((json.dumps(conversation()) + "\n") * count)
+        with pytest.raises(errors.UsageError, match=f"{said}.* at least 20"):
+            ConversationFile(images / "few.jsonl", images).check()
     with pytest.raises(errors.UsageError, match="cannot read"):
-        _ = InstructionFile(images / "none.jsonl", images).size
+        ConversationFile(images / "none.jsonl", images).check()
+
+
+def test_a_damaged_image_is_named_with_its_place(images):
+    (images / "c.png").write_bytes(b"no image")
+    with pytest.raises(errors.ImageError, match=r"data\.json:1: .*c\.png"):
+        corpus(images, conversation(image="c.png")).turns(0)
+
+
+@pytest.mark.parametrize("folder", ["coco", "."])
+def test_real_paths_start_at_the_folder_or_in_it(images, folder):
+    """mix665k's paths begin with a folder per data set; LLaVA's instructions name the parent."""
+    (images / "coco" / "train2017").mkdir(parents=True)
+    (images / "a.png").rename(images / "coco" / "train2017" / "1.jpg")
+    value = conversation(image="coco/train2017/1.jpg")
+    (images / "data.json").write_text(json.dumps([value, *filler()]))
+    file = ConversationFile(images / "data.json", images / folder)
+    assert FileCorpus((file,)).turns(0)[0].question.pictures
+    assert not file.index.skipped
+
+
+def test_the_conversation_that_is_shown_as_allowed_is():
+    instructions = read_instructions(json.loads(FORMAT))
+    assert instructions == Instructions((("<image>\nWhat is this?", "A cat."),), ("a.jpg",))
+    for reason, odd in list(ODD.items())[1:-1]:
+        with pytest.raises(UnusableError) as refused:
+            read_instructions(odd[0])
+        assert refused.value.reason == reason
+
+
+# Files of any size
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("chunk", [7, 64, 2**20])
+def test_an_array_is_read_element_by_element_whatever_the_chunks(
+    images, monkeypatch, indent, chunk
+):
+    monkeypatch.setattr(json_stream, "CHUNK", max(chunk, 7))
+    values = [conversation([("human", 'é😀 \\" ]}' * n), ("gpt", "ja")]) for n in range(9)]
+    file = images / "array.json"
+    file.write_text(" \n" + json.dumps(values, indent=indent, ensure_ascii=False) + "\n")
+    entries = list(read_entries(file))
+    assert [entry.value for entry in entries] == values
+    assert [entry.number for entry in entries] == list(range(1, 10))
+    assert [read_value(file, entry.offset, entry.size) for entry in entries] == values
+
+
+@pytest.mark.parametrize("end", ['{"conversations": [{"from"', "nonsense, ", "]"])
+def test_an_array_that_breaks_off_gives_what_came_before(images, end):
+    file = images / "array.json"
+    file.write_text(
+        "[" + ", ".join(map(json.dumps, filler(25))) + ("" if end == "]" else ", ") + end
+    )
+    entries = list(read_entries(file))
+    assert [entry.value for entry in entries[:25]] == filler(25)
+    assert [bool(entry.error) for entry in entries[25:]] == [True] * (end != "]")
+    made = ConversationFile(file, images)
+    made.check()
+    assert ("skipped 1 that are not JSON (first: 26)" in made.summary()) == (end != "]")
+
+
+# Several files
+
+
+def test_files_take_turns_by_size_or_by_weight():
+    by_size = in_turn([30, 10], [30, 10])
+    assert sorted(map(tuple, by_size.tolist())) == [
+        (f, n) for f in (0, 1) for n in range((30, 10)[f])
+    ]
+    assert all(abs(np.mean(by_size[:n, 0]) - 0.25) <= 1 / n for n in range(1, 41))
+    even = in_turn([30, 10], [1, 1])
+    assert np.bincount(even[:, 0]).tolist() == [20, 20]
+    assert even[even[:, 0] == 1, 1].tolist() == [*range(10), *range(10)], "it begins again"
+    assert in_turn([5], [5]).tolist() == [[0, n] for n in range(5)]
+
+
+def test_two_files_with_their_own_folders_and_formats_are_one_corpus(images):
+    """LLaVA's array with images, and ShareGPT's lines without."""
+    other = images / "share.jsonl"
+    lines = [
+        {"id": f"x_{n}", "conversations": conversation(TEXT)["conversations"]} for n in range(40)
+    ]
+    other.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (images / "llava.json").write_text(json.dumps([conversation()] * 40))
+    settings = DataSettings(
+        "x", (images / "llava.json", other), (images, images / "none"), (3.0, 1.0)
+    )
+    files = tuple(map(ConversationFile, settings.data, settings.image_folders))
+    made = FileCorpus(files, settings.weight)
+    made.check()
+    assert made.notes() == []
+    with_images = [bool(made.turns(n)[0].question.pictures) for n in range(40)]
+    assert sum(with_images) == 30
+    assert "weights 3, 1" in made.about
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"images": 1}, "give --data too"),
+        ({"data": 3, "images": 2}, "2 --images for 3 --data"),
+        ({"data": 2, "weight": 1}, "1 --weight for 2 --data"),
+    ],
+)
+def test_folders_and_weights_that_do_not_match_the_files_are_refused(images, given, said):
+    make = {"data": images, "images": images, "weight": 1.0}
+    with pytest.raises(errors.UsageError, match=said):
+        DataSettings("x", **{name: (make[name],) * count for name, count in given.items()})
+
+
+def test_folders_are_the_files_own_one_or_one_each(images):
+    data = images / "a" / "x.json", images / "b" / "y.json"
+    for given, expected in (((), ("a", "b")), (("c",), ("c", "c")), (("c", "d"), ("c", "d"))):
+        settings = DataSettings("x", data, tuple(images / name for name in given))
+        assert settings.image_folders == tuple(images / name for name in expected)

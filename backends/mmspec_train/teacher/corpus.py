@@ -1,11 +1,13 @@
-"""Training conversations by number, from the synthetic world or from a file."""
+"""Training conversations by number, from the synthetic world or from files."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mmspec import errors
 from mmspec.checkpoints.config import ModelConfig
@@ -13,7 +15,7 @@ from mmspec.prompt.conversation import IMAGE_MARKER, Message, Turn, interleaved
 from mmspec.prompt.images import Picture, open_picture, picture_from
 from mmspec_train.mini.recipe import TASK_SHARES
 from mmspec_train.settings import DataSettings
-from mmspec_train.teacher.instructions import FORMAT, Instructions, read_instructions
+from mmspec_train.teacher.conversation_file import ConversationFile
 from mmspec_world import sample
 from mmspec_world.split import Split
 
@@ -23,8 +25,6 @@ SHARES = {task: share for task, share in TASK_SHARES.items() if task != "drill"}
 """Relative share of each task for a target with vision: all tasks but the drills."""
 TEXT_ONLY_PIXELS = 48
 """Side in pixels of the world's pictures for a text-only target, which reads none."""
-HELD_OUT_ONE_IN = 20
-"""One of this many lines of a file is held out from training."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,12 @@ class WorldCorpus:
         """None: the world has no end."""
         return None
 
-    def check(self, count: int) -> None:
+    def check(self) -> None:
         """Do nothing: every conversation can be drawn."""
+
+    def notes(self) -> list[str]:
+        """Nothing: every conversation is as it should be."""
+        return []
 
     def turns(self, number: int) -> list[Turn]:
         """Draw the conversation with this number; only its questions contain images."""
@@ -64,85 +68,77 @@ class WorldCorpus:
 
 
 @dataclass(frozen=True)
-class InstructionFile:
-    """JSON lines in LLaVA's instruction format, image paths relative to a directory.
+class FileCorpus:
+    """The conversations of one or more files, in turn by their weights."""
 
-    Each `<image>` in a question stands for the next image of its line. Blank lines are skipped.
-    """
-
-    path: Path
-    images: Path
+    files: tuple[ConversationFile, ...]
+    weights: tuple[float, ...] = ()
+    """Relative weight of each file; empty: their numbers of conversations."""
     split: Split = "train"
 
     @property
     def about(self) -> str:
-        """A line with the path, size and split of the file."""
-        return f"{self.path.resolve()}, {self.path.stat().st_size} bytes, {self.split}"
+        """A line with the path and size of each file, the weights and the split."""
+        paths = [f"{file.path.resolve()}, {file.path.stat().st_size} bytes" for file in self.files]
+        weights = [f"weights {', '.join(f'{w:g}' for w in self.weights)}"] * bool(self.weights)
+        return ", ".join([*paths, *weights, self.split])
 
     @property
     def size(self) -> int:
-        """The number of the file's lines in this split."""
-        return len(self._lines)
+        """The number of conversations of all files in this split."""
+        return len(self._order)
 
     @cached_property
-    def _lines(self) -> list[tuple[int, int]]:
-        """Line number and byte offset of each line in this split."""
-        lines, offset = [], 0
-        try:
-            with self.path.open("rb") as file:
-                for number, line in enumerate(file, start=1):
-                    lines += [(number, offset)] if line.strip() else []
-                    offset += len(line)
-        except OSError as error:
-            raise errors.UsageError(f"cannot read {self.path}: {error.strerror}") from error
-        if len(lines) == 1 and self.path.read_bytes().lstrip().startswith(b"["):
-            raise errors.UsageError(
-                f"{self.path} is one line, not JSON lines: write one conversation a line, for "
-                "example with jq -c '.[]'"
-            )
-        held_out = self.split == "held-out"
-        of_split = [line for line in lines if (line[0] % HELD_OUT_ONE_IN == 0) == held_out]
-        if not of_split:
-            raise errors.UsageError(
-                f"{self.path} has {len(lines)} {'line' if len(lines) == 1 else 'lines'}: give at "
-                f"least {HELD_OUT_ONE_IN}, of which one in {HELD_OUT_ONE_IN} is held out"
-            )
-        return of_split
+    def _places(self) -> list[NDArray[np.int64]]:
+        return [file.places(held_out=self.split == "held-out") for file in self.files]
 
-    def check(self, count: int) -> None:
-        """Read the first `count` conversations and check that their image files exist."""
-        for number in range(min(count, self.size)):
-            line, instructions = self._read(number)
-            for image in instructions.images:
-                if not (self.images / image).is_file():
-                    raise errors.ImageError(
-                        f"{self.path}:{line}: there is no image {self.images / image}: "
-                        "give the directory of the images by --images"
-                    )
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        """The file, and the conversation in its split, of each number [n, 2]."""
+        sizes = [len(places) for places in self._places]
+        return in_turn(sizes, self.weights or tuple(map(float, sizes)))
+
+    def check(self) -> None:
+        """Raise UsageError if most of a file is unusable."""
+        for file in self.files:
+            file.check()
+
+    def notes(self) -> list[str]:
+        """A line for each file of which something was repaired or skipped."""
+        return [line for file in self.files if (line := file.summary())]
 
     def turns(self, number: int) -> list[Turn]:
-        """Read a conversation.  Raises MmspecError, naming file and line, where it cannot."""
-        line, instructions = self._read(number)
+        """Read a conversation.  Raises ImageError, naming file and place, for a damaged image."""
+        source, local = self._order[number % self.size]
+        file, place = self.files[source], self._places[source][local]
+        instructions = file.read(place)
         try:
-            pictures = iter([open_picture(self.images / image) for image in instructions.images])
+            pictures = iter([open_picture(file.find(image)) for image in instructions.images])
         except errors.ImageError as error:
-            raise errors.ImageError(f"{self.path}:{line}: {error}") from error
+            raise errors.ImageError(f"{file.path}:{place[0]}: {error}") from error
+        message = _message if instructions.images else _text
         return [
-            Turn(_message(question, pictures), (), answer.strip())
+            Turn(message(question, pictures), (), answer.strip())
             for question, answer in instructions.turns
         ]
 
-    def _read(self, number: int) -> tuple[int, Instructions]:
-        line, offset = self._lines[number % len(self._lines)]
-        with self.path.open("rb") as file:
-            file.seek(offset)
-            text = file.readline()
-        try:
-            return line, read_instructions(text)
-        except ValueError as error:
-            raise errors.UsageError(
-                f"{self.path}:{line}: {error}; a line is like {FORMAT}"
-            ) from error
+
+def in_turn(sizes: Sequence[int], weights: Sequence[float]) -> NDArray[np.int64]:
+    """Return file and position [n, 2] of n = sum(sizes) conversations, mixed by the weights.
+
+    Files take turns so that every beginning of the order has their shares. A file smaller than its
+    share begins again.
+    """
+    shares = np.array(weights) / sum(weights)
+    counts = np.maximum(1, np.round(shares * sum(sizes))).astype(np.int64)
+    files = np.repeat(np.arange(len(sizes)), counts)
+    ranks = np.concatenate([np.arange(count) for count in counts])
+    order = np.argsort((ranks + 0.5) / shares[files], kind="stable")
+    return np.stack([files, ranks % np.array(sizes)[files]], axis=1)[order]
+
+
+def _text(text: str, _: Iterator[Picture]) -> Message:
+    return Message("user", (text,))
 
 
 def _message(text: str, pictures: Iterator[Picture]) -> Message:
@@ -152,17 +148,15 @@ def _message(text: str, pictures: Iterator[Picture]) -> Message:
     return interleaved(text, list(islice(pictures, text.count(IMAGE_MARKER))))
 
 
-Corpus = WorldCorpus | InstructionFile
+Corpus = WorldCorpus | FileCorpus
 """Numbered conversations in a fixed order."""
 
 
 def open_corpora(settings: DataSettings, config: ModelConfig) -> tuple[Corpus, Corpus]:
     """Return the training and the held-out corpus: of `--data`, else of the synthetic world."""
     if settings.data:
-        images = settings.images or settings.data.parent
-        return InstructionFile(settings.data, images), InstructionFile(
-            settings.data, images, "held-out"
-        )
+        files = tuple(map(ConversationFile, settings.data, settings.image_folders))
+        return FileCorpus(files, settings.weight), FileCorpus(files, settings.weight, "held-out")
     vision, seed = config.vision, settings.seed
     shares = SHARES if vision else TEXT_SHARES
     size = vision.image_size if vision else TEXT_ONLY_PIXELS

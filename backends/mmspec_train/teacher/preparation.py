@@ -1,10 +1,11 @@
 """Fills a teacher cache: answers conversations and computes hidden states, once."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mmspec.decoding.sampling import Sampling
+from mmspec.errors import ImageError
 from mmspec.prompt.images import Picture
 from mmspec_train.run.log import Log
 from mmspec_train.run.run_manifest import check_manifest, claim
@@ -35,6 +36,8 @@ class Preparation:
     """Number of conversations answered or left out so far."""
     left_out: int = 0
     """Number of conversations left out by this process as too long for the target."""
+    unreadable: list[str] = field(default_factory=list)
+    """Why an image could not be read, of each conversation left out by this process for that."""
 
     @property
     def stage(self) -> str:
@@ -44,7 +47,7 @@ class Preparation:
     def check(self) -> None:
         """Raise MmspecError for wrong options or data. Writes nothing."""
         check_manifest(self.cache.manifest_file, self._manifest(), REMEDY)
-        self.corpus.check(self.settings.samples)
+        self.corpus.check()
 
     def run(self, log: Log) -> None:
         """Add conversations to the cache until all of `--samples` are finished."""
@@ -55,6 +58,8 @@ class Preparation:
             self._answer_pools(log)
         if self.left_out:
             log.say(self._left_out())
+        if self.unreadable:
+            log.say(f"{self.stage}: {len(self.unreadable)} left out, first {self.unreadable[0]}")
 
     def _answer_pools(self, log: Log) -> None:
         wanted = min(self.settings.samples, self.corpus.size or self.settings.samples)
@@ -67,11 +72,15 @@ class Preparation:
             log.show(self.stage, self.finished, self.finished / wanted)
 
     def questions(self, numbers: Iterable[int]) -> list[Question]:
-        """Tokenize the corpus' conversations with these numbers."""
+        """Tokenize the corpus' conversations with these numbers, but those with damaged images."""
         teacher, stop = self.teacher, min(self.teacher.stop)
         questions = []
         for number in numbers:
-            turns = self.corpus.turns(number)
+            try:
+                turns = self.corpus.turns(number)
+            except ImageError as error:
+                self.unreadable.append(str(error))
+                continue
             record = tokenize(number, turns, teacher.template, teacher.tokenizer, stop)
             questions.append((record, [p for turn in turns for p in turn.question.pictures]))
         return questions

@@ -44,6 +44,8 @@ class TeacherData:
     def prepare(self, log: Log) -> None:
         """Fill both caches; held-out answers are always the target's own, greedy."""
         if self.machine.processes.rank == 0:
+            for line in self.corpora[0].notes():
+                log.say(line)
             self._preparation("train").run(log)
             self._preparation("held-out").run(log)
         self.machine.processes.wait()
