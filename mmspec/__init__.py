@@ -11,9 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mmspec.chat.chat import Answer as Answer
+    from mmspec.chat.answer import Answer as Answer
+    from mmspec.chat.answer import Piece as Piece
+    from mmspec.chat.answer import Stream as Stream
     from mmspec.chat.chat import Chat as Chat
-    from mmspec.chat.chat import Piece as Piece
     from mmspec.chat.engine import Engine as Engine
     from mmspec.chat.engine import load as load
     from mmspec.chat.options import Options as Options
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 # Imported when first asked for: the command line's help needs neither numpy nor PIL.
 _NAMES = {
-    "chat.chat": ("Answer", "Chat", "Piece"),
+    "chat.answer": ("Answer", "Piece", "Stream"),
+    "chat.chat": ("Chat",),
     "chat.engine": ("Engine", "load"),
     "chat.options": ("Options",),
     "chat.session": ("Prefilled",),

@@ -46,7 +46,7 @@ class MlxBackend:
         """
         if quantize != "none":
             raise UsageError(
-                f"--quantize {quantize} is of the torch backend: on mlx write a quantized copy "
+                f"`quantize={quantize}` is of the torch backend: on mlx write a quantized copy "
                 f"with `mmspec models quantize {directory} DIR` and load that"
             )
         place = find_device(device)

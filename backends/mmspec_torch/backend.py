@@ -49,8 +49,8 @@ class TorchBackend:
             return TorchModel(open_weights(sources, place, kind, scheme), config, place, kind)
         except torch.OutOfMemoryError as error:
             raise BackendError(
-                f"{directory} does not fit the memory of {place}: use --quantize int4, --device "
-                "cpu, or a smaller --dtype"
+                f"{directory} does not fit the memory of {place}: use `quantize=int4`, "
+                "`device=cpu`, or a smaller `dtype`"
             ) from error
 
     def load_head(self, directory: Path, model: Model) -> Head:
@@ -104,7 +104,7 @@ def _require_floats(directory: Path, sources: Mapping[str, TensorSource], quanti
     """Raise UsageError for a quantized checkpoint, whose weights would be rounded twice."""
     if any(source.packing for source in sources.values()):
         raise UsageError(
-            f"{directory} is quantized already: leave --quantize {quantize} out, or give the "
+            f"{directory} is quantized already: leave `quantize={quantize}` out, or give the "
             "checkpoint in floats that it was made from"
         )
 

@@ -158,7 +158,7 @@ def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
     if weight.shape[1] % scheme.group:
         raise UsageError(
             f"{name} has {weight.shape[1]} inputs, which do not divide into groups of "
-            f"{scheme.group}: give --quantize int8, or int4-32 where 32 divides them"
+            f"{scheme.group}: give `quantize=int8`, or int4-32 where 32 divides them"
         )
     return _in_nibbles(Integers4.of(weight, scheme.group), scheme.group)
 

@@ -2,11 +2,10 @@
 
 import click
 
-from mmspec.chat.engine import PREFERRED, Engine
-from mmspec.checkpoints.cards import load_cards
 from mmspec.errors import MmspecError
 from mmspec.prompt.images import open_picture
 from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
+from mmspec_cli.introduction import introduction
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.input import Read, is_interactive, questions, read_pipe
@@ -30,7 +29,9 @@ def chat(setup: Setup, images: tuple[str, ...]) -> None:
     engine = setup.load()
     interactive = is_interactive()
     opened = engine.chat(setup.options)
-    dialogue = Dialogue(opened, screen, interactive=interactive, as_json=setup.as_json)
+    dialogue = Dialogue(
+        opened, screen, interactive=interactive, as_json=setup.as_json, details=setup.details
+    )
     for note in introduction(engine):
         screen.note(note)
     dialogue.stage(pictures)
@@ -44,15 +45,6 @@ def _line_editor() -> Read:
     from mmspec_cli.terminal.line_editor import LineEditor
 
     return LineEditor(list(COMMANDS))
-
-
-def introduction(engine: Engine) -> list[str]:
-    """The engine's notes and, for the bundled model, its abilities and limits."""
-    card = load_cards().get(engine.target.name)
-    if card is None or card.bundled is None:
-        return engine.notes
-    get = f"mmspec models pull {PREFERRED}"
-    return [*engine.notes, f"{card.name}: {card.note} ({get})"]
 
 
 def converse(dialogue: Dialogue, read: Read) -> None:

@@ -39,7 +39,8 @@ def decoding_options(values: dict[str, Any]) -> "Options":
     adaptive, tree = _adaptation(values), _tree(values)
     names = ("drafting", "weights", "pool", "overflow", "gamma", "seed")
     fields = {name: values.pop(name) for name in (*names, "max_new_tokens")}
-    options = Options(sampling=sampling, adaptive=adaptive, tree=tree, **fields)
+    limit = values.pop("repeat_limit", 0)  # only commands that answer people have it
+    options = Options(sampling=sampling, adaptive=adaptive, tree=tree, repeat_limit=limit, **fields)
     for name in ("adaptive", "tree", "weights", "pool") if options.drafting == "none" else ():
         if getattr(options, name) not in (None, ()):
             raise UsageError(f"--{name} needs a --drafting other than none, which drafts nothing")

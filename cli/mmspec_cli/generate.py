@@ -6,10 +6,11 @@ import click
 
 from mmspec.errors import UsageError
 from mmspec.prompt.images import open_picture
+from mmspec_cli.introduction import introduction
 from mmspec_cli.main import INTERRUPTED
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.report import answer_report
-from mmspec_cli.terminal.answer import footer, stream
+from mmspec_cli.terminal.answer import footer, short_footer, stream
 from mmspec_cli.terminal.interrupt import deferred_interrupt
 from mmspec_cli.terminal.render import Screen
 
@@ -28,14 +29,16 @@ def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
     screen.progress("loading")
     engine = setup.load()
     chat = engine.chat(setup.options)
-    for note in () if setup.as_json else engine.notes:
+    for note in () if setup.as_json else introduction(engine):
         screen.note(note)
     with deferred_interrupt() as interrupt:
         first = stream(chat.ask(text, pictures), screen, interrupt, silent=setup.as_json)
         if setup.as_json:
             screen.json(answer_report(chat))
         else:
-            for note in (*chat.answer.notes, footer(chat.answer.statistics, first)):
+            answer = chat.answer
+            cost = footer(answer.statistics, first) if setup.details else short_footer(answer)
+            for note in (*answer.notes, cost):
                 screen.note(note)
     return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0
 

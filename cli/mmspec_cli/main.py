@@ -9,6 +9,7 @@ from importlib import import_module
 import click
 
 from mmspec.errors import MmspecError, choice
+from mmspec_cli.flags import with_flags
 from mmspec_cli.terminal.escape import one_line
 
 COMMANDS = {
@@ -114,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(message: str, status: int) -> int:
-    click.echo(f"mmspec: {one_line(message)}", err=True)
+    click.echo(f"mmspec: {one_line(with_flags(message))}", err=True)
     return status
 
 

@@ -186,6 +186,16 @@ SAMPLING = (
         help="Tokens of an answer at most.",
     ),
 )
+REPEAT_LIMIT = click.option(
+    "--repeat-limit",
+    type=int,
+    default=200,
+    show_default=True,
+    help="Stop an answer of which so many tokens repeat one part; 0: never.",
+)
+DETAILS = click.option(
+    "--details", is_flag=True, help="Under an answer show all its figures, not the short line."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 PLAIN = click.option(
     "--plain",
@@ -205,6 +215,7 @@ class Setup:
     as_json: bool
     plain: bool
     accepted: bool
+    details: bool = False
 
     def load(self) -> "Engine":
         """Load target, draft and captioner; raises MmspecError, before that for invalid options."""
@@ -217,12 +228,15 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator that adds all shared options, passed as the first argument, a `Setup`."""
 
     @wraps(command)
-    def with_setup(*, as_json: bool, plain: bool, accepted: bool, **values: Any) -> Any:
+    def with_setup(
+        *, as_json: bool, plain: bool, accepted: bool, details: bool, **values: Any
+    ) -> Any:
         models = {name: values.pop(name) for name in MODELS}
-        setup = Setup(models, decoding_options(values), as_json, plain, accepted)
+        setup = Setup(models, decoding_options(values), as_json, plain, accepted, details)
         return command(setup, **values)
 
-    shared = together(LOADING, CAPTIONER, *DRAFTING, *SAMPLING, JSON, PLAIN, ACCEPTED)
+    decoding = together(*DRAFTING, *SAMPLING, REPEAT_LIMIT)
+    shared = together(LOADING, CAPTIONER, decoding, JSON, PLAIN, ACCEPTED, DETAILS)
     return shared(with_setup)
 
 

@@ -16,6 +16,7 @@ from mmspec_cli.options import (
     DTYPE,
     MODELS,
     QUANTIZE,
+    REPEAT_LIMIT,
     SAMPLING,
     Setup,
     together,
@@ -52,7 +53,7 @@ GRACE = click.option(
 @click.command()
 @click.argument("model", default="auto", metavar="[MODEL]")
 @together(PORT, QUEUE, GRACE)
-@together(DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE, CAPTIONER, *DRAFTING, *SAMPLING)
+@together(DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE, CAPTIONER, *DRAFTING, *SAMPLING, REPEAT_LIMIT)
 def serve(port: int, queue: int, grace: float, **values: Any) -> None:
     """Answer programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
 

@@ -1,7 +1,6 @@
 """Generates one answer on the decoding thread, as events."""
 
 from collections.abc import Generator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 from mmspec.chat.chat import Chat
@@ -85,19 +84,16 @@ def answer(
 
 
 def _events(chat: Chat, question: Message, stops: StopStrings) -> Generator[Event]:
-    first = True
-    with closing(chat.send(question)) as answering:
+    with chat.send(question) as answering:
         for item in answering:
             if isinstance(item, Prefilled):
                 yield item
                 continue
-            shown = stops.push((item.unspaced() if first else item).text)
-            first = False
-            if shown:
+            if shown := stops.push(item.text):
                 yield Text(shown)
             if stops.found:
                 break
     if rest := stops.finish():
         yield Text(rest)
-    reason = "stop" if stops.found else chat.answer.finish_reason
-    yield Finished(reason, chat.answer.statistics)
+    ended = stops.found or answering.answer.finish_reason == "stop"
+    yield Finished("stop" if ended else "length", answering.answer.statistics)

@@ -1,15 +1,18 @@
 """A conversation with loaded models: questions in, text streamed out as it is decoded."""
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from statistics import median_low
 from time import perf_counter
 
+from mmspec.chat.answer import Answer, Piece, Stream
 from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter, pictures, spec_for
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
+from mmspec.chat.repetition import Repetition
 from mmspec.chat.session import OpenDrafter, Prefilled, Session
-from mmspec.decoding.statistics import Round, Statistics
+from mmspec.decoding.statistics import Round
 from mmspec.draft_length.policy import DraftLength, FixedDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.errors import ContextError, UsageError
@@ -18,58 +21,8 @@ from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, rende
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import TextStream
 
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Text that one round adds: of its accepted drafted tokens, then of the target's own token."""
-
-    accepted: str
-    own: str
-
-    @property
-    def text(self) -> str:
-        """The text of the whole round."""
-        return self.accepted + self.own
-
-    def unspaced(self) -> "Piece":
-        """An answer's first piece without the space that many tokenizers put before a word."""
-        if self.accepted:
-            return Piece(self.accepted.removeprefix(" "), self.own)
-        return Piece("", self.own.removeprefix(" "))
-
-
-@dataclass(slots=True)
-class Answer:
-    """The answer to one question, with its rounds and statistics."""
-
-    text: str = ""
-    token_ids: list[int] = field(default_factory=list)
-    """All generated token ids, including the stop token."""
-    finish_reason: str = "interrupted"
-    """'stop', 'length', or 'interrupted' until the answer is complete."""
-    drafting: Drafting = PLAIN
-    weights: tuple[float, ...] = ()
-    """Weight of each view in the last round, in the order of `drafting.branches`."""
-    notes: list[str] = field(default_factory=list)
-    """One line for the user on each decision that was made automatically."""
-    plain_reason: str | None = None
-    """Why this answer ended in plain decoding (gamma 'auto'); at first, why the previous did."""
-    rounds: list[Round] = field(default_factory=list)
-    statistics: Statistics = field(default_factory=Statistics)
-
-    def add(self, round_: Round) -> None:
-        """Count a round and append its tokens; the text follows as it is decoded."""
-        self.statistics.count(round_)
-        self.rounds.append(round_)
-        self.token_ids += round_.tokens
-        self.weights = round_.weights or self.weights
-
-    def finish(self, stop: Collection[int], plain_reason: str | None) -> None:
-        """Complete the answer; notes `plain_reason` unless the previous answer had one too."""
-        self.finish_reason = "stop" if self.token_ids[-1] in stop else "length"
-        if plain_reason and not self.plain_reason:
-            self.notes.append(plain_reason)
-        self.plain_reason = plain_reason
+PLAIN_ROUNDS = 9
+"""Number of latest plain rounds whose median is the cost of plain decoding."""
 
 
 class Chat:
@@ -85,6 +38,7 @@ class Chat:
         self.answer = Answer()
         self._session = self._open(options)
         self._drafter: OpenDrafter | None = None
+        self._plain_rounds: deque[float] = deque(maxlen=PLAIN_ROUNDS)
 
     def _open(self, options: Options) -> Session:
         target = self.models.target
@@ -107,37 +61,43 @@ class Chat:
         """True if nothing can be drafted, so that every answer is decoded plainly."""
         return spec_for(self.models, self.options, ()) == PLAIN.spec
 
-    def ask(
-        self, text: str, images: AnyImage | Iterable[AnyImage] = ()
-    ) -> Generator[Prefilled | Piece]:
+    def ask(self, text: str, images: AnyImage | Iterable[AnyImage] = ()) -> Stream:
         """Add a question with its images and stream the answer.
 
         images: one or several pictures, PIL images or paths; raises ImageError for anything else.
-        Yields the progress of the prefill, then the text. Dropping the iterator interrupts the
-        answer; the part generated so far stays in the conversation. If prompt, images and the
-        longest answer exceed the target's positions, removes the question again and raises
-        ContextError before any work.
+        The stream interrupts the answer when it is dropped; the part generated so far stays in the
+        conversation. If prompt, images and the longest answer exceed the target's positions,
+        iterating removes the question again and raises ContextError before any work.
         """
         return self.send(Message("user", (*pictures_of(images), text)))
 
-    def send(self, message: Message) -> Generator[Prefilled | Piece]:
+    def send(self, message: Message) -> Stream:
         """Ask a question whose images may stand anywhere in its text; see `ask`."""
+        answer = Answer()
+        return Stream(self._sent(message, answer), answer)
+
+    def _sent(self, message: Message, answer: Answer) -> Generator[Prefilled | Piece]:
         self._check_sight(message)
         turns = list(self.conversation.turns)
         self.conversation.add(message)
-        yield from self._answered_or(turns)
+        yield from self._answered_or(turns, answer)
 
     def reply(self, text: str, images: AnyImage | Iterable[AnyImage] = ()) -> Answer:
         """Ask a question and wait for the whole answer; see `ask`."""
-        for _ in self.ask(text, images):
+        stream = self.ask(text, images)
+        for _ in stream:
             pass
-        return self.answer
+        return stream.answer
 
-    def retry(self) -> Generator[Prefilled | Piece]:
+    def retry(self) -> Stream:
         """Answer the last question again; the old answer stays if no new one can start."""
+        answer = Answer()
+        return Stream(self._retried(answer), answer)
+
+    def _retried(self, answer: Answer) -> Generator[Prefilled | Piece]:
         turns = list(self.conversation.turns)
         self.conversation.reopen()
-        yield from self._answered_or(turns)
+        yield from self._answered_or(turns, answer)
 
     def resume(self, conversation: Conversation) -> None:
         """Continue a saved conversation.
@@ -149,7 +109,8 @@ class Chat:
         for number, turn in enumerate(conversation.turns, start=1):
             self._check_sight(turn.question)
             self._check_tokens(number, turn.answer or ())
-            text, saved = decode(turn.answer or ()), turn.answer_text
+            text, saved = decode(turn.answer or ()).removeprefix(" "), turn.answer_text
+            saved = saved.removeprefix(" ")
             # An interrupted answer may end within a character, a whole one with a stop token.
             if not (text.startswith(saved) or saved.startswith(text)):
                 raise UsageError(
@@ -172,18 +133,19 @@ class Chat:
                     f"{size - 1}): the file was damaged, or comes from another model"
                 )
 
-    def _answered_or(self, turns: list[Turn]) -> Generator[Prefilled | Piece]:
+    def _answered_or(self, turns: list[Turn], answer: Answer) -> Generator[Prefilled | Piece]:
         """Answer the last question; if no answer starts, set the conversation back to `turns`."""
         try:
-            yield from self._answered()
+            yield from self._answered(answer)
         finally:
             if self.conversation.is_open:
                 self.conversation.turns[:] = turns
 
-    def _answered(self) -> Generator[Prefilled | Piece]:
+    def _answered(self, answer: Answer) -> Generator[Prefilled | Piece]:
         started = perf_counter()
         models = self.models
-        answer = self.answer = Answer(plain_reason=self.answer.plain_reason)
+        answer.plain_reason = self.answer.plain_reason
+        self.answer = answer
         chunks = render(self.conversation, models.target.template, models.target.tokenizer)
         answer.statistics.prompt_tokens = self._check_context(chunks)
         answer.statistics.cached_tokens = self._session.cached(chunks)
@@ -209,7 +171,7 @@ class Chat:
             raise ContextError(
                 f"prompt and images take {length} positions and the answer may take "
                 f"{self.options.max_new_tokens}: {target.name} has {room}; use fewer images, "
-                "a shorter prompt or a smaller --max-new-tokens",
+                "a shorter prompt or a smaller `max_new_tokens`",
                 length + self.options.max_new_tokens - room,
             )
         return length
@@ -275,14 +237,28 @@ class Chat:
             stop=self.models.target.stop,
             seed=options.seed,
         )
+        repetition, cut = Repetition(options.repeat_limit), None
         for round_ in answer.statistics.timed("decode", rounds):
-            answer.add(round_)
-            yield self._piece(round_, stream)
-        answer.finish(self.models.target.stop, draft_length.plain_reason())
+            cut = repetition.cut(round_.tokens)
+            answer.add(round_.until(cut))
+            self._observe(round_)
+            yield self._piece(answer.rounds[-1], stream)
+            if cut:
+                break
+        repeated = options.repeat_limit if cut else 0
+        answer.finish(self.models.target.stop, draft_length.plain_reason(), repeated)
         rest = stream.finish()
-        answer.text += rest
         if rest:
+            rest = answer.start(Piece("", rest)).own
+            answer.text += rest
             yield Piece("", rest)
+
+    def _observe(self, round_: Round) -> None:
+        """Update the measured cost of plain rounds."""
+        if not round_.drafted:
+            self._plain_rounds.append(round_.draft_seconds + round_.verify_seconds)
+        if self._plain_rounds:
+            self.answer.plain_seconds = median_low(self._plain_rounds)
 
     def _draft_length(self, drafter: OpenDrafter | None) -> DraftLength:
         if drafter is None:
@@ -293,7 +269,7 @@ class Chat:
 
     def _piece(self, round_: Round, stream: TextStream) -> Piece:
         accepted = stream.push(round_.tokens[: round_.accepted])
-        piece = Piece(accepted, stream.push(round_.tokens[round_.accepted :]))
+        piece = self.answer.start(Piece(accepted, stream.push(round_.tokens[round_.accepted :])))
         self.answer.text += piece.text
         return piece
 

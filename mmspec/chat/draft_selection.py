@@ -70,19 +70,19 @@ def refuse(options: Options, name: str, directory: Path) -> None:
 def _lettered(options: Options, spec: str, config: ModelConfig) -> Drafting:
     """Parse `spec` for a draft model with `config`; raises UsageError if it cannot draft so."""
     if options.names_head:
-        raise UsageError(f"--drafting {spec} needs a head of that kind: name one with --draft")
+        raise UsageError(f"`drafting={spec}` needs a head of that kind: name one with `draft`")
     return parse_drafting(spec, config, options.weights if options.drafting else (), options.pool)
 
 
 def _require_kind(options: Options, name: str, kind: str, spec: str) -> None:
     if spec != kind:
         raise UsageError(
-            f"--drafting {spec}: the draft {name} is a {kind} head: use {kind}, "
+            f"`drafting={spec}`: the draft {name} is a {kind} head: use {kind}, "
             f"{' or '.join(UNLETTERED)}"
         )
     if options.adaptive:
         raise UsageError(
-            f"--adaptive weighs views of a draft model, and {name} is a {kind} head: leave it out"
+            f"`adaptive` weighs views of a draft model, and {name} is a {kind} head: leave it out"
         )
 
 

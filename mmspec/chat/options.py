@@ -39,6 +39,8 @@ class Options:
     sampling: Sampling = GREEDY
     seed: int = 0
     max_new_tokens: int = 512
+    repeat_limit: int = 0
+    """Tokens that repeat one part of the answer, after which it ends; 0: it does not end so."""
     tree: Tree | None = None
     """The shape of drafts, whose depth is gamma; None drafts chains."""
 
@@ -48,16 +50,17 @@ class Options:
         if self.overflow not in OVERFLOWS:
             raise choice("overflow rule", self.overflow, OVERFLOWS)
         if self.gamma != "auto" and self.gamma not in range(1, MAX_GAMMA + 1):
-            raise UsageError(f"--gamma {self.gamma}: give a number from 1 to {MAX_GAMMA}, or auto")
-        _at_least("--max-new-tokens", self.max_new_tokens, 1)
-        _at_least("--temperature", self.sampling.temperature, 0)
-        _at_least("--top-k", self.sampling.top_k, 0)
+            raise UsageError(f"`gamma={self.gamma}`: give a number from 1 to {MAX_GAMMA}, or auto")
+        _at_least("max_new_tokens", self.max_new_tokens, 1)
+        _at_least("repeat_limit", self.repeat_limit, 0)
+        _at_least("temperature", self.sampling.temperature, 0)
+        _at_least("top_k", self.sampling.top_k, 0)
         if not 0 < self.sampling.top_p <= 1:
-            raise UsageError(f"--top-p {self.sampling.top_p}: give a number above 0 and at most 1")
+            raise UsageError(f"`top_p={self.sampling.top_p}`: give a number above 0 and at most 1")
         self._check_mixture(len(views))
         if self.pool is not None and "P" not in views and self.drafting != PLAIN.spec:
             raise UsageError(
-                f"--pool {self.pool} is the size of view P: give --drafting with a P, such as MTP, "
+                f"`pool={self.pool}` is the size of view P: give `drafting` with a P, such as MTP, "
                 "or leave it out"
             )
         if self.tree:
@@ -65,18 +68,18 @@ class Options:
 
     def _check_mixture(self, views: int) -> None:
         if self.weights and not views and self.drafting != PLAIN.spec:
-            raise UsageError("--weights needs --drafting with letters, one weight for each")
+            raise UsageError("`weights` needs `drafting` with letters, one weight for each")
         if views:
             normalised(self.weights, views)
         if self.adaptive and views < 2 and self.drafting not in (None, PLAIN.spec):
-            allowed = "give --drafting two or more letters, such as MTC"
-            raise UsageError(f"--adaptive has nothing to weigh in {self.drafting!r}: {allowed}")
+            allowed = "give `drafting` two or more letters, such as MTC"
+            raise UsageError(f"`adaptive` has nothing to weigh in {self.drafting!r}: {allowed}")
 
     def _check_tree(self, tree: Tree) -> None:
         if self.drafting == "ngram":
-            raise UsageError(f"--tree {tree.spec}: n-grams propose a chain; leave --tree out")
+            raise UsageError(f"`tree={tree.spec}`: n-grams propose a chain; leave `tree` out")
         if self.adaptive:
-            raise UsageError(f"--tree {tree.spec}: --adaptive fits weights to chains; take one")
+            raise UsageError(f"`tree={tree.spec}`: `adaptive` fits weights to chains; take one")
 
     @property
     def names_head(self) -> bool:
@@ -84,17 +87,17 @@ class Options:
         return self.drafting is not None and is_kind(self.drafting)
 
     def require_draft(self) -> None:
-        """Raise UsageError if an option needs a draft; names the option as the user typed it."""
+        """Raise UsageError if an option needs a draft; names the option."""
         if self.drafting:
-            needing = "" if self.drafting in UNLETTERED else f"--drafting {self.drafting}"
+            needing = "" if self.drafting in UNLETTERED else f"`drafting={self.drafting}`"
         else:
             needing = (
-                f"--tree {self.tree.spec}" if self.tree else "--adaptive" * bool(self.adaptive)
+                f"`tree={self.tree.spec}`" if self.tree else "`adaptive`" * bool(self.adaptive)
             )
         if needing:
-            raise UsageError(f"{needing} needs a draft: name one with --draft")
+            raise UsageError(f"{needing} needs a draft: name one with `draft`")
 
 
 def _at_least(name: str, value: float, least: float) -> None:
     if not least <= value < float("inf"):
-        raise UsageError(f"{name} {value}: give a number of at least {least}")
+        raise UsageError(f"`{name}={value}`: give a number of at least {least}")

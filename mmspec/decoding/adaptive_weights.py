@@ -45,7 +45,7 @@ class Adaptation:
         if self.rule not in RULES:
             raise choice("adaptive rule", self.rule, RULES)
         if self.window < 0:
-            raise UsageError(f"--adaptive-window {self.window}: give tokens, or 0 for all")
+            raise UsageError(f"`window={self.window}`: give tokens, or 0 for all")
 
     def candidates(self, branches: int) -> list[tuple[float, ...]]:
         """The weights [G, R] of the candidate mixtures."""

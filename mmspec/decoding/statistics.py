@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -43,6 +43,12 @@ class Round:
         if draft is None:
             return cls(tokens, 0, 0, accepted, *seconds)
         return cls(tokens, draft.size, draft.depth, accepted, *seconds, tuple(weights))
+
+    def until(self, count: int | None) -> "Round":
+        """The round without its tokens after the first `count`; all of it for None."""
+        if count is None:
+            return self
+        return replace(self, tokens=self.tokens[:count], accepted=min(self.accepted, count))
 
 
 @dataclass(slots=True)

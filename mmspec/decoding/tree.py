@@ -29,10 +29,10 @@ class Tree:
 
     def __post_init__(self) -> None:
         if min(self.branching, default=1) < 1:
-            raise UsageError(f"--tree {self.spec}: every level needs at least 1 child")
+            raise UsageError(f"`tree={self.spec}`: every level needs at least 1 child")
         for name, value in (("width", self.width), ("nodes", self.nodes)):
             if value < 1:
-                raise UsageError(f"--tree-{name} {value}: give a number of at least 1")
+                raise UsageError(f"`{name}={value}`: give a number of at least 1")
 
     @property
     def spec(self) -> str:
@@ -54,7 +54,7 @@ def parse_tree(spec: str, width: int = WIDTH, nodes: int = NODES) -> Tree | None
         branching = tuple(int(part) for part in spec.split(","))
     except ValueError as error:
         raise UsageError(
-            f"--tree {spec!r}: give none, dynamic, or the children of each level, such as 3,2,1"
+            f"`tree={spec!r}`: give none, dynamic, or the children of each level, such as 3,2,1"
         ) from error
     return Tree(branching, width, nodes)
 

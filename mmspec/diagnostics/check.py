@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.chat.chat import Answer
+from mmspec.chat.answer import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Gamma, Options
 from mmspec.decoding import formulas
@@ -135,7 +135,7 @@ def _require_drafted(comparisons: Sequence[Comparison]) -> None:
     if any(result.drafted or result.outcome != "identical" for result in comparisons):
         return
     notes = dict.fromkeys(note for result in comparisons for note in result.notes)
-    why = "; ".join(notes) or "ask for longer answers, or give a --draft or another --drafting"
+    why = "; ".join(notes) or "ask for longer answers, or give a `draft` or another `drafting`"
     raise UsageError(f"nothing was drafted in any answer, so nothing was checked: {why}")
 
 

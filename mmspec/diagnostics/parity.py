@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mmspec.chat.chat import Answer
+from mmspec.chat.answer import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.diagnostics.check import NEAR_TIES, Divergence, first_divergence
@@ -102,13 +102,13 @@ def parity(
     than two backends, or for a reference if `directory` is not quantized.
     """
     if len(set(backends)) < max(2, len(backends)):
-        raise UsageError(f"--backends {','.join(backends)}: give two or more different ones")
+        raise UsageError(f"`backends={','.join(backends)}`: give two or more different ones")
     engine = load(backends[0], directory)
     draft, dtype = engine.drafts.name if engine.drafts else None, engine.target.model.dtype
     if reference and engine.target.model.config.quantization is None:
         raise UsageError(
-            f"--reference {reference}: the model is not quantized, so there is no quantization "
-            "error to tell apart; leave --reference out"
+            f"`reference={reference}`: the model is not quantized, so there is no quantization "
+            "error to tell apart; leave `reference` out"
         )
     base = [_results(engine, prompt, options) for prompt in prompts]
     del engine

@@ -31,7 +31,7 @@ def typed_prompts(texts: Iterable[str], images: Sequence[str]) -> list[Prompt]:
     pictures = [open_picture(image) for image in images]
     prompts = [user_prompt(text, pictures) for text in texts]
     if pictures and not prompts:
-        raise UsageError("images need a question: give --prompt TEXT")
+        raise UsageError("images need a question: give `prompt=TEXT`")
     return prompts
 
 

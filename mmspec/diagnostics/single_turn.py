@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mmspec.chat.chat import Answer
+from mmspec.chat.answer import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import Session

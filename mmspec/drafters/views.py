@@ -79,7 +79,7 @@ def read_letters(spec: str) -> list[str]:
         if letter not in LETTERS:
             raise choice("drafting letter", letter, [*LETTERS])
     if len(set(letters)) < len(letters) or not letters:
-        raise UsageError(f"--drafting {spec!r}: give each of the letters M, T, C, P at most once")
+        raise UsageError(f"`drafting={spec!r}`: give each of the letters M, T, C, P at most once")
     return letters
 
 
@@ -108,7 +108,7 @@ def pooled_positions(draft: ModelConfig, pool: int | None) -> int:
     if pool not in sizes:
         nearest = min(sizes, key=lambda size: abs(size - pool))
         allowed = ", ".join(map(str, sizes))
-        raise UsageError(f"--pool {pool}: the grid divides into {allowed} (nearest: {nearest})")
+        raise UsageError(f"`pool={pool}`: the grid divides into {allowed} (nearest: {nearest})")
     return pool
 
 
@@ -116,9 +116,9 @@ def normalised(weights: Sequence[float], count: int) -> tuple[float, ...]:
     """`count` weights that sum to one, equal by default; raises UsageError for invalid weights."""
     weights = weights or [1.0] * count
     if len(weights) != count:
-        raise UsageError(f"--weights: {len(weights)} given for {count} drafting letters")
+        raise UsageError(f"`weights`: {len(weights)} given for {count} drafting letters")
     if min(weights) < 0 or not 0 < sum(weights) < float("inf"):
-        raise UsageError(f"--weights {','.join(map(str, weights))}: give numbers >= 0, one above 0")
+        raise UsageError(f"`weights={','.join(map(str, weights))}`: give numbers >= 0, one above 0")
     return tuple(weight / sum(weights) for weight in weights)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import count
 
 import pytest
 
@@ -27,7 +28,7 @@ def answers(result) -> list[dict]:
 def test_each_line_is_a_question_and_the_end_leaves(chat):
     status, out, err = chat("one", "", "two")
     assert status == 0
-    assert err.count("peak") == 2
+    assert len(re.findall(r"\d+ tokens? in \d+\.\d s", err)) == 2
     assert out.endswith("\n")
 
 
@@ -186,7 +187,7 @@ def test_a_command_that_fails_says_why_and_the_chat_goes_on(chat, red, line, wor
     result = chat(line, "one")
     assert result.status == 0
     assert words in result.err.splitlines()[0]
-    assert "peak" in result.err.splitlines()[-1]
+    assert " s" in result.err.splitlines()[-1]
     assert red.read_bytes() == before
 
 
@@ -259,3 +260,24 @@ def test_a_conversation_that_is_not_loaded_is_named(chat, tmp_path):
     (tmp_path / "list.json").write_text("[1]")
     errors = chat("one", f"/load {tmp_path / 'list.json'}").err
     assert f"{tmp_path / 'list.json'} was not loaded: " in errors
+
+
+def test_a_note_that_differs_in_its_numbers_alone_is_shown_once(chat, monkeypatch):
+    from mmspec.chat import chat as module
+
+    turns = count(3)
+    fitting = module.fitting
+
+    def noted(*arguments):
+        drafting, _ = fitting(*arguments)
+        return drafting, [f"view M takes {next(turns)}.5 positions", "another"]
+
+    monkeypatch.setattr(module, "fitting", noted)
+    err = chat("one", "two", "three").err
+    assert err.count("view M takes 3.5 positions\nanother\n") == 1
+    assert err.count("view M") == err.count("another") == 1
+
+
+def test_the_line_under_an_answer_has_all_figures_where_that_is_asked_for(chat):
+    assert "tokens/round" in chat("one", options=["--details"]).err
+    assert "tokens/round" not in chat("one").err

@@ -68,7 +68,7 @@ def test_trees_are_reported_and_change_no_token(run: Run, pair, red):
 
 def test_text_goes_to_stdout_and_the_footer_to_stderr(run: Run, pair, red):
     expected = report_of(run, red, *pair)
-    status, out, err = run("generate", red, "--prompt", "What?", *pair)
+    status, out, err = run("generate", red, "--prompt", "What?", *pair, "--details")
     assert (status, out) == (0, expected["text"] + "\n")
     assert f"prompt 0 cached + {expected['prompt_tokens']} new" in err
 

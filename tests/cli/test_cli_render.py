@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from mmspec.chat.chat import Piece
+from mmspec.chat.answer import Answer, Piece
 from mmspec.decoding.statistics import Round, Statistics
-from mmspec_cli.terminal.answer import footer
+from mmspec_cli.terminal.answer import footer, short_footer
 from mmspec_cli.terminal.render import Screen
 
 NASTY = "[bold]x[/bold] [/INST] list[int] \x1b[31mred\x1b[0m :smile:"
@@ -128,4 +128,33 @@ def test_footer_says_what_was_measured():
 def test_footer_of_an_answer_that_never_began():
     assert footer(Statistics(), None) == (
         "0 tokens, 0.0/s · no drafting · prompt 0 cached + 0 new · peak 0 MB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("drafted", "plain_seconds", "line"),
+    [
+        (5, 0.05, "2.0 × faster · 4 tokens in 0.1 s"),  # noqa: RUF001
+        (5, 0.026, "no faster · 4 tokens in 0.1 s"),
+        (5, None, "4 tokens in 0.1 s"),
+        (0, 0.05, "4 tokens in 0.1 s"),
+    ],
+)
+def test_the_short_line_says_what_drafting_gained(drafted, plain_seconds, line):
+    answer = Answer(plain_seconds=plain_seconds)
+    answer.add(Round([1, 2, 3, 4], drafted, drafted, 3))
+    answer.statistics.seconds["decode"] = 0.1
+    assert short_footer(answer) == line
+
+
+def test_one_token_is_one_token():
+    answer = Answer()
+    answer.add(Round([1], 0, 0, 0))
+    assert short_footer(answer) == "1 token in 0.0 s"
+
+
+def test_arguments_in_a_remark_are_options_of_the_command(capsys):
+    Screen().error("`max_new_tokens=0`: leave `window` out, or run `mmspec doctor`")
+    assert capsys.readouterr().err == (
+        "--max-new-tokens 0: leave --adaptive-window out, or run `mmspec doctor`\n"
     )

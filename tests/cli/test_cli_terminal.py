@@ -89,7 +89,16 @@ def chat(long_pair, red) -> list[str]:
     """The arguments of a chat whose answers go on for long."""
     target, draft = map(str, long_pair)
     options = ["--model", target, "--draft", draft, "--backend", "torch"]
-    return ["chat", "red.png", *options, "--max-new-tokens", "50000"]
+    return [
+        "chat",
+        "red.png",
+        *options,
+        "--max-new-tokens",
+        "50000",
+        "--repeat-limit",
+        "0",
+        "--details",
+    ]
 
 
 @pytest.fixture
@@ -152,7 +161,7 @@ def test_what_a_terminal_gets_holds_no_raw_control_character(terminal):
 def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair):
     arguments = ["chat", "--model", str(long_pair[0]), "--draft", "none"]
     child = subprocess.Popen(
-        [sys.executable, endless.__file__, *arguments, "--max-new-tokens", "50000"],
+        [sys.executable, endless.__file__, *arguments, "--max-new-tokens", "50000", "--details"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

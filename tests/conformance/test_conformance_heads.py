@@ -165,7 +165,7 @@ def test_mlx_takes_quantized_targets(mlx_path, checkpoints, backend):
 
 
 def test_adaptive_weights_are_refused_beside_a_head(engine):
-    with pytest.raises(UsageError, match="--adaptive weighs views of a draft model"):
+    with pytest.raises(UsageError, match="`adaptive` weighs views of a draft model"):
         engine.chat(short(adaptive=Adaptation())).reply("hello")
 
 
@@ -175,7 +175,7 @@ def test_a_drafting_that_the_head_does_not_do_is_refused(engine):
             engine.chat(short(drafting=word))
     for word in ("none", "ngram", engine.head.kind):
         engine.chat(short(drafting=word))
-    with pytest.raises(UsageError, match="--weights"):
+    with pytest.raises(UsageError, match="`weights"):
         short(drafting=engine.head.kind, weights=(1.0,))
 
 

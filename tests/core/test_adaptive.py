@@ -230,13 +230,13 @@ def test_a_branch_alone_has_nothing_to_adapt():
 def test_options_out_of_range_are_refused():
     with pytest.raises(UsageError, match=r"lattice, kl, tv or accepted \(nearest: lattice\)"):
         Adaptation("latice")
-    with pytest.raises(UsageError, match="--adaptive-window -1"):
+    with pytest.raises(UsageError, match="`window=-1`"):
         Adaptation(window=-1)
 
 
 @pytest.mark.parametrize("drafting", ["M", "t", "ngram", "msd"])
 def test_one_view_leaves_nothing_to_weigh(drafting):
-    with pytest.raises(UsageError, match="--adaptive has nothing to weigh"):
+    with pytest.raises(UsageError, match="`adaptive` has nothing to weigh"):
         Options(drafting=drafting, adaptive=Adaptation())
 
 

@@ -1,10 +1,11 @@
 """Chats over scripted models: what is asked, cut, undone or broken never shows later."""
 
 from dataclasses import replace
+from statistics import median_low
 
 import pytest
 
-from mmspec.chat.chat import Piece
+from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.adaptive_weights import Adaptation
@@ -108,8 +109,55 @@ def test_events_are_progress_then_text(engine):
     assert kinds == sorted(kinds, key=[Prefilled, Piece].index)
     assert "".join(event.text for event in events if isinstance(event, Piece)) == chat.answer.text
     ids = [id for id in chat.answer.token_ids if id not in engine.target.stop]
-    assert chat.answer.text == engine.target.tokenizer.decode(ids)
+    assert chat.answer.text == engine.target.tokenizer.decode(ids).removeprefix(" ")
     assert chat.conversation.turns[0].answer == tuple(ids)
+
+
+def test_a_stream_has_its_answer_and_its_texts(engine):
+    chat = engine.chat(OPTIONS)
+    with chat.ask("What is this?", A) as stream:
+        text = "".join(stream.texts())
+    assert stream.answer is chat.answer
+    assert stream.answer.text == text
+    assert stream.answer.finish_reason in ("stop", "length")
+    other = chat.ask("Why?")
+    with other:
+        while not other.answer.text:
+            next(other)
+    assert other.answer.finish_reason == "interrupted"
+    assert len(chat.conversation.turns) == 2
+    with pytest.raises(StopIteration):
+        next(other)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "own", "shown"),
+    [
+        (" A blue", " square", "A blue square"),
+        ("", " A", "A"),
+        ("A", " B", "A B"),
+        ("", "  two", " two"),
+        ("", "", ""),
+    ],
+)
+def test_an_answer_does_not_begin_with_the_space_of_its_first_word(accepted, own, shown):
+    assert Answer().start(Piece(accepted, own)).text == shown
+    assert Answer(text="x").start(Piece(accepted, own)).text == accepted + own
+
+
+def test_the_gain_is_told_by_the_conversation_s_own_plain_rounds(engine):
+    chat = engine.chat(OPTIONS)
+    assert chat.reply("What is this?", A).speed_up is None  # no plain round yet
+    chat.speculate = False
+    plain = chat.reply("And this?", A)
+    assert plain.plain_seconds == median_low(
+        round_.draft_seconds + round_.verify_seconds for round_ in plain.rounds
+    )
+    assert plain.speed_up is None
+    chat.speculate = True
+    drafted = chat.reply("Why?")
+    seconds = drafted.statistics.seconds["decode"]
+    assert drafted.speed_up == drafted.statistics.tokens * drafted.plain_seconds / seconds
 
 
 # Drafting

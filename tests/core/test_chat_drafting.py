@@ -70,7 +70,7 @@ def test_lookup_stands_in_for_a_draft_that_was_looked_for_in_vain(alone):
 
 
 def test_lookup_has_nothing_to_weigh():
-    with pytest.raises(UsageError, match="--weights needs --drafting with letters"):
+    with pytest.raises(UsageError, match="`weights` needs `drafting` with letters"):
         Options(drafting="ngram", weights=(1.0,))
 
 
@@ -84,7 +84,7 @@ def test_check_compares_lookup_without_a_draft(alone):
         "ngram",
     )
     assert report.comparisons[0].drafted > 0
-    with pytest.raises(UsageError, match="--draft"):
+    with pytest.raises(UsageError, match="`draft`"):
         compare(alone, [user_prompt(AGAIN)], Options())
 
 
@@ -95,7 +95,7 @@ class Script:
         self.line = None
         self.rounds = []
 
-    def choose(self, limit, context):
+    def choose(self, limit):
         return min(2, limit)
 
     def observe(self, round_):
@@ -136,7 +136,7 @@ def test_falling_back_is_noted_once_until_it_drafts_again(engine, monkeypatch):
 
 @pytest.mark.parametrize("gamma", ["fast", "5"])
 def test_a_draft_length_is_a_number_or_auto(gamma):
-    with pytest.raises(UsageError, match=f"--gamma {gamma}: give a number"):
+    with pytest.raises(UsageError, match=f"`gamma={gamma}`: give a number"):
         Options(gamma=gamma)
 
 

@@ -140,7 +140,7 @@ def test_what_rounding_may_cut_off_is_a_near_tie_however_the_noise_falls(samplin
 
 
 def test_plain_decoding_alone_is_refused(pair_engine):
-    with pytest.raises(UsageError, match="--drafting"):
+    with pytest.raises(UsageError, match="`drafting`"):
         check(pair_engine, [user_prompt("x")], replace(OPTIONS, drafting="none"))
 
 

@@ -16,8 +16,7 @@ from huggingface_hub import constants
 from mmspec.checkpoints.cards import Card, card, present
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached
-from mmspec.errors import CheckpointError, HubError, UsageError, WriteError
-from support.full_disk import Disk
+from mmspec.errors import CheckpointError, HubError, UsageError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -152,7 +151,7 @@ def test_a_snapshot_without_all_its_weights_is_not_there(
 
 def test_pickled_repositories_are_refused(hub: type[FakeHub]) -> None:
     with pytest.raises(
-        HubError, match=r"org/pickled at main has no complete safetensors.*--revision"
+        HubError, match=r"org/pickled at main has no complete safetensors.*`revision`"
     ):
         pull("org/pickled", "torch")
     assert "pytorch_model.bin" not in hub.requested
@@ -188,27 +187,6 @@ def test_an_interrupted_download_is_one_line(
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
     with pytest.raises(HubError, match=r"\(No space left on device\)$"):
         pull("llama-68m", "torch")
-
-
-@pytest.mark.parametrize("state", ["full", "read_only"])
-def test_a_disk_that_refuses_a_download_is_named_and_the_next_pull_goes_on(
-    hub: type[FakeHub], disk: Disk, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
-    if state == "read_only" and not disk.is_tmpfs:
-        pytest.skip("no tmpfs can be mounted here")
-    cache = disk.folder / "hub"
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
-    with (
-        disk.full(free=40_960) if state == "full" else disk.read_only(),
-        pytest.raises(
-            WriteError,
-            match=f"{cache} cannot be written .*JackFram/llama-68m is not complete there",
-        ) as caught,
-    ):
-        pull("llama-68m", "torch")
-    assert "\n" not in str(caught.value)
-    assert cached("JackFram/llama-68m", "main") is None
-    assert pull("llama-68m", "torch") == cached("JackFram/llama-68m", "main")
 
 
 @pytest.mark.parametrize(

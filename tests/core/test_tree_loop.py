@@ -79,7 +79,7 @@ def test_draft_lengths_are_learned_apart_from_those_of_chains(engine):
 
 def test_a_tree_needs_a_draft_unless_nothing_is_drafted(directory):
     alone = scripted_engine(directory, draft=None)
-    with pytest.raises(UsageError, match="--tree 3,2 needs a draft"):
+    with pytest.raises(UsageError, match="`tree=3,2` needs a draft"):
         alone.chat(Options(tree=Tree((3, 2))))
     chat = alone.chat(replace(OPTIONS, drafting="none", tree=Tree((3, 2))))
     asked(chat, "What is this?", picture(1))

@@ -180,7 +180,7 @@ def test_what_cannot_be_quantized_is_named(tmp_path, llava_path, mlx_path):
         backend.load(llava_path, quantize="int5")
     with pytest.raises(UsageError, match=r"_proj has 64 inputs.*groups of 128"):
         backend.load(llava_path, device="cpu", quantize="int4-128")
-    with pytest.raises(UsageError, match="quantized already: leave --quantize int8 out"):
+    with pytest.raises(UsageError, match="quantized already: leave `quantize=int8` out"):
         backend.load(mlx_path, quantize="int8")
 
 

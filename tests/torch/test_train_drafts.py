@@ -257,7 +257,7 @@ def test_impossible_drafts_are_refused(data, tmp_path):
         read_draft(other, config, 0)
     with pytest.raises(errors.UsageError, match="cannot be divided among 3 heads"):
         llama_of_shape(LlamaShape(width=64, heads=3), config.text.vocab_size)
-    with pytest.raises(errors.UsageError, match=r"--pool 5: the grid divides into"):
+    with pytest.raises(errors.UsageError, match=r"`pool=5`: the grid divides into"):
         image_positions(config, 5)
     stranger = factory.tiny_llava(tmp_path / "stranger", seed=5)
     with pytest.raises(errors.UsageError, match="another vision tower than the target"):

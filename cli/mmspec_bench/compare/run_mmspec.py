@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mmspec.chat.chat import Piece
+from mmspec.chat.answer import Piece
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
 from mmspec.prompt.conversation import Message

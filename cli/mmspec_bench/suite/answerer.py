@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from mmspec.chat.chat import Answer, Piece
+from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled

@@ -4,13 +4,16 @@ from collections.abc import Generator
 from contextlib import closing, suppress
 from time import perf_counter
 
-from mmspec.chat.chat import Piece
+from mmspec.chat.answer import Answer, Piece, Stream
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
 from mmspec_cli.terminal.interrupt import Interrupt
 from mmspec_cli.terminal.render import Screen
 
-Answering = Generator[Prefilled | Piece]
+Answering = Stream | Generator[Prefilled | Piece]
+
+FASTER = 1.05
+"""The least ratio to plain decoding that the short line under an answer calls faster."""
 
 
 def stream(
@@ -31,7 +34,7 @@ def stream(
                     screen.progress(f"reading {item.done} of {item.total} tokens")
                 else:
                     if first is None:
-                        first, item = perf_counter() - started, item.unspaced()
+                        first = perf_counter() - started
                     if not silent:
                         screen.piece(item)
                 if interrupt.requested:
@@ -42,9 +45,19 @@ def stream(
     return first
 
 
+def short_footer(answer: Answer) -> str:
+    """The line under an answer for people who chat: the gain of drafting, tokens and seconds."""
+    seconds, tokens = answer.statistics.seconds["decode"], answer.statistics.tokens
+    cost = f"{tokens} token{'s' * (tokens != 1)} in {seconds:.1f} s"
+    gain = answer.speed_up
+    if gain is None:
+        return cost
+    return f"{gain:.1f} × faster · {cost}" if gain >= FASTER else f"no faster · {cost}"  # noqa: RUF001
+
+
 def footer(statistics: Statistics, first_token: float | None) -> str:
-    """The line under an answer: its tokens and their speed, the time to the first token, tokens
-    per round, prompt tokens and peak memory.
+    """The long line under an answer: its tokens and their speed, the time to the first token,
+    tokens per round, prompt tokens and peak memory.
 
     first_token: seconds from the question to the first text; None if there was none.
     """

@@ -1,5 +1,6 @@
 """A chat on a screen: staged images, questions, answers and remarks."""
 
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,20 +14,40 @@ from mmspec.errors import ContextError, MmspecError, UsageError
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.report import answer_report
-from mmspec_cli.terminal.answer import Answering, footer, stream
+from mmspec_cli.terminal.answer import Answering, footer, short_footer, stream
 from mmspec_cli.terminal.attachments import take_images
 from mmspec_cli.terminal.context_room import room_offers
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.render import Screen
+
+UNFINISHED = {
+    "length": "cut at {} tokens; /max-new-tokens allows longer answers",
+    "interrupted": "stopped; /retry answers again",
+}
+"""What is said of answers that did not end by themselves."""
+
+EXPLANATION = (
+    "× faster: than without the draft, by this chat's own rounds; the text is the same. /stats "  # noqa: RUF001
+    "shows more"
+)
+"""Explains the line under an answer, once."""
 
 
 class Dialogue:
     """A chat on a screen; a method that raises MmspecError leaves chat and images unchanged."""
 
     def __init__(
-        self, chat: Chat, screen: Screen, *, interactive: bool, as_json: bool = False
+        self,
+        chat: Chat,
+        screen: Screen,
+        *,
+        interactive: bool,
+        as_json: bool = False,
+        details: bool = False,
     ) -> None:
         """interactive: Ctrl-C ends only an answer, not the command.
+
+        details: the line under an answer has all its figures.
 
         as_json: every line of stdout is a JSON object; answers have the form of `generate --json`.
         """
@@ -36,7 +57,9 @@ class Dialogue:
         self.leaving = False
         self.interactive = interactive
         self._as_json = as_json
-        self._last_notes: list[str] = []
+        self._details = details
+        self._explained = details or not interactive
+        self._shown_notes: set[str] = set()
         # Replaced conversations, each with the number of turns that its successor began with.
         self._replaced: list[tuple[Conversation, int]] = []
         self.refused = ""
@@ -147,18 +170,23 @@ class Dialogue:
             raise click.Abort
 
     def _remark(self, first_token: float | None) -> None:
-        """Show how the answer ended, its cost, and notes that the previous answer did not have."""
+        """Show how the answer ended, notes that were not shown before, and its cost."""
         screen, answer = self.screen, self.chat.answer
-        if answer.finish_reason != "stop":
-            screen.note(_unfinished(answer.finish_reason, self.chat.options.max_new_tokens))
+        if answer.finish_reason in UNFINISHED:
+            screen.note(UNFINISHED[answer.finish_reason].format(len(answer.token_ids)))
         for note in answer.notes:
-            if note not in self._last_notes:
-                screen.note(note)
-        self._last_notes = answer.notes
-        screen.note(footer(answer.statistics, first_token))
+            self._note_once(note)
+        if self._details:
+            screen.note(footer(answer.statistics, first_token))
+            return
+        screen.note(short_footer(answer))
+        if not self._explained and answer.speed_up:
+            screen.note(EXPLANATION)
+            self._explained = True
 
-
-def _unfinished(reason: str, budget: int) -> str:
-    if reason == "length":
-        return f"cut at {budget} tokens (--max-new-tokens)"
-    return "stopped; /retry answers again"
+    def _note_once(self, note: str) -> None:
+        """Show a note, unless one was shown that differs in its numbers alone."""
+        words = re.sub(r"\d+(\.\d+)?", "#", note)
+        if words not in self._shown_notes:
+            self.screen.note(note)
+        self._shown_notes.add(words)

@@ -16,7 +16,8 @@ from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
-from mmspec.chat.chat import Piece
+from mmspec.chat.answer import Piece
+from mmspec_cli.flags import with_flags
 from mmspec_cli.terminal.escape import one_line, visible
 from mmspec_cli.terminal.wrapping import Wrap
 
@@ -107,7 +108,7 @@ class Screen:
 
     def _remark(self, text: str, style: str, *, wraps: bool = False) -> None:
         self.end_line()
-        line, width = Text(one_line(text)), _width(self._err)
+        line, width = Text(one_line(with_flags(text))), _width(self._err)
         self._err.print(line, style=style, width=width, soft_wrap=not wraps)
 
     def progress(self, text: str) -> None:

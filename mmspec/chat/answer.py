@@ -1,0 +1,121 @@
+"""An answer: its text and statistics, and the stream in which it arrives."""
+
+from collections.abc import Collection, Generator, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from mmspec.chat.session import Prefilled
+from mmspec.decoding.statistics import Round, Statistics
+from mmspec.drafters.views import PLAIN, Drafting
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that one round adds: of its accepted drafted tokens, then of the target's own token."""
+
+    accepted: str
+    own: str
+
+    @property
+    def text(self) -> str:
+        """The text of the whole round."""
+        return self.accepted + self.own
+
+
+@dataclass(slots=True)
+class Answer:
+    """The answer to one question, with its rounds and statistics."""
+
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    """All generated token ids, including the stop token."""
+    finish_reason: str = "interrupted"
+    """'stop', 'length', 'repetition', or 'interrupted' until the answer is complete."""
+    drafting: Drafting = PLAIN
+    weights: tuple[float, ...] = ()
+    """Weight of each view in the last round, in the order of `drafting.branches`."""
+    notes: list[str] = field(default_factory=list)
+    """One line for the user on each decision that was made automatically."""
+    plain_reason: str | None = None
+    """Why this answer ended in plain decoding (gamma 'auto'); at first, why the previous did."""
+    rounds: list[Round] = field(default_factory=list)
+    statistics: Statistics = field(default_factory=Statistics)
+    plain_seconds: float | None = None
+    """Median seconds of the conversation's latest plain rounds; None before the first."""
+
+    @property
+    def speed_up(self) -> float | None:
+        """How many times as fast as plain decoding; None without drafts or plain rounds."""
+        seconds = self.statistics.seconds["decode"]
+        if not (self.statistics.drafted and seconds and self.plain_seconds):
+            return None
+        return self.statistics.tokens * self.plain_seconds / seconds
+
+    def start(self, piece: Piece) -> Piece:
+        """`piece`; while there is no text, without the space that tokenizers put before a word."""
+        if self.text:
+            return piece
+        if piece.accepted:
+            return Piece(piece.accepted.removeprefix(" "), piece.own)
+        return Piece("", piece.own.removeprefix(" "))
+
+    def add(self, round_: Round) -> None:
+        """Count a round and append its tokens; the text follows as it is decoded."""
+        self.statistics.count(round_)
+        self.rounds.append(round_)
+        self.token_ids += round_.tokens
+        self.weights = round_.weights or self.weights
+
+    def finish(self, stop: Collection[int], plain_reason: str | None, repeated: int = 0) -> None:
+        """Complete the answer; notes `plain_reason` unless the previous answer had one too.
+
+        repeated: the number of tokens after whose repetition the answer was ended, if it was.
+        """
+        self.finish_reason = "stop" if self.token_ids[-1] in stop else "length"
+        if repeated and self.finish_reason == "length":
+            self.finish_reason = "repetition"
+            self.notes.append(
+                f"stopped, for the last {repeated} tokens repeat themselves; `repeat_limit=0` lets "
+                "answers go on"
+            )
+        if plain_reason and not self.plain_reason:
+            self.notes.append(plain_reason)
+        self.plain_reason = plain_reason
+
+
+class Stream:
+    """An answer as it is decoded: an iterator over the prompt's progress and pieces of text.
+
+    Dropping it, or leaving its `with` block, interrupts the answer; the text so far stays in the
+    conversation.
+    """
+
+    def __init__(self, events: Generator[Prefilled | Piece], answer: Answer) -> None:
+        """Called by `Chat`; `events` fill `answer` as they are iterated."""
+        self._events = events
+        self.answer = answer
+
+    def __iter__(self) -> Iterator[Prefilled | Piece]:
+        return self
+
+    def __next__(self) -> Prefilled | Piece:
+        return next(self._events)
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Interrupt the answer, if it is not complete."""
+        self._events.close()
+
+    def texts(self) -> Iterator[str]:
+        """Yield the text of each round, without the progress."""
+        return (event.text for event in self if isinstance(event, Piece))
