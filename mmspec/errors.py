@@ -39,6 +39,10 @@ class BackendError(MmspecError):
     """A backend or device that is not installed or not present; the message says how to get it."""
 
 
+class WriteError(MmspecError):
+    """A file or directory that cannot be written; the message names it and the disk's reason."""
+
+
 def not_installed(what: str, error: ImportError, extra: str) -> BackendError:
     """The error for a feature whose package, named by `error`, comes with an extra of mmspec."""
     return BackendError(

@@ -12,6 +12,7 @@ from tempfile import mkdtemp
 import pytest
 
 from support import factory
+from support.full_disk import Disk, opened_disk
 
 # The libraries read these when they are first imported, which the conftest of a folder may do.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -82,3 +83,10 @@ def pair_paths(checkpoints: Path) -> tuple[Path, Path]:
 def mlx_path(llava_path: Path, checkpoints: Path) -> Path:
     """The LLaVA of `llava_path` as a 4-bit MLX conversion, tower and projector quantized too."""
     return factory.quantized(llava_path, checkpoints / "mlx4", 4, 64)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """A folder whose disk can be full or read-only."""
+    with opened_disk(tmp_path / "disk") as disk:
+        yield disk

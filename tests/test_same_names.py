@@ -8,6 +8,7 @@ TORCH_ALONE = {
     "graphs": "CUDA graphs; MLX has none",
     "captioner.py": "captioners that transformers runs",
     "cpu/norms.py": "MLX's norm is one of the calls in cpu/kernels.py",
+    "tensor_files.py": "training writes PyTorch's tensors",
     "heads/convert.py": "published heads are PyTorch pickles",
 }
 MLX_ALONE = {

@@ -20,6 +20,7 @@ from mmspec.checkpoints.manifest import (
     manifest,
 )
 from mmspec.errors import UsageError, choice
+from mmspec.output_files import new_directory
 from mmspec_mlx.weights import Files
 
 SHARD_BYTES = 2 * 2**30
@@ -33,9 +34,11 @@ Named = Iterator[tuple[str, mx.array]]
 def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> None:
     """Quantize every matrix of the decoder and the projector; the vision tower stays float.
 
+    There is nothing at `destination` before the copy is complete.
+
     bits: 2, 4 or 8.  group_size: 32, 64 or 128 inputs share a scale; a matrix whose inputs are
     not a multiple stays float.  Raises UsageError for wrong options or a destination that is not
-    empty, CheckpointError for an unreadable source.
+    empty, CheckpointError for an unreadable source, WriteError for a full disk.
     """
     _require_choices(bits, group_size)
     config = read_config(source)
@@ -44,10 +47,10 @@ def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> 
     plan(source, config)  # raises before anything is written if the checkpoint would not load
     if destination.exists() and any(destination.iterdir()):
         raise UsageError(f"{destination} is not empty: name a new directory")
-    destination.mkdir(parents=True, exist_ok=True)
-    _copy_files(source, destination)
-    _write(_tensors(source, config, bits, group_size), destination)
-    _write_config(source, destination, bits, group_size)
+    with new_directory(destination) as partial:
+        _copy_files(source, partial)
+        _write(_tensors(source, config, bits, group_size), partial)
+        _write_config(source, partial, bits, group_size)
 
 
 def _require_choices(bits: int, group_size: int) -> None:
@@ -107,7 +110,8 @@ def _write(tensors: Named, destination: Path) -> None:
 
 
 def _save(shard: dict[str, mx.array], destination: Path, index: int) -> dict[str, int]:
-    mx.save_safetensors(str(_part(destination, index)), shard, metadata={"format": "mlx"})
+    with _part(destination, index).open("wb") as stream:
+        mx.save_safetensors(stream, shard, metadata={"format": "mlx"})
     return {name: array.nbytes for name, array in shard.items()}
 
 

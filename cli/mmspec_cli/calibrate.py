@@ -1,6 +1,5 @@
 """`mmspec calibrate`: measures round costs on this machine, for `--gamma auto`."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -10,8 +9,10 @@ from mmspec.chat.calibration import calibration_file
 from mmspec.chat.engine import Engine
 from mmspec.checkpoints.quantization import computed
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
+from mmspec.draft_length.cost_curves import Curves
+from mmspec.errors import WriteError
 from mmspec_bench.commands.output import loaded
-from mmspec_bench.measure.costs import calibrate as measure
+from mmspec_bench.measure.calibrate import calibrate as measure
 from mmspec_cli.options import JSON, LOADING, PLAIN
 from mmspec_cli.terminal.render import Screen
 
@@ -21,15 +22,15 @@ from mmspec_cli.terminal.render import Screen
 @JSON
 @PLAIN
 def calibrate(as_json: bool, plain: bool, **where: Any) -> int:
-    """Measure the cost of target forwards and drafted tokens, and write it to a file.
+    """Measure the cost of target forwards and drafted tokens by context, and write it to a file.
 
-    `--gamma auto` starts from that file on this machine, with this backend, dtype and pair. Exits
-    with 1 if it cannot be written.
+    Contexts are 64, 512, 2,048 and 8,192 tokens, as far as the models have positions. `--gamma
+    auto` starts from that file on this machine, with this backend, dtype and pair. Exits with 1 if
+    it cannot be written.
     """
     screen = Screen(plain=plain)
     engine = loaded(screen, where)
-    screen.progress("measuring")
-    calibration, file = measure(engine), calibration_file(engine)
+    calibration, file = measure(engine, screen.progress), calibration_file(engine)
     written = _write(screen, file, calibration)
     if as_json:
         names = {"model": engine.target.name, "draft": engine.drafts and engine.drafts.name}
@@ -51,20 +52,31 @@ def _write(screen: Screen, file: CalibrationFile, calibration: Calibration) -> b
         return False
     try:
         file.write(calibration)
-    except OSError as error:
+    except WriteError as error:
         screen.note(f"not written: {error}")
         return False
     return True
 
 
 def _show(screen: Screen, engine: Engine, calibration: Calibration) -> None:
-    model, step = engine.target.model, calibration.target[1]
-    screen.table(("target rows", "ms", "steps"), _rows(calibration.target, step))
+    model, curves = engine.target.model, calibration.target
+    screen.table(("target rows", *_columns(curves)), _rows(curves))
     if calibration.draft:
-        screen.table(("draft branches", "ms a token", "steps"), _rows(calibration.draft, step))
+        columns = _columns(calibration.draft)
+        screen.table(("draft branches", *columns), _rows(calibration.draft))
     kind = computed(model.dtype, model.quantize)
-    screen.say(f"{engine.target.name} on {model.device}, {kind}; a step is one target row")
+    screen.say(f"{engine.target.name} on {model.device}, {kind}; milliseconds by context")
 
 
-def _rows(costs: Mapping[int, float], step: float) -> list[tuple[str, str, str]]:
-    return [(str(n), f"{s * 1e3:.2f}", f"{s / step:.2f}") for n, s in costs.items()]
+def _columns(curves: Curves) -> list[str]:
+    return [f"at {context:,}" for context in curves]
+
+
+def _rows(curves: Curves) -> list[tuple[str, ...]]:
+    numbers = sorted({number for seconds in curves.values() for number in seconds})
+    return [(str(number), *_cells(curves, number)) for number in numbers]
+
+
+def _cells(curves: Curves, number: int) -> list[str]:
+    columns = curves.values()
+    return [f"{1e3 * column[number]:.2f}" if number in column else "" for column in columns]

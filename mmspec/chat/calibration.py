@@ -12,7 +12,7 @@ from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.paths import expand_home
 from mmspec.draft_length.calibration_file import CalibrationFile
 
-FORMAT = 2
+FORMAT = 3
 """Version of the calibration file's layout; files of other versions are ignored."""
 WEIGHTS = (".safetensors", ".bin")
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from mmspec.chat.captions import Captioner, ModelCaptioner
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import Calibration
-from mmspec.draft_length.policy import AdaptiveDraftLength
+from mmspec.draft_length.policy import AdaptiveDraftLength, uncalibrated
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.errors import UsageError
 from mmspec.prompt.images import Picture
@@ -56,15 +57,15 @@ class Models:
         It starts from calibrated costs, except for trees: `mmspec calibrate` measures chains.
         """
         if (drafting, tree) not in self._adaptive:
-            calibrated = {} if tree else self._calibrated(drafting)
-            self._adaptive[drafting, tree] = AdaptiveDraftLength(calibrated)
+            costs = uncalibrated if tree else partial(self._calibrated, drafting)
+            self._adaptive[drafting, tree] = AdaptiveDraftLength(costs)
         return self._adaptive[drafting, tree]
 
-    def _calibrated(self, drafting: Drafting) -> dict[int, float]:
+    def _calibrated(self, drafting: Drafting, context: int) -> dict[int, float]:
         """Calibrated seconds of a round by draft length, for lengths that the drafter can draft."""
         if drafting == NGRAM:
-            return self.calibration.round_costs(0)
-        costs = self.calibration.round_costs(len(drafting.branches))
+            return self.calibration.round_costs(0, context)
+        costs = self.calibration.round_costs(len(drafting.branches), context)
         slots = self.head.head.config.slots if self.head else 0
         return {gamma: cost for gamma, cost in costs.items() if not slots or gamma <= slots}
 

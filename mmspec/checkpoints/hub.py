@@ -1,7 +1,10 @@
 """Finds models on this machine, or downloads them. Only `pull` uses the network."""
 
 import difflib
+import errno
+import os
 import re
+import warnings
 from pathlib import Path
 
 from mmspec.checkpoints.cards import Card, load_cards, present
@@ -9,8 +12,9 @@ from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.hub_cache import PULLED, cached
 from mmspec.checkpoints.loading_plan import weight_files
 from mmspec.checkpoints.paths import expand_home
-from mmspec.errors import CheckpointError, HubError, UsageError, choice
+from mmspec.errors import CheckpointError, HubError, MmspecError, UsageError, WriteError, choice
 
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
@@ -36,7 +40,7 @@ def resolve(name: str, backend: str) -> Path:
 def pull(name: str, backend: str, revision: str | None = None) -> Path:
     """Download a card's model or a hub id into the hub's cache; returns its directory.
 
-    Raises HubError with the reason if the download fails.
+    Raises HubError with the reason if the download fails, WriteError if the disk refuses it.
     """
     cards = load_cards()
     card = cards.get(name)
@@ -84,7 +88,8 @@ def _download(repository: str, revision: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        snapshot = Path(snapshot_download(repository, revision=revision, allow_patterns=PULLED))
+        with warnings.catch_warnings(action="ignore"):  # of a full disk, which is an error below
+            snapshot = Path(snapshot_download(repository, revision=revision, allow_patterns=PULLED))
     except Exception as error:  # HTTP, Xet and the disk fail in classes without a common one
         raise _unreachable(repository, revision, error) from error
     try:
@@ -97,7 +102,7 @@ def _download(repository: str, revision: str) -> Path:
     return snapshot
 
 
-def _unreachable(repository: str, revision: str, error: Exception) -> HubError:
+def _unreachable(repository: str, revision: str, error: Exception) -> MmspecError:
     from huggingface_hub import constants
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -115,5 +120,10 @@ def _unreachable(repository: str, revision: str, error: Exception) -> HubError:
             return HubError(f"{repository} has no revision {revision} on the hub")
         case LocalEntryNotFoundError() if constants.HF_HUB_OFFLINE:
             return HubError(f"{repository} cannot be pulled: HF_HUB_OFFLINE is set; unset it")
+        case OSError(errno=number) if number in _DISK_ERRORS:
+            return WriteError(
+                f"{constants.HF_HUB_CACHE} cannot be written ({os.strerror(number)}): {repository} "
+                "is not complete there; make room and pull again"
+            )
     reason = " ".join(str(error).split())[:200] or type(error).__name__
     return HubError(f"cannot pull {repository}: is there network? ({reason})")

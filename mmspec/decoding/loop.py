@@ -1,6 +1,6 @@
 """Speculative decoding: draft, verify, commit the accepted tokens."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from time import perf_counter
 from typing import Protocol
 
@@ -23,8 +23,11 @@ class Weighting(Protocol):
 class DraftLengthPolicy(Protocol):
     """Chooses, before each round, how many tokens to draft, and observes the round afterwards."""
 
-    def choose(self, max_gamma: int) -> int:
-        """The number of tokens to draft, 0 <= gamma <= max_gamma; 0 is a plain round."""
+    def choose(self, max_gamma: int, context: int) -> int:
+        """The number of tokens to draft, 0 <= gamma <= max_gamma; 0 is a plain round.
+
+        context: the target's length, on which the cost of a round depends.
+        """
 
     def observe(self, round_: Round) -> None:
         """Observe a finished round; it may have drafted fewer tokens than were chosen."""
@@ -39,25 +42,27 @@ def decode(
     max_tokens: int,
     stop: Collection[int] = (),
     seed: int = 0,
+    clock: Callable[[], float] = perf_counter,
 ) -> Iterator[Round]:
     """Decode until a stop token or `max_tokens`, yielding one `Round` at a time.
 
     The tokens equal those of plain decoding: they depend only on the prompt, `seed`, the target and
     its sampling.  Between rounds both sequences are consistent, so a consumer may stop there.
+    clock: function that returns seconds, from which rounds take their times.
     """
     left = max_tokens
     while left > 0:
-        noise, clock = Noise(seed, target.length), [perf_counter()]
-        gamma = draft_length.choose(left - 1) if drafter else 0
+        noise, times = Noise(seed, target.length), [clock()]
+        gamma = draft_length.choose(left - 1, target.length) if drafter else 0
         weights: Sequence[float] = ()
         if drafter and weighting and gamma:
             weights = weighting.weights(drafter.row_lengths, gamma)
         draft = drafter.draft(gamma, weights, noise) if drafter and weights else None
-        clock.append(perf_counter())
+        times.append(clock())
         verdict = target.verify(draft, noise)
-        clock.append(perf_counter())
+        times.append(clock())
         path, tokens = accept(verdict, stop)
-        round_ = Round.of(tokens, len(path), draft, verdict.weights or weights, clock)
+        round_ = Round.of(tokens, len(path), draft, verdict.weights or weights, times)
         path = path[: len(tokens) - 1]  # without a stop token, which is never fed
         target.commit(path, tokens[-1])
         if drafter:

@@ -1,116 +1,129 @@
-"""Estimates from rounds: acceptance by position in the draft, seconds by draft length.
+"""Costs of rounds in plain rounds, from a calibration and from the rounds of a session.
 
 gamma: drafted tokens of a chain, levels of a tree.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from statistics import median_low
 
-from mmspec.decoding.statistics import Round
+from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 
-MAX_AUTO_GAMMA = 8
-"""Number of tokens in the longest draft that an adaptive length tries."""
-DECAY = 0.95
-"""Factor by which the weight of an observation decays per round; about twenty rounds count."""
-PRIOR = 0.6
-"""Acceptance probability before any observation; it weighs as much as two observed tokens."""
+LENGTHS = range(MAX_AUTO_GAMMA + 1)
+"""Draft lengths with a cost, from plain decoding on."""
 SAMPLES = 9
-"""Number of latest rounds whose median is the cost of a draft length."""
+"""Number of latest rounds whose median is a cost."""
 FAR = 2.0
-"""Ratio of two costs of one draft length from which they contradict each other."""
+"""Ratio from which a round's cost is far off: its own, or that of plain rounds at its context."""
+DOUBT = 1.25
+"""Ratio of measured to calibrated seconds from which the speed of plain rounds is in doubt."""
 
 
-class Acceptance:
-    """Running acceptance probabilities of drafted tokens, by position in the draft."""
+class PlainCost:
+    """Seconds of a plain round at the present context: calibrated ones times today's ratio.
+
+    Without a calibration the latest plain rounds are the cost, until the context is FAR longer or
+    shorter than theirs.
+    """
 
     def __init__(self) -> None:
-        self._judged = [0.0] * MAX_AUTO_GAMMA
-        self._accepted = [0.0] * MAX_AUTO_GAMMA
+        self._ratios: deque[float] = deque(maxlen=SAMPLES)
+        self._calibrated = 1.0
+        self._context = self._measured_at = 0
 
-    def observe(self, round_: Round) -> None:
-        """Count the accepted tokens and the first rejected one."""
-        # If an answer ends in an accepted token, no token after it was rejected.
-        rejected = len(round_.tokens) > round_.accepted
-        for place in range(min(round_.accepted + rejected, round_.depth, MAX_AUTO_GAMMA)):
-            self._judged[place] = DECAY * self._judged[place] + 1
-            self._accepted[place] = DECAY * self._accepted[place] + (place < round_.accepted)
+    def move(self, context: int, calibrated: float | None) -> None:
+        """Go to `context` positions, where plain rounds took `calibrated` seconds."""
+        self._calibrated, self._context = calibrated or 1.0, context
+        here, there = context + 256, self._measured_at + 256  # short contexts cost the same
+        if not calibrated and not 1 / FAR <= here / there <= FAR:
+            self._ratios.clear()
 
-    def expected_tokens(self) -> list[float]:
-        """E(gamma), the expected tokens of a round, for gamma from 0 to MAX_AUTO_GAMMA.
+    @property
+    def rounds(self) -> int:
+        """Number of measured rounds in the median."""
+        return len(self._ratios)
 
-        Positions with few observations are smoothed by the mean acceptance of all positions.
-        """
-        mean = (sum(self._accepted) + 2 * PRIOR) / (sum(self._judged) + 2)
-        tokens, reached = [1.0], 1.0
-        for judged, accepted in zip(self._judged, self._accepted, strict=True):
-            reached *= (accepted + 2 * mean) / (judged + 2)
-            tokens.append(tokens[-1] + reached)
-        return tokens
+    @property
+    def seconds(self) -> float:
+        """Seconds of a plain round here."""
+        return self._calibrated * (median_low(self._ratios) if self._ratios else 1.0)
+
+    def observe(self, seconds: float) -> None:
+        """Observe a plain round."""
+        self._ratios.append(max(seconds, 1e-9) / self._calibrated)
+        self._measured_at = self._context
 
 
 class RoundCosts:
-    """Cost of a round by draft length, in plain rounds: medians of seconds, interpolated linearly.
+    """Cost of a round by draft length, in plain rounds at the present context.
 
-    Calibrated costs weigh as much as one round.  All calibrated ones are dropped if two measured
-    rounds of one length contradict them.
+    A measured round corrects the calibrated cost of its length at every context by one ratio, the
+    median; lengths between measured ones are corrected by interpolated ratios.  Without a
+    calibration the ratios are the costs themselves.
     """
 
-    def __init__(self, calibrated: Mapping[int, float]) -> None:
-        self._seconds: dict[int, deque[float]] = {}
-        self._calibrated = {gamma: s / calibrated[0] for gamma, s in calibrated.items() if gamma}
+    def __init__(self) -> None:
+        self._ratios: dict[int, deque[float]] = {}
+        self._calibrated: Collection[int] = ()
+        self._unit = [1.0] * len(LENGTHS)
         self.steps: list[float] = []
-        """Cost c(gamma) / c(0) for gamma 0 to MAX_AUTO_GAMMA; empty before the first round."""
+        """Cost c(gamma) / c(0) for gamma 0 to MAX_AUTO_GAMMA."""
+        self._update()
 
-    @property
-    def plain_rounds(self) -> int:
-        """Number of plain rounds in the median c(0)."""
-        return len(self._seconds.get(0, ()))
+    def move(self, calibrated: Mapping[int, float]) -> None:
+        """Take the calibrated seconds of the present context, by length from 0; {} if unknown."""
+        if calibrated:
+            self._unit = _line({gamma: s / calibrated[0] for gamma, s in calibrated.items()})
+        self._calibrated = [gamma for gamma in calibrated if gamma]
+        self._update()
 
     @property
     def lengths(self) -> list[int]:
         """Draft lengths whose cost is measured or calibrated."""
-        measured = {gamma for gamma, seconds in self._seconds.items() if gamma and seconds}
-        return sorted(measured | self._calibrated.keys())
+        measured = {gamma for gamma, ratios in self._ratios.items() if ratios}
+        return sorted(measured.union(self._calibrated))
 
-    def observe(self, gamma: int, seconds: float) -> float | None:
-        """Observe one round; returns its cost in plain rounds, at most FAR times the usual one.
+    @property
+    def in_doubt(self) -> bool:
+        """True if a measured length contradicts the calibration, so that plain rounds may too."""
+        medians = [median_low(ratios) for ratios in self._ratios.values() if ratios]
+        return not all(1 / DOUBT < ratio < DOUBT for ratio in medians)
+
+    def observe(self, gamma: int, steps: float) -> float | None:
+        """Observe a round that took `steps` plain rounds; returns its cost, at most FAR the usual.
 
         The limit is for rounds that other programs slow down. Returns None for the first round of a
         length if it took far longer than plain decoding would: it compiled kernels.
         """
-        is_first = gamma not in self._seconds
-        measured = self._seconds.setdefault(gamma, deque(maxlen=SAMPLES))
-        if is_first and gamma and seconds > FAR * (1 + gamma) * median_low(self._seconds[0]):
+        is_first = gamma not in self._ratios
+        ratios = self._ratios.setdefault(gamma, deque(maxlen=SAMPLES))
+        if is_first and steps > FAR * (1 + gamma):
             return None
-        measured.append(max(seconds, 1e-9))
-        plain = median_low(self._seconds[0])
-        if gamma and self._calibrated and len(measured) > 1:
-            ratio = median_low(measured) / plain / _line({0: 1.0} | self._calibrated, gamma)
-            if not 1 / FAR < ratio < FAR:
-                self._calibrated = {}
-        points = {0: 1.0} | {length: self._cost(length, plain) for length in self.lengths}
-        self.steps = [_line(points, length) for length in range(MAX_AUTO_GAMMA + 1)]
-        return min(seconds / plain, FAR * self.steps[gamma])
+        ratios.append(steps / self._unit[gamma])
+        self._update()
+        return min(steps, FAR * self.steps[gamma])
 
-    def _cost(self, gamma: int, plain: float) -> float:
-        costs = [seconds / plain for seconds in self._seconds.get(gamma, ())]
-        if gamma in self._calibrated:
-            costs.append(self._calibrated[gamma])
-        return median_low(costs)
+    def _update(self) -> None:
+        first = [1.0] if self._calibrated else []  # a calibrated cost weighs as much as one round
+        points = {g: median_low([*first, *ratios]) for g, ratios in self._ratios.items() if ratios}
+        ratios = _line({0: 1.0} | points, flat=bool(self._calibrated))
+        self.steps = [unit * ratio for unit, ratio in zip(self._unit, ratios, strict=True)]
 
 
-def _line(points: Mapping[int, float], gamma: int) -> float:
-    """The cost interpolated between the nearest known lengths; 1 + gamma if only c(0) is known.
+def _line(points: Mapping[int, float], *, flat: bool = False) -> list[float]:
+    """Interpolate linearly between known lengths; 1 + gamma if only c(0) is known.
 
-    Beyond the longest known length the cost never falls.
+    Beyond the longest known length the line goes on but never falls; with `flat` it stays.
     """
-    if gamma in points:
-        return points[gamma]
-    if len(points) == 1:
-        return 1.0 + gamma
-    below = sorted(length for length in points if length < gamma)
-    above = [length for length in points if length > gamma]
-    low, high = (below[-1], min(above)) if above else below[-2:]
-    slope = (points[high] - points[low]) / (high - low)
-    return points[low] + max(slope, 0.0) * (gamma - low)
+    known = sorted(points)
+    if len(known) == 1:
+        return [1.0 + gamma * (not flat) for gamma in LENGTHS]
+    values: list[float] = []
+    for gamma in LENGTHS:
+        at = next((place for place, high in enumerate(known) if high >= gamma), len(known))
+        low, high = (known[at - 1], known[at]) if 0 < at < len(known) else known[-2:]
+        slope = (points[high] - points[low]) / (high - low)
+        if at == len(known):
+            low, slope = high, 0.0 if flat else max(slope, 0.0)
+        values.append(points[gamma] if gamma in points else points[low] + slope * (gamma - low))
+    return values

@@ -8,7 +8,7 @@ import pytest
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.draft_length import calibration_file
-from mmspec_bench.measure.costs import calibrate
+from mmspec_bench.measure.calibrate import calibrate
 from support import factory
 
 
@@ -35,15 +35,17 @@ def test_costs_are_shown_written_and_read_again(run, models, cache):
     [file] = (cache / "calibration").iterdir()
     assert result.out.splitlines()[-1] == f"written to {file}"
     engine = load(models[1], models[3], backend="torch")
-    assert len(engine.calibration.target) == 16
-    assert list(engine.calibration.draft) == [1, 2, 3, 4]
+    assert [len(curve) for curve in engine.calibration.target.values()] == [16, 16, 16]
+    assert [list(curve) for curve in engine.calibration.draft.values()] == [[1, 2, 3, 4]] * 3
     assert engine.notes == []
 
 
 def test_json_has_the_numbers_and_what_they_are_of(run, models):
     told = json.loads(run("calibrate", *models, "--json").out)
-    assert list(told["target"]) == [str(rows) for rows in range(1, 17)]
-    assert all(seconds > 0 for seconds in [*told["target"].values(), *told["draft"].values()])
+    assert list(told["target"]) == list(told["draft"]) == ["64", "512", "1008"]
+    for target, draft in zip(told["target"].values(), told["draft"].values(), strict=True):
+        assert list(target) == [str(rows) for rows in range(1, 17)]
+        assert all(seconds > 0 for seconds in [*target.values(), *draft.values()])
     assert told["key"]["backend"]["torch"]
     assert told["file"]
 
@@ -84,7 +86,7 @@ def test_a_draft_that_is_really_slow_is_left_alone_from_the_start(run, llama_pat
     slow = factory.tiny_llama(tmp_path / "slow", seed=1, layers=16)
     models = "--model", llama_path, "--draft", slow, "--backend", "torch"
     told = json.loads(run("calibrate", *models, "--json").out)
-    assert told["draft"]["1"] > 1.5 * told["target"]["1"]
+    assert told["draft"]["64"]["1"] > 1.5 * told["target"]["64"]["1"]
     engine = load(str(llama_path), str(slow), backend="torch")
     chat = engine.chat(Options(gamma="auto", max_new_tokens=8))
     chat.reply("Hello?")

@@ -6,11 +6,13 @@ import pytest
 
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.tree import Tree
+from mmspec.draft_length.calibration_file import ROWS
+from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import NGRAM, parse_drafting
-from mmspec_bench.measure.costs import calibrate
+from mmspec_bench.measure.calibrate import calibrate
 from support.chat_turns import OPTIONS, check
 from support.scripted_clock import FLAT, STEEP, Machine
-from support.scripted_engine import SEES, scripted_engine
+from support.scripted_engine import SEES, scripted_engine, with_positions
 
 T = parse_drafting("T", SEES)
 AUTO = replace(OPTIONS, gamma="auto", max_new_tokens=80)
@@ -20,6 +22,10 @@ QUESTION = "Tell me a long story"
 def calibrated(directory, machine):
     """An engine that has read what was measured of a machine."""
     return replace(scripted_engine(directory), calibration=machine.calibration())
+
+
+def quietly(_):
+    """Show no progress."""
 
 
 def drafted(chat):
@@ -32,24 +38,48 @@ def drafted(chat):
 @pytest.mark.parametrize("machine", [FLAT, STEEP], ids=["1.1", "3.3"])
 def test_what_is_measured_is_the_machines_curve(engine, monkeypatch, machine):
     machine.run(monkeypatch)
-    measured, expected = calibrate(engine, repeats=2), machine.calibration()
-    assert measured.target == pytest.approx(expected.target)
-    assert measured.draft == pytest.approx(expected.draft)
+    measured = calibrate(engine, quietly, repeats=2)
+    expected = machine.calibration((64, 512, SEES.text.max_position_embeddings - ROWS))
+    assert measured.target.keys() == measured.draft.keys() == expected.target.keys()
+    for context in expected.target:
+        assert measured.target[context] == pytest.approx(expected.target[context])
+        assert measured.draft[context] == pytest.approx(expected.draft[context])
+
+
+def test_costs_are_measured_at_the_context_that_they_are_of(engine, monkeypatch):
+    Machine(per_position=0.001).run(monkeypatch)
+    target = calibrate(engine, quietly, repeats=1).target
+    assert [target[context][1] for context in (64, 512)] == pytest.approx([1.064, 1.512])
+
+
+def test_no_draft_is_measured_beyond_its_positions(directory, monkeypatch):
+    FLAT.run(monkeypatch)
+    engine = scripted_engine(directory, draft=with_positions(SEES, 512))
+    measured = calibrate(engine, quietly, repeats=1)
+    assert (len(measured.target), list(measured.draft)) == (3, [64])
+    assert len(measured.round_costs(2, 500)) == 9  # goes on from the last that is known
 
 
 def test_without_a_draft_only_the_target_is_measured(directory, monkeypatch):
     FLAT.run(monkeypatch)
-    measured = calibrate(scripted_engine(directory, draft=None), repeats=1)
-    assert measured.target == pytest.approx(FLAT.calibration().target)
+    measured = calibrate(scripted_engine(directory, draft=None), quietly, repeats=1)
+    assert measured.target[64] == pytest.approx(FLAT.calibration().target[64])
     assert measured.draft == {}
-    assert measured.round_costs(1) == {}
-    assert measured.round_costs(0)[4] == pytest.approx(FLAT.verify(5))
+    assert measured.round_costs(1, 64) == {}
+    assert measured.round_costs(0, 64)[4] == pytest.approx(FLAT.verify(5))
 
 
 def test_a_round_costs_its_rows_and_its_drafted_tokens():
-    costs = FLAT.calibration().round_costs(2)
+    costs = FLAT.calibration().round_costs(2, 64)
     assert list(costs) == list(range(9))
     assert costs[3] == pytest.approx(1.1 + 3 * 0.055)
+
+
+def test_between_contexts_costs_lie_on_a_line():
+    curves = {64: {1: 1.0, 2: 3.0}, 512: {1: 2.0, 2: 3.0}, 2048: {1: 8.0, 2: 1.0}}
+    costs = [at_context(curves, context) for context in (1, 64, 288, 512, 1280, 2816)]
+    assert [cost[1] for cost in costs] == [1.0, 1.0, 1.5, 2.0, 5.0, 11.0]
+    assert [cost[2] for cost in costs] == [3.0, 3.0, 3.0, 3.0, 2.0, 1.0]  # never falls at the end
 
 
 # Choosing
@@ -59,7 +89,7 @@ def test_on_a_flat_curve_long_drafts_are_chosen_from_the_start(directory, monkey
     FLAT.run(monkeypatch)
     chat = calibrated(directory, FLAT).chat(AUTO)
     check(chat, QUESTION)
-    assert drafted(chat)[2] >= 3
+    assert drafted(chat)[0] >= 3
     assert chat.answer.plain_reason is None
     assert chat.answer.notes == []
 
@@ -79,7 +109,8 @@ def test_costs_that_have_changed_are_found_out_while_decoding(directory, monkeyp
     Machine(3.3, 1.0).run(monkeypatch)
     chat = calibrated(directory, FLAT).chat(AUTO)
     check(chat, QUESTION)
-    assert drafted(chat)[2] >= 3
+    assert drafted(chat)[0] >= 3
+    assert drafted(chat)[1] == 0  # measures the cost of a plain round
     assert sum(map(bool, drafted(chat)[8:])) <= 2
     assert chat.answer.plain_reason
 
@@ -100,5 +131,5 @@ def test_a_head_is_not_presumed_longer_than_its_slots(directory):
         head = Slotted
 
     engine = replace(calibrated(directory, FLAT), head=Loaded)
-    assert max(engine._calibrated(T)) == 3
-    assert max(engine._calibrated(NGRAM)) == 8
+    assert max(engine._calibrated(T, 64)) == 3
+    assert max(engine._calibrated(NGRAM, 64)) == 8

@@ -8,6 +8,7 @@ import pytest
 from mmspec.chat.calibration import cache_directory, calibration_file, shape_digest
 from mmspec.chat.engine import load
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
+from mmspec.errors import WriteError
 from support.scripted_clock import FLAT, STEEP
 
 
@@ -35,14 +36,16 @@ BROKEN = {
     "cut": '{"format": 1, "key"',
     "list": "[]",
     "other": {"key": {"format": 1}},
-    "text": {"target": {"1": "fast"}},
-    "negative": {"target": {"1": -1.0}},
-    "nan": {"target": {"1": float("nan")}},
-    "infinite": {"draft": {"1": float("inf")}},
-    "huge": {"target": {"1": 10**400}},
-    "rows": {"target": {"0": 1.0}},
-    "many": {"draft": {"1": 1.0, "99": 1.0}},
-    "words": {"draft": {"one": 1.0}},
+    "text": {"target": {"64": {"1": "fast"}}},
+    "negative": {"target": {"64": {"1": -1.0}}},
+    "nan": {"target": {"64": {"1": float("nan")}}},
+    "infinite": {"draft": {"64": {"1": float("inf")}}},
+    "huge": {"target": {"64": {"1": 10**400}}},
+    "rows": {"target": {"64": {"0": 1.0}}},
+    "older": {"target": {"1": 1.0}},
+    "context": {"target": {"short": {"1": 1.0}}},
+    "many": {"draft": {"64": {"1": 1.0, "99": 1.0}}},
+    "words": {"draft": {"64": {"one": 1.0}}},
     "flat": {"target": 1.0},
     "deep": '{"a":' * 100_000,
     "bytes": b"\xff\xfe\x00",
@@ -70,8 +73,8 @@ def test_a_write_that_fails_leaves_what_was_there(file, monkeypatch):
         raise OSError("no space left")
 
     with monkeypatch.context() as patched:
-        patched.setattr("mmspec.draft_length.calibration_file.Path.replace", fail)
-        with pytest.raises(OSError, match="no space"):
+        patched.setattr("mmspec.output_files.Path.replace", fail)
+        with pytest.raises(WriteError, match="no space"):
             file.write(STEEP.calibration())
     assert file.read() == (FLAT.calibration(), "")
     assert list(file.path.parent.iterdir()) == [file.path]

@@ -95,7 +95,7 @@ class Script:
         self.line = None
         self.rounds = []
 
-    def choose(self, limit):
+    def choose(self, limit, context):
         return min(2, limit)
 
     def observe(self, round_):

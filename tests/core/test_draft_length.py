@@ -2,13 +2,15 @@
 
 import random
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import fmean
 
 import pytest
 
 from mmspec.decoding.statistics import Round
-from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
-from mmspec.draft_length.round_costs import MAX_AUTO_GAMMA
+from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
+from mmspec.draft_length.cost_curves import at_context
+from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength, uncalibrated
 
 
 @dataclass
@@ -46,7 +48,8 @@ class Machine:
 
     def calibration(self, scale=0.2):
         """What was measured of it on another day, at another speed."""
-        return {gamma: scale * self.cost(gamma) for gamma in range(MAX_AUTO_GAMMA + 1)}
+        costs = {gamma: scale * self.cost(gamma) for gamma in range(MAX_AUTO_GAMMA + 1)}
+        return lambda context: costs
 
 
 def run(machine, tokens, length=None):
@@ -54,7 +57,7 @@ def run(machine, tokens, length=None):
     length = length or AdaptiveDraftLength()
     chosen, left, cost = [], tokens, 0.0
     while left > 0:
-        gamma = length.choose(left - 1)
+        gamma = length.choose(left - 1, 100)
         assert 0 <= gamma <= max(left - 1, 0)
         round_ = machine.round(gamma)
         length.observe(round_)
@@ -88,7 +91,7 @@ def test_where_drafting_pays_it_comes_within_five_percent_of_the_best_length(wor
     rates = []
     for seed in range(4):
         each = machine(*world, seed)
-        length = AdaptiveDraftLength(each.calibration() if calibrated else None)
+        length = AdaptiveDraftLength(each.calibration() if calibrated else uncalibrated)
         rates.append(2000 / run(each, 2000, length)[1] / each.best())
     assert fmean(rates) > 0.95
     assert min(rates) > 0.92
@@ -100,13 +103,19 @@ def test_a_good_draft_is_used_at_once():
     assert sum(gamma == 0 for gamma in chosen) <= 4
 
 
-def test_a_calibrated_length_is_drafted_after_two_plain_rounds():
+def test_a_calibrated_length_is_drafted_at_once():
     each = machine(1.1, 0.05, 0.9)
-    length = AdaptiveDraftLength(each.calibration())
+    length = AdaptiveDraftLength(each.calibration(1.0))
     chosen, _ = run(each, 80, length)
-    assert chosen[:2] == [0, 0]
-    assert chosen[2] >= 3
-    assert max(chosen[:8]) >= 6
+    assert min(chosen[:8]) >= 6
+    assert length.plain_reason() is None
+
+
+def test_a_machine_faster_than_calibrated_measures_one_plain_round_before_it_goes_on():
+    each = machine(1.1, 0.05, 0.9, noise=0)
+    length = AdaptiveDraftLength(each.calibration(1.5))
+    chosen, _ = run(each, 80, length)
+    assert [bool(gamma) for gamma in chosen[:8]] == [True, False] + [True] * 6
     assert length.plain_reason() is None
 
 
@@ -131,7 +140,7 @@ def test_where_drafting_loses_an_answer_costs_hardly_more_than_plain(
         costs = []
         for seed in range(4):
             each = machine(*world, seed, noise=noise)
-            length = AdaptiveDraftLength(each.calibration() if calibrated else None)
+            length = AdaptiveDraftLength(each.calibration() if calibrated else uncalibrated)
             costs.append(run(each, tokens, length)[1] / tokens)
         assert fmean(costs) < bound
         assert max(costs) < bound + 0.2 * noise  # what is measured less well is bounded less well
@@ -154,7 +163,7 @@ def test_a_loss_is_stopped_however_wrong_the_estimates():
     """Drafting that costs ten plain rounds from the tenth round on is charged and given up."""
     each, length, lost = machine(1.1, 0.05, 0.9, noise=0), AdaptiveDraftLength(), 0.0
     for turn in range(500):
-        gamma = length.choose(50)
+        gamma = length.choose(50, 100)
         bad = turn >= 10 and gamma > 0
         round_ = Round([0], gamma, gamma, 0, 0.0, 10.0) if bad else each.round(gamma)
         lost += 9 if bad else 0
@@ -163,6 +172,17 @@ def test_a_loss_is_stopped_however_wrong_the_estimates():
 
 
 # What changes
+
+
+def test_a_longer_context_changes_the_length_at_once():
+    """Verifying eight rows costs little at 100 positions and eight times a row at 5,000."""
+    cheap, dear = machine(1.1, 0.05, 0.9, noise=0), machine(4.0, 0.05, 0.9, noise=0)
+    curves = {context: each.calibration(1.0)(0) for context, each in ((100, cheap), (5000, dear))}
+    length = AdaptiveDraftLength(partial(at_context, curves))
+    run(cheap, 200, length)
+    assert length.choose(50, 100) >= 6
+    assert length.choose(50, 5000) <= 1
+    assert 0 < length.choose(50, 1000) < 8
 
 
 def switching(first, second, tokens=1500):
@@ -203,7 +223,10 @@ def test_a_calibrated_machine_that_has_become_fast_is_found_out():
 @pytest.mark.parametrize("costs", [{5: 7.0}, {5: 15.0}, {5: 33.0}, {2: 9.0, 8: 60.0}])
 def test_costs_that_a_busy_moment_made_are_outlived(costs):
     for seed in range(4):
-        each, length = machine(1.1, 0.05, 0.9, seed), AdaptiveDraftLength({0: 1.0} | costs)
+        each, length = (
+            machine(1.1, 0.05, 0.9, seed),
+            AdaptiveDraftLength(lambda _: {0: 1.0} | costs),
+        )
         chosen, cost = run(each, 3000, length)
         assert 3000 / cost > 0.5 * each.best()
         assert fmean(chosen[-50:]) > 5
@@ -217,7 +240,7 @@ def test_a_first_round_that_warms_up_does_not_decide():
     each, length, lengths = machine(1.1, 0.05, 0.9), AdaptiveDraftLength(), set()
     chosen = []
     for _ in range(100):
-        gamma = length.choose(100)
+        gamma = length.choose(100, 100)
         round_ = each.round(gamma)
         if gamma not in lengths:
             round_ = replace(round_, draft_seconds=0.0, verify_seconds=100.0)
@@ -232,7 +255,7 @@ def test_a_draft_that_finds_nothing_counts_as_plain():
     each, length = machine(1.1, 0.01, 0.8), AdaptiveDraftLength()
     chosen = []
     for turn in range(300):
-        gamma = length.choose(50)
+        gamma = length.choose(50, 100)
         chosen.append(gamma)
         length.observe(each.round(gamma if turn % 5 == 0 else 0))
     assert fmean(gamma > 0 for gamma in chosen[100:]) > 0.9
@@ -244,7 +267,7 @@ def test_a_draft_that_first_catches_up_does_not_make_drafting_look_dear():
     run(machine(1.1, 0.05, 0.05), 300, length)
     plain, chosen = 9, []
     for _ in range(300):
-        gamma = length.choose(50)
+        gamma = length.choose(50, 100)
         round_ = each.round(gamma)
         late = 0.5 if gamma and plain > 4 else 0.0
         length.observe(replace(round_, draft_seconds=late))
@@ -260,7 +283,7 @@ def test_an_answer_that_ends_in_an_accepted_token_was_not_rejected_there():
     for _ in range(50):
         length.observe(Round([1, 1], 4, 4, 2, 0.1, 1.8))
     assert length.plain_reason() is None
-    assert length.choose(2) == 2
+    assert length.choose(2, 100) == 2
 
 
 def test_the_verdict_says_what_a_round_gives_and_costs():
@@ -277,4 +300,4 @@ def test_the_verdict_says_what_a_round_gives_and_costs():
 
 
 def test_fixed_lengths_end_with_the_budget():
-    assert [FixedDraftLength(4).choose(limit) for limit in (9, 4, 2, 0)] == [4, 4, 2, 0]
+    assert [FixedDraftLength(4).choose(limit, 100) for limit in (9, 4, 2, 0)] == [4, 4, 2, 0]

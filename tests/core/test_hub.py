@@ -16,7 +16,8 @@ from huggingface_hub import constants
 from mmspec.checkpoints.cards import Card, card, present
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached
-from mmspec.errors import CheckpointError, HubError, UsageError
+from mmspec.errors import CheckpointError, HubError, UsageError, WriteError
+from support.full_disk import Disk
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -187,6 +188,27 @@ def test_an_interrupted_download_is_one_line(
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
     with pytest.raises(HubError, match=r"\(No space left on device\)$"):
         pull("llama-68m", "torch")
+
+
+@pytest.mark.parametrize("state", ["full", "read_only"])
+def test_a_disk_that_refuses_a_download_is_named_and_the_next_pull_goes_on(
+    hub: type[FakeHub], disk: Disk, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    if state == "read_only" and not disk.is_tmpfs:
+        pytest.skip("no tmpfs can be mounted here")
+    cache = disk.folder / "hub"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    with (
+        disk.full(free=40_960) if state == "full" else disk.read_only(),
+        pytest.raises(
+            WriteError,
+            match=f"{cache} cannot be written .*JackFram/llama-68m is not complete there",
+        ) as caught,
+    ):
+        pull("llama-68m", "torch")
+    assert "\n" not in str(caught.value)
+    assert cached("JackFram/llama-68m", "main") is None
+    assert pull("llama-68m", "torch") == cached("JackFram/llama-68m", "main")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """A machine on which rounds take what a curve says: scripted models that move a clock."""
 
 from dataclasses import dataclass
+from functools import partial
 
-from mmspec.decoding import loop
+from mmspec.chat import session
+from mmspec.decoding.loop import decode
 from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec_bench.measure import costs as bench_costs
 from support.scripted import ScriptedDrafter, ScriptedTarget
@@ -17,10 +19,12 @@ class Machine:
 
     four: float = 1.1
     draft: float = 0.05
+    per_position: float = 0.0
+    """Steps that every position of the context adds to a verification."""
     now: float = 0.0
 
-    def verify(self, rows):
-        return 1 + (rows - 1) * (self.four - 1) / 3
+    def verify(self, rows, context=0):
+        return 1 + (rows - 1) * (self.four - 1) / 3 + context * self.per_position
 
     def token(self, branches):
         return self.draft * (0.9 + 0.1 * branches)
@@ -30,7 +34,7 @@ class Machine:
         verify, draft = ScriptedTarget.verify, ScriptedDrafter.draft
 
         def verified(target, drafted, noise):
-            self.now += self.verify(1 + (drafted.size if drafted else 0))
+            self.now += self.verify(1 + (drafted.size if drafted else 0), target.length)
             return verify(target, drafted, noise)
 
         def drafted(drafter, k, weights, noise):
@@ -40,13 +44,14 @@ class Machine:
 
         monkeypatch.setattr(ScriptedTarget, "verify", verified)
         monkeypatch.setattr(ScriptedDrafter, "draft", drafted)
-        for module in (loop, bench_costs):
-            monkeypatch.setattr(module, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(bench_costs, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(session, "decode", partial(decode, clock=lambda: self.now))
 
-    def calibration(self):
+    def calibration(self, contexts=(64, 512)):
         """What `calibrate` should measure."""
         target = {rows: self.verify(rows) for rows in range(1, ROWS + 1)}
-        return Calibration(target, {count: self.token(count) for count in range(1, 5)})
+        draft = {count: self.token(count) for count in range(1, 5)}
+        return Calibration(dict.fromkeys(contexts, target), dict.fromkeys(contexts, draft))
 
 
 FLAT, STEEP = Machine(1.1, 0.05), Machine(3.3, 1.0)

@@ -3,13 +3,12 @@
 import sys
 from pathlib import Path
 
-from safetensors.torch import save_file
-
 from mmspec.checkpoints.head_config import read_head_config
 from mmspec.checkpoints.head_manifest import head_pickle
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.errors import MmspecError, UsageError
 from mmspec_torch.heads.load import read_pickle
+from mmspec_torch.tensor_files import save_tensors
 
 
 def convert(directory: Path) -> Path:
@@ -22,8 +21,7 @@ def convert(directory: Path) -> Path:
     if pickle is None:
         raise UsageError(f"{directory} has no pickled weights without safetensors beside them")
     tensors = read_pickle(pickle, read_head_config(directory))
-    written = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    save_file(written, directory / WEIGHTS_FILE, metadata={"format": "pt"})
+    save_tensors(directory / WEIGHTS_FILE, tensors)
     return directory / WEIGHTS_FILE
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from mmspec import errors
+from mmspec.output_files import replace_text
 from mmspec_train.distillation.acceptance import DraftScore
 from mmspec_train.distillation.draft_starts import DraftStarts
 from mmspec_train.distillation.losses import target_log_probabilities
@@ -193,4 +194,4 @@ def _write_report(trainee: Trainee, budget: Budget, score: DraftScore, out: Path
             "agreement": score.agreement,
         },
     }
-    (out / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    replace_text(out / REPORT_FILE, json.dumps(report, indent=2) + "\n")

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from mmspec.checkpoints.config import CONFIG_FILE, read_config
 from mmspec.checkpoints.json_file import read_json
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan, plan_named, read_tensors
 from mmspec.checkpoints.manifest import canonical, is_buffer, manifest, optional
+from mmspec.output_files import make_directory, replace_file, replace_text
+from mmspec_torch.tensor_files import save_tensors
 from mmspec_torch.weights import read_tensor
 from mmspec_train.drafts.draft_model import DraftModel
 from mmspec_train.llama import llama_config
@@ -33,20 +34,20 @@ VISION_FILES = ("preprocessor_config.json", "processor_config.json")
 
 def save_draft(model: DraftModel, target: Path, directory: Path) -> None:
     """Write `model`, a draft for the checkpoint `target`, to `directory` in float16."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     for pattern in (*TEXT_FILES, *(VISION_FILES if model.sees else ())):
         for file in target.glob(pattern):
-            shutil.copyfile(file, directory / file.name)
+            with replace_file(directory / file.name) as partial:
+                shutil.copyfile(file, partial)
     own = model.state_dict()
     if model.text.tie_word_embeddings:
         del own["lm_head.weight"]
-    tensors = {_stored_name(n, model.sees): t.detach().half().cpu() for n, t in own.items()}
+    tensors = {_stored_name(name, model.sees): tensor.half() for name, tensor in own.items()}
     if model.sees:
         tensors |= read_tower(target)
-    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    save_file(contiguous, directory / WEIGHTS_FILE, metadata={"format": "pt"})
-    config = json.dumps(_config(model, target), indent=2) + "\n"
-    (directory / CONFIG_FILE).write_text(config, encoding="utf-8")
+    save_tensors(directory / WEIGHTS_FILE, tensors)
+    # The config comes last: without it the directory is no model.
+    replace_text(directory / CONFIG_FILE, json.dumps(_config(model, target), indent=2) + "\n")
 
 
 def read_tower(target: Path) -> dict[str, Tensor]:

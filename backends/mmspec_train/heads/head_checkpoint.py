@@ -5,13 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 
 from mmspec import errors
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig
 from mmspec.checkpoints.head_config import KINDS, LAYERED, SLOTTED, HeadConfig
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
+from mmspec.output_files import make_directory, replace_text
 from mmspec_torch.device import DTYPES
+from mmspec_torch.tensor_files import save_tensors
 from mmspec_train.heads.layered import Layered
 from mmspec_train.heads.slotted import Slotted
 from mmspec_train.settings import HeadShape
@@ -55,10 +56,9 @@ def max_depth(head: Head, limit: int) -> int:
 
 def save_head(head: Head, directory: Path) -> None:
     """Write a head as a checkpoint directory, in the dtype that its config names."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     dtype = DTYPES[head.config.dtype or "float32"]
-    tensors = head.state_dict()
-    stored = {name: t.detach().to(dtype).cpu().contiguous() for name, t in tensors.items()}
-    save_file(stored, directory / WEIGHTS_FILE, metadata={"format": "pt"})
-    config = json.dumps(head.config.described(), indent=2) + "\n"
-    (directory / CONFIG_FILE).write_text(config, encoding="utf-8")
+    tensors = {name: tensor.to(dtype) for name, tensor in head.state_dict().items()}
+    save_tensors(directory / WEIGHTS_FILE, tensors)
+    # The config comes last: without it the directory is no model.
+    replace_text(directory / CONFIG_FILE, json.dumps(head.config.described(), indent=2) + "\n")

@@ -4,7 +4,6 @@ Each stage reads the results of earlier ones from the run's directory. A finishe
 an interrupted one resumes from its checkpoint.
 """
 
-import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers import LlavaForConditionalGeneration
 
 import mmspec_world
 from mmspec import errors
+from mmspec.output_files import new_directory, replace_text
+from mmspec_torch.tensor_files import safetensors_errors, save_tensors
 from mmspec_train.mini import build, conversation, pair_checkpoint, samples
 from mmspec_train.mini.recipe import (
     DRAFT_SHARES,
@@ -136,7 +137,7 @@ class PairRun:
         )
         texts = (text for sample in world_samples for text in conversation.texts(sample))
         tokenizer = train_tokenizer(texts, self.recipe.vocabulary)
-        tokenizer.save(str(self.result("tokenizer")))
+        replace_text(self.result("tokenizer"), tokenizer.to_str(pretty=True))
 
     def _train_tower(self, budget: Budget, log: Log) -> None:
         classifier = self._cell_classifier()
@@ -205,17 +206,13 @@ class PairRun:
         run_phase(phase, budget, self.machine, state, log)
         tensors = phase.module.state_dict()
         tensors.pop("lm_head.weight", None)  # tied to the embeddings
-        partial = self.result(phase.name).with_suffix(".partial")
-        save_file({name: t.cpu().contiguous() for name, t in tensors.items()}, partial)
-        partial.replace(self.result(phase.name))
+        save_tensors(self.result(phase.name), tensors)
         state.unlink()
 
     def _export(self, name: str, model: LlavaForConditionalGeneration) -> None:
         """Write a trained model's checkpoint atomically; converts the model to float16."""
-        partial = self.directory / "models" / f"{name}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        pair_checkpoint.save_pair_model(model, self.tokenizer, self.recipe.tower, partial)
-        partial.replace(self.checkpoint(name))
+        with new_directory(self.checkpoint(name)) as partial, safetensors_errors():
+            pair_checkpoint.save_pair_model(model, self.tokenizer, self.recipe.tower, partial)
 
     def _cell_classifier(self) -> CellClassifier:
         tower = self._llava(self.recipe.target).model.vision_tower

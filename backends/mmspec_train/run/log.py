@@ -11,6 +11,8 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TimeRemainingColumn
 
+from mmspec.output_files import make_directory, replace_file, write_errors
+
 STEPS_FILE = "log.csv"
 """Name of the CSV file with a row for each step and each held-out loss."""
 EVALUATIONS_FILE = "marks.csv"
@@ -66,7 +68,9 @@ class Log:
             if self.directory and (file := self.directory / name).exists():
                 header, *rows = file.read_bytes().splitlines(keepends=True) or [b""]
                 rows = [row for row in rows if not _is_after(row, stage, step)]
-                file.write_bytes(b"".join([header, *rows]))
+                complete = [header] if header.endswith(b"\n") else []
+                with replace_file(file) as partial:
+                    partial.write_bytes(b"".join([*complete, *rows]))
 
     def show(self, stage: str, step: int, progress: float, loss: float | None = None) -> None:
         """Move the stage's progress bar; without a terminal, print a line every 30 seconds."""
@@ -96,7 +100,8 @@ class Log:
         if not self.directory:
             return
         cells = {**at._replace(seconds=round(at.seconds, 2))._asdict(), **numbers}
-        with (self.directory / name).open("a", newline="", encoding="utf-8") as file:
+        path = self.directory / name
+        with write_errors(path), path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(cells))
             if not file.tell():
                 writer.writeheader()
@@ -120,7 +125,7 @@ def open_log(directory: Path | None, console: Console | None = None) -> Iterator
     console = (console or Console()) if directory else Console(quiet=True)
     columns = "{task.description}", BarColumn(), "{task.percentage:.0f} %", "{task.fields[note]}"
     if directory:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
     with Progress(
         *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
     ) as bar:

@@ -11,6 +11,7 @@ from typing import Any, Generic
 import torch
 
 from mmspec import errors
+from mmspec_torch.tensor_files import save_state
 from mmspec_train.run.log import Log, Position
 from mmspec_train.run.optimizer import Optimizer
 from mmspec_train.run.phase import Item, Machine, Phase
@@ -108,9 +109,7 @@ class _Run(Generic[Item]):
 
     def _write(self, state: dict[str, Any], file: Path) -> None:
         if self.machine.processes.rank == 0:
-            partial = file.with_suffix(".partial")
-            torch.save(state, partial)
-            partial.replace(file)
+            save_state(file, state)
 
     def stop(self) -> str:
         """Save the state after a signal; returns a message for the user."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mmspec import errors
+from mmspec.output_files import make_directory, replace_text
 
 NEW_OUT = "give another --out, or the options of before"
 """The remedy that an error names if `--out` belongs to a run with other options."""
@@ -26,10 +27,8 @@ def claim(file: Path, options: dict[str, Any], remedy: str) -> None:
     """Write the options to `file`, or check them if it exists. Raises as `check_manifest` does."""
     check_manifest(file, options, remedy)
     if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(f"{file.name}.partial")
-        partial.write_text(json.dumps(options, indent=1) + "\n", encoding="utf-8")
-        partial.replace(file)
+        make_directory(file.parent)
+        replace_text(file, json.dumps(options, indent=1) + "\n")
 
 
 def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mmspec.output_files import write_errors
 from mmspec_train.teacher.batch import StoredStates
 from mmspec_train.teacher.records import ConversationRecord, Place
 
@@ -44,7 +45,8 @@ class TeacherCache:
         content = self.records_file.read_bytes()
         complete = content.rfind(b"\n") + 1
         if complete < len(content):
-            self.records_file.write_bytes(content[:complete])
+            with self.records_file.open("r+b") as file:
+                file.truncate(complete)
         return [
             ConversationRecord.from_json(line) for line in content[:complete].decode().splitlines()
         ]
@@ -56,7 +58,7 @@ class TeacherCache:
     ) -> None:
         """Append conversations; stop storing states when their file would exceed `max_bytes`."""
         lines, row_bytes = [], FLOAT16_BYTES * self.width
-        with self.states_file.open("ab") as file:
+        with write_errors(self.states_file), self.states_file.open("ab") as file:
             file.truncate(file.tell() // row_bytes * row_bytes)
             for record, one in conversations:
                 place = None
@@ -67,8 +69,8 @@ class TeacherCache:
                         file.write(rows.tobytes())
                 lines.append(replace(record, place=place).to_json() + "\n")
         # Records come last: a record is there only once its states are.
-        with self.records_file.open("a", encoding="utf-8") as file_of_records:
-            file_of_records.writelines(lines)
+        with write_errors(self.records_file), self.records_file.open("a", encoding="utf-8") as file:
+            file.writelines(lines)
 
     @cached_property
     def _rows(self) -> np.memmap[Any, np.dtype[np.float16]]:

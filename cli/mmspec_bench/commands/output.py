@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.chat.engine import Engine, load
-from mmspec.errors import UsageError
+from mmspec.output_files import replace_text
 from mmspec_bench.report.table import Table
 from mmspec_cli.options import JSON, OUT, PLAIN, together
 from mmspec_cli.terminal.render import Screen
@@ -25,19 +25,14 @@ class Output:
     def report(self, report: dict[str, Any], show: Callable[[], None]) -> None:
         """Show a report, or print it as JSON; then write it to --out.
 
-        Raises UsageError if it cannot be written, after showing it.
+        Raises WriteError if it cannot be written, after showing it.
         """
         if self.as_json:
             self.screen.json(report)
         else:
             show()
         if self.out:
-            try:
-                self.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-            except OSError as error:
-                raise UsageError(
-                    f"--out {self.out}: cannot be written: {error.strerror}"
-                ) from error
+            replace_text(self.out, json.dumps(report, indent=2) + "\n")
 
 
 def with_output(command: Callable[..., Any]) -> Callable[..., Any]:

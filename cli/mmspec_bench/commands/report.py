@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from mmspec.errors import UsageError
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import PAPERS, PREFIX, read_paper
 from mmspec_bench.report.write import Report, write
@@ -34,11 +33,7 @@ def report(
     screen.progress("reading")
     run = merge(directories)
     screen.progress("writing")
-    try:
-        written = write(run, papers, directories[0])
-    except OSError as error:
-        file = error.filename or directories[0]
-        raise UsageError(f"{file} cannot be written ({error.strerror or error})") from error
+    written = write(run, papers, directories[0])
     if as_json:
         screen.json({"methods": written.summaries, "files": list(map(str, written.files))})
     else:

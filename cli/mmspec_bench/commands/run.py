@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from mmspec.errors import WriteError
 from mmspec_bench.commands.output import loaded, split
 from mmspec_bench.report.table import number
 from mmspec_bench.suite.methods import PROBES, read_methods
@@ -101,7 +102,7 @@ def _run(screen: Screen, runner: Runner, done: Sequence[Row], out: Path) -> None
             for more in runner.run(done):
                 rows += [row for row in more if row.drafted]
                 advance(f"{block_efficiency(rows):.2f} tokens per round")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit, WriteError):
         screen.note(f"stopped: the rows so far are in {out}; go on with --resume")
         raise
 

@@ -4,6 +4,8 @@ import re
 import shutil
 from pathlib import Path
 
+from mmspec.output_files import new_directory
+
 _NEW = re.compile(rb'"vision_tower\.(?!vision_model\.)')
 _HUB = b'"vision_tower.vision_model.'
 LENGTH_BYTES = 8
@@ -20,16 +22,23 @@ def with_hub_names(directory: Path, into: Path) -> Path:
     files = sorted(directory.glob("*.safetensors"))
     if not any(_NEW.search(_header(file)) for file in files):
         return directory
-    shutil.copytree(directory, into, ignore=shutil.ignore_patterns("*.safetensors*"))
-    for file in files:
-        header = _header(file)
-        renamed = _NEW.sub(_HUB, header)
-        renamed += b" " * (-len(renamed) % LENGTH_BYTES)
-        with file.open("rb") as source, (into / file.name).open("wb") as copy:
-            source.seek(LENGTH_BYTES + len(header))
-            copy.write(len(renamed).to_bytes(LENGTH_BYTES, "little") + renamed)
-            shutil.copyfileobj(source, copy)
+    with new_directory(into) as partial:
+        others = shutil.ignore_patterns("*.safetensors*")
+        shutil.copytree(directory, partial, ignore=others, dirs_exist_ok=True)
+        for file in files:
+            _rename_tensors(file, partial / file.name)
     return into
+
+
+def _rename_tensors(file: Path, copy: Path) -> None:
+    """Copy a safetensors file with the hub's names in its header."""
+    header = _header(file)
+    renamed = _NEW.sub(_HUB, header)
+    renamed += b" " * (-len(renamed) % LENGTH_BYTES)
+    with file.open("rb") as source, copy.open("wb") as stream:
+        source.seek(LENGTH_BYTES + len(header))
+        stream.write(len(renamed).to_bytes(LENGTH_BYTES, "little") + renamed)
+        shutil.copyfileobj(source, stream)
 
 
 def _header(file: Path) -> bytes:

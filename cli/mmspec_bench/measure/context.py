@@ -17,12 +17,11 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec.errors import UsageError
 from mmspec.seam import Drafter, Segment, Target
 from mmspec_bench import Progress
+from mmspec_bench.measure.calibrate import TOKEN
 from mmspec_bench.measure.costs import median_seconds, seconds_of
 
 LENGTHS = (64, 128, 256, 512, 1024, 1536, 2000)
 """Lengths of context to measure, in tokens, up to the model's number of positions."""
-TOKEN = 5
-"""Id of the repeated token, which is not a special one in a Llama vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,9 @@ from mmspec.decoding.draft import Draft, HostDraft
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import chunks_of, prefilled_target
-from mmspec.draft_length.calibration_file import ROWS, Calibration
-from mmspec.draft_length.round_costs import MAX_AUTO_GAMMA
+from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.errors import UsageError
 from mmspec.seam import Target
-from mmspec_bench.prompts import prompts_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +57,6 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
     return Costs(gamma, step, block, dict(zip(draftings, tokens, strict=True)))
 
 
-def calibrate(engine: Engine, repeats: int = 7) -> Calibration:
-    """Time target forwards over 1 to ROWS rows, and drafted tokens with 1 to all branches.
-
-    The prompt is the first default one: about a picture, or text only for a text-only target.
-    """
-    [prompt] = prompts_for(engine.target.model.config, 1)
-    rows = range(1, ROWS + 1)
-    target, draft = step_seconds(engine, prompt, rows, branch_draftings(engine), repeats)
-    return Calibration(dict(zip(rows, target, strict=True)), dict(enumerate(draft, start=1)))
-
-
 def step_seconds(
     engine: Engine,
     prompt: Prompt,
@@ -83,8 +70,20 @@ def step_seconds(
     processor's caches are in the state of an answer.  A draft has max(rows) - 1 tokens; its seconds
     are divided by their number.  Without draftings the rows hold arbitrary tokens.
     """
-    target, gamma = prefilled_target(engine, prompt.message), max(rows) - 1
+    target = prefilled_target(engine, prompt.message)
     drafters = [open_beside(engine, prompt, Options(drafting=spec), target) for spec in draftings]
+    return steps_beside(engine, target, drafters, rows, repeats)
+
+
+def steps_beside(
+    engine: Engine,
+    target: Target,
+    drafters: Sequence[OpenDrafter],
+    rows: Sequence[int],
+    repeats: int,
+) -> tuple[list[float], list[float]]:
+    """`step_seconds` of sequences that hold a prompt."""
+    gamma = max(rows) - 1
     lengths = [draft.size if (draft := draft_once(opened, gamma)) else gamma for opened in drafters]
 
     def forward_seconds(count: int) -> float:

@@ -20,7 +20,8 @@ def write_tokenizer(directory: Path, image: int) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", SPECIAL.index("<s>"))]
     )
-    tokenizer.save(str(directory / "tokenizer.json"))
+    text = tokenizer.to_str(pretty=True)
+    (directory / "tokenizer.json").write_text(text, encoding="utf-8")
     names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
     settings = names | {"image_token": "<image>", "tokenizer_class": "PreTrainedTokenizerFast"}
     (directory / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")

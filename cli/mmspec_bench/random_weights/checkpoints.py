@@ -13,6 +13,7 @@ from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.checkpoints.json_file import read_json
 from mmspec.checkpoints.manifest import Shape, hub_name, manifest
 from mmspec.errors import UsageError, choice
+from mmspec.output_files import new_directory
 from mmspec_bench import Progress
 from mmspec_bench.random_weights.byte_tokenizer import write_tokenizer
 from mmspec_bench.random_weights.shapes import SHAPES, Config
@@ -97,15 +98,11 @@ def _require_space(directory: Path, needed: int) -> None:
 
 
 def _write(directory: Path, part: Part, random: RandomTensors) -> None:
-    """Write a temporary folder and rename it at the end, so an interrupt leaves no partial one."""
-    unfinished = directory.with_name(f"{directory.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    write_weights(_configured(unfinished, part.config), part.tensors, random)
-    if part.model and part.model.vision and part.model.image_token_id:
-        write_tokenizer(unfinished, part.model.image_token_id)
-        _write_preprocessor(unfinished, part.model.vision.image_size)
-    unfinished.rename(directory)
+    with new_directory(directory) as partial:
+        write_weights(_configured(partial, part.config), part.tensors, random)
+        if part.model and part.model.vision and part.model.image_token_id:
+            write_tokenizer(partial, part.model.image_token_id)
+            _write_preprocessor(partial, part.model.vision.image_size)
 
 
 def _write_preprocessor(directory: Path, side: int) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.errors import UsageError
+from mmspec.output_files import replace_file
 from mmspec_bench.report.merge import BenchRun, grouped
 from mmspec_bench.suite.metrics import block_efficiency
 
@@ -66,4 +67,5 @@ def draw_figure(run: BenchRun, published: dict[tuple[str, str], float], file: Pa
         every[0].set_xlim(left=1)
         figure.supxlabel("tokens per round (block efficiency)")
         # Without the version in the file, the same run gives the same bytes.
-        figure.savefig(file, dpi=DPI, metadata={"Software": None})
+        with replace_file(file) as partial:
+            figure.savefig(partial, dpi=DPI, format="png", metadata={"Software": None})

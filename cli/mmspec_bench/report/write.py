@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mmspec.errors import UsageError
+from mmspec.output_files import make_directory, replace_text
 from mmspec_bench.report import provenance_tables, published, tables
 from mmspec_bench.report.csv_files import csv_files
 from mmspec_bench.report.figure import FIGURE, draw_figure
@@ -38,7 +39,7 @@ def write(run: BenchRun, papers: Sequence[Paper], folder: Path) -> Report:
         **csv_files(run, summaries),
     }
     for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        replace_text(folder / name, text)
     return Report([folder / name for name in (*texts, *figures)], summaries, contents, warning)
 
 
@@ -49,7 +50,7 @@ def _figure(run: BenchRun, papers: Sequence[Paper], folder: Path) -> tuple[dict[
     values = [(published.first_turn_values(run, paper), paper.title) for paper in papers]
     diamonds, paper = next((pair for pair in values if pair[0]), ({}, ""))
     name = f"{FIGURES}/{FIGURE}"
-    (folder / FIGURES).mkdir(exist_ok=True)
+    make_directory(folder / FIGURES)
     try:
         draw_figure(run, diamonds, folder / name)
     except UsageError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mmspec.errors import UsageError
+from mmspec.output_files import replace_text, write_errors
 
 ROWS = "rows.jsonl"
 PROVENANCE = "provenance.json"
@@ -145,8 +146,8 @@ def _row(line: str, where: str) -> Row:
 
 
 def append(file: Path, rows: Sequence[Row]) -> None:
-    """Append rows to a file; on return they are on the disk."""
-    with file.open("a", encoding="utf-8") as stream:
+    """Append rows to a file; on return they are on the disk. Raises WriteError."""
+    with write_errors(file), file.open("a", encoding="utf-8") as stream:
         stream.write("".join(lines(rows)))
         stream.flush()
         os.fsync(stream.fileno())
@@ -154,10 +155,7 @@ def append(file: Path, rows: Sequence[Row]) -> None:
 
 def rewrite(file: Path, rows: Sequence[Row]) -> None:
     """Replace a file's rows; the old ones stay until the new ones are on the disk."""
-    new = file.with_name(f"{file.name}.new")
-    new.unlink(missing_ok=True)
-    append(new, rows)
-    new.replace(file)
+    replace_text(file, "".join(lines(rows)))
 
 
 def lines(rows: Iterable[Row]) -> Iterator[str]:

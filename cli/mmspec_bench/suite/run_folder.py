@@ -16,6 +16,7 @@ from mmspec.checkpoints.loading_plan import weight_files
 from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics.provenance import provenance
 from mmspec.errors import UsageError
+from mmspec.output_files import make_directory, replace_text
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, Row, read_rows, rewrite
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -109,7 +110,7 @@ def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[
             raise UsageError(f"{folder} has {ROWS} without {PROVENANCE}: choose another --out")
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"--out {folder} is no folder: give one, or a name that is free")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_directory(folder)
         _write(folder, entries)
         return []
     if not resume:
@@ -157,7 +158,5 @@ def record_skipped(folder: Path, sample: str, reason: str) -> None:
 
 
 def _write(folder: Path, entries: dict[str, Any]) -> None:
-    """Replace the file; the old one stays until the new one is complete."""
-    new = folder / f"{PROVENANCE}.new"
-    new.write_text(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    new.replace(folder / PROVENANCE)
+    text = json.dumps(entries, indent=2, ensure_ascii=False)
+    replace_text(folder / PROVENANCE, text + "\n")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError, MmspecError, UsageError
+from mmspec.output_files import replace_text
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.chat_commands import words
 from mmspec_cli.chat_commands.turns import BACK
@@ -14,10 +15,7 @@ def save(dialogue: Dialogue, name: str) -> None:
     """Write the conversation to a file; a file that is not this chat's only when said twice."""
     file = expand_home(words.path(name))
     _check_overwriting(dialogue, name, file)
-    try:
-        file.write_text(dialogue.chat.conversation.to_json(), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{name} cannot be written ({error.strerror})") from error
+    replace_text(file, dialogue.chat.conversation.to_json(), private=True)
     dialogue.file = file.resolve()
     dialogue.notice(f"saved to {name}")
 

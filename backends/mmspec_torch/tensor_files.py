@@ -1,0 +1,38 @@
+"""Writes tensors and training states to files; a full disk leaves the old file in place."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from mmspec.output_files import replace_file
+
+
+def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Replace `file` by tensors in the safetensors format. Raises WriteError."""
+    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with replace_file(file) as partial, safetensors_errors():
+        save_file(stored, partial, metadata={"format": "pt"})
+
+
+def save_state(file: Path, state: Mapping[str, Any]) -> None:
+    """Replace `file` by a state that `torch.load` reads. Raises WriteError."""
+    with replace_file(file) as partial, partial.open("wb") as stream:
+        try:
+            torch.save(state, stream)
+        except RuntimeError as error:  # PyTorch raises its own for the stream's
+            raise OSError(f"{error.__context__ or error}") from error
+
+
+@contextmanager
+def safetensors_errors() -> Iterator[None]:
+    """Context that raises OSError where safetensors reports a failed write by its own class."""
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(str(error)) from error

@@ -1,0 +1,41 @@
+"""Estimates how many drafted tokens a round accepts, from the rounds before it."""
+
+from mmspec.decoding.statistics import Round
+
+MAX_AUTO_GAMMA = 8
+"""Number of tokens in the longest draft that an adaptive length tries."""
+DECAY = 0.95
+"""Factor by which the weight of an observation decays per round; about twenty rounds count."""
+PRIOR, PRIOR_TOKENS = 0.8, 2.0
+"""Acceptance probability before any observation, and the number of tokens that it weighs."""
+SMOOTHING = 4.0
+"""Number of tokens that the mean of all positions weighs in the estimate of one position."""
+
+
+class Acceptance:
+    """Running acceptance probabilities of drafted tokens, by position in the draft."""
+
+    def __init__(self) -> None:
+        self._judged = [0.0] * MAX_AUTO_GAMMA
+        self._accepted = [0.0] * MAX_AUTO_GAMMA
+
+    def observe(self, round_: Round) -> None:
+        """Count the accepted tokens and the first rejected one."""
+        # If an answer ends in an accepted token, no token after it was rejected.
+        rejected = len(round_.tokens) > round_.accepted
+        for place in range(min(round_.accepted + rejected, round_.depth, MAX_AUTO_GAMMA)):
+            self._judged[place] = DECAY * self._judged[place] + 1
+            self._accepted[place] = DECAY * self._accepted[place] + (place < round_.accepted)
+
+    def expected_tokens(self) -> list[float]:
+        """E(gamma), the expected tokens of a round, for gamma from 0 to MAX_AUTO_GAMMA.
+
+        Positions with few observations are smoothed by the mean acceptance of all positions.
+        """
+        accepted, judged = sum(self._accepted), sum(self._judged)
+        mean = (accepted + PRIOR_TOKENS * PRIOR) / (judged + PRIOR_TOKENS)
+        tokens, reached = [1.0], 1.0
+        for judged, accepted in zip(self._judged, self._accepted, strict=True):
+            reached *= (accepted + SMOOTHING * mean) / (judged + SMOOTHING)
+            tokens.append(tokens[-1] + reached)
+        return tokens

@@ -1,0 +1,290 @@
+"""Files and directories are written beside their place: a failure leaves the old content."""
+
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mmspec.errors import WriteError
+from mmspec.output_files import (
+    ABANDONED_SECONDS,
+    make_directory,
+    new_directory,
+    replace_file,
+    replace_text,
+    write_errors,
+)
+from support.full_disk import Disk
+
+OLD, NEW = "old " * 40_000, "new " * 30_000
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def file(disk: Disk) -> Path:
+    file = disk.folder / "file.json"
+    file.write_text(OLD)
+    return file
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {"other.bin"}
+
+
+def write_directory(place: Path, error: BaseException | None = None) -> None:
+    """Make a directory with a small and a large file; raise an error before it is put in place."""
+    with new_directory(place) as partial:
+        (partial / "small").write_text("x")
+        (partial / "inner").mkdir()
+        (partial / "inner" / "large").write_text(OLD)
+        if error:
+            raise error
+
+
+def write_file(place: Path, error: BaseException) -> None:
+    """Write a file, and raise an error before it is put in place."""
+    with replace_file(place) as partial:
+        partial.write_text(NEW)
+        raise error
+
+
+def test_text_replaces_a_file(file):
+    replace_text(file, "né")
+    assert file.read_bytes() == "né".encode()
+    assert names(file.parent) == {"file.json"}
+
+
+def test_a_full_disk_leaves_the_old_file(disk, file):
+    with disk.full(free=4096), pytest.raises(WriteError) as caught:
+        replace_text(file, NEW)
+    assert file.read_text() == OLD
+    assert names(file.parent) == {"file.json"}
+    reason = "No space left on device" if disk.is_tmpfs else "File too large"
+    assert str(caught.value) == f"{file} cannot be written ({reason}); its old content stands"
+
+
+def test_a_full_disk_leaves_no_new_file(disk):
+    with disk.full(), pytest.raises(WriteError, match=r"a cannot be written \([^)]*\)$"):
+        replace_text(disk.folder / "a", NEW)
+    assert names(disk.folder) == set()
+
+
+def test_a_full_disk_leaves_no_directory(disk):
+    with disk.full(free=100_000), pytest.raises(WriteError):
+        write_directory(disk.folder / "a")
+    assert names(disk.folder) == set()
+
+
+@pytest.mark.skipif(not os.getuid(), reason="root may write anywhere but on a read-only mount")
+def test_a_read_only_folder_is_named(disk, file):
+    _refused_in_a_read_only_folder(disk, file)
+
+
+def test_a_read_only_disk_is_named(disk, file):
+    if not disk.is_tmpfs:
+        pytest.skip("no tmpfs can be mounted here")
+    _refused_in_a_read_only_folder(disk, file)
+
+
+def _refused_in_a_read_only_folder(disk, file):
+    with disk.read_only():
+        with pytest.raises(WriteError, match=f"{file} cannot be written"):
+            replace_text(file, NEW)
+        with (
+            pytest.raises(WriteError, match="/a cannot be written"),
+            new_directory(file.parent / "a"),
+        ):
+            pass
+        with pytest.raises(WriteError, match="/b/c cannot be written"):
+            make_directory(file.parent / "b" / "c")
+    assert file.read_text() == OLD
+    assert names(file.parent) == {"file.json"}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
+def test_a_block_that_raises_changes_nothing(file, error):
+    with pytest.raises(error):
+        write_file(file, error())
+    with pytest.raises(error):
+        write_directory(file.parent / "a", error())
+    assert file.read_text() == OLD
+    assert names(file.parent) == {"file.json"}
+
+
+def test_an_error_about_another_file_is_not_blamed_on_the_output(file):
+    for block in (replace_file(file), new_directory(file.parent / "a")):
+        with pytest.raises(FileNotFoundError, match="source"), block:
+            Path("/no/such/source").read_text()
+    with pytest.raises(WriteError, match=r"file\.json"), write_errors(file):
+        raise OSError(5, "Input/output error")
+
+
+def test_a_directory_with_files_is_not_replaced(tmp_path):
+    (tmp_path / "a").mkdir()
+    with new_directory(tmp_path / "a") as directory:  # an empty one is
+        (directory / "first").write_text("1")
+    with (
+        pytest.raises(WriteError, match=r"not empty\); its old content stands"),
+        new_directory(tmp_path / "a") as directory,
+    ):
+        (directory / "second").write_text("2")
+    assert names(tmp_path) == {"a"}
+    assert names(tmp_path / "a") == {"first"}
+
+
+def test_permissions_are_the_old_file_s_or_the_owner_s_alone(file):
+    file.chmod(0o640)
+    replace_text(file, "a")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    replace_text(file, "b", private=True)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    replace_text(file.with_name("new"), "c", private=True)
+    assert stat.S_IMODE(file.with_name("new").stat().st_mode) == 0o600
+    before = os.umask(0o027)
+    try:
+        replace_text(file.with_name("shared"), "d")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.with_name("shared").stat().st_mode) == 0o640
+
+
+def test_a_private_file_is_never_readable_while_it_is_written(file):
+    with replace_file(file, private=True) as partial:
+        assert stat.S_IMODE(partial.stat().st_mode) == 0o600
+
+
+def test_a_link_stays_and_its_target_is_replaced(file, tmp_path):
+    link = tmp_path / "link.json"
+    link.symlink_to(file)
+    replace_text(link, "a")
+    assert link.is_symlink()
+    assert file.read_text() == "a"
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path):
+    """As a device would be; none of this machine's is at stake if the code is wrong."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    replace_text(pipe, "a")
+    assert os.read(reader, 9) == b"a"
+    os.close(reader)
+    assert pipe.is_fifo()
+    with pytest.raises(WriteError, match="Is a directory"):
+        replace_text(tmp_path, "a")
+
+
+def test_a_name_may_be_as_long_as_the_disk_allows(tmp_path):
+    replace_text(tmp_path / ("x" * 255), "a")
+    assert names(tmp_path) == {"x" * 255}
+
+
+def test_what_a_killed_process_left_is_deleted_after_a_while(tmp_path):
+    old, young = tmp_path / ".mmspec-1.partial", tmp_path / ".mmspec-2.partial"
+    busy = tmp_path / ".mmspec-3.partial"
+    old.mkdir()
+    busy.mkdir()
+    for file in (old / "a", busy / "a", young):
+        file.write_text("a")
+    past = time.time() - ABANDONED_SECONDS - 60
+    for path in (old / "a", old, busy):
+        os.utime(path, (past, past))
+    replace_text(tmp_path / "file", "a")
+    assert names(tmp_path) == {"file", young.name, busy.name}
+
+
+KILLED_AT_EVERY_LINE = """
+import itertools, os, shutil, signal, sys
+from pathlib import Path
+from mmspec import output_files
+
+def kill_at(count):
+    lines = itertools.count(1)
+    def trace(frame, event, _):
+        if frame.f_code.co_filename != output_files.__file__:
+            return None
+        if event == "line" and next(lines) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+    sys.settrace(trace)
+
+def write(folder):
+    output_files.replace_text(folder / "file", "new")
+    with output_files.new_directory(folder / "directory") as partial:
+        (partial / "a").write_text("new")
+        (partial / "b").write_text("new")
+
+def content(path):
+    return {file.name: file.read_text() for file in path.iterdir()} if path.is_dir() else None
+
+seen = []
+for count in itertools.count(1):
+    folder = Path(sys.argv[1]) / str(count)
+    folder.mkdir()
+    (folder / "file").write_text("old")
+    child = os.fork()
+    if not child:
+        kill_at(count)
+        write(folder)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    seen.append(((folder / "file").read_text(), content(folder / "directory")))
+    shutil.rmtree(folder)
+    if os.WIFEXITED(status):
+        assert os.WEXITSTATUS(status) == 0
+        break
+whole = {"a": "new", "b": "new"}
+kinds = [("old", None), ("new", None), ("new", whole)]
+order = [kinds.index(state) for state in seen]
+assert order == sorted(order) and set(order) == {0, 1, 2}, seen
+print(len(seen))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forks of a process")
+def test_a_kill_at_any_line_leaves_the_old_or_the_new(tmp_path):
+    command = [sys.executable, "-c", KILLED_AT_EVERY_LINE, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 40
+
+
+WRITES = re.compile(
+    r"""\.write_(?:text|bytes)\(|open\([^)]*["'](?:[wxa]b?\+?|r\+b?)["']|\.rename\(|os\.replace\("""
+    r"|\bsave_file\(|torch\.save\(|save_safetensors\(|\.savefig\(|copyfile\(|copytree\(|\.touch\("
+)
+"""Calls that write files."""
+
+IN_PLACE = {
+    "mmspec/output_files.py": "the module itself",
+    "mmspec_torch/tensor_files.py": "inside replace_file",
+    "mmspec_mlx/save_quantized.py": "inside new_directory",
+    "mmspec_train/drafts/draft_checkpoint.py": "inside replace_file",
+    "mmspec_train/run/log.py": "rows are appended; inside replace_file",
+    "mmspec_train/teacher/cache.py": "rows are appended, and a torn one is cut off",
+    "mmspec_bench/suite/rows.py": "rows are appended",
+    "mmspec_bench/report/figure.py": "inside replace_file",
+    "mmspec_bench/random_weights/checkpoints.py": "inside new_directory",
+    "mmspec_bench/random_weights/byte_tokenizer.py": "inside new_directory",
+    "mmspec_bench/random_weights/weights.py": "inside new_directory",
+    "mmspec_bench/compare/hub_names.py": "inside new_directory",
+    "mmspec_bench/compare/runner.py": "a temporary folder",
+    "mmspec_cli/terminal/line_editor.py": "the history is appended to",
+}
+"""The files that write by other calls than this module's, and why."""
+
+
+def test_no_other_file_writes_in_place():
+    roots = [ROOT / name for name in ("mmspec", "backends", "cli", "models")]
+    files = [file for root in roots for file in root.rglob("*.py")]
+    found = {
+        str(file.relative_to(ROOT)).removeprefix("backends/").removeprefix("cli/")
+        for file in files
+        if WRITES.search(file.read_text(encoding="utf-8"))
+    }
+    assert found == set(IN_PLACE)
