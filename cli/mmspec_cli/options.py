@@ -132,11 +132,11 @@ DRAFTING = (
     ),
     click.option(
         "--overflow",
-        default="pool",
+        default="auto",
         show_default=True,
-        metavar="pool|drop|run",
+        metavar="auto|pool|drop|run",
         help="What to do with a view longer than the draft's positions: pool its images, drop "
-        "the view, or run it as it is.",
+        "the view, or run it as it is; auto pools up to two images and drops the view with more.",
     ),
     gamma_option("auto"),
     click.option(

@@ -22,7 +22,10 @@ TYPICAL_ANSWER = 128
 """Positions that a prompt must leave free in the draft's context for a view to be used."""
 
 IMAGES_FOR_M = 2
-"""Most images for which M is the default; on five M gives 1.17 tokens a round, T 2.05 (IbED)."""
+"""Most images for which M is the default, and for which 'auto' pools a view that does not fit.
+
+On five images M gives 1.17 tokens a round, T 2.05 (IbED).
+"""
 
 
 def spec_for(models: Models, options: Options, chunks: Sequence[Chunk]) -> str:
@@ -100,7 +103,13 @@ def fitting(
 
     answer = min(options.max_new_tokens, TYPICAL_ANSWER)
     room = config.text.max_position_embeddings - answer
-    return fit(drafting, room, length, config, options.overflow)
+    return fit(drafting, room, length, config, _overflow_rule(options.overflow, chunks))
+
+
+def _overflow_rule(rule: str, chunks: Sequence[Chunk]) -> str:
+    if rule != "auto":
+        return rule
+    return "pool" if len(list(pictures(chunks))) <= IMAGES_FOR_M else "drop"
 
 
 def open_drafter(

@@ -33,8 +33,11 @@ class Options:
     """How the weights are fitted to the target's output; None keeps them fixed."""
     pool: int | None = None
     """Positions of a pooled image in view P; None takes the largest up to a quarter of the grid."""
-    overflow: str = "pool"
-    """What to do with a view that is longer than the draft's positions: 'pool', 'drop' or 'run'."""
+    overflow: str = "auto"
+    """What to do with a view that is longer than the draft's positions: 'pool', 'drop' or 'run'.
+
+    'auto' is 'pool' with one or two images, else 'drop'.
+    """
     gamma: Gamma = "auto"
     sampling: Sampling = GREEDY
     seed: int = 0

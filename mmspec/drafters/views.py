@@ -15,7 +15,7 @@ from mmspec.prompt.images import Picture
 from mmspec.seam import Features, Segment
 
 LETTERS = {"M": "multimodal", "T": "text only", "C": "caption", "P": "pooled"}
-OVERFLOWS = ("pool", "drop", "run")
+OVERFLOWS = ("auto", "pool", "drop", "run")
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def test_speculative_equals_plain_in_the_full_product(engine, drafting):
         check(engine, case, seed)
 
 
-KEPT = {"pool": "PT", "drop": "TP", "run": "MTCP"}
+KEPT = {"auto": "TP", "pool": "PT", "drop": "TP", "run": "MTCP"}
 """What is left of MTCP with five images: captions are long, images fit only when pooled."""
 
 

@@ -127,7 +127,7 @@ class Chats(RuleBasedStateMachine):
     @rule(
         word=some.sampled_from(WORDS),
         gamma=some.integers(1, 4),
-        overflow=some.sampled_from(["pool", "drop", "run"]),
+        overflow=some.sampled_from(["auto", "pool", "drop", "run"]),
     )
     def choose(self, word, gamma, overflow):
         changed = replace(self.chat.options, drafting=word, gamma=gamma, overflow=overflow)

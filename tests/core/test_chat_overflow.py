@@ -11,6 +11,7 @@ from support.scripted_engine import SEES, picture, scripted_engine, with_positio
 @pytest.mark.parametrize(
     ("overflow", "word", "change"),
     [
+        ("auto", "T", "left out"),
         ("pool", "PT", "pooled to 4 positions per image"),
         ("drop", "T", "left out"),
         ("run", "MT", ""),
@@ -25,6 +26,14 @@ def test_a_branch_too_long_for_the_draft(directory, overflow, word, change):
     assert chat.answer.drafting.spec == word
     assert chat.answer.notes == ([note] if change else [])
     assert (max(engine.draft.model.drafters[-1].row_lengths) > 120) == (overflow == "run")
+
+
+def test_two_images_are_pooled_by_default_and_three_are_left_to_view_t(directory):
+    engine = scripted_engine(directory, draft=with_positions(SEES, 50))
+    for images, spec in ((2, "P"), (3, "T")):
+        chat = engine.chat(replace(OPTIONS, drafting="M"))
+        check(chat, "x", *map(picture, range(images)))
+        assert chat.answer.drafting.spec == spec
 
 
 def test_a_branch_grows_too_long_from_turn_to_turn(directory):
@@ -47,7 +56,7 @@ def test_a_draft_without_room_leaves_plain_decoding(directory):
     assert len(chat.answer.notes) == 2
 
 
-@pytest.mark.parametrize("overflow", ["pool", "drop", "run"])
+@pytest.mark.parametrize("overflow", ["auto", "pool", "drop", "run"])
 def test_positions_that_end_within_an_answer(directory, overflow, monkeypatch):
     monkeypatch.setattr("mmspec.chat.draft_selection.TYPICAL_ANSWER", 0)
     engine = scripted_engine(directory, draft=with_positions(SEES, 60))

@@ -7,7 +7,7 @@ SHAPE   = nodes of a dynamic tree, perhaps with its width (20, 30w5; default 60w
 LETTERS = one or more of M, T, C, P; P may be followed by its positions, as in P36
 KIND    = that of the head given as a draft, such as msd
 WEIGHTS = one number per letter, as in MTC:2,1,1
-RULE    = pool | drop | run: for a view that is longer than the draft's positions
+RULE    = auto | pool | drop | run: for a view that is longer than the draft's positions
 PROBE   = none:blank | draft | draft:blank: grey images, or the draft alone
 """
 
