@@ -85,7 +85,7 @@ def test_lookup_is_a_drafting_of_its_own():
         ("M/none", "unknown overflow rule 'none'"),
         ("adaptive:MT:2,1", "adaptive weights cannot be given"),
         ("tree3x:M", "'tree3x:M': a tree is tree, tree20 or tree30w5"),
-        ("tree0:M", "--tree-nodes 0"),
+        ("tree0:M", "`nodes=0`"),
         ("tree:X", "unknown drafting letter 'X'"),
         ("best of all", "is no method"),
         ("1,M", "'1' is no method"),
