@@ -51,6 +51,7 @@ ALSO = {
     "cli/mmspec_cli/terminal/render.py": {"rich"},
     "cli/mmspec_cli/terminal/wrapping.py": {"rich"},
     "cli/mmspec_cli/serve.py": {"mmspec_server"},
+    "cli/mmspec_cli/serve_options.py": {"mmspec_server"},
     "cli/mmspec_cli/train.py": {"mmspec_train"},
     "cli/mmspec_cli/train_options.py": {"mmspec_train"},
     "mmspec/prompt/tokenizer_files.py": {"transformers"},

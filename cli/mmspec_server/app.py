@@ -4,10 +4,12 @@ from collections.abc import AsyncIterator
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from mmspec_server.access import Guard
 from mmspec_server.answers import Event, Finished, Text
 from mmspec_server.bodies import read_body
 from mmspec_server.chat_request import read_chat_request
@@ -28,7 +30,10 @@ def create_app(service: Service) -> Starlette:
         Route("/v1/models/{id:path}", guarded(addresses.model)),
         Route("/v1/chat/completions", guarded(addresses.chat), methods=["POST"]),
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: http_error})
+    guard = Middleware(Guard, access=service.access)
+    return Starlette(
+        routes=routes, middleware=[guard], exception_handlers={HTTPException: http_error}
+    )
 
 
 class Addresses:
@@ -53,11 +58,12 @@ class Addresses:
     async def chat(self, request: Request) -> Response:
         """`/v1/chat/completions`."""
         service = self._service
-        service.queue.check_room()
-        fields = read_json(await read_body(request, service.settings))
-        service.check_model(fields.text("model", service.model))
-        asked = read_chat_request(fields, service.options)
-        job = service.submit(await service.read_prompt(fields), asked)
+        with service.queue.admission():
+            fields = read_json(await read_body(request, service.settings))
+            service.check_model(fields.text("model", service.model))
+            asked = read_chat_request(fields, service.options)
+            prompt = await service.read_prompt(fields)
+        job = service.submit(prompt, asked)
         completion = Completion(service.model, asked.include_usage)
         if asked.stream:
             silence = service.settings.keep_alive_seconds

@@ -1,40 +1,49 @@
 """One thread that decodes one answer at a time; others wait in the order of their arrival."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
+from math import ceil
 from threading import Event as Flag
+from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 from mmspec_server.errors import ApiError
 
 T = TypeVar("T")
 
+WEIGHT = 0.3
+"""Share of the last job in the mean duration of jobs."""
+
 
 class Job(Generic[T]):
     """The events of one generator, from the decoding thread to the event loop."""
 
-    def __init__(self, work: Callable[[], Generator[T]]) -> None:
-        """Called on the event loop by `DecodingQueue.submit`."""
+    def __init__(self, work: Callable[[], Generator[T]], thread: ThreadPoolExecutor) -> None:
+        """Called on the event loop by `DecodingQueue.submit`; waits for its turn on `thread`."""
         self._work = work
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[T | BaseException | None] = asyncio.Queue()
         self._cancelled = Flag()
         self._end: BaseException | None = None
+        self.seconds = 0.0
+        self.future: Future[None] = thread.submit(self._run)
 
     def cancel(self, error: ApiError | None = None) -> None:
         """Stop the generator after its next event, or before it starts; then raise `error`."""
         self._end = self._end or error
         self._cancelled.set()
+        if self.future.cancel():
+            self._post(self._end)
 
-    def run(self) -> None:
-        """Run the generator; called on the decoding thread."""
+    def _run(self) -> None:
+        started = perf_counter()
         try:
-            if not self._cancelled.is_set():
-                self._produce()
+            self._produce()
         except BaseException as error:  # noqa: BLE001 - raised where the events are awaited
             self._end = error
+        self.seconds = perf_counter() - started
         self._post(self._end)
 
     def _produce(self) -> None:
@@ -72,41 +81,61 @@ class DecodingQueue:
         """waiting: jobs that may wait for the one that runs."""
         self._thread = ThreadPoolExecutor(1, "decoding")
         self._waiting = waiting
-        self._jobs: dict[Future[None], Job[Any]] = {}
+        self._jobs: list[Job[Any]] = []
+        self._read = 0
+        self._seconds = 1.0
         self._closing = False
 
     @property
     def jobs(self) -> int:
         """Number of jobs that run or wait."""
-        self._jobs = {future: job for future, job in self._jobs.items() if not future.done()}
+        for job in self._jobs:
+            if job.future.done() and not job.future.cancelled():
+                self._seconds += WEIGHT * (job.seconds - self._seconds)
+        self._jobs = [job for job in self._jobs if not job.future.done()]
         return len(self._jobs)
 
     def call(self, function: Callable[[], T]) -> T:
         """Run a function on the thread and wait for its result."""
         return self._thread.submit(function).result()
 
-    def check_room(self) -> None:
-        """Raise ApiError if no job is accepted now."""
-        if self._closing:
-            raise _closing_error()
-        if self.jobs > self._waiting:
-            reason = f"{self._waiting} requests wait already: try again later"
-            raise ApiError(429, reason, code="queue_full", headers={"Retry-After": "1"})
+    @contextmanager
+    def admission(self) -> Iterator[None]:
+        """Context in which a request is read; raises ApiError if as many are read as may wait."""
+        self._check_room()
+        if self._read > self._waiting:
+            raise self._full()
+        self._read += 1
+        try:
+            yield
+        finally:
+            self._read -= 1
 
     def submit(self, work: Callable[[], Generator[T]]) -> Job[T]:
         """Let a generator run after those that came before; raises ApiError if too many wait."""
-        self.check_room()
-        job = Job(work)
-        self._jobs[self._thread.submit(job.run)] = job
+        self._check_room()
+        job = Job(work, self._thread)
+        self._jobs.append(job)
         return job
+
+    def _check_room(self) -> None:
+        if self._closing:
+            raise _closing_error()
+        if self.jobs > self._waiting:
+            raise self._full()
+
+    def _full(self) -> ApiError:
+        """The error for a request too many; tells when half of those before it should be done."""
+        seconds = max(1, ceil(self._seconds * self._waiting / 2))
+        reason = f"{self._waiting} requests wait already: try again in {seconds} s"
+        return ApiError(429, reason, code="queue_full", headers={"Retry-After": str(seconds)})
 
     def drain(self, grace: float) -> None:
         """Accept and start no more jobs, and cut the one that runs after `grace` seconds."""
         self._closing = True
-        loop = asyncio.get_running_loop()
-        for future, job in self._jobs.items():
-            if future.running():
-                loop.call_later(grace, job.cancel, _closing_error())
+        for job in self._jobs:
+            if job.future.running():
+                asyncio.get_running_loop().call_later(grace, job.cancel, _closing_error())
             else:
                 job.cancel(_closing_error())
 

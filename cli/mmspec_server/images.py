@@ -1,62 +1,96 @@
-"""Decodes the images of a request, within limits that are checked first."""
+"""Opens the images of a request, within limits that are checked before they are decoded."""
 
 import base64
 import binascii
 import re
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, field
 from io import BytesIO
+from pathlib import Path
+from threading import Lock
 
 from PIL import Image
 
 from mmspec.errors import ImageError
 from mmspec.prompt.images import Picture, decode_picture
 from mmspec_server.errors import ApiError
-from mmspec_server.settings import Settings
+from mmspec_server.fetching import Fetcher, RefusedUrl
+from mmspec_server.media_root import RefusedFile, read_file
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
+MEGA = 10**6
 
 _DATA_URL = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class ImageReader:
-    """Opens the pictures that a request names; raises ApiError for those that are refused."""
+    """Opens the pictures that requests name; raises ApiError for those that are refused."""
 
-    settings: Settings
+    file_bytes: int = 20 * 2**20
+    """The most bytes of one image file."""
+    pixels: int = 50 * MEGA
+    """The most pixels of one image."""
+    domains: tuple[str, ...] = ()
+    """Domains from which images are fetched; none by default."""
+    root: Path | None = None
+    """The directory whose files `file:` URLs may name; none by default."""
+    fetcher: Fetcher | None = None
+    """Used in place of one for `domains`."""
+    _decoding: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def picture(self, url: str, param: str) -> Picture:
         """The picture at `url`; param: the field of the request, named in errors."""
-        scheme = _DATA_URL.match(url)
-        if not scheme:
-            raise refusal(param, "give a data: URL with an image in base64, such as data:image/png")
-        return self._decoded(_bytes(url[scheme.end() :], param), param)
+        content = self._content(url, param)
+        with self._decoding:  # warnings are silenced for the whole process meanwhile
+            self._check_pixels(content, param)
+            try:
+                return decode_picture(content, param)
+            except ImageError as error:
+                raise ApiError(400, str(error), param, "invalid_image") from error
 
-    def _decoded(self, content: bytes, param: str) -> Picture:
-        self._check_pixels(content, param)
+    def _content(self, url: str, param: str) -> bytes:
+        if scheme := _DATA_URL.match(url):
+            return self._decoded(url[scheme.end() :], param)
         try:
-            return decode_picture(content, param)
-        except ImageError as error:
-            raise ApiError(400, str(error), param, "invalid_image") from error
+            if url.startswith("file:") and self.root:
+                return read_file(self.root, url, self.file_bytes)
+            if url.startswith(("http:", "https:")) and self._fetching:
+                return self._fetching.fetch(url, self.file_bytes)
+        except (RefusedFile, RefusedUrl) as error:
+            raise refusal(param, str(error)) from error
+        raise refusal(param, "give a data: URL with an image in base64, such as data:image/png")
+
+    @property
+    def _fetching(self) -> Fetcher | None:
+        return self.fetcher or (Fetcher(self.domains) if self.domains else None)
+
+    def _decoded(self, text: str, param: str) -> bytes:
+        if len(text) * 3 // 4 > self.file_bytes + 2:
+            raise refusal(param, f"it is larger than {self.file_bytes} bytes")
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise refusal(param, "what follows base64, is not base64") from error
 
     def _check_pixels(self, content: bytes, param: str) -> None:
         """Refuse by an image's header what would take too much memory to decode."""
         try:
-            with Image.open(BytesIO(content), formats=FORMATS) as image:
-                width, height = image.size
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of its size, which is checked here
+                with Image.open(BytesIO(content), formats=FORMATS) as image:
+                    pixels = image.width * image.height
+        except Image.DecompressionBombError as error:
+            raise self._too_many_pixels(param) from error
         except Exception as error:  # damaged data makes decoders raise anything
-            raise refusal(param, f"not an image in {', '.join(FORMATS)}") from error
-        if width * height > self.settings.pixels:
-            limit = self.settings.pixels / 1e6
-            raise refusal(param, f"{width} × {height} pixels, over the limit of {limit:g} million")  # noqa: RUF001
+            raise refusal(param, f"it is not an image in {', '.join(FORMATS)}") from error
+        if pixels > self.pixels:
+            raise self._too_many_pixels(param)
+
+    def _too_many_pixels(self, param: str) -> ApiError:
+        return refusal(param, f"it has more than {self.pixels / MEGA:g} million pixels")
 
 
 def refusal(param: str, reason: str) -> ApiError:
     """The error for an image that is not used."""
     return ApiError(400, f"{param}: {reason}", param, "invalid_image")
-
-
-def _bytes(text: str, param: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise refusal(param, "the data after base64, is not base64") from error

@@ -1,5 +1,6 @@
 """Runs a service on a port until a signal ends it."""
 
+import os
 import socket
 
 import uvicorn
@@ -7,9 +8,6 @@ import uvicorn
 from mmspec.errors import UsageError
 from mmspec_server.app import create_app
 from mmspec_server.service import Service
-
-LOCAL = ("127.0.0.1", "::1", "localhost")
-"""Hosts that only programs on this machine can reach."""
 
 CUT_SECONDS = 5.0
 """Seconds after the grace in which a cut answer's last events are sent."""
@@ -50,5 +48,6 @@ def bound(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        reason = error.strerror or str(error)
+        known = error.errno is not None and error.errno > 0  # names that resolve to nothing are not
+        reason = os.strerror(error.errno or 0) if known else str(error.strerror or error)
         raise UsageError(f"--host {host} --port {port}: {reason}; choose another") from error

@@ -9,6 +9,7 @@ from typing import Any
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
+from mmspec_server.access import Access
 from mmspec_server.answers import Event, Prompt, answer, prepare
 from mmspec_server.chat_request import ChatRequest
 from mmspec_server.decoding_queue import DecodingQueue, Job
@@ -18,8 +19,8 @@ from mmspec_server.images import ImageReader
 from mmspec_server.messages import read_messages
 from mmspec_server.settings import Settings
 
-DECODED_TOGETHER = 2
-"""Requests whose images are decoded at the same time; the others hold only their bodies."""
+READ_TOGETHER = 4
+"""Requests whose messages and images are read at the same time; others hold only their bodies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,11 @@ class Service:
     """Used where a request names none."""
     settings: Settings
     queue: DecodingQueue
+    reader: ImageReader = field(default_factory=ImageReader)
+    access: Access = field(default_factory=Access)
     created: int = field(default_factory=lambda: int(time.time()))
-    _decoders: asyncio.Semaphore = field(
-        default_factory=lambda: asyncio.Semaphore(DECODED_TOGETHER), init=False
+    _readers: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(READ_TOGETHER), init=False
     )
 
     @property
@@ -58,13 +61,12 @@ class Service:
             raise ApiError(404, reason, "model", "model_not_found")
 
     async def read_prompt(self, fields: Fields) -> Prompt:
-        """The prompt of a request's messages; reads its images and tokens on another thread."""
-        async with self._decoders:
+        """The prompt of a request's messages; reads images and tokens on another thread."""
+        async with self._readers:
             return await asyncio.to_thread(self._prompt, fields)
 
     def _prompt(self, fields: Fields) -> Prompt:
-        reader = ImageReader(self.settings)
-        dialogue = read_messages(fields.blocks("messages"), reader, self._most_images)
+        dialogue = read_messages(fields.blocks("messages"), self.reader, self._most_images)
         return prepare(self.engine, dialogue)
 
     @property

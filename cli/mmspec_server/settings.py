@@ -19,5 +19,3 @@ class Settings:
     """Seconds in which a request's body must arrive."""
     images: int = 16
     """Images of one request."""
-    pixels: int = 50_000_000
-    """Pixels of one image."""

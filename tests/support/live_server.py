@@ -14,7 +14,9 @@ from PIL import Image
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
+from mmspec_server.access import Access
 from mmspec_server.decoding_queue import DecodingQueue
+from mmspec_server.images import ImageReader
 from mmspec_server.server import Server, bound
 from mmspec_server.service import Service
 from mmspec_server.settings import Settings
@@ -47,23 +49,30 @@ def text_of(reply: dict[str, Any]) -> str:
 
 @contextmanager
 def live(
-    load: Callable[[], Engine], options: Options | None = None, **limits: Any
+    load: Callable[[], Engine],
+    options: Options | None = None,
+    reader: ImageReader | None = None,
+    access: Access | None = None,
+    **limits: Any,
 ) -> Iterator[Live]:
     """Serve the models that `load` loads on the decoding thread."""
     settings = Settings(**limits)
     queue = DecodingQueue(settings.waiting)
-    service = Service(queue.call(load), options or Options(max_new_tokens=12), settings, queue)
+    options, reader = options or Options(max_new_tokens=12), reader or ImageReader()
+    service = Service(queue.call(load), options, settings, queue, reader, access or Access())
     server, listener = Server(service), bound("127.0.0.1", 0)
     thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with httpx2.Client(base_url=url, timeout=60) as client:
-        while not server.started:
-            sleep(0.01)
-        yield Live(service, server, client, thread)
-    server.should_exit = True
-    thread.join(20)
-    queue.close()
+    try:
+        with httpx2.Client(base_url=url, timeout=60) as client:
+            while not server.started:
+                sleep(0.01)
+            yield Live(service, server, client, thread)
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        queue.close()
     assert not thread.is_alive()
 
 

@@ -1,0 +1,132 @@
+"""Who may ask: checks the Host, the Origin and the key of every request."""
+
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mmspec.errors import UsageError
+from mmspec_server.endpoint import refused
+from mmspec_server.errors import ApiError
+
+OPEN = ("/health",)
+"""Addresses that need no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Whom a server answers; raises UsageError for a host that others reach without a key."""
+
+    host: str = "127.0.0.1"
+    """The address that the server listens on."""
+    key: str = ""
+    """The key that every request must show; empty if none is needed."""
+    names: Sequence[str] = ()
+    """Further names of this server in a Host header."""
+    origins: Sequence[str] = ()
+    """Web pages of other origins that may ask, such as 'http://localhost:3000'."""
+
+    def __post_init__(self) -> None:
+        if not is_loopback(self.host) and not self.key:
+            raise UsageError(
+                f"--host {self.host} is reachable from other machines: give --api-key too, or set "
+                "MMSPEC_API_KEY"
+            )
+
+    def check(self, path: str, headers: Headers) -> None:
+        """Raise ApiError for a request that is not answered."""
+        if not self._is_own_name(headers.get("host", "")):
+            reason = "the Host header names another server: see --allow-host"
+            raise ApiError(403, reason, code="host_not_allowed")
+        if not self.allows_origin(headers):
+            reason = "web pages of this origin may not ask: see --allow-origin"
+            raise ApiError(403, reason, code="origin_not_allowed")
+        if path not in OPEN and self.key and not self._has_key(headers.get("authorization", "")):
+            challenge = {"WWW-Authenticate": "Bearer"}
+            reason = "the API key is missing or wrong: send Authorization: Bearer KEY"
+            raise ApiError(401, reason, code="invalid_api_key", headers=challenge)
+
+    def allows_origin(self, headers: Headers) -> bool:
+        """True if no web page asks, or one of this server or of the allowed origins."""
+        origin = headers.get("origin")
+        own = f"http://{headers.get('host', '')}"
+        return origin is None or origin == own or origin in self.origins
+
+    def _is_own_name(self, header: str) -> bool:
+        """True unless a Host header could come from a page whose name was bound to this address."""
+        name = _hostname(header)
+        if is_loopback(self.host):
+            return is_loopback(name) or name in self.names
+        return _is_address(name) or name in (self.host.lower(), "localhost", *self.names)
+
+    def _has_key(self, authorization: str) -> bool:
+        scheme, _, key = authorization.partition(" ")
+        # Digests have one length, so the comparison takes equally long for every key.
+        given, own = (sha256(text.encode()).digest() for text in (key.strip(), self.key))
+        return hmac.compare_digest(given, own) and scheme.lower() == "bearer"
+
+
+class Guard:
+    """ASGI middleware that passes on what `Access` allows, with CORS headers for its origins."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it before its body is read."""
+        headers = Headers(scope=scope)
+        shared = self._cors(headers)
+
+        async def send_shared(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(shared)
+            await send(message)
+
+        try:
+            if shared and scope["method"] == "OPTIONS":
+                await Response(status_code=204)(scope, receive, send_shared)
+                return
+            self._access.check(scope["path"], headers)
+        except ApiError as error:
+            await refused(error)(scope, receive, send_shared)
+            return
+        await self._app(scope, receive, send_shared)
+
+    def _cors(self, headers: Headers) -> Mapping[str, str]:
+        origin = headers.get("origin", "")
+        if origin not in self._access.origins:
+            return {}
+        return {
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Allow-Methods": "GET, POST",
+            "Access-Control-Allow-Headers": "Authorization, Content-Type",
+            "Vary": "Origin",
+        }
+
+
+def is_loopback(name: str) -> bool:
+    """True for the addresses and the name under which only this machine reaches itself."""
+    return name.lower() == "localhost" or (_is_address(name) and ip_address(name).is_loopback)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _hostname(header: str) -> str:
+    """The name in a Host header, without its port; empty if it is malformed."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
