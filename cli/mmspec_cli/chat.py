@@ -5,6 +5,7 @@ import click
 from mmspec.errors import MmspecError
 from mmspec.prompt.images import open_picture
 from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
+from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.introduction import introduction
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.terminal.dialogue import Dialogue
@@ -15,7 +16,7 @@ from mmspec_cli.terminal.render import Screen
 HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @shared_options
 def chat(setup: Setup, images: tuple[str, ...]) -> None:

@@ -8,13 +8,14 @@ from mmspec.diagnostics.check import check as compare_all
 from mmspec.diagnostics.prompts import typed_prompts
 from mmspec.drafters.views import PLAIN
 from mmspec_bench.prompts import prompts_for
+from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.terminal.render import Screen
 
 DEFAULT_PROMPTS = 6
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @click.option(
     "--prompt",

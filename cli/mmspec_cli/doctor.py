@@ -57,7 +57,11 @@ def _show(screen: Screen, report: dict[str, Any]) -> None:
     for title, state in ({"": machine | versions} | backends).items():
         screen.table((title, ""), [(key, in_words(value)) for key, value in state.items()])
     models = [
-        (model["name"], model["kind"], in_words(model["found"] or "no"))
+        (
+            model["name"],
+            model["kind"],
+            f"on {', '.join(model['found'])}" if model["found"] else "no",
+        )
         for model in report["models"]
     ]
     screen.table(("model", "kind", "here"), models)

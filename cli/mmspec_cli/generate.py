@@ -6,6 +6,7 @@ import click
 
 from mmspec.errors import UsageError
 from mmspec.prompt.images import open_picture
+from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.introduction import introduction
 from mmspec_cli.main import INTERRUPTED
 from mmspec_cli.options import Setup, shared_options
@@ -15,7 +16,7 @@ from mmspec_cli.terminal.interrupt import deferred_interrupt
 from mmspec_cli.terminal.render import Screen
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @click.option(
     "--prompt", required=True, metavar="TEXT", help="The question; - reads it from stdin."

@@ -9,11 +9,12 @@ from mmspec.checkpoints.cards import Card, card, load_cards, present
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.errors import choice
 from mmspec.plugins import BACKENDS, installed_backends, load_backend, registered
+from mmspec_cli.help_pages import WholeGroup
 from mmspec_cli.options import BACKEND, JSON, PLAIN
 from mmspec_cli.terminal.render import Screen, in_words
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def models() -> None:
     """List, show, pull and quantize models."""
 
@@ -29,12 +30,13 @@ def list_models(backend: str, as_json: bool, plain: bool) -> None:
     if as_json:
         screen.json(cards)
         return
-    screen.table(["name", "kind", "for", "here", "description"], [_row(card) for card in cards])
+    screen.table(["name", "here", "what it is"], [_row(card) for card in cards])
 
 
 def _row(card: dict[str, Any]) -> list[str]:
     here = "yes" if card["present"] else "no"
-    return [card["name"], card["kind"], ", ".join(card["for"]), here, card["description"]]
+    serves = f" for {' and '.join(card['for'])}" if card["for"] else ""
+    return [card["name"], here, f"{card['kind']}{serves}: {card['description']}"]
 
 
 @models.command()

@@ -50,7 +50,13 @@ CAPTIONER = click.option(
 BACKEND = click.option(
     "--backend", default="auto", metavar="mlx|torch|auto", help="auto: mlx on a Mac, else torch."
 )
-DEVICE = click.option("--device", default="auto", metavar="NAME", help="As the framework names it.")
+DEVICE = click.option(
+    "--device",
+    default="auto",
+    metavar="NAME|auto",
+    help="PyTorch: cpu, mps, cuda, cuda:1. MLX: cpu, gpu. auto: the fastest that is here; `mmspec "
+    "doctor` lists them.",
+)
 DTYPE = click.option(
     "--dtype",
     default="auto",

@@ -7,6 +7,7 @@ import click
 
 from mmspec.errors import not_installed
 from mmspec_cli.decoding import decoding_options
+from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.options import (
     BACKEND,
     CAPTIONER,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from mmspec_server.decoding_queue import DecodingQueue
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("model", default="auto", metavar="[MODEL]")
 @together(*LISTENING, *LIMITS)
 @together(DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE, CAPTIONER, *DRAFTING, *SAMPLING, REPEAT_LIMIT)

@@ -7,6 +7,7 @@ import click
 
 from mmspec.errors import not_installed
 from mmspec_cli import train_options
+from mmspec_cli.help_pages import WholeGroup
 from mmspec_cli.terminal.interrupt import orderly_end
 from mmspec_cli.train_options import choose, options_of
 from mmspec_train.settings import (
@@ -26,7 +27,7 @@ from mmspec_train.settings import (
 )
 
 
-class TrainGroup(click.Group):
+class TrainGroup(WholeGroup):
     """The commands of training, which need the extra `mmspec[train]`."""
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -17,8 +17,9 @@ def test_the_list_is_json_cards(run: Run):
 def test_the_list_is_aligned_text_where_there_is_no_terminal(run: Run):
     _, out, _ = run("models", "list")
     lines = out.splitlines()
-    column = lines[0].index("kind")
-    assert {line[column:].split()[0] for line in lines[1:]} <= {"target", "draft", "captioner"}
+    column = lines[0].index("what it is")
+    kinds = {line[column:].split()[0].strip(":") for line in lines[1:]}
+    assert kinds <= {"target", "draft", "captioner"}
     assert all(line == line.rstrip() for line in lines)
 
 

@@ -9,9 +9,10 @@ from mmspec_bench.commands.report import report
 from mmspec_bench.commands.run import run
 from mmspec_bench.commands.simulate import simulate
 from mmspec_bench.commands.speed import speed
+from mmspec_cli.help_pages import WholeGroup
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def bench() -> None:
     """Measure speed and grounding; run the benchmark suite and report on it."""
 

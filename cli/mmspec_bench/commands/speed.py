@@ -19,6 +19,7 @@ from mmspec_bench.compare.script_io import Task
 from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, ProgramMethod, SpeedReport
 from mmspec_bench.measure.speed import speed as measure_speed
 from mmspec_bench.prompts import prompts_for
+from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.options import LOADING
 from mmspec_cli.terminal.render import Screen
 
@@ -28,7 +29,7 @@ TRANSFORMERS = "transformers"
 COUNT = click.IntRange(min=1)
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @click.option("--prompt", help="Asked about the images. Default: synthetic questions.")
 @click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for parity.")

@@ -27,8 +27,8 @@ UNFINISHED = {
 """What is said of answers that did not end by themselves."""
 
 EXPLANATION = (
-    "× faster: than without the draft, by this chat's own rounds; the text is the same. /stats "  # noqa: RUF001
-    "shows more"
+    "this compares with decoding without a draft, by this chat's own rounds; the text is the same. "
+    "/stats shows more"
 )
 """Explains the line under an answer, once."""
 

@@ -24,6 +24,8 @@ from mmspec_cli.terminal.wrapping import Wrap
 ACCEPTED, QUIET, WRONG = "green", "dim", "bold red"
 OPENING = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
 CLOSING = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+WHOLE_WORD = 15
+"""Columns of the longest word that a table does not break."""
 _ERASED_LINE = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
@@ -145,12 +147,15 @@ class Screen:
         """Write a table of text to stdout."""
         self.clear_progress()
         cells = [[one_line(cell) for cell in row] for row in rows]
-        if self.plain:
+        if not self.terminal:
             self._plain_table([list(columns), *cells] if any(columns) else cells)
             return
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
-        for column in columns:
-            table.add_column(column, overflow="fold")
+        box = None if self.plain else SIMPLE_HEAD
+        table = Table(box=box, pad_edge=False, show_header=any(columns))
+        for place, column in enumerate(columns):
+            words = (word for row in cells for word in row[place].split())
+            narrowest = min(max(map(len, words), default=0), WHOLE_WORD)
+            table.add_column(column, overflow="fold", min_width=narrowest)
         for row in cells:
             table.add_row(*map(Text, row))
         self._out.print(table)

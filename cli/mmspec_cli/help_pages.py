@@ -1,0 +1,67 @@
+"""How `--help` is laid out: the options of people who chat first, the others under titles."""
+
+import click
+
+FIRST = (
+    *("prompt", "model", "draft", "temperature", "max-new-tokens", "resume", "private"),
+    *("preview", "port", "details", "json"),
+)
+"""Options that a command's help begins with, those that the command has."""
+
+MOST_FIRST = 8
+"""Options under the first title, --help included."""
+
+TITLES = {
+    "Models": ("draft", "captioner", "backend", "device", "dtype", "quantize", "threads"),
+    "Drafting": (
+        *("drafting", "gamma", "weights", "adaptive", "adaptive-rule", "adaptive-window"),
+        *("adaptive-carry", "pool", "overflow", "tree", "tree-width", "tree-nodes"),
+    ),
+    "Sampling": ("temperature", "top-p", "top-k", "seed", "max-new-tokens", "repeat-limit"),
+    "Output": (*("json", "plain", "details", "preview", "markdown", "accepted", "private", "out"),),
+}
+"""Options under each other title, in this order."""
+
+Record = tuple[str, str]
+"""An option's syntax and its help."""
+
+
+class GroupedCommand(click.Command):
+    """A command whose options are shown under titles."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, each once."""
+        records = {
+            param.opts[-1].lstrip("-"): record
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx))
+        }
+        groups = {"Options": _first(records)}
+        for title, names in TITLES.items():
+            groups[title] = [records.pop(name) for name in names if name in records]
+        groups["Other options"] = list(records.values())
+        for title, options in groups.items():
+            if options:
+                with formatter.section(title):
+                    formatter.write_dl(options)
+
+
+def _first(records: dict[str, Record]) -> list[Record]:
+    """Take the first options out of `records`."""
+    names = [name for name in FIRST if name in records][: MOST_FIRST - 1]
+    return [records.pop(name) for name in (*names, "help")]
+
+
+class WholeGroup(click.Group):
+    """A group that shows the whole first sentence on each of its commands."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of commands."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        rows = [
+            (name, command.get_short_help_str(limit=1000))
+            for name, command in commands.items()
+            if command
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)

@@ -1,0 +1,79 @@
+"""`--help`: what people who chat need first, the rest under titles; tables on a narrow terminal."""
+
+import re
+
+import click
+import pytest
+
+from mmspec_cli.help_pages import MOST_FIRST, TITLES
+from mmspec_cli.main import COMMANDS, cli
+from support.commands import Run
+
+GROUPED = ("chat", "generate", "serve", "check")
+
+
+def sections(text: str) -> dict[str, list[str]]:
+    """The options of each titled section of a help page."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line and not line.startswith(" ") and line.endswith(":"):
+            found[line.removesuffix(":")] = []
+        elif match := re.match(r"  (?:-h, )?(--[a-z-]+)", line):
+            found[list(found)[-1]].append(match[1])
+    return found
+
+
+def test_the_help_of_chat_begins_with_the_options_of_people_who_chat(run: Run):
+    first = sections(run("chat", "--help").out)["Options"]
+    assert len(first) <= MOST_FIRST
+    assert {"--model", "--draft", "--temperature", "--max-new-tokens", "--help"} <= {*first}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_every_option_is_under_one_title(run: Run, name):
+    command = cli.get_command(click.Context(cli), name)
+    options = {param.opts[-1] for param in command.params if isinstance(param, click.Option)}
+    shown = sections(run(name, "--help").out)
+    listed = [option for each in shown.values() for option in each]
+    assert sorted(listed) == sorted({*options, "--help"})
+    assert [title for title in shown if title in TITLES] == [
+        title for title in TITLES if title in shown
+    ]
+
+
+def test_a_group_shows_whole_sentences(run: Run):
+    for name in ("models", "bench", "train"):
+        assert "..." not in run(name, "--help").out.partition("Commands:")[2]
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """Make stdout pass for a terminal of 60 columns."""
+
+    def become() -> None:
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", "60")
+        monkeypatch.setenv("TERM", "xterm")
+
+    return become
+
+
+@pytest.mark.parametrize("plain", [[], ["--plain"]])
+@pytest.mark.parametrize("words", ["models list", "models show mini", "doctor"])
+def test_tables_fit_a_narrow_terminal_and_break_no_name(run: Run, narrow, words, plain):
+    narrow()
+    out = re.sub(r"\x1b\[[\d;]*m", "", run(*words.split(), *plain).out)
+    assert max(map(len, out.splitlines())) <= 60
+    for name in ("mini", "Apache-2.0") if "show" in words else ("llava-1.5-13b", "mini-medusa"):
+        assert name in out
+
+
+def test_the_chat_s_help_fits_a_narrow_terminal(run: Run, narrow, pair):
+    narrow()
+    out = re.sub(r"\x1b\[[\d;]*m", "", run("chat", *pair, stdin="/help").out)
+    assert max(map(len, out.splitlines())) <= 60
+    assert "/max-new-tokens [N]" in out
+
+
+def test_every_command_has_a_help_page(run: Run):
+    assert all(run(name, "--help").status == 0 for name in COMMANDS)
