@@ -21,7 +21,9 @@ LLAVA = """\
 {% endfor %}
 {% if add_generation_prompt %}ASSISTANT:{% endif %}
 """
-_PROBE = "mmspec-probe"
+_PROBE, _PROBE_KEY = "mmspec-probe", "mmspec-key"
+# A role and a conversation in which it says _PROBE. Some templates take parts of the user alone.
+_PROBES = {"user": ["user"], "assistant": ["user", "assistant"], "system": ["system", "user"]}
 
 
 class ChatTemplate:
@@ -47,22 +49,34 @@ class ChatTemplate:
     ) -> str:
         """Render (role, content) messages, by default with the prompt for the next answer."""
         variables = [
-            {"role": role, "content": list(content) if self._takes_parts else _flat(content)}
+            {"role": role, "content": list(content) if role in self._part_roles else _flat(content)}
             for role, content in messages
         ]
         return self._run(variables, generation_prompt)
 
     @cached_property
-    def _takes_parts(self) -> bool:
-        """True if the template takes contents as lists of parts; text-only models' take strings."""
-        message = {"role": "user", "content": [{"type": "text", "text": _PROBE}]}
+    def _part_roles(self) -> frozenset[str]:
+        """Roles whose content the template takes as parts; of the others it takes a string."""
+        roles = frozenset[str]()
+        for role, conversation in _PROBES.items():
+            if self._takes_parts(role, conversation, roles):
+                roles |= {role}
+        return roles
+
+    def _takes_parts(self, probed: str, conversation: Sequence[str], roles: frozenset[str]) -> bool:
+        """True if the template writes the text of a part, not the part itself.
+
+        roles: those already known to take parts.
+        """
+        other = {role: [_part("x")] if role in roles else "x" for role in conversation}
+        contents = other | {probed: [_part(_PROBE)]}
         try:
-            text = self._run([message], True)
+            text = self._run([{"role": role, "content": contents[role]} for role in conversation])
         except CheckpointError:
             return False
-        return _PROBE in text and "'text'" not in text and '"text"' not in text
+        return _PROBE in text and _PROBE_KEY not in text
 
-    def _run(self, messages: Sequence[Mapping[str, Any]], generation_prompt: bool) -> str:
+    def _run(self, messages: Sequence[Mapping[str, Any]], generation_prompt: bool = True) -> str:
         from mmspec.prompt.template_sandbox import rendered
 
         variables = {
@@ -115,6 +129,10 @@ def _source(file: Path) -> str | None:
     if source is not None and not (isinstance(source, str) and source):
         raise block.error("chat_template", "a template, or a list with one named default")
     return source
+
+
+def _part(text: str) -> Mapping[str, str]:
+    return {"type": "text", "text": text, _PROBE_KEY: ""}
 
 
 def _flat(content: Content) -> str:

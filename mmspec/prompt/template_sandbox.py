@@ -1,18 +1,20 @@
-"""The Jinja environment of chat templates: transformers' functions without access to Python.
+"""The Jinja environment of chat templates: transformers' own, without access to Python.
 
-It blocks Python's internals and limits the size of source and output, but not time or memory:
-Ctrl-C ends a template that runs on. It is imported only to render, because Jinja loads slowly.
+It limits the size of source, output and numbers, but not time or memory: Ctrl-C ends a template
+that runs on. Only a single step of Python can outlast it, such as comparing or printing lists that
+hold each other many times over. The module is imported only to render: Jinja loads slowly.
 """
 
-import json
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from datetime import datetime
 from functools import lru_cache
+from json import JSONEncoder
 from typing import Any, NoReturn
 
-from jinja2 import Template, TemplateRuntimeError, nodes
+from jinja2 import Template, TemplateError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, LoopControlExtension
+from jinja2.filters import do_round
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
@@ -21,7 +23,10 @@ MAX_SOURCE = 200_000
 """Characters of a template's source at most."""
 
 MAX_OUTPUT = 20_000_000
-"""Characters of a template's output at most, and of the result of one `*` or `**`."""
+"""Characters of a template's output at most, and elements of the result of one `*`."""
+
+MAX_BITS = 10_000
+"""Bits of an integer that `*`, `**`, `//` and `%` take and give at most, and places of `round`."""
 
 
 class GenerationTag(Extension):
@@ -37,26 +42,54 @@ class GenerationTag(Extension):
 
 
 class ChatEnvironment(ImmutableSandboxedEnvironment):
-    """Compiles chat templates; raises SecurityError if one accesses Python internals."""
+    """Compiles chat templates; Python's internals are undefined in them."""
 
-    intercepted_binops = frozenset(["*", "**"])  # one step of these can outlast any Ctrl-C
+    # One step of these on long integers can outlast any Ctrl-C.
+    intercepted_binops = frozenset(["*", "**", "//", "%"])
 
     def __init__(self) -> None:
         extensions = [GenerationTag, LoopControlExtension]
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
-        del self.globals["lipsum"]
-        self.globals |= {"raise_exception": _raise, "strftime_now": _now, "namespace": _namespace}
-        self.filters["tojson"] = _to_json
-
-    def unsafe_undefined(self, obj: Any, attribute: str) -> NoReturn:
-        """Raise SecurityError as soon as an unsafe attribute is read, not only when it is used."""
-        raise SecurityError(f"it reaches for {attribute!r} of a {type(obj).__name__}")
+        self.globals |= {"raise_exception": _raise, "strftime_now": _now}
+        self.globals |= {"namespace": TemplateNamespace, "dict": TemplateDict()}
+        self.filters |= {"tojson": _to_json, "round": _rounded}
+        self.tests["divisibleby"] = self._divisible
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Compute `left * right` or `left ** right`; raises an error for a huge result."""
-        if _size(operator, left, right) > MAX_OUTPUT:
-            raise SecurityError(f"the result of {operator} is too large")
+        """Compute `left operator right`; raises SecurityError where that could take very long."""
+        size, limit = _size(operator, left, right)
+        if size > limit:
+            raise SecurityError(f"a number or the result of {operator} is too large")
         return super().call_binop(context, operator, left, right)
+
+    def _divisible(self, value: Any, num: Any) -> bool:
+        return bool(self.call_binop(None, "%", value, num) == 0)
+
+
+class TemplateDict:
+    """The function `dict`; the type itself has methods that could change the messages."""
+
+    def __call__(self, *args: Any, **values: Any) -> dict[Any, Any]:
+        """As `dict`."""
+        return dict(*args, **values)
+
+    def fromkeys(self, keys: Iterable[Any], value: Any = None) -> dict[Any, Any]:
+        """As `dict.fromkeys`."""
+        return dict.fromkeys(keys, value)
+
+
+class TemplateNamespace(Namespace):
+    """Jinja's namespace without names that begin with _, which lead to Python's internals."""
+
+    def __init__(*args: Any, **values: Any) -> None:  # self is among args: it may be a value's name
+        self, names = args[0], dict(*args[1:], **values)
+        for name in names:
+            _check_name(name)
+        Namespace.__init__(self, names)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _check_name(name)
+        super().__setitem__(name, value)
 
 
 def rendered(source: str, variables: dict[str, Any]) -> str:
@@ -71,7 +104,7 @@ def _compiled(source: str) -> Template:
     return ChatEnvironment().from_string(source)
 
 
-def _capped(pieces: Iterator[str]) -> Iterator[str]:
+def _capped(pieces: Iterable[str]) -> Iterator[str]:
     size = 0
     for piece in pieces:
         size += len(piece)
@@ -80,39 +113,46 @@ def _capped(pieces: Iterator[str]) -> Iterator[str]:
         yield piece
 
 
-def _size(operator: str, left: Any, right: Any) -> int:
-    """Characters, elements or bits of the result; 0 for a float."""
+def _size(operator: str, left: Any, right: Any) -> tuple[int, int]:
+    """Size and limit: bits of operands and result for integers, or elements of a product."""
     match left, right:
         case int(), int():
             bits = left.bit_length(), right.bit_length()
-            return bits[0] * right if operator == "**" else sum(bits)
-        case (int(count), other) | (other, int(count)) if isinstance(other, Sized):
-            return count * len(other)
-    return 0
+            return (bits[0] * max(right, 1) if operator == "**" else sum(bits)), MAX_BITS
+        case (int(count), other) | (other, int(count)) if operator == "*":
+            return count * len(other) if isinstance(other, Sized) else 0, MAX_OUTPUT
+    return 0, MAX_OUTPUT
+
+
+def _check_name(name: Any) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a namespace cannot hold {name!r}: names may not begin with _")
 
 
 def _raise(message: str) -> NoReturn:
-    raise TemplateRuntimeError(message)
+    raise TemplateError(message)
 
 
-def _now(form: str) -> str:
-    return datetime.now().strftime(form)
+def _now(format: str) -> str:
+    return datetime.now().strftime(format)
 
 
-def _namespace(*args: Any, **values: Any) -> Namespace:
-    if any(name.startswith("_") for name in dict(*args, **values)):
-        raise SecurityError("a namespace cannot hold names that begin with _")
-    return Namespace(*args, **values)
+def _rounded(value: Any, precision: Any = 0, method: Any = "common") -> Any:
+    """As Jinja's own, which would compute any power of ten."""
+    if isinstance(precision, int) and abs(precision) > MAX_BITS:
+        raise SecurityError(f"round takes at most {MAX_BITS} places")
+    return do_round(value, precision, method)
 
 
 def _to_json(
-    value: Any,
+    x: Any,
     ensure_ascii: bool = False,
     indent: int | str | None = None,
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
     """Write JSON without escaping HTML, unlike Jinja's own filter."""
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    encoder = JSONEncoder(
+        ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
+    return "".join(_capped(encoder.iterencode(x)))  # Ctrl-C cannot end `encode`

@@ -1,16 +1,16 @@
-import _thread
+"""Chat templates: what each role's content becomes, what is refused, what Ctrl-C ends, files."""
+
 import json
+import os
+import signal
 import threading
-import time
 
 import pytest
-from transformers.utils.chat_template_utils import render_jinja_template
 
 from mmspec.errors import CheckpointError
 from mmspec.prompt import template_sandbox
 from mmspec.prompt.chat_template import LLAVA, ChatTemplate, load_template
-from support.chat_templates import STYLES as CHECKPOINT_STYLES
-from support.chat_templates import Style
+from support.chat_templates import STYLES
 
 
 def message(role: str, *parts: str | None) -> tuple[str, list[dict[str, str]]]:
@@ -20,45 +20,6 @@ def message(role: str, *parts: str | None) -> tuple[str, list[dict[str, str]]]:
 
 def text(words: str) -> dict[str, str]:
     return {"type": "text", "text": words}
-
-
-CONVERSATIONS = [
-    [message("user", None, "what is it?")],
-    [
-        message("user", "one", "two"),
-        message("assistant", "three"),
-        message("user", None, None, "four"),
-    ],
-    [
-        message("system", "Be brief."),
-        message("user", "one <b>&'\"</b>"),
-        message("assistant", "two"),
-    ],
-]
-
-
-STYLES = {"the built-in": Style(LLAVA), **CHECKPOINT_STYLES}
-TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
-
-
-@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
-@pytest.mark.parametrize("messages", CONVERSATIONS)
-@pytest.mark.parametrize("prompt", [True, False])
-def test_templates_render_as_in_transformers(style, messages, prompt):
-    shown = [
-        {"role": role, "content": as_string(content) if style.strings else content}
-        for role, content in messages
-    ]
-    expected, _ = render_jinja_template(
-        [shown], chat_template=style.source, add_generation_prompt=prompt, **TOKENS
-    )
-    template = ChatTemplate(style.source, tokens=TOKENS)
-    assert template.render(messages, generation_prompt=prompt) == expected[0]
-
-
-def as_string(content: list[dict[str, str]]) -> str:
-    images = ["<image>\n" for part in content if part["type"] == "image"]
-    return "".join(images + [part["text"] for part in content if part["type"] == "text"])
 
 
 def test_the_built_in_template_is_llavas():
@@ -73,6 +34,21 @@ def test_the_built_in_template_is_llavas():
     )
 
 
+def test_each_role_gets_the_content_that_the_template_takes_of_it():
+    source = """\
+{%- for message in messages %}
+{%- if message.role == 'user' %}{{ message.content | map(attribute='text') | join('+') }}
+{%- else %}[{{ message.content | trim }}]{% endif %}
+{%- endfor %}"""
+    messages = [message("system", " a", "b "), message("user", "c", "d"), message("assistant", "e")]
+    assert ChatTemplate(source).render(messages) == "[ab]c+d[e]"
+
+
+def test_a_template_may_speak_of_text_in_quotes():
+    source = """{"type": "text"} 'text' {{ messages[0].content[0].text }}"""
+    assert ChatTemplate(source).render([message("user", "x")]).endswith("'text' x")
+
+
 def test_what_a_template_refuses_is_said():
     refusing = "{% for m in messages %}{{ raise_exception('no ' + m.role) }}{% endfor %}"
     with pytest.raises(CheckpointError, match="no system"):
@@ -81,38 +57,53 @@ def test_what_a_template_refuses_is_said():
 
 def test_long_conversations_are_rendered():
     messages = [message("user", None, "x" * 5_000), message("assistant", "y" * 5_000)] * 200
-    for source in (LLAVA, CHECKPOINT_STYLES["chatml"].source):
+    for source in (LLAVA, STYLES["ChatML"].source):
         assert len(ChatTemplate(source).render(messages)) > 2_000_000
+
+
+def test_a_template_changes_no_message():
+    """The filter indent appends to a list, and the type dict has a method that changes others."""
+    changing = "{% set c = messages[0].content %}{{ c | indent if c is iterable }}{{ c[0].text }}"
+    messages = [message("user", "hello")]
+    ChatTemplate(changing).render(messages)
+    assert messages == [message("user", "hello")]
+    update = "{% set p = messages[0].content[0] %}{{ dict.update(p, {'role': 'x'}) }}{{ p.text }}"
+    with pytest.raises(CheckpointError, match="update"):
+        ChatTemplate(update).render(messages)
 
 
 HOSTILE = {
     "endless text": "{% for i in range(99999) %}{{ 'x' * 9999 }}{% endfor %}",
     "endless range": "{% for i in range(1000000000) %}x{% endfor %}",
-    "product": "{{ 'x' * 1000000000 }}",
+    "product": "{{ 'x' * 25000000 }}",
     "list product": "{{ 1000000000 * [0] }}",
     "power": "{{ 10 ** 999999999 }}",
     "squaring": "{% set n = namespace(i=9) %}{% for i in range(99) %}{% set n.i = n.i * n.i %}"
     "{% endfor %}",
+    "quotient": "{{ 0x" + "f" * 3_000 + " // 7 }}",
+    "long quotient": "{{ (1).from_bytes(('x' * 9000000).encode(), 'big')"
+    " // (1).from_bytes(('x' * 4500000).encode(), 'big') }}",
+    "long remainder": "{{ (1).from_bytes(('x' * 9000000).encode(), 'big')"
+    " is divisibleby (1).from_bytes(('x' * 4500000).encode(), 'big') }}",
+    "round": "{{ 5 | round(-999999999) }}",
+    "round up": "{{ 5 | round(999999999, 'ceil') }}",
     "width": "{{ 'x'.ljust(100000000) }}",
     "recursion": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
     "recursive loop": "{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}",
     "long source": "{{ 1 }}" * 1_000_000,
     "nesting": "{{ " + "(" * 5_000 + "1" + ")" * 5_000 + " }}",
+    "sum": "{{ " + "1 + " * 5_000 + "1 }}",
     "dunder": "{{ ''.__class__.__mro__ }}",
-    "dunder of messages": "{{ messages.__class__ }}",
-    "dunder by item": "{{ messages['__class__'] }}",
-    "dunder by filter": "{{ messages | attr('__class__') }}",
-    "dunder by map": "{{ [''] | map(attribute='__class__') | list }}",
-    "dunder by format": "{{ '{0.__class__}'.format(messages) }}",
+    "dunder by item": "{{ messages['__class__'].x }}",
     "dunder of a namespace": "{{ namespace(__class__=1) }}",
-    "globals": "{{ raise_exception.__globals__ }}",
+    "globals": "{{ raise_exception.__globals__.x }}",
     "globals of a macro": "{% macro f() %}{% endmacro %}{{ f.__init__.__globals__ }}",
+    "globals of lipsum": "{{ lipsum.__globals__['os'].popen('id') }}",
     "type": "{{ dict.mro() }}",
     "mutation": "{{ messages.append(1) }}",
     "include": "{% include '/etc/passwd' %}",
     "import": "{% import 'os' as os %}",
     "extends": "{% extends '/etc/passwd' %}",
-    "chance": "{{ lipsum(100000) }}",
     "syntax": "{% if %}",
     "undefined": "{{ x.y }}",
     "refusal": "{{ raise_exception('line\n\x1b[31mtwo') }}",
@@ -121,24 +112,58 @@ HOSTILE = {
 
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_templates_end_in_one_line_naming_the_file(source, monkeypatch):
-    monkeypatch.setattr(template_sandbox, "MAX_OUTPUT", 1_000_000)  # squares grow up to it
-    started = time.perf_counter()
+    monkeypatch.setattr(template_sandbox, "MAX_OUTPUT", 10_000_000)  # less to wait for
     with pytest.raises(CheckpointError, match=r"template in chat\.jinja") as caught:
         ChatTemplate(source, "chat.jinja").render([message("user", "hello")])
     assert str(caught.value).isprintable()
-    assert time.perf_counter() - started < 60
 
 
-def test_ctrl_c_ends_a_template_that_runs_on():
-    loops = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
-    template = ChatTemplate(loops)
+INTERNALS = """{{ messages.__class__ }}{{ messages | attr('__class__') }}{{ messages['__class__'] }}
+{{ raise_exception.__globals__ }}{{ messages.append }}{{ self.__init__ }}
+{{ '{0.__class__}'.format(messages) }}"""
 
-    def interrupted():  # on a busy machine the key may come before the template runs
-        threading.Timer(0.2, _thread.interrupt_main).start()
-        template.render([message("user", "hello")])
 
-    with pytest.raises(KeyboardInterrupt):
+def test_internals_of_python_are_undefined_in_templates():
+    assert ChatTemplate(INTERNALS).render([message("user", "hello")]) == "\n\n"
+
+
+def times(body: str, outside: str = "") -> str:
+    """A template that does `body` more often than anyone would wait for."""
+    loop = "{% for i in range(99999) %}"
+    return f"{outside}{loop}{loop}{body}{'{% endfor %}' * 2}"
+
+
+LONG = "{% set s = 'A' * 9000000 %}"
+NESTED = "{% set n = namespace(a=[]) %}" + "{% set n.a = [n.a, n.a] %}" * 60
+ENDLESS = {
+    "loops": times(""),
+    "slices": times("{% set t = s[1:] %}", LONG),
+    "tests": times("{% if s is upper %}{% endif %}", LONG),
+    "lists": times("{{ s | list | first }}", "{% set s = '\u0100' * 2000000 %}"),
+    "splits": times("{% if s.split('b') %}{% endif %}", "{% set s = 'ab' * 500000 %}"),
+    "rounds of a loop": LONG + "{% for x in range(99999) recursive %}"
+    "{% if loop.depth == 1 %}{{ loop(s) }}{% endif %}{% endfor %}",
+    "text kept": "{% set x %}" + times("{{ i }}") + "{% endset %}",
+    "compiling": times("", "{{1}}" * 39_000),
+    "lists in lists, as JSON": NESTED + "{{ n.a | tojson }}",
+}
+
+
+@pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS)
+def test_ctrl_c_ends_a_template_that_runs_on(source):
+    template = ChatTemplate(source)
+    sender = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+
+    def interrupted():
+        sender.start()
+        try:
+            template.render([message("user", "hello")])
+        finally:
+            sender.join()
+
+    with pytest.raises(KeyboardInterrupt) as caught:
         interrupted()
+    assert "render" in {entry.name for entry in caught.traceback}, "it ended by itself"
 
 
 # --- files ----------------------------------------------------------------------------------
