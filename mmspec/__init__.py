@@ -8,9 +8,11 @@
 """
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from mmspec.chat.answer import Answer as Answer
     from mmspec.chat.answer import Piece as Piece
     from mmspec.chat.answer import Stream as Stream
@@ -51,10 +53,12 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("mmspec")
     if name not in _HOMES:
         raise AttributeError(f"module 'mmspec' has no attribute {name!r}")
     return vars(import_module(f"mmspec.{_HOMES[name]}"))[name]
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return [*globals(), *_HOMES, "__version__"]

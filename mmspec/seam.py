@@ -31,7 +31,7 @@ positions of one image, D width of the vision tower, H width of the language mod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -232,6 +232,7 @@ class Model(Protocol):
         """
 
 
+@runtime_checkable
 class Head(Protocol):
     """A drafter that reads one target's hidden states and drafts for that target only."""
 

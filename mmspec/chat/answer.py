@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Generator, Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
+from weakref import finalize
 
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Round, Statistics
@@ -94,6 +94,8 @@ class Stream:
         """Called by `Chat`; `events` fill `answer` as they are iterated."""
         self._events = events
         self.answer = answer
+        # Also called at the end of the interpreter, while what an interrupt needs is still there.
+        self._interrupt = finalize(self, events.close)
 
     def __iter__(self) -> Iterator[Prefilled | Piece]:
         return self
@@ -104,17 +106,12 @@ class Stream:
     def __enter__(self) -> "Stream":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Interrupt the answer, if it is not complete."""
-        self._events.close()
+        self._interrupt()
 
     def texts(self) -> Iterator[str]:
         """Yield the text of each round, without the progress."""

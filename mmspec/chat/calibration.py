@@ -7,6 +7,7 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
+from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.models import Models
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.paths import expand_home
@@ -29,7 +30,7 @@ def calibration_file(models: Models) -> CalibrationFile:
         "quantize": target.model.quantize,
         "backend": backend | models.backend.describe(),
         "target": shape_digest(target.directory),
-        "draft": shape_digest(drafts.directory) if drafts else None,
+        "draft": _draft_digest(drafts) if drafts else None,
     }
     text = json.dumps(key, sort_keys=True)
     name = f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
@@ -50,6 +51,10 @@ def shape_digest(directory: Path) -> str:
         if file.suffix in WEIGHTS:
             digest.update(f"{file.name} {file.stat().st_size}\n".encode())
     return digest.hexdigest()[:24]
+
+
+def _draft_digest(drafts: LoadedModel | LoadedHead) -> str:
+    return shape_digest(drafts.directory) if drafts.directory else drafts.name
 
 
 def _processor() -> str:

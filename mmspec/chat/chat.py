@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from functools import cached_property
 from statistics import median_low
 from time import perf_counter
 
@@ -36,14 +37,25 @@ class Chat:
         self.conversation = conversation
         self.speculate = True
         self.answer = Answer()
-        self._session = self._open(options)
         self._drafter: OpenDrafter | None = None
         self._plain_rounds: deque[float] = deque(maxlen=PLAIN_ROUNDS)
 
-    def _open(self, options: Options) -> Session:
+    @cached_property
+    def _session(self) -> Session:
         target = self.models.target
-        opened = target.model.open_target(options.sampling)
+        opened = target.model.open_target(self.options.sampling)
         return Session(opened, target.views(self.models.caption), target.view)
+
+    def close(self) -> None:
+        """Free the caches; a later question computes the whole prompt anew."""
+        vars(self).pop("_session", None)
+        self._drafter = None
+
+    def __enter__(self) -> "Chat":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def change(self, options: Options) -> None:
         """Use other options from the next answer on; other sampling computes the prompt anew.
@@ -52,7 +64,7 @@ class Chat:
         """
         drafting_for(self.models, options)
         if options.sampling != self.options.sampling:
-            self._session = self._open(options)
+            self.close()
         self._drafter = None
         self.options = options
 

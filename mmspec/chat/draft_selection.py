@@ -65,9 +65,15 @@ def refuse(options: Options, name: str, directory: Path) -> None:
     if spec in UNLETTERED:
         return
     if kind := head_kind(directory):
-        _require_kind(options, name, kind, spec or kind)
+        refuse_kind(options, name, kind)
     elif spec:
         _lettered(options, spec, read_config(directory))
+
+
+def refuse_kind(options: Options, name: str, kind: str) -> None:
+    """Raise UsageError for options that the head called `name`, of this kind, cannot do."""
+    if options.drafting not in UNLETTERED:
+        _require_kind(options, name, kind, options.drafting or kind)
 
 
 def _lettered(options: Options, spec: str, config: ModelConfig) -> Drafting:

@@ -8,7 +8,7 @@ from time import perf_counter
 from mmspec.chat.calibration import calibration_file
 from mmspec.chat.captions import Captioner, ModelCaptioner
 from mmspec.chat.chat import Chat
-from mmspec.chat.draft_selection import refuse
+from mmspec.chat.draft_selection import refuse, refuse_kind
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
@@ -16,11 +16,11 @@ from mmspec.checkpoints.cards import load_cards, present
 from mmspec.checkpoints.config import model_type
 from mmspec.checkpoints.hub import resolve
 from mmspec.drafters.views import NGRAM, PLAIN
-from mmspec.errors import HubError
+from mmspec.errors import HubError, UsageError
 from mmspec.plugins import load_backend, load_captioner, load_head
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.tokenizer import shared_vocabulary
-from mmspec.seam import InspectableBackend
+from mmspec.seam import Head, InspectableBackend
 
 PREFERRED = "llava-1.5-7b"
 BUNDLED = "mini"
@@ -31,7 +31,17 @@ Loading = partial[LoadedModel]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Engine(Models):
-    """Loaded models, which open conversations."""
+    """Loaded models, which open conversations.
+
+    Leaving its `with` block drops cached image features and captions.  Models are not thread-safe:
+    the answers of all chats of one engine must be computed by one thread at a time.
+    """
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.forget()
 
     def chat(
         self, options: Options | None = None, conversation: Conversation | None = None
@@ -42,7 +52,7 @@ class Engine(Models):
 
 def load(
     model: str = "auto",
-    draft: str = "auto",
+    draft: str | Head = "auto",
     *,
     backend: str = "auto",
     device: str = "auto",
@@ -54,8 +64,8 @@ def load(
     """Load a target and its draft from cards, hub repositories or directories.
 
     model: 'auto' takes LLaVA-1.5-7B if it is on this machine, else the bundled pair, and adds a
-    note.  draft: a draft model or a head; 'auto' takes the one that the model's card names.  A name
-    that cannot be loaded raises an MmspecError.
+    note.  draft: a draft model or a head by name; 'auto' takes the one that the model's card names.
+    A `Head` drafts itself.  A name that cannot be loaded raises an MmspecError.
 
     quantize: 'int8', 'int4', 'int4-32' or 'int4-128' for the matrices of every model (torch only).
     options: checked before any weights are read; UsageError if the draft cannot do them.
@@ -65,14 +75,17 @@ def load(
     notes: list[str] = []
     name = _auto_model(chosen, notes) if model == "auto" else model
     directory = resolve(name, chosen.name)
-    place = _find_draft(chosen, name, draft, notes)
-    if options and place:
+    own = None if isinstance(draft, str) else _own_head(draft)
+    place = _find_draft(chosen, name, draft, notes) if isinstance(draft, str) else None
+    if options and own:
+        refuse_kind(options, own.name, own.kind)
+    elif options and place:
         refuse(options, *place)
     elif options:
         options.require_draft()
     loading = partial(load_model, chosen, device=device, dtype=dtype, quantize=quantize)
     target = loading(name, directory)
-    drafts = _load_draft(loading, chosen, target, *place) if place else None
+    drafts = _load_draft(loading, chosen, target, *place) if place else own
     head = drafts if isinstance(drafts, LoadedHead) else None
     draft_model = drafts if isinstance(drafts, LoadedModel) else None
     models = (model for model in (draft_model, target) if model and model.features)
@@ -114,6 +127,14 @@ def _find_draft(
             raise
         notes.append(f"draft: none ({error}); drafting from n-grams")
         return None
+
+
+def _own_head(draft: Head) -> LoadedHead:
+    if not isinstance(draft, Head):
+        raise UsageError(
+            f"`draft` is a {type(draft).__name__}: give a name, a directory as text, or a Head"
+        )
+    return LoadedHead(draft.config.kind, None, draft)
 
 
 def _load_draft(

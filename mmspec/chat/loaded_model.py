@@ -77,7 +77,8 @@ class LoadedHead:
     """A head, which uses the tokenizer and images of its target."""
 
     name: str
-    directory: Path
+    directory: Path | None
+    """Where it was loaded from; None for an object that the caller gave."""
     head: Head
 
     @property

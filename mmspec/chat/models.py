@@ -45,7 +45,7 @@ class Models:
     def caption(self, picture: Picture) -> Sequence[int]:
         """Token ids, without BOS, that replace the image in view C; computed once per image."""
         if self.captioner is None:
-            raise UsageError("drafting C needs a captioner: load with a draft or a `captioner`")
+            raise UsageError("drafting C needs a captioner: load with a `draft` or a `captioner`")
         if picture.digest not in self._captions:
             text = f"image: {self.captioner.caption(picture)}"
             self._captions[picture.digest] = self.target.tokenizer.encode(text)

@@ -145,6 +145,27 @@ def test_an_answer_does_not_begin_with_the_space_of_its_first_word(accepted, own
     assert Answer(text="x").start(Piece(accepted, own)).text == accepted + own
 
 
+def test_a_closed_chat_computes_its_prompt_anew_and_says_the_same(engine):
+    with engine, engine.chat(OPTIONS) as chat:
+        check(chat, "What is this?", A)
+    assert engine.target.features._features == {}
+    check(chat, "Why?")
+    assert chat.answer.statistics.cached_tokens == 0
+
+
+def test_other_options_hold_from_the_next_answer_on(engine):
+    chat = engine.chat(OPTIONS)
+    check(chat, "What is this?", A)
+    chat.change(replace(OPTIONS, drafting="MT", max_new_tokens=5))
+    check(chat, "And this?", B)
+    assert (chat.answer.drafting.spec, len(chat.answer.token_ids) <= 5) == ("MT", True)
+    chat.change(replace(OPTIONS, sampling=Sampling(1.0), seed=3))
+    check(chat, "Why?")
+    with pytest.raises(UsageError, match="needs a head"):
+        chat.change(replace(OPTIONS, drafting="msd"))
+    assert chat.options.seed == 3
+
+
 def test_the_gain_is_told_by_the_conversation_s_own_plain_rounds(engine):
     chat = engine.chat(OPTIONS)
     assert chat.reply("What is this?", A).speed_up is None  # no plain round yet

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mmspec.chat.engine import load
 from mmspec.chat.loaded_model import LoadedHead
 from mmspec.chat.options import Options
 from mmspec.errors import UsageError
@@ -66,6 +67,23 @@ def test_a_drafter_from_another_package_drafts_and_changes_nothing(headed):
     assert chat.reply("Why?").token_ids == plain.reply("Why?").token_ids
     assert chat.answer.drafting.spec == "repeat"
     assert chat.answer.statistics.drafted > 0
+
+
+def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
+    page = {}
+    exec(block("python"), page)
+    with load(str(pair_paths[0]), page["RepeatHead"](), backend="torch") as engine:
+        drafted, plain = engine.chat(Options(max_new_tokens=12)), Options(drafting="none")
+        answer = drafted.reply("What is this?", picture(1))
+        expected = engine.chat(replace(plain, max_new_tokens=12)).reply("What is this?", picture(1))
+    assert answer.token_ids == expected.token_ids
+    assert answer.drafting.spec == "repeat"
+    with pytest.raises(UsageError, match="the draft repeat is a repeat head: use repeat"):
+        load(
+            str(pair_paths[0]), page["RepeatHead"](), backend="torch", options=Options(drafting="T")
+        )
+    with pytest.raises(UsageError, match="`draft` is a int: give a name"):
+        load(str(pair_paths[0]), 3, backend="torch")
 
 
 def test_its_kind_is_a_drafting_and_a_method(headed):

@@ -77,7 +77,7 @@ def description(settings: Settings, engine: Engine) -> dict[str, Any]:
 def _model(loaded: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
     if loaded is None:
         return None
-    entry = {"name": loaded.name, "digest": model_digest(loaded.directory)}
+    entry = {"name": loaded.name, "digest": loaded.directory and model_digest(loaded.directory)}
     if isinstance(loaded, LoadedModel) and loaded.model.quantize != "none":
         entry["quantize"] = loaded.model.quantize
     return entry
