@@ -42,6 +42,7 @@ from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.adaptive_weights import Adaptation, Evidence
 from mmspec.decoding.arrays import A
 from mmspec.decoding.draft import Draft
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
@@ -71,6 +72,8 @@ class Segment:
     """
 
     parts: Sequence[Sequence[int] | Features]
+    is_answer: bool = False
+    """True for an earlier answer: an exact target gives it the bits that decoding gave it."""
 
     def __len__(self) -> int:
         return sum(_positions(part) for part in self.parts)
@@ -213,8 +216,12 @@ class Model(Protocol):
     def encode(self, pixels: Float32) -> Features:
         """Run the vision tower on preprocessed pixels [3, height, width]."""
 
-    def open_target(self, sampling: Sampling) -> Target:
-        """Open an empty sequence of the target."""
+    def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> Target:
+        """Open an empty sequence of the target.
+
+        exact: feed the last token and a draft in forwards of these numbers of rows, with attention
+        by blocks, so that a token gets the same bits alone, in a chain and in a tree.
+        """
 
     def open_drafter(
         self,
@@ -291,10 +298,16 @@ class InspectableFeatures(Features, Protocol):
 
 
 class InspectableTarget(Target, Protocol):
-    """A target whose logits can be copied to the host."""
+    """A target whose logits and cache can be copied to the host."""
 
     def logits(self) -> Float32:
         """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
+
+    def fed_rows(self, draft: Draft | None) -> tuple[Float32, Float32]:
+        """What feeding the last token and a draft computes, on the host.  Blocks; changes nothing.
+
+        Returns the logits [n + 1, V], and the keys and values [n + 1, W] of all layers.
+        """
 
 
 class InspectableModel(Model, Protocol):
@@ -318,7 +331,7 @@ class InspectableModel(Model, Protocol):
     def project(self, features: Features) -> Float32:
         """The projector's output [N, H] on the host.  Blocks."""
 
-    def open_target(self, sampling: Sampling) -> InspectableTarget:
+    def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> InspectableTarget:
         """See `Model.open_target`."""
 
 

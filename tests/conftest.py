@@ -55,6 +55,12 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     sys.modules.update(before)
 
 
+@pytest.fixture(autouse=True)
+def dear_exactness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let exact decoding seem dear, so that `--exact auto` measures and probes nothing."""
+    monkeypatch.setattr("mmspec.exactness.finding.price_of", lambda *_: 9.0)
+
+
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the session's checkpoints."""

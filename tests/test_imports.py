@@ -136,7 +136,7 @@ LAYERS = (
     {"checkpoints"},
     {"decoding", "seam", "prompt"},
     {"drafters"},
-    {"draft_length"},
+    {"draft_length", "exactness"},
     {"plugins", "chat"},
     {"diagnostics"},
 )

@@ -1,6 +1,7 @@
 """A loaded checkpoint that opens target and draft sequences."""
 
 from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec_mlx.network.llava import Llava
@@ -11,9 +12,9 @@ from mmspec_mlx.sequence.target import MlxTarget
 class MlxModel(Llava):
     """Implements `mmspec.seam.InspectableModel`."""
 
-    def open_target(self, sampling: Sampling) -> MlxTarget:
+    def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> MlxTarget:
         """Open an empty target sequence."""
-        return MlxTarget(self, sampling)
+        return MlxTarget(self, sampling, exact)
 
     def open_drafter(
         self,

@@ -4,6 +4,7 @@ import torch
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec_torch.graphs.pool import Statics
@@ -22,9 +23,9 @@ class TorchModel(Llava):
         super().__init__(weights, config, device, dtype)
         self.statics = Statics(self.llama)
 
-    def open_target(self, sampling: Sampling) -> TorchTarget:
+    def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> TorchTarget:
         """Open an empty target sequence."""
-        return TorchTarget(self, self.statics, sampling)
+        return TorchTarget(self, self.statics, sampling, exact)
 
     def open_drafter(
         self,

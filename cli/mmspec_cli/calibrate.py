@@ -30,7 +30,8 @@ def calibrate(as_json: bool, plain: bool, **where: Any) -> int:
     """
     screen = Screen(plain=plain)
     engine = loaded(screen, where)
-    calibration, file = measure(engine, screen.progress), calibration_file(engine)
+    calibration = measure(engine, screen.progress)
+    file = calibration_file(engine.backend, engine.target, engine.drafts)
     written = _write(screen, file, calibration)
     if as_json:
         names = {"model": engine.target.name, "draft": engine.drafts and engine.drafts.name}

@@ -37,7 +37,7 @@ def decoding_options(values: dict[str, Any]) -> "Options":
 
     sampling = Sampling(values.pop("temperature"), values.pop("top_k"), values.pop("top_p"))
     adaptive, tree = _adaptation(values), _tree(values)
-    names = ("drafting", "weights", "pool", "overflow", "gamma", "seed")
+    names = ("drafting", "weights", "pool", "overflow", "gamma", "seed", "exact")
     fields = {name: values.pop(name) for name in (*names, "max_new_tokens")}
     limit = values.pop("repeat_limit", 0)  # only commands that answer people have it
     options = Options(sampling=sampling, adaptive=adaptive, tree=tree, repeat_limit=limit, **fields)

@@ -1,40 +1,71 @@
-"""Finds the file with the costs that `mmspec calibrate` measured for loaded models."""
+"""Finds the files with what was measured for loaded models on this machine."""
 
 import hashlib
 import json
 import os
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
-from mmspec.chat.models import Models
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.paths import expand_home
 from mmspec.draft_length.calibration_file import CalibrationFile
+from mmspec.exactness.finding import FindingFile, read_finding
+from mmspec.seam import InspectableBackend
 
 FORMAT = 3
 """Version of the calibration file's layout; files of other versions are ignored."""
+EXACTNESS = "exactness"
+"""Folder of the files about exact decoding."""
 WEIGHTS = (".safetensors", ".bin")
 
 
-def calibration_file(models: Models) -> CalibrationFile:
-    """The file of costs measured for `models`, named by a digest of all that they depend on."""
-    target, drafts = models.target, models.drafts
-    backend = {"name": models.backend.name, "mmspec": version("mmspec")}
-    key = {
+def calibration_file(
+    backend: InspectableBackend, target: LoadedModel, drafts: LoadedModel | LoadedHead | None
+) -> CalibrationFile:
+    """The file of costs measured for a pair, named by a digest of all that they depend on."""
+    draft = {"draft": _draft_digest(drafts) if drafts else None}
+    return CalibrationFile(*_place("calibration", _target_key(backend, target) | draft))
+
+
+def finding_file(backend: InspectableBackend, target: LoadedModel) -> FindingFile:
+    """The file of what is known of the target's exact decoding."""
+    own = {"name": target.name, "directory": str(target.directory.resolve())}
+    return FindingFile(*_place(EXACTNESS, _target_key(backend, target) | own))
+
+
+def finding_lines() -> dict[str, str]:
+    """A line on the exact decoding of each model, type and backend that was measured here."""
+    lines = {}
+    for path in sorted((cache_directory() / EXACTNESS).glob("*.json")):
+        key, finding = read_finding(path) or ({}, None)
+        if finding and key["backend"]["mmspec"] == version("mmspec"):
+            lines[f"{key['name']}, {key['dtype']}, {key['backend']['name']}"] = finding.line()
+    return lines
+
+
+def _target_key(backend: InspectableBackend, target: LoadedModel) -> dict[str, Any]:
+    """All that the bits and the speed of a target's forwards depend on."""
+    names = {"name": backend.name, "mmspec": version("mmspec")}
+    return {
         "format": FORMAT,
         "machine": f"{platform.machine()} {_processor()} x{os.cpu_count()}",
         "device": target.model.device,
         "dtype": target.model.dtype,
         "quantize": target.model.quantize,
-        "backend": backend | models.backend.describe(),
+        "backend": names | backend.describe(),
         "target": shape_digest(target.directory),
-        "draft": _draft_digest(drafts) if drafts else None,
     }
+
+
+def _place(folder: str, key: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
+    """The path of the file in `folder` for a key, and the key as the file holds it."""
     text = json.dumps(key, sort_keys=True)
     name = f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
-    return CalibrationFile(cache_directory() / "calibration" / name, json.loads(text))
+    return cache_directory() / folder / name, json.loads(text)
 
 
 def cache_directory() -> Path:

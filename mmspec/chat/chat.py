@@ -43,7 +43,8 @@ class Chat:
     @cached_property
     def _session(self) -> Session:
         target = self.models.target
-        opened = target.model.open_target(self.options.sampling)
+        exact = self.models.exact_rows(self.options.exact)
+        opened = target.model.open_target(self.options.sampling, exact)
         return Session(opened, target.views(self.models.caption), target.view)
 
     def close(self) -> None:
@@ -58,12 +59,13 @@ class Chat:
         self.close()
 
     def change(self, options: Options) -> None:
-        """Use other options from the next answer on; other sampling computes the prompt anew.
+        """Use other options from the next answer on; other sampling, or `exact`, starts new caches.
 
         Raises UsageError for a drafting that the models cannot do.
         """
         drafting_for(self.models, options)
-        if options.sampling != self.options.sampling:
+        now = self.options
+        if (options.sampling, options.exact) != (now.sampling, now.exact):
             self.close()
         self._drafter = None
         self.options = options
@@ -213,6 +215,8 @@ class Chat:
         if answer.drafting == PLAIN:
             return None
         if self._drafter is None or self._drafter.drafting != answer.drafting:
+            if models.head:
+                self._session.restart()  # the head needs the hidden states of all columns
             self._drafter = open_drafter(models, options, answer.drafting, self._session.target)
         return self._drafter
 

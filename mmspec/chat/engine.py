@@ -97,8 +97,10 @@ def load(
         head,
         NGRAM.spec if draft == "auto" else PLAIN.spec,
     )
-    calibration, note = calibration_file(engine).read()
+    calibration, note = calibration_file(chosen, target, drafts).read()
     notes += [note] if note else []
+    if options:
+        engine.exact_rows(options.exact)  # may probe, while the user waits for loading anyway
     seconds = perf_counter() - started
     return replace(engine, notes=notes, load_seconds=seconds, calibration=calibration)
 

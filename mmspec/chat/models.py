@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from mmspec.chat.calibration import finding_file
 from mmspec.chat.captions import Captioner, ModelCaptioner
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import Calibration
 from mmspec.draft_length.policy import AdaptiveDraftLength, uncalibrated
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.errors import UsageError
+from mmspec.exactness.finding import exact_rows
 from mmspec.prompt.images import Picture
 from mmspec.seam import InspectableBackend
 
@@ -32,6 +35,8 @@ class Models:
     load_seconds: float = 0.0
     calibration: Calibration = field(default_factory=Calibration)
     """The costs of rounds that `mmspec calibrate` measured for these models on this machine."""
+    exactness: dict[str, ExactRows | None] = field(default_factory=dict)
+    """The exact rows by mode of `--exact`; a mode that is missing is measured when it is used."""
     _adaptive: dict[tuple[Drafting, Tree | None], AdaptiveDraftLength] = field(
         default_factory=dict, init=False
     )
@@ -50,6 +55,18 @@ class Models:
             text = f"image: {self.captioner.caption(picture)}"
             self._captions[picture.digest] = self.target.tokenizer.encode(text)
         return self._captions[picture.digest]
+
+    def exact_rows(self, mode: str) -> ExactRows | None:
+        """The rows with which the target decodes in a mode of `--exact`; None: ordinary forwards.
+
+        May measure and probe for seconds to minutes, once for a model on a machine. Raises
+        UsageError if the mode is 'on' and no number of rows is exact.
+        """
+        if mode not in self.exactness:
+            loaded = self.target
+            file = finding_file(self.backend, loaded)
+            self.exactness[mode] = exact_rows(loaded.model, mode, file, loaded.name)
+        return self.exactness[mode]
 
     def adaptive_length(self, drafting: Drafting, tree: Tree | None = None) -> AdaptiveDraftLength:
         """The adaptive draft length of a drafting and tree, which all conversations share.

@@ -8,6 +8,7 @@ from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.views import OVERFLOWS, PLAIN, UNLETTERED, normalised, read_letters
 from mmspec.errors import UsageError, choice
+from mmspec.exactness.finding import MODES
 from mmspec.plugins import is_kind
 
 Gamma = int | Literal["auto"]
@@ -46,12 +47,19 @@ class Options:
     """Tokens that repeat one part of the answer, after which it ends; 0: it does not end so."""
     tree: Tree | None = None
     """The shape of drafts, whose depth is gamma; None drafts chains."""
+    exact: str = "auto"
+    """Whether the target's bits are the same for every drafting: 'auto', 'on' or 'off'.
+
+    'auto' is 'on' where a probe shows that it works and a plain token costs at most 10 % more.
+    """
 
     def __post_init__(self) -> None:
         lettered = self.drafting not in (None, *UNLETTERED) and not self.names_head
         views = read_letters(str(self.drafting)) if lettered else []
         if self.overflow not in OVERFLOWS:
             raise choice("overflow rule", self.overflow, OVERFLOWS)
+        if self.exact not in MODES:
+            raise choice("--exact", self.exact, MODES)
         if self.gamma != "auto" and self.gamma not in range(1, MAX_GAMMA + 1):
             raise UsageError(f"`gamma={self.gamma}`: give a number from 1 to {MAX_GAMMA}, or auto")
         _at_least("max_new_tokens", self.max_new_tokens, 1)

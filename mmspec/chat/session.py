@@ -102,6 +102,10 @@ class Session:
         """The chunks whose keys are not in the target's cache."""
         return chunks[self._track.matching(chunks) :]
 
+    def restart(self) -> None:
+        """Empty the target's sequence, so that the next prompt is fed from its start."""
+        self._track.rewind(())
+
     def prefill(
         self, chunks: Sequence[Chunk], drafter: OpenDrafter | None = None
     ) -> Iterator[Prefilled]:

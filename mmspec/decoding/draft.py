@@ -32,6 +32,11 @@ class Ancestry(NamedTuple):
     depths: Any
     """[n + 1] the number of ancestors of each node."""
 
+    def of(self, xp: Any, rows: Any, count: int) -> "Ancestry":
+        """The ancestors of nodes `rows` [m], all of which are among the first `count` nodes."""
+        visible = xp.take(self.visible, rows, axis=0)[:, :count]
+        return Ancestry(visible, xp.take(self.depths, rows, axis=0))
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceDraft(Generic[A]):
@@ -66,20 +71,27 @@ class DeviceDraft(Generic[A]):
 
 @dataclass(frozen=True, slots=True)
 class HostDraft:
-    """A chain proposed on the host, as by n-gram lookup; every backend's target accepts it."""
+    """A chain or tree proposed on the host, as by n-gram lookup, for any backend's target."""
 
     tokens: list[int]
-    """[k] token ids of the target, k >= 1."""
+    """[n] token ids of the target, n >= 1, parents before children."""
+    parents: list[int] | None = None
+    """[n] index of each node's parent, -1 for the root; None for a chain."""
 
     @property
     def size(self) -> int:
-        """The number of drafted tokens, k."""
+        """The number of drafted tokens, n."""
         return len(self.tokens)
 
     @property
     def depth(self) -> int:
-        """The number of drafted tokens, k."""
-        return len(self.tokens)
+        """The most nodes on one path from the root."""
+        if self.parents is None:
+            return self.size
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(1 + (depths[parent] if parent >= 0 else 0))
+        return max(depths)
 
 
 def require_path(draft: Draft | None, path: Sequence[int], tokens: Sequence[int]) -> None:

@@ -5,20 +5,27 @@ Shape letters: n rows fed or drafted, V vocabulary, H width.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from mmspec.decoding.acceptance import Verdict, read_verdict
 from mmspec.decoding.arrays import A
+from mmspec.decoding.block_attention import Places, tree_places
 from mmspec.decoding.contents import Projection, Row, chunks
 from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft, HostDraft
+from mmspec.decoding.exact_rows import ExactRows, Tile
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.seam import Float32, Segment
 
+Out = TypeVar("Out", covariant=True)
 
-class Columns(Protocol):
+
+class Columns(Protocol[Out]):
     """A cache on the device, indexed by column; its owner knows how many columns are valid."""
+
+    def read(self, start: int, stop: int) -> Out:
+        """The content [n, ...] of columns, which callers must not modify."""
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move the columns `columns` to `start` onwards; they ascend, none is before `start`."""
@@ -27,14 +34,11 @@ class Columns(Protocol):
         """Wait until all writes are computed, in a framework that computes lazily."""
 
 
-class ColumnRows(Columns, Protocol[A]):
+class ColumnRows(Columns[A], Protocol[A]):
     """An array with one row [H] per column of a sequence."""
 
     def write(self, start: int, rows: A) -> None:
         """Store rows [n, H] of the columns from `start` on."""
-
-    def read(self, start: int, stop: int) -> A:
-        """The rows [n, H] of columns `start` to `stop`; callers must not modify them."""
 
 
 class StoredStates(NamedTuple, Generic[A]):
@@ -49,8 +53,6 @@ class State(NamedTuple):
     """Which columns of a target's row and cache are valid; always replaced as a whole."""
 
     length: int = 0
-    fed: int = 0
-    """Number of tokens in the cache: all but the last, or all after a rewind into a prompt."""
     verified: Verdict | None = None
     """The verdict whose paths the next commit may accept."""
 
@@ -59,10 +61,16 @@ class TargetSequence(ABC, Generic[A]):
     """Implements `mmspec.seam.InspectableTarget` and `HiddenStates`; subclasses add forwards."""
 
     def __init__(
-        self, framework: Framework[A], cache: Columns, place: Projection[A], sampling: Sampling
+        self,
+        framework: Framework[A],
+        cache: Columns[A],
+        place: Projection[A],
+        sampling: Sampling,
+        exact: ExactRows | None = None,
     ) -> None:
         """cache: an empty cache of one row.  place: computes embeddings of an image's features."""
         self._framework, self._cache, self._place = framework, cache, place
+        self._exact = exact
         self._sampler = framework.sampler(sampling)
         self._row: Row[A] = Row()
         self._state = State()
@@ -75,18 +83,20 @@ class TargetSequence(ABC, Generic[A]):
 
     def extend(self, segment: Segment) -> None:
         """Append a segment and feed all but its last token."""
-        length, fed = self._state.length, self._state.fed
-        end = length + len(segment)
+        end = self.length + len(segment)
         with self._framework.inference():
-            self._row.append(length, segment, self._place)
-            self._prefill(fed, end - 1)
-        self._state = State(end, max(fed, end - 1))
+            self._row.append(self.length, segment, self._place)
+            if self._exact and segment.is_answer:
+                self._decode_again(self._exact, self._fed, end - 1)
+            else:
+                self._prefill(self._fed, end - 1)
+        self._state = State(end)
 
     def rewind(self, length: int) -> None:
         """Remove all tokens from `length` on."""
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot rewind {self.length} tokens to {length}")
-        self._state = State(length, min(self._state.fed, length))
+        self._state = State(length)
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
         """Run the target once over its last token and the draft; returns the verdict.  Blocks."""
@@ -116,20 +126,29 @@ class TargetSequence(ABC, Generic[A]):
             for rows in self._stored or ():
                 rows.gather(length, columns)
         self._row.extend(length, [*tokens, token])
-        self._state = State(length + len(path) + 1, length + len(path))
+        self._state = State(length + len(path) + 1)
 
     def logits(self) -> Float32:
-        """Next-token logits [V] on the host.  Blocks; changes nothing."""
+        """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
         with self._framework.inference():
             host: Float32 = self._framework.to_host(self._feed(None, None))[0]
             return host
+
+    def fed_rows(self, draft: Draft | None) -> tuple[Float32, Float32]:
+        """The logits, and the keys and values, of the last token and a draft.  Blocks."""
+        framework, start = self._framework, self.length - 1
+        with framework.inference():
+            own = self._on_device(draft)
+            logits = self._feed(own, own.ancestry(framework.xp) if own else None)
+            keys_values = self._cache.read(start, start + len(logits))
+            return framework.to_host(logits), framework.to_host(keys_values)
 
     def hidden_states(self) -> "TargetSequence[A]":
         """Store hidden states and embeddings from now on; feeds the columns in the cache again."""
         if self._stored is None:
             self._stored = StoredStates(self._new_rows(), self._new_rows())
             with self._framework.inference():
-                self._prefill(0, self._state.fed)
+                self._prefill(0, self._fed)
         return self
 
     def states(self, start: int, stop: int) -> A:
@@ -138,13 +157,18 @@ class TargetSequence(ABC, Generic[A]):
 
     def embeddings(self, start: int, stop: int) -> A:
         """The embeddings [n, H] of any columns.  Raises ValueError if none are stored."""
-        fed = self.length - 1
+        fed = self._fed
         fed_rows = self._readable.embeddings.read(start, min(stop, fed))
         if stop <= fed:
             return fed_rows
         with self._framework.inference():
             rest = self._embed_columns(max(start, fed), stop)
             return self._framework.concat([fed_rows, rest], 0) if len(fed_rows) else rest
+
+    @property
+    def _fed(self) -> int:
+        """The number of columns before the last token, whose content is in the cache."""
+        return max(self.length - 1, 0)
 
     @property
     def _readable(self) -> StoredStates[A]:
@@ -155,7 +179,11 @@ class TargetSequence(ABC, Generic[A]):
     def _on_device(self, draft: Draft | None) -> DeviceDraft[A] | None:
         framework = self._framework
         if isinstance(draft, HostDraft):
-            return framework.draft_type(framework.integers(draft.tokens))
+            ids = framework.integers(draft.tokens)
+            if draft.parents is None:
+                return framework.draft_type(ids)
+            parents = framework.integers(draft.parents)
+            return framework.draft_type(ids, parents=parents, levels=draft.depth)
         if draft is not None and not isinstance(draft, framework.draft_type):
             raise TypeError(f"a {type(draft).__name__} was not drafted by this backend")
         return draft
@@ -178,11 +206,53 @@ class TargetSequence(ABC, Generic[A]):
         if draft is not None:
             x = self._framework.concat([x, self.embed(draft.ids)], 0)
         x = self._recorded(x, start)
+        if self._exact:
+            return self._feed_exactly(self._exact, x, start, ancestry)
         if draft is None or ancestry is None:
             outputs = self._append(x, start)
         else:
             outputs = self._branch(x, start, ancestry, draft.levels)
         return self.project(self._states(outputs, start))
+
+    def _decode_again(self, exact: ExactRows, start: int, end: int) -> None:
+        """Feed columns of an earlier answer with the bits that decoding gave them."""
+        x = self._recorded(self._embed_columns(start, end), start)
+        for tile in exact.tiles(len(x)):
+            self._feed_tile(exact, x, start, None, tile)
+            self._cache.settle()
+            self._settle_states()
+
+    def _feed_exactly(self, exact: ExactRows, x: A, start: int, ancestry: Ancestry | None) -> A:
+        """Feed x [n + 1, H] in forwards of exact numbers of rows; returns the logits [n + 1, V]."""
+        logits: list[A] = []
+        for tile in exact.tiles(len(x)):
+            states = self._feed_tile(exact, x, start, ancestry, tile)
+            logits.append(self.project(states)[: tile.stop - tile.start])
+        return logits[0] if len(logits) == 1 else self._framework.concat(logits, 0)
+
+    def _feed_tile(
+        self, exact: ExactRows, x: A, start: int, ancestry: Ancestry | None, tile: Tile
+    ) -> A:
+        """The hidden states [m, H] of a tile of x, whose first row is in column `start`.
+
+        Padding writes only columns that come after those of the rows themselves.
+        """
+        rows, first = self._framework.integers(tile.padded), start + tile.start
+        places = self._places(exact, start, ancestry, tile)
+        outputs = self._by_blocks(self._framework.pick(x, rows), first, places)
+        return self._states(outputs, first)
+
+    def _places(
+        self, exact: ExactRows, start: int, ancestry: Ancestry | None, tile: Tile
+    ) -> Places:
+        """The places of a tile's rows in a chain or tree that begins in column `start`."""
+        integers, first = self._framework.integers, start + tile.start
+        end = first + len(tile.padded)
+        if ancestry is None:
+            return Places(first, integers(range(first, end)), exact.multiple)
+        xp = self._framework.xp
+        rows = ancestry.of(xp, integers(tile.padded), tile.stop)
+        return tree_places(xp, rows, start, end, exact.multiple)
 
     def _settle_states(self) -> None:
         for rows in self._stored or ():
@@ -220,6 +290,13 @@ class TargetSequence(ABC, Generic[A]):
     @abstractmethod
     def _branch(self, x: A, start: int, ancestry: Ancestry, levels: int) -> A:
         """Feed the last token and a tree; returns outputs [n + 1, H].  Nodes see only ancestors."""
+
+    @abstractmethod
+    def _by_blocks(self, x: A, start: int, places: Places) -> A:
+        """Feed x [m, H] to the columns from `start` on; returns outputs [m, H].
+
+        Attention is by blocks; every column up to the end of a block has finite content.
+        """
 
     @abstractmethod
     def _normalised(self, outputs: A) -> A:

@@ -56,8 +56,11 @@ class Divergence:
     """
 
     def outcome(self, threshold: float) -> Outcome:
-        """A near-tie if both tokens are within `threshold` of the largest logit, else a bug."""
-        tie = self.shortfall is not None and self.shortfall <= threshold
+        """A near-tie if both tokens are within `threshold` of the largest logit, else a bug.
+
+        If decoding is exact, `threshold` is 0 and nothing is a near-tie.
+        """
+        tie = self.shortfall is not None and self.shortfall <= threshold and threshold > 0
         return "near-tie" if tie else "bug"
 
 
@@ -89,6 +92,8 @@ class CheckReport:
     dtype: str
     quantize: str
     gamma: Gamma
+    exact: bool
+    """True if decoding was exact, so that there are no near-ties."""
     threshold: float
     comparisons: list[Comparison]
 
@@ -113,7 +118,8 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
     Raises UsageError if nothing was drafted.
     """
     model = engine.target.model
-    threshold = NEAR_TIES[model.dtype]
+    exact = engine.exact_rows(options.exact) is not None
+    threshold = 0.0 if exact else NEAR_TIES[model.dtype]
     comparisons = [compare(engine, prompt, options, threshold) for prompt in prompts]
     if not comparisons:
         raise UsageError("nothing to check: give a prompt")
@@ -126,6 +132,7 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
         model.dtype,
         model.quantize,
         options.gamma,
+        exact,
         threshold,
         comparisons,
     )
@@ -239,7 +246,7 @@ def place_after(
 
     before: the earlier turns. tokens: the answer so far, fed one per forward as in plain decoding.
     """
-    target = prefilled_target(engine, message, before)
+    target = prefilled_target(engine, message, before, engine.exact_rows(options.exact))
     for token in tokens:
         feed(target, token)
     noise, rounding = Noise(options.seed, target.length), NEAR_TIES[engine.target.model.dtype]

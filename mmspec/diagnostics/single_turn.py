@@ -6,6 +6,7 @@ from mmspec.chat.answer import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import Session
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, render
@@ -20,11 +21,14 @@ def chunks_of(engine: Engine, message: Message, before: Sequence[Turn] = ()) -> 
 
 
 def prefilled_target(
-    engine: Engine, message: Message, before: Sequence[Turn] = ()
+    engine: Engine,
+    message: Message,
+    before: Sequence[Turn] = (),
+    exact: ExactRows | None = None,
 ) -> InspectableTarget:
     """A greedy target sequence, prefilled with `message` after the turns `before`."""
     loaded = engine.target
-    target = loaded.model.open_target(GREEDY)
+    target = loaded.model.open_target(GREEDY, exact)
     session = Session(target, loaded.views(engine.caption), loaded.view)
     for _ in session.prefill(chunks_of(engine, message, before)):
         pass

@@ -133,7 +133,7 @@ class Views:
 
     def segment(self, chunk: Chunk, branch: Branch) -> Segment:
         """The chunk's tokens and images in the view of `branch`."""
-        return Segment([self._part(part, branch) for part in chunk.parts])
+        return Segment([self._part(part, branch) for part in chunk.parts], chunk.is_answer)
 
     def pieces(self, chunk: Chunk, branch: Branch, size: int) -> Iterator[Segment]:
         """The segment of `chunk` in pieces of at most `size` tokens; an image is never split."""
@@ -141,7 +141,8 @@ class Views:
             piece = self._part(part, branch)
             if isinstance(piece, Sequence):
                 starts = range(0, len(piece), size)
-                yield from (Segment([piece[start : start + size]]) for start in starts)
+                cuts = (piece[start : start + size] for start in starts)
+                yield from (Segment([cut], chunk.is_answer) for cut in cuts)
             else:
                 yield Segment([piece])
 

@@ -149,6 +149,11 @@ class Chunk:
     kind: Literal["prompt", "answer"]
     parts: tuple[tuple[int, ...] | Picture, ...]
 
+    @property
+    def is_answer(self) -> bool:
+        """True for the tokens of an answer."""
+        return self.kind == "answer"
+
 
 def render(conversation: Conversation, template: ChatTemplate, tokenizer: Tokenizer) -> list[Chunk]:
     """The conversation as chunks, prompt and answer in turn; an open turn ends with its prompt.

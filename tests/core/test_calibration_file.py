@@ -91,7 +91,7 @@ def test_the_cache_is_where_the_user_says(monkeypatch, tmp_path):
 def test_every_part_of_the_key_names_another_file(llama_path, pair_paths, monkeypatch):
     def path(target, draft=None, dtype="float32"):
         loaded = load(str(target), str(draft or "none"), backend="torch", dtype=dtype)
-        return calibration_file(loaded).path
+        return calibration_file(loaded.backend, loaded.target, loaded.drafts).path
 
     target, draft = pair_paths
     paths = [path(target), path(llama_path), path(target, draft), path(target, dtype="bfloat16")]

@@ -58,7 +58,7 @@ class ScriptedModel:
         self.encoded += 1
         return ScriptedFeatures(str(float(pixels.sum())), self.config.image_tokens)
 
-    def open_target(self, sampling: Any) -> ScriptedTarget:
+    def open_target(self, sampling: Any, exact: Any = None) -> ScriptedTarget:
         self.fault("model.open_target")
         return ScriptedTarget(**self._common(sampling))
 
@@ -93,8 +93,8 @@ class Namer:
 
 def backend() -> Any:
     """As much of a backend as a chat needs."""
-    nothing = {"synchronize": lambda: None, "reset_peak_memory": lambda: None}
-    return SimpleNamespace(name="scripted", peak_memory=lambda: 1, **nothing)
+    nothing = dict.fromkeys(("synchronize", "reset_peak_memory"), lambda: None)
+    return SimpleNamespace(name="scripted", peak_memory=lambda: 1, describe=dict, **nothing)
 
 
 def loaded(model: ScriptedModel, directory: Path) -> LoadedModel:
@@ -109,7 +109,9 @@ def scripted_engine(
 ) -> Engine:
     """A target and a draft that knows the target's rule except at every third place."""
     drafts = loaded(ScriptedModel(draft), directory) if draft else None
-    return Engine(backend(), loaded(ScriptedModel(target), directory), drafts, Namer())
+    plain = {"auto": None}
+    opened = loaded(ScriptedModel(target), directory)
+    return Engine(backend(), opened, drafts, Namer(), exactness=plain)
 
 
 def picture(seed: int) -> Picture:

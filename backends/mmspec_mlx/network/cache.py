@@ -18,16 +18,19 @@ class LayerCache(NamedTuple):
     heads: int
     start: int
     """The first column that the forward writes."""
+    visible: int
+    """The number of columns that the forward sees."""
 
     def update(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Write keys and values [R, heads, n, width].
 
-        Returns all keys and values up to the new ones, [R, heads, start + n, width].
+        Returns the keys and values of all visible columns, [R, heads, C, width].
         """
-        both, heads, start, end = *self, self.start + keys.shape[2]
+        both, heads, start, visible = self
+        end = start + keys.shape[2]
         both[:, :heads, start:end] = keys
         both[:, heads:, start:end] = values
-        return both[:, :heads, :end], both[:, heads:, :end]
+        return both[:, :heads, :visible], both[:, heads:, :visible]
 
 
 class Cache:
@@ -70,10 +73,16 @@ class Cache:
             layer[:, :, start : start + part.shape[2]] = part
         self._moved = 0, []
 
-    def layers(self, start: int, count: int) -> "Iterator[LayerCache]":
-        """Allocate `count` columns from `start` on; yields each layer's part of the cache."""
-        self.reserve(start + count)
-        return (LayerCache(layer, self._heads, start) for layer in self._layers)
+    def layers(self, start: int, visible: int) -> "Iterator[LayerCache]":
+        """Each layer's part of a forward that writes from `start` on and sees `visible` columns."""
+        self.reserve(visible)
+        return (LayerCache(layer, self._heads, start, visible) for layer in self._layers)
+
+    def read(self, start: int, stop: int) -> mx.array:
+        """Return the keys and values [n, W] of columns in all layers."""
+        self._place_moved()
+        parts = [layer[0, :, start:stop].swapaxes(0, 1) for layer in self._layers]
+        return mx.concatenate(parts, axis=1).flatten(1)
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move `columns`, ascending numbers from `start` or later, to `start` onwards."""

@@ -11,12 +11,17 @@ import mlx.core as mx
 
 from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
+from mmspec.decoding.block_attention import Places, attend, whole_blocks
 from mmspec_mlx import device_io
 from mmspec_mlx.cpu.kernels import kernels
 from mmspec_mlx.network.cache import Cache, LayerCache
 from mmspec_mlx.network.rotary import Rotary, Rotation
 from mmspec_mlx.weights import Weights
 
+Visible = mx.array | Places | None
+"""The columns that tokens see: a mask [n, at + n] of 0 or -inf, broadcast over rows and heads; the
+places of one sequence's rows for attention by blocks; None if every token sees every column.
+"""
 Linear = Callable[[mx.array], mx.array]
 """Function from x [..., in] to [..., out]: a matrix, with or without a bias."""
 
@@ -30,18 +35,27 @@ class Attention:
         self._head_dim = config.head_dim
 
     def __call__(
-        self, x: mx.array, rotate: Rotation, cache: LayerCache, mask: mx.array | None
+        self, x: mx.array, rotate: Rotation, cache: LayerCache, visible: Visible
     ) -> mx.array:
         """Return attention's output [R, n, H] for x [R, n, H]."""
         qkv = self.qkv_proj(x).reshape(*x.shape[:2], -1, self._head_dim).swapaxes(1, 2)
         heads = self._heads + self._kv_heads
         rotated, values = rotate(qkv[:, :heads]), qkv[:, heads:]
         keys, values = cache.update(rotated[:, self._heads :], values)
-        queries, scale = rotated[:, : self._heads], self._head_dim**-0.5
-        attended = mx.fast.scaled_dot_product_attention(
-            queries, keys, values, scale=scale, mask=mask
-        )
+        attended = _attended(rotated[:, : self._heads], keys, values, visible)
         return self.o_proj(mx.flatten(attended.swapaxes(1, 2), -2))
+
+
+def _attended(queries: mx.array, keys: mx.array, values: mx.array, visible: Visible) -> mx.array:
+    """Return attention [R, heads, n, D] of queries to keys and values [R, KV heads, C, D]."""
+    size = queries.shape[-1]
+    if isinstance(visible, Places):
+        grouped = queries.reshape(keys.shape[1], -1, *queries.shape[2:])
+        attended: mx.array = attend(mx, grouped, keys[0], values[0], visible)
+        return attended.reshape(queries.shape)
+    return mx.fast.scaled_dot_product_attention(
+        queries, keys, values, scale=size**-0.5, mask=visible
+    )
 
 
 class MLP:
@@ -95,10 +109,10 @@ class DecoderLayer:
         )
 
     def __call__(
-        self, x: mx.array, rotate: Rotation, cache: LayerCache, mask: mx.array | None
+        self, x: mx.array, rotate: Rotation, cache: LayerCache, visible: Visible
     ) -> mx.array:
         """Feed x [R, n, H]; returns the layer's output [R, n, H]."""
-        x = x + self.self_attn(self.input_layernorm(x), rotate, cache, mask)
+        x = x + self.self_attn(self.input_layernorm(x), rotate, cache, visible)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -119,16 +133,17 @@ class Decoder:
         return Cache(len(self._layers), rows, heads, width, self.dtype)
 
     def feed(
-        self, x: mx.array, cache: Cache, at: int, rotate: Rotation, mask: mx.array | None
+        self, x: mx.array, cache: Cache, at: int, rotate: Rotation, visible: Visible
     ) -> mx.array:
         """Run embeddings x [R, n, H] through the layers, at columns `at` to at + n.
 
-        rotate: the rotation of their positions.  mask: 0 where a token [n] sees a column [at + n],
-        else -inf, broadcast over rows and heads; None if every token sees every column.
-        Returns hidden states [R, n, H] before the last norm.
+        rotate: the rotation of their positions.  Returns hidden states [R, n, H] before the last
+        norm.
         """
-        for layer, layer_cache in zip(self._layers, cache.layers(at, x.shape[1]), strict=True):
-            x = layer(x, rotate, layer_cache, mask)
+        end = at + x.shape[1]
+        seen = whole_blocks(end) if isinstance(visible, Places) else end
+        for layer, layer_cache in zip(self._layers, cache.layers(at, seen), strict=True):
+            x = layer(x, rotate, layer_cache, visible)
             self.kernels.ahead(x)
         return x
 

@@ -5,7 +5,9 @@ Shape letters: n rows fed or drafted, V vocabulary, H width.
 
 import mlx.core as mx
 
+from mmspec.decoding.block_attention import Places
 from mmspec.decoding.draft import Ancestry
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.target_sequence import TargetSequence
 from mmspec_mlx.framework import framework
@@ -21,10 +23,10 @@ class MlxTarget(TargetSequence[mx.array]):
 
     _cache: Cache
 
-    def __init__(self, llava: Llava, sampling: Sampling) -> None:
+    def __init__(self, llava: Llava, sampling: Sampling, exact: ExactRows | None) -> None:
         self._llama = llama = llava.llama
         cache = llama.new_cache(rows=1)
-        super().__init__(framework(llama.kernels), cache, llava.projected, sampling)
+        super().__init__(framework(llama.kernels), cache, llava.projected, sampling, exact)
 
     def embed(self, ids: mx.array) -> mx.array:
         """Return the embeddings [n, H] of drafted ids [n]; starts computing the ids."""
@@ -45,6 +47,10 @@ class MlxTarget(TargetSequence[mx.array]):
         turn = self._llama.rotary.each(positions, start + levels)
         mask = behind(start, additive(ancestry.visible, x.dtype))
         return self._llama.feed(mx.expand_dims(x, 0), self._cache, start, turn, mask)[0]
+
+    def _by_blocks(self, x: mx.array, start: int, places: Places) -> mx.array:
+        turn = self._llama.rotary.each(mx.expand_dims(places.own, 0), start + len(x))
+        return self._llama.feed(mx.expand_dims(x, 0), self._cache, start, turn, places)[0]
 
     def _normalised(self, outputs: mx.array) -> mx.array:
         return self._llama.states(outputs)

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from mmspec.decoding.block_attention import whole_blocks
 from mmspec_torch.device_io import upload
 
 STEP = 256
@@ -60,7 +61,15 @@ class CacheSpan(NamedTuple):
 
     def layers(self) -> list[LayerCache]:
         """The part of the cache that each layer writes and sees."""
-        return self.cache.layers(self.start, self.end)
+        return self.cache.layers(self.start, self.end, self.end)
+
+
+class BlockSpan(CacheSpan):
+    """A forward that also sees the columns up to the end of a block, whose content is finite."""
+
+    def layers(self) -> list[LayerCache]:
+        """The part of the cache that each layer writes and sees."""
+        return self.cache.layers(self.start, self.end, whole_blocks(self.end))
 
 
 class Cache:
@@ -92,14 +101,18 @@ class Cache:
         """Number of allocated columns."""
         return self._buffer.shape[3]
 
-    def layers(self, start: int, end: int) -> list[LayerCache]:
-        """For each layer, its part of the cache: writes `start` to `end`, sees all before `end`."""
-        if end > self.columns:
-            self._grow(end)
+    def layers(self, start: int, end: int, visible: int) -> list[LayerCache]:
+        """For each layer, the columns `start` to `end` to write and the first `visible` to see."""
+        if visible > self.columns:
+            self._grow(visible)
         written = self._buffer.narrow(3, start, end - start)
-        keys, values = self._buffer.narrow(3, 0, end).chunk(2, dim=2)  # of all layers at once
+        keys, values = self._buffer.narrow(3, 0, visible).chunk(2, dim=2)  # of all layers at once
         parts = zip(written.unbind(), keys.unbind(), values.unbind(), strict=True)
         return [LayerSpan(*part) for part in parts]
+
+    def read(self, start: int, stop: int) -> Tensor:
+        """Return the keys and values [n, W] of columns in all layers."""
+        return self._buffer[:, 0, :, start:stop].permute(2, 0, 1, 3).flatten(1)
 
     @torch.inference_mode()
     def gather(self, start: int, columns: Sequence[int]) -> None:
@@ -114,6 +127,6 @@ class Cache:
     def _grow(self, end: int) -> None:
         layers, rows, heads, columns, head_dim = self._buffer.shape
         wider = -(-end // STEP) * STEP
-        buffer = self._buffer.new_empty(layers, rows, heads, wider, head_dim)
+        buffer = self._buffer.new_zeros(layers, rows, heads, wider, head_dim)
         buffer[:, :, :, :columns] = self._buffer
         self._buffer = buffer

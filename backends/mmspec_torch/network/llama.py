@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import array_api_compat.torch as xp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
+from mmspec.decoding.block_attention import Places, attend
 from mmspec_torch.cpu.norms import Norm, rms_norm
 from mmspec_torch.cpu.products import Product, product
 from mmspec_torch.network import cache
@@ -33,6 +35,8 @@ class Step(NamedTuple):
     """Mask added to the attention scores, broadcast to [R, heads, n, C]."""
     causal: bool = False
     """True to attend causally from column 0 on, which needs no mask."""
+    places: Places | None = None
+    """The places of one sequence's rows if attention is by blocks; then there is no mask."""
 
 
 def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
@@ -69,15 +73,25 @@ class Attention:
         qkv = self.qkv_proj(x).view(rows, -1, heads + 2 * kv_heads, self._head_dim).transpose(1, 2)
         rotate(qkv.narrow(1, 0, heads + kv_heads), step.angles)
         keys, values = memory.update(qkv.narrow(1, heads, 2 * kv_heads))
-        attended = F.scaled_dot_product_attention(
-            qkv.narrow(1, 0, heads),
-            keys,
-            values,
-            attn_mask=step.mask,
-            is_causal=step.causal,
-            enable_gqa=heads != kv_heads,
-        )
+        attended = _attended(qkv.narrow(1, 0, heads), keys, values, step)
         return self.o_proj.added(attended.transpose(1, 2).reshape(len(x), -1), residual)
+
+
+def _attended(queries: Tensor, keys: Tensor, values: Tensor, step: Step) -> Tensor:
+    """Return attention [R, heads, n, D] of queries to keys and values [R, KV heads, C, D]."""
+    if step.places:
+        _, heads, rows, size = queries.shape
+        grouped = queries.reshape(keys.shape[1], -1, rows, size)
+        attended: Tensor = attend(xp, grouped, keys[0], values[0], step.places)
+        return attended.reshape(1, heads, rows, size)
+    return F.scaled_dot_product_attention(
+        queries,
+        keys,
+        values,
+        attn_mask=step.mask,
+        is_causal=step.causal,
+        enable_gqa=queries.shape[1] != keys.shape[1],
+    )
 
 
 class MLP:

@@ -6,13 +6,15 @@ Shape letters: n rows fed or drafted, V vocabulary, H width.
 import torch
 from torch import Tensor
 
+from mmspec.decoding.block_attention import Places
 from mmspec.decoding.draft import Ancestry, DeviceDraft
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.target_sequence import TargetSequence
 from mmspec_torch.framework import framework
 from mmspec_torch.graphs.pool import Statics
 from mmspec_torch.graphs.target import ROWS, StaticTarget
-from mmspec_torch.network.cache import Cache, CacheSpan
+from mmspec_torch.network.cache import BlockSpan, Cache, CacheSpan
 from mmspec_torch.network.llama import Step, tree_mask
 from mmspec_torch.network.llava import Llava
 from mmspec_torch.sequence.contents import embed
@@ -24,11 +26,13 @@ class TorchTarget(TargetSequence[Tensor]):
 
     _cache: Cache
 
-    def __init__(self, llava: Llava, statics: Statics, sampling: Sampling) -> None:
+    def __init__(
+        self, llava: Llava, statics: Statics, sampling: Sampling, exact: ExactRows | None
+    ) -> None:
         self._llama = llama = llava.llama
-        self._static = statics.target(self)
+        self._static = None if exact else statics.target(self)
         cache = self._static.cache if self._static else llama.new_cache(rows=1)
-        super().__init__(framework(llama.device), cache, llava.projected, sampling)
+        super().__init__(framework(llama.device), cache, llava.projected, sampling, exact)
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings [n, H] of drafted ids [n]."""
@@ -67,6 +71,11 @@ class TorchTarget(TargetSequence[Tensor]):
         angles = self._llama.rotary.after(start, ancestry.depths, levels)
         span = CacheSpan(self._cache, start, start + len(x))
         return self._llama.forward(x, Step(angles, span, tree_mask(start, ancestry.visible, x)))
+
+    def _by_blocks(self, x: Tensor, start: int, places: Places) -> Tensor:
+        span = BlockSpan(self._cache, start, start + len(x))
+        angles = self._llama.rotary.after(0, places.own, start + len(x))
+        return self._llama.forward(x, Step(angles, span, places=places))
 
     def _normalised(self, outputs: Tensor) -> Tensor:
         return self._llama.states(outputs)

@@ -17,6 +17,7 @@ from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Round
 from mmspec.diagnostics.check import NEAR_TIES, first_divergence
 from mmspec.errors import ContextError, UsageError
+from mmspec.exactness.finding import MODES
 from mmspec.prompt.conversation import Turn
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.methods import Method
@@ -95,7 +96,8 @@ def _draft_alone(engine: Engine) -> Engine:
     draft = engine.draft
     if draft is None or draft.features is None:
         raise UsageError("--methods: draft asks the draft about images: load one that sees them")
-    return Engine(engine.backend, draft, None, None)
+    never = dict.fromkeys(MODES)  # its answers are compared with nothing
+    return Engine(engine.backend, draft, None, None, exactness=never)
 
 
 def answer_row(

@@ -1,0 +1,36 @@
+"""Numbers of rows that a target feeds at once if every row is to get the same bits."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Tile(NamedTuple):
+    """Rows of a draft that one forward feeds."""
+
+    start: int
+    stop: int
+    padded: list[int]
+    """[m] indices of the rows from `start` to `stop`, then that of `start` again as padding."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExactRows:
+    """A row gets the same bits in forwards of these numbers of rows, whatever the others hold."""
+
+    multiple: int
+    """The number of rows is a multiple of this one."""
+    most: int
+    """The largest number of rows."""
+
+    def tiles(self, count: int) -> Iterator[Tile]:
+        """Cut `count` rows into forwards; only the last one may be padded."""
+        for start in range(0, count, self.most):
+            stop = min(start + self.most, count)
+            padding = [start] * (-(stop - start) % self.multiple)
+            yield Tile(start, stop, [*range(start, stop), *padding])
+
+    def line(self) -> str:
+        """One line for reports."""
+        numbers = "any number" if self.multiple == 1 else f"multiples of {self.multiple}"
+        return f"forwards of {numbers} of rows, up to {self.most}"

@@ -1,0 +1,123 @@
+"""The finding about one model on one machine: exact rows and their price, kept in a file."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mmspec.checkpoints.json_file import Block, read_json
+from mmspec.decoding.exact_rows import ExactRows
+from mmspec.errors import CheckpointError, UsageError, WriteError
+from mmspec.exactness.price import price_of
+from mmspec.exactness.probe import find_exact_rows
+from mmspec.output_files import replace_text
+from mmspec.seam import InspectableModel
+
+MODES = ("auto", "on", "off")
+"""Values of `--exact`."""
+DEAR = 1.1
+"""Price of a plain token above which `auto` decodes without exact rows."""
+LEAST = ExactRows(1, 1)
+"""The cheapest exact rows, whose price is a lower bound for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is known of a model's exact decoding on this machine."""
+
+    price: float
+    """Time of a plain token in exact forwards, divided by that in ordinary ones."""
+    is_probed: bool = False
+    """False if the price alone was measured, because `auto` would not pay it."""
+    rows: ExactRows | None = None
+    """The rows that the probe found exact; None if it found none, or has not run."""
+
+    def chosen(self, mode: str) -> ExactRows | None:
+        """The rows to decode with in a mode of `--exact`; None to decode without."""
+        return self.rows if mode == "on" or self.price <= DEAR else None
+
+    def line(self) -> str:
+        """One line for reports."""
+        price = f"a plain token costs {self.price:.2f} times as much"
+        if self.rows is None:
+            return f"no number of rows is exact ({price})" if self.is_probed else f"off: {price}"
+        state = "on" if self.price <= DEAR else "off, but possible"
+        return f"{state}: {self.rows.line()}; {price}"
+
+
+@dataclass(frozen=True, slots=True)
+class FindingFile:
+    """The file of a finding about one target, device, type and version of the backend."""
+
+    path: Path
+    key: Mapping[str, Any]
+    """All that the finding depends on; JSON-serializable."""
+
+    def read(self) -> Finding | None:
+        """The finding; None if there is no file, or one that is damaged or of another key."""
+        match read_finding(self.path):
+            case (key, finding) if key == self.key:
+                return finding
+        return None
+
+    def write(self, finding: Finding) -> None:
+        """Replace the file; raises OSError or WriteError."""
+        rows = finding.rows and {"multiple": finding.rows.multiple, "most": finding.rows.most}
+        values = {"price": finding.price, "is_probed": finding.is_probed, "rows": rows}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(self.path, json.dumps({"key": dict(self.key)} | values, indent=1) + "\n")
+
+
+def read_finding(path: Path) -> tuple[dict[str, Any], Finding] | None:
+    """The key and the finding in a file; None if the file is missing or damaged."""
+    try:
+        block = Block(read_json(path), path)
+        finding = Finding(block.number("price", 0.0), block.flag("is_probed", False), _rows(block))
+        return block.block("key").values, finding
+    except CheckpointError:
+        return None
+
+
+def _rows(block: Block) -> ExactRows | None:
+    numbers = block.block("rows")
+    if not numbers.values:
+        return None
+    return ExactRows(numbers.count("multiple", 0), numbers.count("most", 0))
+
+
+def exact_rows(
+    model: InspectableModel, mode: str, file: FindingFile, name: str
+) -> ExactRows | None:
+    """The rows with which `model` decodes in a mode of `--exact`; None for ordinary forwards.
+
+    Measures what the file does not say yet, which takes seconds to minutes, and writes it there.
+    Raises UsageError if the mode is 'on' and no number of rows is exact.
+    """
+    if mode == "off":
+        return None
+    before = file.read()
+    finding = _completed(model, mode, before or Finding(price_of(model, LEAST)))
+    if finding != before:
+        _keep(file, finding)
+    if mode == "on" and finding.rows is None:
+        raise UsageError(
+            f"--exact on: {name} in {model.dtype} on {model.device} gives a token other bits beside"
+            " other tokens, with every number of rows that was tried: use --exact auto or off"
+        )
+    return finding.chosen(mode)
+
+
+def _completed(model: InspectableModel, mode: str, finding: Finding) -> Finding:
+    """The finding after the probe, unless `auto` would not use its result."""
+    if finding.is_probed or (mode == "auto" and finding.price > DEAR):
+        return finding
+    rows = find_exact_rows(model)
+    price = price_of(model, rows) if rows else finding.price
+    return replace(finding, price=price, is_probed=True, rows=rows)
+
+
+def _keep(file: FindingFile, finding: Finding) -> None:
+    with suppress(OSError, WriteError):  # without a cache directory the next process measures again
+        file.write(finding)

@@ -1,0 +1,142 @@
+"""Finds out for which numbers of rows a model on this machine gives every row the same bits.
+
+Logits, keys and values of tokens that are fed one by one are compared, bit for bit, with those of
+the same tokens in chains and trees, beside other tokens, and after a gather of the cache; near the
+start, with every number of rows, and further on at both sides of every block of keys.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, count
+
+from mmspec.decoding.block_attention import BLOCK
+from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
+from mmspec.seam import InspectableModel, Segment
+
+CANDIDATES = (
+    ExactRows(1, 64),
+    ExactRows(2, 64),
+    ExactRows(4, 64),
+    ExactRows(8, 64),
+    ExactRows(8, 8),
+    ExactRows(16, 16),
+    ExactRows(32, 32),
+)
+"""Numbers of rows to try, those that pad least first."""
+POSITIONS = 8192
+"""The most positions of a model at which blocks are compared."""
+START = BLOCK - 20
+"""Tokens before the rows that are compared with every number of rows."""
+NEAR = 4
+"""Tokens that are compared at the end of each block."""
+
+
+def find_exact_rows(model: InspectableModel) -> ExactRows | None:
+    """The first of CANDIDATES with which every row has the same bits; None if there is none."""
+    return next((rows for rows in CANDIDATES if rows_are_exact(model, rows)), None)
+
+
+def rows_are_exact(model: InspectableModel, rows: ExactRows) -> bool:
+    """True if no bit of a row depends on what is fed beside it, at any place compared."""
+    sequence = _Sequence(model, rows)
+    positions = min(model.config.text.max_position_embeddings, POSITIONS)
+    return all(chain(_with_every_number(sequence, rows.most), _at_blocks(sequence, positions)))
+
+
+class _Sequence:
+    """A target that is fed one fixed sequence of tokens in different ways."""
+
+    def __init__(self, model: InspectableModel, rows: ExactRows) -> None:
+        self._target = model.open_target(GREEDY, rows)
+        self._vocabulary = model.config.text.vocab_size
+
+    def token(self, place: int) -> int:
+        """The token at a place of the sequence."""
+        return (place * 7919 + 13) % self._vocabulary
+
+    def other(self, place: int) -> int:
+        """A token that differs from the one at a place."""
+        return (self.token(place) + 1 + place % 5) % self._vocabulary
+
+    def reach(self, length: int) -> None:
+        """Make the sequence `length` tokens long."""
+        target = self._target
+        target.rewind(min(target.length, length))
+        missing = range(target.length, length)
+        target.extend(Segment([[self.token(place) for place in missing]]))
+
+    def one_by_one(self, number: int) -> list[bytes]:
+        """The bits of the last token and of those after it, each fed alone."""
+        length, bits = self._target.length, list[bytes]()
+        for place in range(length, length + number):
+            bits += self.rows(None)
+            self.commit(None, [], self.token(place))
+        self._target.rewind(length)
+        return bits
+
+    def rows(self, draft: HostDraft | None) -> list[bytes]:
+        """The bits of the last token and of each drafted one: logits, keys and values."""
+        pairs = zip(*self._target.fed_rows(draft), strict=True)
+        return [logits.tobytes() + keys_values.tobytes() for logits, keys_values in pairs]
+
+    def chain(self, length: int, right: int) -> HostDraft | None:
+        """A draft of `length` tokens, of which the first `right` are the sequence's; None if 0."""
+        places = range(self._target.length, self._target.length + length)
+        ids = [self.token(p) if p - places[0] < right else self.other(p) for p in places]
+        return HostDraft(ids) if ids else None
+
+    def tree(self, length: int, apart: int) -> tuple[HostDraft, list[int]]:
+        """A draft with `length` right tokens, each after `apart` wrong ones, and their path."""
+        ids, parents, path, at = list[int](), list[int](), list[int](), -1
+        for place in range(self._target.length, self._target.length + length):
+            ids += [self.other(place + wrong) for wrong in range(apart)] + [self.token(place)]
+            parents += [at] * (apart + 1)
+            path.append(at := len(ids) - 1)
+        return HostDraft(ids, parents), path
+
+    def commit(self, draft: HostDraft | None, path: Sequence[int], token: int) -> None:
+        """Verify a draft and commit a path of it, then a token."""
+        self._target.verify(draft, NO_NOISE)
+        self._target.commit(path, token)
+
+
+def _with_every_number(sequence: _Sequence, most: int) -> Iterator[bool]:
+    """Compare chains and trees of up to `most` rows, at several places of their first row."""
+    sequence.reach(START)
+    alone = sequence.one_by_one(most)
+    for rows in range(2, most + 1):
+        right = rows * 2 // 3
+        yield sequence.rows(sequence.chain(rows - 1, right))[: right + 1] == alone[: right + 1]
+    for first in range(1, min(most, 12)):
+        sequence.commit(None, [], sequence.token(START + first - 1))
+        yield sequence.rows(sequence.chain(most - first - 1, most)) == alone[first:]
+    sequence.reach(START)
+    for apart in (1, 2, 5):
+        for length in count(1):
+            if (apart + 1) * length >= most:
+                break
+            yield _tree_agrees(sequence, alone, START, length, apart)
+
+
+def _tree_agrees(
+    sequence: _Sequence, alone: Sequence[bytes], start: int, length: int, apart: int
+) -> bool:
+    """Compare a tree's path with the tokens alone, then the token after the path is committed."""
+    draft, path = sequence.tree(length, apart)
+    fed = sequence.rows(draft)
+    on_path = [fed[0], *(fed[node + 1] for node in path)]
+    sequence.commit(draft, path, sequence.token(start + length))
+    after = sequence.rows(None)
+    sequence.reach(start)
+    return on_path == alone[: length + 1] and after == alone[length + 1 : length + 2]
+
+
+def _at_blocks(sequence: _Sequence, positions: int) -> Iterator[bool]:
+    """Compare NEAR tokens around the end of each block, as a chain and as a tree."""
+    for end in range(2 * BLOCK, positions - 4 * NEAR, BLOCK):
+        sequence.reach(end - 1)
+        alone = sequence.one_by_one(NEAR)
+        yield sequence.rows(sequence.chain(NEAR - 1, NEAR)) == alone
+        yield _tree_agrees(sequence, alone, end - 1, NEAR - 2, 2)

@@ -1,0 +1,116 @@
+"""The same bits whatever drafts, in every number type, and a probe that sees where it fails.
+
+    python tests/exactness.py --help
+
+makes the whole table that the documentation shows.
+"""
+
+import pytest
+
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.decoding import block_attention
+from mmspec.decoding.block_attention import BLOCK
+from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.sampling import GREEDY
+from mmspec.exactness import probe
+from mmspec.exactness.probe import rows_are_exact
+from support.conformance_cases import PICTURES, copied, logits
+from support.exactness_cases import Count, cases, compare_all
+from support.row_faults import bits_by_company, bits_by_rows
+
+TYPES = {"torch": ("float32", "bfloat16", "int8"), "mlx": ("float32", "bfloat16", "4 bits")}
+LENGTH = 12
+
+
+def opened(backend, kind, target, draft, mlx_path):
+    """An engine that decodes in a number type; `4 bits` is an MLX conversion."""
+    if kind == "4 bits":
+        return load(str(mlx_path), str(mlx_path), backend=backend)
+    named = {"quantize": kind} if kind.startswith("int") else {"dtype": kind}
+    return load(str(target), str(draft), backend=backend, **named)
+
+
+@pytest.fixture(autouse=True)
+def near(monkeypatch):
+    """Probe the first blocks alone; `test_the_probe_reaches_every_block` holds the rest."""
+    monkeypatch.setattr(probe, "POSITIONS", 300)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_answers_are_the_same_bits(backend, pair_paths, mlx_path, number):
+    engine = opened(backend, TYPES[backend][number], *pair_paths, mlx_path)
+    some = cases(["M", "MTC", "ngram"])[number::7]
+    found = compare_all({"": engine}, some, "on", LENGTH)
+    assert found == Count(5 * len(some), 0)
+
+
+@pytest.mark.parametrize("variant", ["msd", "hydra"])
+def test_answers_with_heads_are_the_same_bits(backend, pair_paths, head_paths, variant):
+    engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend, dtype="bfloat16")
+    some = cases([engine.head.kind])[::4]
+    assert compare_all({"": engine}, some, "on", LENGTH) == Count(5 * len(some), 0)
+
+
+def test_a_saved_conversation_continues_with_the_same_bits(backend, pair_paths):
+    """The keys of its answers are those that decoding wrote, not those of a prefill."""
+    engine = load(*map(str, pair_paths), backend=backend, dtype="bfloat16")
+    chat = engine.chat(Options(exact="on", max_new_tokens=LENGTH, gamma=3))
+    for number in range(3):
+        chat.reply(f"What is it now, {number}?", PICTURES[number : number + 1])
+    again = engine.chat(chat.options, copied(chat))
+    assert logits(asked(again)).tobytes() == logits(asked(chat)).tobytes()
+
+
+def test_a_head_that_joins_later_changes_no_bit(backend, pair_paths, head_paths):
+    engine = load(str(pair_paths[0]), str(head_paths["msd"]), backend=backend, dtype="bfloat16")
+    plain, drafted = (engine.chat(Options(exact="on", max_new_tokens=LENGTH)) for _ in range(2))
+    for chat in (plain, drafted):
+        chat.speculate = False
+        chat.reply("Where is the bar?", PICTURES[:1])
+    drafted.speculate = True
+    assert logits(asked(drafted)).tobytes() == logits(asked(plain)).tobytes()
+
+
+def asked(chat):
+    """The chat after one more question."""
+    chat.reply("And the circle?")
+    return chat
+
+
+@pytest.mark.parametrize("fault", [bits_by_rows, bits_by_company])
+def test_the_probe_sees_a_product_that_depends_on_other_rows(backend, engine, monkeypatch, fault):
+    model = engine.target.model
+    rows = ExactRows(8, 8)
+    assert rows_are_exact(model, rows)
+    fault(monkeypatch, backend)
+    exact = [rows_are_exact(model, each) for each in (ExactRows(1, 64), rows)]
+    # A fixed number of rows hides a kernel that depends on their number; nothing hides the other.
+    assert exact == [False, fault is bits_by_rows]
+
+
+def test_the_probe_sees_a_tree_that_is_no_chain(engine, monkeypatch):
+    """Nodes that see the columns before them, whatever their ancestors are."""
+    model = engine.target.model
+    monkeypatch.setattr(block_attention, "_by_place", lambda xp, scores, places: scores)
+    assert not rows_are_exact(model, ExactRows(8, 8))
+
+
+def test_the_probe_reaches_every_block(engine, monkeypatch):
+    monkeypatch.setattr(probe, "POSITIONS", 8192)
+    model = engine.target.model
+    target = type(model.open_target(GREEDY))
+    fed, original = set(), target.fed_rows
+
+    def recorded(self, draft):
+        size = 1 + (draft.size if draft else 0)
+        fed.update((size, self.length - 1 + row) for row in range(size))
+        return original(self, draft)
+
+    monkeypatch.setattr(target, "fed_rows", recorded)
+    assert rows_are_exact(model, ExactRows(8, 8))
+    borders = range(2 * BLOCK, model.config.text.max_position_embeddings - 16, BLOCK)
+    assert len(borders) > 10
+    for border in borders:
+        for size in (1, 4):  # alone and together, on both sides
+            assert {(size, border - 1), (size, border)} <= fed

@@ -1,0 +1,109 @@
+"""What is found out about exact decoding: when it is measured, kept, used and refused."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from mmspec.chat.options import Options
+from mmspec.decoding.exact_rows import ExactRows
+from mmspec.errors import UsageError
+from mmspec.exactness import finding as module
+from mmspec.exactness.finding import DEAR, Finding, FindingFile, exact_rows
+
+ROWS = ExactRows(4, 64)
+MODEL = SimpleNamespace(dtype="bfloat16", device="cpu")
+
+
+@pytest.fixture
+def file(tmp_path):
+    return FindingFile(tmp_path / "exactness" / "one.json", {"dtype": "bfloat16"})
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine with a price and exact rows, which counts how often it is asked."""
+    state = SimpleNamespace(price=1.0, rows=ROWS, prices=0, probes=0)
+
+    def price_of(model, rows):
+        state.prices += 1
+        return state.price
+
+    def find_exact_rows(model):
+        state.probes += 1
+        return state.rows
+
+    monkeypatch.setattr(module, "price_of", price_of)
+    monkeypatch.setattr(module, "find_exact_rows", find_exact_rows)
+    return state
+
+
+def rows(mode, file):
+    return exact_rows(MODEL, mode, file, "tiny")
+
+
+def test_off_measures_nothing(machine, file):
+    assert rows("off", file) is None
+    assert (machine.prices, machine.probes, file.path.exists()) == (0, 0, False)
+
+
+def test_auto_is_on_where_the_probe_holds_and_the_price_is_low(machine, file):
+    assert rows("auto", file) == ROWS
+    machine.price = 5.0
+    assert rows("auto", file) == ROWS, "read from the file"
+    assert machine.probes == 1
+
+
+def test_auto_does_not_probe_what_it_would_not_use(machine, file):
+    machine.price = DEAR + 0.01
+    assert rows("auto", file) is None
+    assert machine.probes == 0
+    assert rows("on", file) == ROWS
+    assert rows("auto", file) is None
+    assert machine.probes == 1
+
+
+def test_auto_is_off_where_no_rows_are_exact_and_on_is_refused_by_name(machine, file):
+    machine.rows = None
+    assert rows("auto", file) is None
+    for _ in range(2):
+        with pytest.raises(UsageError, match="--exact on: tiny in bfloat16 on cpu"):
+            rows("on", file)
+    assert machine.probes == 1
+
+
+def test_a_finding_of_another_key_is_not_used(machine, file):
+    rows("auto", file)
+    rows("auto", FindingFile(file.path, {"dtype": "float16"}))
+    assert machine.probes == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["", "[]", '{"key": 3}', {"price": "x"}, {"price": -1}, {"rows": 7}, {"rows": {"most": 0}}],
+)
+def test_a_damaged_file_is_measured_again(machine, file, damage):
+    rows("auto", file)
+    whole = json.loads(file.path.read_text())
+    text = damage if isinstance(damage, str) else json.dumps(whole | damage)
+    file.path.write_text(text)
+    assert rows("auto", file) == ROWS
+    assert machine.probes == 2
+    assert json.loads(file.path.read_text()) == whole
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(machine, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert rows("auto", FindingFile(tmp_path / "file" / "x.json", {})) == ROWS
+
+
+def test_lines_say_what_was_found():
+    assert Finding(1.04, True, ROWS).line().startswith("on: forwards of multiples of 4 of rows")
+    assert "off, but possible" in Finding(1.5, True, ROWS).line()
+    assert Finding(1.5).line() == "off: a plain token costs 1.50 times as much"
+    assert "no number of rows" in Finding(1.0, True).line()
+
+
+def test_a_mode_that_is_none_is_refused():
+    with pytest.raises(UsageError, match="'maybe': use auto, on or off"):
+        Options(exact="maybe")
