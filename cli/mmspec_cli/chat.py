@@ -3,12 +3,12 @@
 import click
 
 from mmspec.errors import MmspecError
-from mmspec.prompt.images import open_picture
 from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
 from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.introduction import introduction
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.terminal.dialogue import Dialogue
+from mmspec_cli.terminal.image_arguments import STANDARD_INPUT, open_images, type_at_terminal
 from mmspec_cli.terminal.input import Read, is_interactive, questions, read_pipe
 from mmspec_cli.terminal.interrupt import orderly_end
 from mmspec_cli.terminal.render import Screen
@@ -20,12 +20,14 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @shared_options
 def chat(setup: Setup, images: tuple[str, ...]) -> None:
-    """Talk about images; IMAGES are attached to the first question.
+    """Talk about images; IMAGES are attached to the first question, - reads one from stdin.
 
     If stdin is a pipe, each line is a question.
     """
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
-    pictures = [open_picture(image) for image in images]
+    pictures = open_images(images)
+    if STANDARD_INPUT in images:
+        type_at_terminal()
     screen.progress("loading")
     engine = setup.load()
     interactive = is_interactive()

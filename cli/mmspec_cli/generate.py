@@ -5,13 +5,13 @@ import sys
 import click
 
 from mmspec.errors import UsageError
-from mmspec.prompt.images import open_picture
 from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.introduction import introduction
 from mmspec_cli.main import INTERRUPTED
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.report import answer_report
 from mmspec_cli.terminal.answer import footer, short_footer, stream
+from mmspec_cli.terminal.image_arguments import STANDARD_INPUT, open_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt
 from mmspec_cli.terminal.render import Screen
 
@@ -23,10 +23,12 @@ from mmspec_cli.terminal.render import Screen
 )
 @shared_options
 def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
-    """Answer one question, with or without images, on stdout."""
+    """Answer one question, with or without images, on stdout; the image - is read from stdin."""
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
+    if prompt == STANDARD_INPUT and STANDARD_INPUT in images:
+        raise UsageError("standard input holds the prompt or an image, not both: give - once")
     text = _read_prompt(prompt)
-    pictures = [open_picture(image) for image in images]
+    pictures = open_images(images)
     screen.progress("loading")
     engine = setup.load()
     chat = engine.chat(setup.options)
@@ -45,7 +47,7 @@ def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
 
 
 def _read_prompt(prompt: str) -> str:
-    text = sys.stdin.read().strip() if prompt == "-" else prompt
+    text = sys.stdin.read().strip() if prompt == STANDARD_INPUT else prompt
     if not text.strip():
         raise UsageError("--prompt is empty: give a question")
     return text

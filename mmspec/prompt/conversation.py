@@ -5,15 +5,17 @@ only on it and the turns before it, so a prefilled prompt is a prefix of every l
 """
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from itertools import groupby, zip_longest
 from typing import Any, Literal, TypeVar
 
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError, UsageError
 from mmspec.prompt.chat_template import ChatTemplate, Content
-from mmspec.prompt.images import Picture, open_picture
+from mmspec.prompt.images import Picture, decode_picture, open_picture
 from mmspec.prompt.placeholders import IMAGE_MARK, IMAGE_PLACEHOLDER, Placeholders
 from mmspec.prompt.tokenizer import Tokenizer
 
@@ -107,10 +109,7 @@ class Conversation:
         return self.turns[-1]
 
     def to_json(self) -> str:
-        """Return the conversation as JSON, its images by path and digest.
-
-        Raises UsageError for an image that was not read from a file.
-        """
+        """Return the conversation as JSON: images of files by path and digest, others as PNG."""
         turns = [
             {
                 "question": [_saved(part) for part in turn.question.parts],
@@ -246,16 +245,22 @@ def _with_pictures(
 def _saved(part: str | Picture) -> dict[str, str]:
     if isinstance(part, str):
         return {"text": part}
-    if not part.name:
-        raise UsageError("an image that was not read from a file cannot be saved")
-    path = str(expand_home(part.name).absolute())
-    return {"image": path, "digest": part.digest}
+    if part.from_file:
+        path = str(expand_home(part.name).absolute())
+        return {"image": path, "digest": part.digest}
+    png = BytesIO()
+    part.image.save(png, "PNG")
+    return {"png": b64encode(png.getvalue()).decode(), "name": part.name, "digest": part.digest}
 
 
 def _opened(saved: Mapping[str, Any]) -> str | Picture:
     if "text" in saved:
         return _checked(saved["text"], str)
-    picture = open_picture(_checked(saved["image"], str))
+    if "png" in saved:
+        content = b64decode(_checked(saved["png"], str))
+        picture = decode_picture(content, _checked(saved["name"], str))
+    else:
+        picture = open_picture(_checked(saved["image"], str))
     if picture.digest != saved["digest"]:
         raise ImageError(f"{picture.name}: the image has changed since the conversation was saved")
     return picture

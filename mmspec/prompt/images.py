@@ -5,7 +5,7 @@ The pixel values equal those of transformers' PIL CLIP processor, bit for bit.
 
 import hashlib
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ class Picture:
     image: Image.Image = field(compare=False, repr=False)
     digest: str
     name: str = field(default="", compare=False)
+    from_file: bool = field(default=False, compare=False)
+    """True if `name` is the path of a file that was read."""
 
 
 def open_picture(path: str | Path) -> Picture:
@@ -54,7 +56,7 @@ def open_picture(path: str | Path) -> Picture:
     label = str(path) if str(path).isprintable() else repr(str(path))
     _check_name(str(path))
     _check_file(file, label)
-    return _read(file, _head(file, label), label, str(path))
+    return replace(_read(file, _head(file, label), label, str(path)), from_file=True)
 
 
 def decode_picture(content: bytes, name: str) -> Picture:

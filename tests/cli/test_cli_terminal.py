@@ -3,6 +3,7 @@
 import os
 import re
 import select
+import shlex
 import signal
 import struct
 import subprocess
@@ -253,5 +254,21 @@ def test_an_answer_is_broken_between_words(chat, tmp_path):
     lines = came.split("\r\n")[1:]
     assert len(lines) > 20
     assert max(map(len, lines)) < 40
+    assert terminal.status() == 0
+    os.close(terminal.fd)
+
+
+@pytest.mark.slow
+def test_an_image_from_a_pipe_leaves_the_terminal_for_questions(program, tmp_path):
+    words = ["-" if word == "red.png" else word for word in program]
+    piped = f"cat red.png | {shlex.join(words)}"
+    terminal = Terminal(execute, ["sh", "-c", piped], tmp_path)
+    terminal.wait("Added image standard input")
+    terminal.wait(r"\[1 image\] >")
+    terminal.type("what is it?\r")
+    terminal.wait(TEXT)
+    terminal.type("\x03")
+    terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*" + PROMPT)
+    terminal.type("/quit\r")
     assert terminal.status() == 0
     os.close(terminal.fd)

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -250,9 +251,15 @@ def test_saved_and_opened_again(tmp_path, monkeypatch):
     (tmp_path / "red.png").unlink()
     with pytest.raises(ImageError, match=r"red\.png: cannot be read"):
         Conversation.from_json(saved)
-    talk = conversation(asked(RED))
-    with pytest.raises(UsageError, match="not read from a file"):
-        talk.to_json()
+
+
+def test_an_image_that_is_no_file_is_saved_with_the_conversation():
+    noise = np.random.default_rng(0).integers(0, 256, (9, 7, 3)).astype(np.uint8)
+    pasted = picture_from(Image.fromarray(noise), "clipboard")
+    talk = conversation(asked(pasted, "what is it?"))
+    loaded = Conversation.from_json(talk.to_json())
+    assert loaded.turns[0].question == talk.turns[0].question
+    assert loaded.turns[0].question.pictures[0].name == "clipboard"
 
 
 @pytest.mark.parametrize(

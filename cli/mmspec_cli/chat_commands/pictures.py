@@ -8,6 +8,7 @@ from mmspec.errors import UsageError
 from mmspec.prompt.file_kinds import IMAGE_SUFFIXES
 from mmspec.prompt.images import open_picture
 from mmspec_cli.chat_commands import words
+from mmspec_cli.terminal.clipboard import clipboard_picture
 from mmspec_cli.terminal.dialogue import Dialogue
 
 
@@ -32,6 +33,11 @@ def _matching(name: str) -> list[str]:
     if not found:
         raise UsageError(f"{name} matches no image: nothing was added")
     return found
+
+
+def paste(dialogue: Dialogue, _: str) -> None:
+    """Stage the image on the clipboard."""
+    dialogue.stage([clipboard_picture()])
 
 
 def unstage(dialogue: Dialogue, name: str) -> None:

@@ -74,6 +74,7 @@ def _quit(dialogue: Dialogue, _: str) -> None:
 COMMANDS = {
     "/image": Command("PATH...", "send images with the next question; *.png works", pictures.image),
     "/images": Command("", "list the images, asked about and waiting", pictures.images),
+    "/paste": Command("", "send the image on the clipboard", pictures.paste),
     "/unstage": Command("[NAME]", "take back an image that is waiting", pictures.unstage),
     "/retry": Command("", "answer the last question again", turns.retry),
     "/undo": Command(
