@@ -41,11 +41,20 @@ DRAFT = click.option(
     metavar="NAME|REPO|DIR|none|auto",
     help="Draft model, or a head on the target's hidden states. auto: the one that the card names.",
 )
-CAPTIONER = click.option(
-    "--captioner",
-    default="auto",
-    metavar="NAME|REPO|DIR",
-    help="Writes captions. auto: a draft that sees images, else the target.",
+CAPTIONER = together(
+    click.option(
+        "--captioner",
+        default="auto",
+        metavar="NAME|REPO|DIR",
+        help="Writes captions. auto: a draft that sees images, else the target.",
+    ),
+    click.option(
+        "--captions",
+        default="",
+        metavar="FILE",
+        help='Captions as JSON lines, {"image": path or name, "caption": text}. A --captioner that '
+        "is named writes those that it lacks.",
+    ),
 )
 BACKEND = click.option(
     "--backend", default="auto", metavar="mlx|torch|auto", help="auto: mlx on a Mac, else torch."
@@ -73,7 +82,7 @@ QUANTIZE = click.option(
 )
 LOADING = together(MODEL, DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE)
 """The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
-MODELS = ("model", "draft", "captioner", "backend", "device", "dtype", "quantize")
+MODELS = ("model", "draft", "captioner", "captions", "backend", "device", "dtype", "quantize")
 """The names of the options for loading models and a captioner."""
 
 

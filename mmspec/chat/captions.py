@@ -1,12 +1,17 @@
-"""Writes the captions that replace images in view C of a prompt."""
+"""Writes or reads the captions that replace images in view C of a prompt."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.chat.session import Session
+from mmspec.checkpoints.json_file import read_lines
 from mmspec.decoding.sampling import GREEDY
 from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.errors import UsageError
 from mmspec.prompt.conversation import Conversation, Message, render
 from mmspec.prompt.images import Picture
 
@@ -45,6 +50,55 @@ class ModelCaptioner:
         """Drop the cached vision features of all images."""
         if self._loaded.features:
             self._loaded.features.forget()
+
+
+@dataclass(frozen=True, slots=True)
+class FileCaptioner:
+    """Looks captions up by an image's path, else by its file name."""
+
+    file: Path
+    captions: Mapping[str, str]
+    """The file's captions, by an image's path or name."""
+    other: Captioner | None = None
+    """Writes the captions that the file lacks; None if nothing does."""
+
+    def caption(self, picture: Picture) -> str:
+        """The file's caption, else the other captioner's; raises UsageError without either."""
+        for name in (picture.name, Path(picture.name).name):
+            if name in self.captions:
+                return self.captions[name]
+        if self.other is None:
+            raise UsageError(
+                f"{self.file} has no caption of {picture.name}: add one, or name a captioner for "
+                "the images that it lacks"
+            )
+        return self.other.caption(picture)
+
+    def forget(self) -> None:
+        """Drop what the other captioner has cached."""
+        if isinstance(self.other, ModelCaptioner):
+            self.other.forget()
+
+
+def read_captions(file: Path) -> FileCaptioner:
+    """Read a file of JSON lines, {"image": path or name, "caption": text}.
+
+    Raises UsageError naming the first line of another form.
+    """
+    lines = enumerate(read_lines(file), start=1)
+    pairs = (_read_caption(line, f"{file}:{number}") for number, line in lines if line.strip())
+    return FileCaptioner(file, dict(pairs))
+
+
+def _read_caption(line: str, where: str) -> tuple[str, str]:
+    try:
+        value = json.loads(line)
+        image, caption = value["image"], value["caption"]
+        return str(image), " ".join(caption.split())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f'{where}: give a line like {{"image": "a.jpg", "caption": "A cat on a mat."}}'
+        ) from error
 
 
 def _nothing(_: Picture) -> Sequence[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from time import perf_counter
 
 from mmspec.chat.calibration import calibration_file
-from mmspec.chat.captions import Captioner, ModelCaptioner
+from mmspec.chat.captions import Captioner, ModelCaptioner, read_captions
 from mmspec.chat.chat import Chat
 from mmspec.chat.draft_selection import refuse, refuse_kind
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model
@@ -15,6 +15,7 @@ from mmspec.chat.options import Options
 from mmspec.checkpoints.cards import load_cards, present
 from mmspec.checkpoints.config import model_type
 from mmspec.checkpoints.hub import resolve
+from mmspec.checkpoints.paths import expand_home
 from mmspec.drafters.views import NGRAM, PLAIN
 from mmspec.errors import HubError, UsageError
 from mmspec.plugins import load_backend, load_captioner, load_head
@@ -59,6 +60,7 @@ def load(
     dtype: str = "auto",
     quantize: str = "none",
     captioner: str = "auto",
+    captions: str = "",
     options: Options | None = None,
 ) -> Engine:
     """Load a target and its draft from cards, hub repositories or directories.
@@ -67,10 +69,14 @@ def load(
     note.  draft: a draft model or a head by name; 'auto' takes the one that the model's card names.
     A `Head` drafts itself.  A name that cannot be loaded raises an MmspecError.
 
+    captions: a file of JSON lines, {"image": path or name, "caption": text}; a `captioner` that is
+    named writes those that it lacks.
+
     quantize: 'int8', 'int4', 'int4-32' or 'int4-128' for the matrices of every model (torch only).
     options: checked before any weights are read; UsageError if the draft cannot do them.
     """
     started = perf_counter()
+    from_file = read_captions(expand_home(captions)) if captions else None
     chosen = load_backend(backend)
     notes: list[str] = []
     name = _auto_model(chosen, notes) if model == "auto" else model
@@ -89,11 +95,12 @@ def load(
     head = drafts if isinstance(drafts, LoadedHead) else None
     draft_model = drafts if isinstance(drafts, LoadedModel) else None
     models = (model for model in (draft_model, target) if model and model.features)
+    other = _captioner(loading, chosen, captioner, None if from_file else next(models, None))
     engine = Engine(
         chosen,
         target,
         draft_model,
-        _captioner(loading, chosen, captioner, next(models, None)),
+        replace(from_file, other=other) if from_file else other,
         head,
         NGRAM.spec if draft == "auto" else PLAIN.spec,
     )

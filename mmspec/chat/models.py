@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from mmspec.chat.calibration import finding_file
-from mmspec.chat.captions import Captioner, ModelCaptioner
+from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.tree import Tree
@@ -92,5 +92,5 @@ class Models:
         for loaded in (self.target, self.draft):
             if loaded and loaded.features:
                 loaded.features.forget()
-        if isinstance(self.captioner, ModelCaptioner):
+        if isinstance(self.captioner, ModelCaptioner | FileCaptioner):
             self.captioner.forget()

@@ -182,3 +182,15 @@ def test_a_text_only_target_cannot_see(run: Run, pair, llama_path, red):
     status, _, err = run("generate", red, "--prompt", "x", *pair, *target)
     assert status == 2
     assert "cannot see images" in err
+
+
+def test_captions_from_a_file_replace_the_captioner(run: Run, red, pair, tmp_path):
+    file = tmp_path / "captions.jsonl"
+    arguments = ["generate", red, "--prompt", "What is it?", *pair, "--drafting", "C", "--json"]
+    file.write_text('{"image": "other.png", "caption": "A box."}\n')
+    status, _, err = run(*arguments, "--captions", file)
+    assert (status, "red.png: add one" in err) == (2, True)
+    file.write_text('{"image": "red.png", "caption": "A red box."}\n')
+    status, out, err = run(*arguments, "--captions", file)
+    assert (status, err) == (0, "")
+    assert json.loads(out)["drafting"] == "C"

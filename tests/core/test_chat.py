@@ -1,11 +1,13 @@
 """Chats over scripted models: what is asked, cut, undone or broken never shows later."""
 
+import json
 from dataclasses import replace
 from statistics import median_low
 
 import pytest
 
 from mmspec.chat.answer import Answer, Piece
+from mmspec.chat.captions import read_captions
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.adaptive_weights import Adaptation
@@ -100,6 +102,31 @@ def test_images_are_encoded_and_captioned_once(engine):
     assert engine.target.model.encoded == 1
     assert engine.draft.model.encoded == 1
     assert engine.captioner.asked == [A.digest]
+
+
+def test_captions_come_from_a_file_by_path_or_by_name(engine, tmp_path):
+    file = tmp_path / "captions.jsonl"
+    lines = [("photos/a.png", "A red\n square."), ("p2", "Two discs.")]
+    texts = [json.dumps({"image": image, "caption": text}) for image, text in lines]
+    file.write_text("\n".join([*texts, ""]))
+    captioner = read_captions(file)
+    named = [replace(A, name=name) for name in ("photos/a.png", "else/where/p2")]
+    assert [captioner.caption(image) for image in named] == ["A red square.", "Two discs."]
+    with pytest.raises(UsageError, match=r"captions\.jsonl has no caption of photos/b\.png"):
+        captioner.caption(replace(A, name="photos/b.png"))
+    other = replace(captioner, other=engine.captioner)
+    assert other.caption(replace(A, name="photos/b.png")).startswith("a red square")
+    read = replace(engine, captioner=captioner)
+    check(read.chat(replace(OPTIONS, drafting="MC")), "What is this?", named[0])
+    assert read.caption(named[0]) == engine.target.tokenizer.encode("image: A red square.")
+
+
+@pytest.mark.parametrize("line", ["{", "3", '{"image": "a.png"}', '{"image": "a", "caption": 3}'])
+def test_a_line_that_is_no_caption_is_named(tmp_path, line):
+    file = tmp_path / "captions.jsonl"
+    file.write_text('{"image": "a.png", "caption": "x"}\n\n' + line)
+    with pytest.raises(UsageError, match=r"captions\.jsonl:3: give a line like"):
+        read_captions(file)
 
 
 def test_events_are_progress_then_text(engine):

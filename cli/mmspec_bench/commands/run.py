@@ -68,7 +68,7 @@ def run(as_json: bool, plain: bool, out: Path, resume: bool, skip_bad: bool, **v
     screen = Screen(plain=plain)
     settings = _settings(values)
     runner, done = prepare(
-        loaded(screen, values | {"captioner": settings.captioner}),
+        loaded(screen, values | _captions(settings)),
         settings,
         out,
         resume=resume,
@@ -91,6 +91,10 @@ def _settings(values: dict[str, Any]) -> Settings:
     chosen = {name: values.pop(name) for name in names}
     methods = tuple(method.name for method in read_methods(chosen.pop("methods")))
     return Settings(methods=methods, tasks=tuple(split(chosen.pop("tasks"))), **chosen)
+
+
+def _captions(settings: Settings) -> dict[str, Any]:
+    return {"captioner": settings.captioner, "captions": settings.captions}
 
 
 def _run(screen: Screen, runner: Runner, done: Sequence[Row], out: Path) -> None:

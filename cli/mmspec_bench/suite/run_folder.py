@@ -41,6 +41,7 @@ class Settings:
     seed: int = 0
     shard: str = "1/1"
     captioner: str = "auto"
+    captions: str = ""
 
     @property
     def options(self) -> Options:
