@@ -42,7 +42,7 @@ class Runner:
             except MmspecError as error:
                 if self.skip is None:
                     text = f"{sample.name}: {error}; --skip-bad leaves it out"
-                    raise type(error)(text) from error
+                    raise UsageError(text) from error
                 self.skip(sample.name, str(error))
                 rows = []
             append(self.file, rows)
