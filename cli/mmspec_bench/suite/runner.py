@@ -41,8 +41,8 @@ class Runner:
                 rows = self._rows(place, sample, sample.read())
             except MmspecError as error:
                 if self.skip is None:
-                    text = f"{sample.name}: {error}; --skip-bad leaves it out"
-                    raise UsageError(text) from error
+                    error.args = (f"{sample.name}: {error}; --skip-bad leaves it out",)
+                    raise
                 self.skip(sample.name, str(error))
                 rows = []
             append(self.file, rows)
