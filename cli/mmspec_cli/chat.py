@@ -1,11 +1,15 @@
 """`mmspec chat`: a conversation about images at a terminal, or over the lines of a pipe."""
 
+from dataclasses import replace
+
 import click
 
-from mmspec.errors import MmspecError
+from mmspec.errors import MmspecError, UsageError
+from mmspec_cli.chat_commands.files import go_on
 from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
 from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.introduction import introduction
+from mmspec_cli.kept_conversations import Kept, kept_conversations
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_arguments import STANDARD_INPUT, open_images, type_at_terminal
@@ -18,12 +22,20 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 
 @click.command(cls=GroupedCommand)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
+@click.option("--resume", is_flag=True, help="Go on with the last conversation, and its model.")
+@click.option(
+    "--private", is_flag=True, help="Keep neither the conversation nor the history of questions."
+)
 @shared_options
-def chat(setup: Setup, images: tuple[str, ...]) -> None:
-    """Talk about images; IMAGES are attached to the first question, - reads one from stdin.
+def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool) -> None:
+    """Talk about images; IMAGES are attached to the next question, - reads one from stdin.
 
-    If stdin is a pipe, each line is a question.
+    If stdin is a pipe, each line is a question. Conversations at a terminal are kept in
+    ~/.local/state/mmspec, where only their owner can read them; /sessions lists them.
     """
+    last = _last() if resume else None
+    if last and setup.models["model"] == "auto":
+        setup = replace(setup, models={**setup.models, "model": last.model})
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
     pictures = open_images(images)
     if STANDARD_INPUT in images:
@@ -33,21 +45,35 @@ def chat(setup: Setup, images: tuple[str, ...]) -> None:
     interactive = is_interactive()
     opened = engine.chat(setup.options)
     dialogue = Dialogue(
-        opened, screen, interactive=interactive, as_json=setup.as_json, details=setup.details
+        opened,
+        screen,
+        interactive=interactive,
+        as_json=setup.as_json,
+        details=setup.details,
+        kept=kept_conversations() if interactive and not private else None,
     )
     for note in introduction(engine):
         screen.note(note)
+    if last:
+        go_on(dialogue, last)
     dialogue.stage(pictures)
     if interactive:
         screen.note(HINT)
     with orderly_end():
-        converse(dialogue, _line_editor() if interactive else read_pipe)
+        converse(dialogue, _line_editor(private) if interactive else read_pipe)
 
 
-def _line_editor() -> Read:
+def _last() -> Kept:
+    listed = kept_conversations().listed()
+    if not listed:
+        raise UsageError("--resume: no conversation was kept yet; start without it")
+    return listed[0]
+
+
+def _line_editor(private: bool) -> Read:
     from mmspec_cli.terminal.line_editor import LineEditor
 
-    return LineEditor(list(COMMANDS))
+    return LineEditor(list(COMMANDS), private=private)
 
 
 def converse(dialogue: Dialogue, read: Read) -> None:

@@ -5,7 +5,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from mmspec_cli.chat_commands import COMMANDS
+from mmspec_cli.chat_commands.table import COMMANDS
 from mmspec_cli.terminal.line_editor import ChatCompleter, PrivateHistory, history_file
 
 

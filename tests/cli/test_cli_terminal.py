@@ -261,14 +261,26 @@ def test_an_answer_is_broken_between_words(chat, tmp_path):
 @pytest.mark.slow
 def test_an_image_from_a_pipe_leaves_the_terminal_for_questions(program, tmp_path):
     words = ["-" if word == "red.png" else word for word in program]
-    piped = f"cat red.png | {shlex.join(words)}"
-    terminal = Terminal(execute, ["sh", "-c", piped], tmp_path)
+    terminal = Terminal(execute, ["sh", "-c", f"cat red.png | {shlex.join(words)}"], tmp_path)
     terminal.wait("Added image standard input")
     terminal.wait(r"\[1 image\] >")
-    terminal.type("what is it?\r")
-    terminal.wait(TEXT)
-    terminal.type("\x03")
-    terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*" + PROMPT)
     terminal.type("/quit\r")
     assert terminal.status() == 0
     os.close(terminal.fd)
+
+
+@pytest.mark.slow
+def test_a_conversation_at_a_terminal_goes_on_in_the_next_chat(chat, tmp_path):
+    for resume, told in ([], "Added image"), (["--resume"], "went on from the conversation of"):
+        terminal = Terminal(endless.main, [*chat, *resume], tmp_path)
+        terminal.wait(told)
+        terminal.wait(PROMPT)
+        terminal.type("what is it?\r")
+        terminal.wait(TEXT)
+        terminal.type("\x03")
+        terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*" + PROMPT)
+        terminal.type("/quit\r")
+        assert terminal.status() == 0
+        os.close(terminal.fd)
+    (file,) = (tmp_path / "mmspec" / "conversations").iterdir()
+    assert file.read_text().count("what is it?") == 2

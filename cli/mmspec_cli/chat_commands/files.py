@@ -1,5 +1,7 @@
 """Commands that write conversations to files and read them."""
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from mmspec.checkpoints.paths import expand_home
@@ -8,7 +10,14 @@ from mmspec.output_files import replace_text
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.chat_commands import words
 from mmspec_cli.chat_commands.turns import BACK
+from mmspec_cli.kept_conversations import Kept, kept_conversations
 from mmspec_cli.terminal.dialogue import Dialogue
+
+MOST_LISTED = 20
+"""The most conversations that /sessions lists, the latest."""
+
+MOST_SHOWN = 60
+"""The most letters of a first question that /sessions shows."""
 
 
 def save(dialogue: Dialogue, name: str) -> None:
@@ -35,14 +44,52 @@ def _check_overwriting(dialogue: Dialogue, name: str, file: Path) -> None:
 def load(dialogue: Dialogue, name: str) -> None:
     """Go on with the conversation in a file, without images that are no longer there."""
     file = expand_home(words.path(name))
+    _go_on(dialogue, file, name)
+    dialogue.file = file.resolve()
+
+
+def sessions(dialogue: Dialogue, argument: str) -> None:
+    """List the kept conversations, or go on with one by its number in that list."""
+    listed = kept_conversations().listed()
+    if not listed:
+        dialogue.notice("no conversation was kept yet")
+    elif argument:
+        number = words.count("/sessions", argument)
+        if not 1 <= number <= len(listed):
+            raise UsageError(f"/sessions {number}: give a number from 1 to {len(listed)}")
+        go_on(dialogue, listed[number - 1])
+    else:
+        _list(dialogue, listed[:MOST_LISTED])
+
+
+def _list(dialogue: Dialogue, listed: Sequence[Kept]) -> None:
+    rows = [
+        (str(number), when(kept), kept.model, str(kept.questions), kept.first[:MOST_SHOWN])
+        for number, kept in enumerate(listed, 1)
+    ]
+    columns = ("", "written", "model", "questions", "first question")
+    records = [dict(zip(("number", *columns[1:]), row, strict=True)) for row in rows]
+    dialogue.show({"sessions": records}, columns, rows)
+
+
+def go_on(dialogue: Dialogue, kept: Kept) -> None:
+    """Go on with a kept conversation, in its file."""
+    _go_on(dialogue, kept.file, f"the conversation of {when(kept)}", kept.file)
+
+
+def when(kept: Kept) -> str:
+    """When a conversation was written, in local time."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(kept.written))
+
+
+def _go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) -> None:
     lost: list[ImageError] = []
     text = _read(file, name)
     try:
         conversation = Conversation.from_json(text, lost)
-        undoable = dialogue.resume(conversation)
+        undoable = dialogue.resume(conversation, kept)
     except MmspecError as error:
         raise UsageError(f"{name} was not loaded: {error}") from error
-    dialogue.file = file.resolve()
     for reason in lost:
         dialogue.screen.note(f"without an image: {reason}")
     questions = words.counted(len(conversation.turns), "question")

@@ -86,6 +86,7 @@ COMMANDS = {
     "/system": Command("TEXT", "set the system text", turns.system),
     "/save": Command("FILE", "write the conversation to a file", files.save),
     "/load": Command("FILE", "go on with a conversation from a file", files.load),
+    "/sessions": Command("[N]", "list the conversations kept, or go on with one", files.sessions),
     "/max-new-tokens": Command(
         "[N]", "show or set the most tokens of an answer", settings.max_new_tokens
     ),

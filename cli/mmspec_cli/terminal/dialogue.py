@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from mmspec.chat.chat import Chat
-from mmspec.errors import ContextError, MmspecError, UsageError
+from mmspec.errors import ContextError, MmspecError, UsageError, WriteError
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
+from mmspec_cli.kept_conversations import KeptConversations
 from mmspec_cli.report import answer_report
 from mmspec_cli.terminal.answer import Answering, footer, short_footer, stream
 from mmspec_cli.terminal.attachments import take_images
@@ -44,10 +45,12 @@ class Dialogue:
         interactive: bool,
         as_json: bool = False,
         details: bool = False,
+        kept: KeptConversations | None = None,
     ) -> None:
         """interactive: Ctrl-C ends only an answer, not the command.
 
-        details: the line under an answer has all its figures.
+        details: the line under an answer has all its figures.  kept: where the conversation is
+        written after every answer; None nowhere.
 
         as_json: every line of stdout is a JSON object; answers have the form of `generate --json`.
         """
@@ -60,8 +63,10 @@ class Dialogue:
         self._details = details
         self._explained = details or not interactive
         self._shown_notes: set[str] = set()
-        # Replaced conversations, each with the number of turns that its successor began with.
-        self._replaced: list[tuple[Conversation, int]] = []
+        self.kept = kept
+        # Replaced conversations, each with the file in which it is kept and the number of turns
+        # that its successor began with.
+        self._replaced: list[tuple[Conversation, Path | None, int]] = []
         self.refused = ""
         """The last line that was refused, if entering it again does what it says."""
         self.file: Path | None = None
@@ -127,22 +132,31 @@ class Dialogue:
             self.staged = staged
             raise
 
-    def resume(self, conversation: Conversation) -> bool:
-        """Replace the conversation; True if `undo` can restore the old one."""
+    def resume(self, conversation: Conversation, file: Path | None = None) -> bool:
+        """Replace the conversation; True if `undo` can restore the old one.
+
+        file: where the new one is kept already.
+        """
         replaced = self.chat.conversation
         self.chat.resume(conversation)
         if replaced.turns:
-            self._replaced.append((replaced, len(conversation.turns)))
+            old_file = self.kept.file if self.kept else None
+            self._replaced.append((replaced, old_file, len(conversation.turns)))
+        if self.kept:
+            self.kept.file = file
         return bool(replaced.turns)
 
     def undo(self) -> str:
         """Undo the last turn, or the last `resume` if no turn followed; returns a notice."""
-        if self._replaced and len(self.chat.conversation.turns) <= self._replaced[-1][1]:
-            self.chat.conversation, _ = self._replaced.pop()
+        if self._replaced and len(self.chat.conversation.turns) <= self._replaced[-1][2]:
+            self.chat.conversation, file, _ = self._replaced.pop()
+            if self.kept:
+                self.kept.file = file
             return "brought back the conversation before"
         turns = self.chat.conversation.turns
         images = len(turns[-1].question.pictures) if turns else 0
         self.chat.conversation.undo()
+        self._keep()
         with_images = f", and with them {images} image{'s' * (images > 1)}" if images else ""
         return f"took back the last question and its answer{with_images}"
 
@@ -166,6 +180,7 @@ class Dialogue:
                 self.screen.json(answer_report(self.chat))
             else:
                 self._remark(first)
+            self._keep()
         if not self.interactive and self.chat.answer.finish_reason == "interrupted":
             raise click.Abort
 
@@ -183,6 +198,16 @@ class Dialogue:
         if not self._explained and answer.speed_up:
             screen.note(EXPLANATION)
             self._explained = True
+
+    def _keep(self) -> None:
+        """Write the conversation where it is kept; says so once if that is not possible."""
+        if self.kept is None:
+            return
+        try:
+            self.kept.keep(self.chat)
+        except WriteError as error:
+            self.screen.note(f"this conversation is no longer kept: {error}")
+            self.kept = None
 
     def _note_once(self, note: str) -> None:
         """Show a note, unless one was shown that differs in its numbers alone."""

@@ -3,7 +3,6 @@
 Imported only if a person types, because prompt_toolkit loads slowly.
 """
 
-import os
 import re
 import signal
 from collections.abc import Iterable, Sequence
@@ -15,12 +14,12 @@ from types import FrameType
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
-from mmspec.checkpoints.paths import expand_home
 from mmspec.prompt.file_kinds import IMAGE_SUFFIXES
+from mmspec_cli.kept_conversations import state_directory
 from mmspec_cli.terminal.interrupt import handled
 
 FILE_COMMANDS = ("/load", "/save")
@@ -30,12 +29,13 @@ PATH_COMMANDS = ("/image", *FILE_COMMANDS)
 class LineEditor:
     """Reads one question at a time from a person; pasted lines are one question."""
 
-    def __init__(self, commands: Sequence[str]) -> None:
+    def __init__(self, commands: Sequence[str], *, private: bool = False) -> None:
+        """private: keep no history in a file."""
         output = create_output()
         output.enable_cpr = False  # type: ignore[attr-defined]  # not every terminal answers
         self._session: PromptSession[str] = PromptSession(
             output=output,
-            history=PrivateHistory(history_file()),
+            history=InMemoryHistory() if private else PrivateHistory(history_file()),
             completer=ChatCompleter(commands),
             complete_style=CompleteStyle.READLINE_LIKE,
             complete_while_typing=False,
@@ -57,9 +57,8 @@ class LineEditor:
 
 
 def history_file() -> Path:
-    """Path of the history: under $XDG_STATE_HOME, by default ~/.local/state."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return expand_home(state) / "mmspec" / "history"
+    """Path of the history of questions."""
+    return state_directory() / "history"
 
 
 class PrivateHistory(FileHistory):

@@ -1,0 +1,74 @@
+"""Keeps conversations in files that only their owner can read, and lists them."""
+
+import json
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from mmspec.chat.chat import Chat
+from mmspec.checkpoints.paths import expand_home
+from mmspec.output_files import make_directory, replace_text
+
+
+def state_directory() -> Path:
+    """The directory of what is kept between chats: under $XDG_STATE_HOME, or ~/.local/state."""
+    return expand_home(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "mmspec"
+
+
+def kept_conversations() -> "KeptConversations":
+    """The folder of this user's conversations."""
+    return KeptConversations(state_directory() / "conversations")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A conversation in a file: when it was written, its model, and its questions."""
+
+    file: Path
+    written: float
+    model: str
+    questions: int
+    first: str
+    """The text of the first question."""
+
+
+class KeptConversations:
+    """The folder of kept conversations, and the file of the one that goes on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file: Path | None = None
+        """None until the conversation is kept for the first time."""
+
+    def keep(self, chat: Chat) -> None:
+        """Write the conversation; deletes its file if it has no turn. Raises WriteError."""
+        if not chat.conversation.turns:
+            if self.file:
+                self.file.unlink(missing_ok=True)
+            return
+        make_directory(self.folder)
+        self.folder.chmod(0o700)
+        self.file = self.file or self._new_file()
+        record = json.loads(chat.conversation.to_json()) | {"model": chat.models.target.name}
+        replace_text(self.file, json.dumps(record, ensure_ascii=False), private=True)
+
+    def _new_file(self) -> Path:
+        return self.folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}.json"
+
+    def listed(self) -> list[Kept]:
+        """The kept conversations, the latest first, without files that hold none."""
+        found = (_read(file) for file in self.folder.glob("*.json"))
+        return sorted((kept for kept in found if kept), key=lambda kept: -kept.written)
+
+
+def _read(file: Path) -> Kept | None:
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        parts = record["turns"][0]["question"]
+        first = " ".join(part["text"] for part in parts if "text" in part)
+        written = file.stat().st_mtime
+        return Kept(file, written, str(record["model"]), len(record["turns"]), first)
+    except (OSError, ValueError, TypeError, LookupError):
+        return None

@@ -1,0 +1,106 @@
+"""Conversations that are kept: whose they are, how they go on, and chats that keep nothing."""
+
+import json
+import stat
+from contextlib import nullcontext
+
+import pytest
+
+from mmspec_cli.terminal.input import read_pipe
+from support.commands import Run
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch, tmp_path):
+    """The folder of what is kept."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "mmspec" / "conversations"
+
+
+@pytest.fixture
+def chat(run: Run, pair, monkeypatch, red):
+    """`chat("line", more=[...])` as if a person typed; JSON."""
+    monkeypatch.chdir(red.parent)
+    monkeypatch.setattr("mmspec_cli.chat.is_interactive", lambda: True)
+    monkeypatch.setattr("mmspec_cli.chat._line_editor", lambda private: read_pipe)
+    monkeypatch.setattr("mmspec_cli.terminal.dialogue.hidden_typing", nullcontext)
+
+    def talk(*lines: str, more=(), models=pair):
+        result = run("chat", *models, *more, "--json", stdin="\n".join(lines))
+        return result, [json.loads(line) for line in result.out.splitlines()]
+
+    return talk
+
+
+def ids(records):
+    return [record["token_ids"] for record in records if "text" in record]
+
+
+def questions(file):
+    turns = json.loads(file.read_text())["turns"]
+    return [turn["question"][-1]["text"] for turn in turns]
+
+
+def test_a_conversation_is_kept_for_its_owner_alone(chat, state):
+    chat("one", "two")
+    (file,) = state.iterdir()
+    assert questions(file) == ["one", "two"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+
+def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, pair):
+    chat("which? red.png")
+    device = pair[pair.index("--draft") :]
+    _, records = chat("and?", more=["--resume"], models=device)
+    _, whole = chat("which? red.png", "and?", more=["--private"])
+    assert records[0]["notice"].startswith("went on from the conversation of 20")
+    assert records[0]["notice"].endswith(": 1 question")
+    assert ids(records) == ids(whole)[1:]
+    (file,) = state.iterdir()
+    assert questions(file) == ["which?", "and?"]
+
+
+def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run: Run, pair, monkeypatch):
+    chat("one", more=["--private"])
+    monkeypatch.setattr("mmspec_cli.chat.is_interactive", lambda: False)
+    run("chat", *pair, stdin="one")
+    assert not state.exists()
+
+
+def test_an_earlier_conversation_is_chosen_by_its_number(chat, state):
+    for question in ("one", "two"):
+        chat(question)
+    _, listed = chat("/sessions", more=["--private"])
+    rows = listed[0]["sessions"]
+    assert [(row["number"], row["first question"]) for row in rows] == [("1", "two"), ("2", "one")]
+    result, _ = chat("/sessions 2", "more", "/sessions 3", "/sessions x")
+    assert "/sessions 3: give a number from 1 to 2" in result.err
+    assert "/sessions x: give a number" in result.err
+    assert sorted(map(questions, state.iterdir())) == [["one", "more"], ["two"]]
+
+
+def test_what_is_undone_replaced_and_brought_back_is_kept_in_the_right_file(chat, state):
+    chat("one", "two", "/undo", "/reset", "three", "/undo", "/undo", "four")
+    assert [questions(file) for file in state.iterdir()] == [["one", "four"]]
+    chat("five", "/reset", "six")
+    assert sorted(map(questions, state.iterdir())) == [["five"], ["one", "four"], ["six"]]
+
+
+def test_files_that_hold_no_conversation_are_not_listed(chat, state):
+    state.mkdir(parents=True)
+    for number, text in enumerate(("", "[]", "{}", '{"turns": []}')):
+        (state / f"{number}.json").write_text(text)
+    result, records = chat("/sessions", more=["--private"])
+    assert records == [{"notice": "no conversation was kept yet"}]
+    result, _ = chat(more=["--resume"])
+    assert (result.status, result.err.count("\n")) == (2, 1)
+    assert "no conversation was kept yet" in result.err
+
+
+def test_a_conversation_that_cannot_be_kept_is_said_once_and_goes_on(chat, state):
+    state.parent.mkdir(parents=True)
+    state.write_text("a file where the folder would be")
+    result, records = chat("one", "two")
+    assert len(ids(records)) == 2
+    assert result.err.count("this conversation is no longer kept") == 1
