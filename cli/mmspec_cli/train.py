@@ -10,13 +10,13 @@ from mmspec_cli import train_options
 from mmspec_cli.help_pages import WholeGroup
 from mmspec_cli.terminal.interrupt import orderly_end
 from mmspec_cli.train_options import choose, options_of
+from mmspec_train.data_settings import DataSettings
 from mmspec_train.settings import (
     BASELINES,
     HEADS,
     STAGE_MINUTES,
     STAGES,
     Budget,
-    DataSettings,
     DraftSettings,
     HeadMethodSettings,
     HeadShape,
@@ -118,6 +118,7 @@ def distill(kind: str, student: str | None, **options: Any) -> None:
     if (kind == "draft") != bool(student):
         raise click.UsageError("give --student with --kind draft, and with no other kind")
     train_options.refuse_without_effect(kind)
+    train_options.apply_recipe(options, heads=not student)
     train_options.refuse_contradictions(options)
     common = choose(Budget, options), choose(DataSettings, options), choose(RunSettings, options)
 
@@ -161,6 +162,7 @@ def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
     of that LLaVA. The budget applies to each; an interrupted run continues.
     """
     train_options.refuse_unused_shape(names, source)
+    train_options.apply_recipe(options, heads=False)
     train_options.refuse_contradictions(options)
 
     from mmspec_train.drafts.train_drafts import train_baselines

@@ -102,6 +102,20 @@ def test_two_files_are_read_as_they_are_and_what_is_odd_is_counted(
     assert "weights 1, 3" in trained["data"]["corpus"]
 
 
+def test_a_recipe_sets_what_is_not_given(run: Run, lessons, pair_paths, tmp_path):
+    target = "--target", pair_paths[0], "--recipe", "msd", "--rate", "1e-3"
+    command = ["train", "distill", "--kind", "eagle", "--out", tmp_path / "out", *target]
+    status, _, err = run(*command, *lessons, "--answer-tokens", "4")
+    assert (status, err) == (0, "")
+    report = json.loads((tmp_path / "out" / "training.json").read_text())
+    method = report["method"]
+    assert (method["recipe"], method["rate"], method["rollout"], method["noise"]) == (
+        *("msd", 1e-3, 1),
+        0.2,
+    )
+    assert (method["schedule"], report["data"]["--answers"]) == ("msd", "dataset")
+
+
 def test_a_draft_trained_by_one_command_decodes_and_is_taught(
     run: Run, lessons, answers, red, pair_paths, tmp_path
 ):
@@ -146,6 +160,12 @@ def broken(lessons):
         ("distill --kind msd --steps 2 --minutes 1", "give --steps or --minutes, not both"),
         ("heads --images {images}", "give --data too"),
         ("draft --temperature 0.5", "--temperature has no effect on --answers dataset"),
+        (
+            "distill --kind msd --recipe llava",
+            "--recipe llava does not train a head: use msd, eagle",
+        ),
+        ("draft --recipe eagle", "--recipe eagle does not train a draft: use llava, ibed"),
+        ("distill --kind msd --projector-rate 1", "--projector-rate has no effect on --kind msd"),
         ("distill --kind msd --cache-gb nan", "'--cache-gb': nan is not a number"),
         ("distill --kind msd --minutes 0", "'--minutes': 0.0 is not in the range"),
         ("distill --kind msd --device tpu", "'tpu' is not one of 'auto', 'cpu'"),

@@ -5,9 +5,9 @@ from dataclasses import replace
 import torch
 from rich.console import Console
 
+from mmspec_train.data_settings import DataSettings
 from mmspec_train.run.log import open_log
 from mmspec_train.run.phase import Machine
-from mmspec_train.settings import DataSettings
 from mmspec_train.teacher.corpus import WorldCorpus
 from mmspec_train.teacher.teacher_data import TeacherData
 

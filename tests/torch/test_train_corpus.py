@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from mmspec import errors
-from mmspec_train.settings import DataSettings
+from mmspec_train.data_settings import DataSettings
 from mmspec_train.teacher import json_stream
 from mmspec_train.teacher.conversation_file import HELD_OUT_ONE_IN, ConversationFile
 from mmspec_train.teacher.corpus import FileCorpus, in_turn

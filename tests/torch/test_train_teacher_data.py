@@ -10,9 +10,9 @@ from rich.console import Console
 
 from mmspec import errors
 from mmspec.decoding.sampling import Sampling
+from mmspec_train.data_settings import DataSettings
 from mmspec_train.distillation.schedules import SCHEDULES
 from mmspec_train.run.log import open_log
-from mmspec_train.settings import DataSettings
 from mmspec_train.teacher.answers import answer_all
 from mmspec_train.teacher.corpus import WorldCorpus
 from mmspec_train.teacher.preparation import Preparation

@@ -22,6 +22,7 @@ from mmspec_train.distillation.acceptance import DraftScore
 from mmspec_train.distillation.draft_starts import DraftStarts
 from mmspec_train.distillation.losses import target_log_probabilities
 from mmspec_train.distillation.schedules import coin, pick_source
+from mmspec_train.recipes import OURS, UpdateRule
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import run_phase
 from mmspec_train.run.phase import EarlyStopping, Phase
@@ -50,6 +51,11 @@ class Stage:
     contents: Sequence[Content]
     """Which conversations each source of batches contains, as in SCHEDULES."""
     budget_share: float = 1.0
+    rule: UpdateRule = OURS
+    epochs: float = 0.0
+    """Length of the stage if no budget is given; 0: the default budget."""
+    files: tuple[int, ...] | None = None
+    """Indices of the `--data` files to train on; None: all."""
     is_judged: bool = True
     """True if the stage ends with the weights of the best held-out evaluation."""
 
@@ -138,10 +144,10 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     if trainee.note:
         log.say(trainee.note)
     for stage in trainee.stages():
-        data.require(stage.contents)
+        data.require(stage.contents, stage.files)
         checkpoint = folder / f"{stage.name or 'state'}.checkpoint"
         phase = _phase(trainee, stage, f"{out.name} {stage.name}".strip())
-        run_phase(phase, budget.scaled(stage.budget_share), data.machine, checkpoint, log)
+        run_phase(phase, stage_budget(data, stage, budget), data.machine, checkpoint, log)
     score = trainee.score()
     data.machine.processes.wait()
     if data.machine.processes.rank == 0:
@@ -149,6 +155,18 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
         _write_report(trainee, budget, score, out)
         shutil.rmtree(folder)
     return score
+
+
+def stage_budget(data: TeacherData, stage: Stage, budget: Budget) -> Budget:
+    """Return the stage's share of a budget, or its epochs if none is given.
+
+    Of several sources an epoch has as many conversations as the smallest, as in MSD.
+    """
+    if budget.is_given or not stage.epochs:
+        return budget.scaled(stage.budget_share)
+    sources = [data.batches(content, stage.files).records() for content in stage.contents]
+    samples = stage.epochs * min(map(len, sources))
+    return Budget(steps=max(1, round(samples / stage.rule.batch)))
 
 
 def _phase(trainee: Trainee, stage: Stage, name: str) -> Phase[ConversationBatch]:
@@ -159,10 +177,12 @@ def _phase(trainee: Trainee, stage: Stage, name: str) -> Phase[ConversationBatch
         trainee.module,
         stage.parts,
         stage.loss,
-        [data.batches(content) for content in stage.contents],
+        [data.batches(content, stage.files) for content in stage.contents],
         data.held_out,
         partial(pick_source, len(stage.contents), data.settings.seed),
         judge if stage.is_judged else None,
+        stage.rule,
+        lambda batch: len(batch.lengths),
     )
 
 

@@ -8,6 +8,7 @@ from mmspec import errors
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.hub import resolve
 from mmspec.drafters.views import pooled_positions
+from mmspec_train.data_settings import DataSettings
 from mmspec_train.distillation.acceptance import DraftScore
 from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, train
 from mmspec_train.drafts.draft_checkpoint import tower_digest
@@ -18,7 +19,6 @@ from mmspec_train.run.log import Log
 from mmspec_train.settings import (
     BASELINES,
     Budget,
-    DataSettings,
     LlamaShape,
     MethodSettings,
     RunSettings,

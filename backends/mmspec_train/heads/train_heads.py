@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from mmspec_train.data_settings import DataSettings
 from mmspec_train.distillation.acceptance import DraftScore
 from mmspec_train.distillation.draft_starts import DraftStarts, all_starts, starts_at
 from mmspec_train.distillation.losses import head_loss, log_probabilities, noisy_states
@@ -31,10 +32,10 @@ from mmspec_train.heads.head_checkpoint import (
     save_head,
     untrained_head,
 )
+from mmspec_train.recipes import RECIPES
 from mmspec_train.settings import (
     HEADS,
     Budget,
-    DataSettings,
     HeadMethodSettings,
     HeadShape,
     RunSettings,
@@ -59,7 +60,9 @@ class HeadTrainee(Trainee):
     def stages(self) -> Sequence[Stage]:
         """The only stage: all of the head's modules."""
         schedule = SCHEDULES[self.method.schedule or "mixed"]
-        return [Stage("", [(self.module, self.method.rate)], self.loss, schedule)]
+        recipe = RECIPES[self.method.recipe]
+        parts: list[tuple[nn.Module, float]] = [(self.module, self.method.rate)]
+        return [Stage("", parts, self.loss, schedule, rule=recipe.rule, epochs=recipe.epochs)]
 
     def save(self, directory: Path) -> None:
         """Write the head's checkpoint."""

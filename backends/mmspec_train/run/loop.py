@@ -19,10 +19,6 @@ from mmspec_train.run.prefetch import prefetch
 from mmspec_train.run.signals import uninterrupted
 from mmspec_train.settings import Budget
 
-WARM_UP_STEPS = 100
-"""Number of steps over which the learning rate rises linearly to its peak."""
-FINAL_SHARE = 0.02
-"""Learning rate at the end of a run, as a share of its peak."""
 HELD_OUT_BATCHES = 4
 COUNTERS = ("step", "seconds", "batches", "evaluated_step", "best_value", "evaluations_since_best")
 """Names of the counters of a run that a checkpoint contains."""
@@ -39,7 +35,7 @@ def run_phase(
     """
     phase.module.to(machine.device).requires_grad_(False)
     trained = [(part.requires_grad_(True), rate) for part, rate in phase.parts if rate]
-    run = _Run(phase, budget, machine, checkpoint, log, Optimizer(trained))
+    run = _Run(phase, budget, machine, checkpoint, log, Optimizer(trained, phase.rule))
     run.resume()
     with log.say_when_stopped(run.stop):
         run.train()
@@ -49,12 +45,6 @@ def run_phase(
         best = torch.load(run.best_file, "cpu", weights_only=True)
         phase.module.load_state_dict(best)
     phase.module.requires_grad_(False)
-
-
-def rate_share(step: int, progress: float) -> float:
-    """Return the learning rate as a share of its peak: linear warm-up, then cosine decay."""
-    cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-    return min(1.0, (step + 1) / WARM_UP_STEPS) * (FINAL_SHARE + (1 - FINAL_SHARE) * cosine)
 
 
 @dataclass
@@ -124,15 +114,13 @@ class _Run(Generic[Item]):
         streams = [self._stream(number) for number in range(len(self.batches))]
         while (progress := self._progress()) < 1 and not self._is_over():
             started = time.perf_counter()
-            source = self.phase.pick(self.step, progress)
-            batch = self._next(streams[source])
-            share = rate_share(self.step, progress)
+            share = self.phase.rule.rate_share(self.step, progress)
             self.optimizer.scale_rates(share)
-            loss = self._backward(batch)
+            loss, taken = self._accumulate(streams, progress)
             with uninterrupted():
                 self.optimizer.step()
                 self.step += 1
-                self.batches[source] += 1
+                self.batches = taken
                 self.seconds += time.perf_counter() - started
                 self.log.write_step(self.at, loss, share * self.optimizer.highest_rate)
             self.log.show(self.phase.name, self.step, progress, loss)
@@ -157,8 +145,30 @@ class _Run(Generic[Item]):
             self.save()
             raise
 
-    def _backward(self, batch: Item) -> float:
+    def _accumulate(
+        self, streams: list[Iterator[Item]], progress: float
+    ) -> tuple[float, list[int]]:
+        """Take batches until a step has its samples; return mean loss and new batch counts.
+
+        Gradients are the mean over the step's batches.
+        """
         torch.manual_seed(self.step)
+        losses, samples, taken = list[float](), 0, list(self.batches)
+        wanted = -(-self.phase.rule.batch // self.machine.processes.count)
+        while samples < wanted:
+            source = self.phase.pick(sum(taken), progress)
+            batch = self._next(streams[source])
+            losses.append(self._backward(batch))
+            samples += self.phase.samples(batch)
+            taken[source] += 1
+        parameters = [p for p in self.phase.module.parameters() if p.requires_grad]
+        if len(losses) > 1:
+            for gradient in [p.grad for p in parameters if p.grad is not None]:
+                gradient /= len(losses)
+        self.machine.processes.average_gradients(parameters)
+        return sum(losses) / len(losses), taken
+
+    def _backward(self, batch: Item) -> float:
         with self.machine.autocast():
             loss = self.phase.loss(self.machine.on_device(batch), self.step)
         value = loss.item()
@@ -169,7 +179,6 @@ class _Run(Generic[Item]):
             )
         if loss.requires_grad:  # a batch may not reach the trained part, as text no projector
             loss.backward()  # type: ignore[no-untyped-call]
-        self.machine.processes.average_gradients(self.phase.module.parameters())
         return value
 
     def _is_over(self) -> bool:

@@ -1,4 +1,4 @@
-"""Muon for matrices that map hidden vectors to hidden vectors, AdamW for everything else."""
+"""AdamW, and by some rules Muon for matrices that map hidden vectors to hidden vectors."""
 
 import re
 from collections.abc import Iterable
@@ -7,35 +7,36 @@ from typing import Any
 import torch
 from torch import nn
 
-CLIP_NORM = 1.0
-"""Largest gradient norm of one parameter group; larger gradients are scaled down."""
-WEIGHT_DECAY = 0.02
+from mmspec_train.recipes import OURS, UpdateRule
+
 HIDDEN = re.compile(r"(^|\.)(layers|heads|slots)\.\d+\.|^(fc|vision)\.")
 """Pattern of the names of matrices that map hidden vectors to hidden vectors: Muon trains them."""
 
 
 class Optimizer:
-    """Two optimizers over disjoint parameters, stepped as one.
+    """One or two optimizers over disjoint parameters, stepped as one.
 
     Both take AdamW's learning rates: Muon's updates are scaled to the size of AdamW's.
     """
 
-    def __init__(self, parts: Iterable[tuple[nn.Module, float]]) -> None:
+    def __init__(self, parts: Iterable[tuple[nn.Module, float]], rule: UpdateRule = OURS) -> None:
+        """parts: modules with their peak learning rates."""
+        self._rule = rule
         matrices: list[dict[str, Any]] = []
         others: list[dict[str, Any]] = []
         for part, rate in parts:
-            for groups, parameters in zip((matrices, others), _split(part), strict=True):
+            for groups, parameters in zip((matrices, others), _split(part, rule), strict=True):
                 if parameters:
                     groups.append({"params": parameters, "lr": rate, "peak": rate})
         self._optimizers: list[torch.optim.Optimizer] = []
         if others:
             adamw = torch.optim.AdamW(
-                others, betas=(0.9, 0.98), weight_decay=WEIGHT_DECAY, fused=True
+                others, betas=rule.betas, weight_decay=rule.weight_decay, fused=True
             )
             self._optimizers.append(adamw)
         if matrices:
             muon = torch.optim.Muon(
-                matrices, weight_decay=WEIGHT_DECAY, adjust_lr_fn="match_rms_adamw"
+                matrices, weight_decay=rule.weight_decay, adjust_lr_fn="match_rms_adamw"
             )
             self._optimizers.append(muon)
 
@@ -50,12 +51,20 @@ class Optimizer:
             group["lr"] = group["peak"] * scale
 
     def step(self) -> None:
-        """Clip the gradients of each group, take one step and clear them."""
-        for group in self._groups():
-            nn.utils.clip_grad_norm_(group["params"], CLIP_NORM)
+        """Clip the gradients, take one step and clear them."""
+        self._clip()
         for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+
+    def _clip(self) -> None:
+        groups = [group["params"] for group in self._groups()]
+        everything = [parameter for group in groups for parameter in group]
+        if self._rule.clip_by == "value":
+            nn.utils.clip_grad_value_(everything, self._rule.clip)
+            return
+        for parameters in groups if self._rule.clip_by == "group" else [everything]:
+            nn.utils.clip_grad_norm_(parameters, self._rule.clip)
 
     def state_dict(self) -> list[dict[str, Any]]:
         """Return both optimizers' states."""
@@ -70,9 +79,9 @@ class Optimizer:
         return (group for optimizer in self._optimizers for group in optimizer.param_groups)
 
 
-def _split(part: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+def _split(part: nn.Module, rule: UpdateRule) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Return the parameters for Muon and those for AdamW."""
     parameters = list(part.named_parameters())
-    inner = [p for name, p in parameters if HIDDEN.search(name) and p.ndim == 2]
+    inner = [p for name, p in parameters if rule.muon and HIDDEN.search(name) and p.ndim == 2]
     inner_ids = {id(p) for p in inner}
     return inner, [p for _, p in parameters if id(p) not in inner_ids]

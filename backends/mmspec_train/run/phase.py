@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from mmspec_train.recipes import OURS, UpdateRule
 from mmspec_train.run.distributed import Processes
 from mmspec_train.run.prefetch import Source
 
@@ -42,9 +43,12 @@ class Phase(Generic[Item]):
     """Loss of a batch at a step; its random numbers depend only on the step."""
     sources: Sequence[Source[Item]]
     held_out: Source[Item]
-    pick: Callable[[int, float], int] = lambda step, progress: 0  # noqa: ARG005
-    """Maps step and progress to the index of the source that provides the step's batch."""
+    pick: Callable[[int, float], int] = lambda number, progress: 0  # noqa: ARG005
+    """Maps the number of batches so far and the progress to the next batch's source."""
     early_stopping: EarlyStopping | None = None
+    rule: UpdateRule = OURS
+    samples: Callable[[Item], int] = lambda batch: 1  # noqa: ARG005
+    """Maps a batch to its number of samples, of which a step takes `rule.batch`."""
 
 
 @dataclass(frozen=True, slots=True)

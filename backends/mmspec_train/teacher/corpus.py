@@ -13,8 +13,8 @@ from mmspec import errors
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, Turn, interleaved
 from mmspec.prompt.images import Picture, open_picture, picture_from
+from mmspec_train.data_settings import DataSettings
 from mmspec_train.mini.recipe import TASK_SHARES
-from mmspec_train.settings import DataSettings
 from mmspec_train.teacher.conversation_file import ConversationFile
 from mmspec_world import sample
 from mmspec_world.split import Split
@@ -47,6 +47,15 @@ class WorldCorpus:
     def size(self) -> None:
         """None: the world has no end."""
         return None
+
+    @property
+    def files(self) -> tuple[()]:
+        """No file: the world is drawn."""
+        return ()
+
+    def file_of(self, number: int) -> int:  # noqa: ARG002 - as of a corpus of files
+        """Return 0: the world counts as one file."""
+        return 0
 
     def check(self) -> None:
         """Do nothing: every conversation can be drawn."""
@@ -106,6 +115,10 @@ class FileCorpus:
     def notes(self) -> list[str]:
         """A line for each file of which something was repaired or skipped."""
         return [line for file in self.files if (line := file.summary())]
+
+    def file_of(self, number: int) -> int:
+        """Return the index of the file with this conversation."""
+        return int(self._order[number % self.size][0])
 
     def turns(self, number: int) -> list[Turn]:
         """Read a conversation.  Raises ImageError, naming file and place, for a damaged image."""

@@ -7,9 +7,9 @@ from typing import Any
 from mmspec.decoding.sampling import Sampling
 from mmspec.errors import ImageError
 from mmspec.prompt.images import Picture
+from mmspec_train.data_settings import DataSettings
 from mmspec_train.run.log import Log
 from mmspec_train.run.run_manifest import check_manifest, claim
-from mmspec_train.settings import DataSettings
 from mmspec_train.teacher.answers import answer_all
 from mmspec_train.teacher.batch import StoredStates, collate
 from mmspec_train.teacher.cache import TeacherCache

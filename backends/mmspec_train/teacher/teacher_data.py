@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.checkpoints.hub import resolve
+from mmspec_train.data_settings import DataSettings
 from mmspec_train.run.distributed import Processes, join_processes
 from mmspec_train.run.log import Log
 from mmspec_train.run.phase import Machine, pick_device
-from mmspec_train.settings import DataSettings, RunSettings
+from mmspec_train.settings import RunSettings
 from mmspec_train.teacher.batch_source import Content, ConversationBatches
 from mmspec_train.teacher.cache import TeacherCache
 from mmspec_train.teacher.corpus import Corpus, open_corpora
@@ -60,16 +61,23 @@ class TeacherData:
         cache = TeacherCache(self.directory, split, self.teacher.config.text.hidden_size)
         return Preparation(cache, corpus, self.teacher, settings)
 
-    def batches(self, content: Content) -> ConversationBatches:
-        """Return batches of the training conversations with this content."""
-        return self._batches("train", content)
+    def batches(
+        self, content: Content, files: tuple[int, ...] | None = None
+    ) -> ConversationBatches:
+        """Return batches of the training conversations with this content.
+
+        files: indices of the `--data` files; None for all.
+        """
+        return self._batches("train", content, files)
 
     @property
     def held_out(self) -> ConversationBatches:
         """Held-out conversations in batches."""
         return self._batches("held-out", "all")
 
-    def _batches(self, split: str, content: Content) -> ConversationBatches:
+    def _batches(
+        self, split: str, content: Content, files: tuple[int, ...] | None = None
+    ) -> ConversationBatches:
         preparation, teacher = self._preparation(split), self.teacher
         return ConversationBatches(
             preparation.cache,
@@ -82,12 +90,13 @@ class TeacherData:
             content,
             always_pixels=self.always_pixels,
             limit=self.limit,
+            files=files,
         )
 
-    def require(self, contents: Sequence[Content]) -> None:
+    def require(self, contents: Sequence[Content], files: tuple[int, ...] | None = None) -> None:
         """Raise UsageError if one of the contents has no training conversation."""
         for content in contents:
-            self.batches(content).records()
+            self.batches(content, files).records()
 
     @property
     def origin(self) -> dict[str, Any]:

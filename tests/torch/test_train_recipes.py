@@ -1,0 +1,193 @@
+"""Recipes of papers: their figures, and how weights are updated by them."""
+
+import itertools
+import json
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from mmspec_train.distillation.training import stage_budget
+from mmspec_train.drafts.draft_model import untrained_draft
+from mmspec_train.drafts.draft_trainee import DraftTrainee
+from mmspec_train.heads.train_heads import new_trainee
+from mmspec_train.llama import llama_of_shape
+from mmspec_train.recipes import OURS, PAPERS, RECIPES, UpdateRule
+from mmspec_train.run import loop
+from mmspec_train.run.optimizer import Optimizer
+from mmspec_train.run.phase import Machine, Phase
+from mmspec_train.settings import Budget, HeadMethodSettings, HeadShape, LlamaShape, MethodSettings
+from mmspec_train.teacher.conversation_file import ConversationFile
+from mmspec_train.teacher.corpus import FileCorpus
+from support.teacher_data import Killed, prepare, quiet_log, with_settings
+
+
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [
+        ("llava", [(0, 0.0, 0.0), (9, 0.015, 0.5), (9, 0.03, 1.0), (9, 0.515, 0.5), (9, 1.0, 0.0)]),
+        ("msd", [(0, 0.0, 1 / 2000), (999, 0.0, 0.5), (1999, 0.0, 1.0), (9999, 0.75, 0.25)]),
+        ("eagle", [(999, 0.0, 0.5), (9999, 0.5, 0.5), (9999, 1.0, 0.0)]),
+        ("mini", [(0, 0.0, 0.01), (49, 0.0, 0.5), (99, 0.5, 0.02 + 0.98 * 0.5), (999, 1.0, 0.02)]),
+    ],
+)
+def test_the_learning_rate_rises_and_falls_as_in_the_paper(name, points):
+    for step, progress, share in points:
+        assert RECIPES[name].rule.rate_share(step, progress) == pytest.approx(share)
+
+
+def test_the_papers_have_their_figures():
+    llava = PAPERS["llava"]
+    assert (llava.rule.batch, llava.projector_rule.batch, llava.epochs) == (128, 256, 1)
+    assert (llava.options["rate"], llava.options["projector_rate"]) == (2e-5, 1e-3)
+    assert PAPERS["ibed"] is llava
+    for name, rate, epochs in (("msd", 5e-5, 40), ("eagle", 3e-5, 20)):
+        recipe = PAPERS[name]
+        assert (recipe.options["rate"], recipe.epochs, recipe.rule.batch) == (rate, epochs, 4)
+        assert (recipe.rule.betas, recipe.rule.weight_decay, recipe.rule.clip) == (
+            (0.9, 0.95),
+            0,
+            0.5,
+        )
+        HeadMethodSettings(**{k: v for k, v in recipe.options.items() if k != "answers"})
+
+
+def test_a_paper_trains_every_tensor_by_adamw():
+    module = nn.ModuleDict({"layers": nn.ModuleList([nn.Linear(4, 4)])})
+    [adamw] = Optimizer([(module, 1e-3)], PAPERS["msd"].rule)._optimizers
+    assert isinstance(adamw, torch.optim.AdamW)
+    [group] = adamw.param_groups
+    assert (group["betas"], group["weight_decay"], len(group["params"])) == ((0.9, 0.95), 0, 2)
+    assert len(Optimizer([(module, 1e-3)], OURS)._optimizers) == 2
+
+
+@pytest.mark.parametrize(
+    ("clip_by", "expected"),
+    [
+        ("group", [[0.6, 0.8], [1.0]]),
+        ("norm", [[3 / 13, 4 / 13], [12 / 13]]),
+        ("value", [[1, 1], [1]]),
+    ],
+)
+def test_gradients_are_clipped_by_group_by_norm_or_by_value(clip_by, expected):
+    parts = [nn.ParameterList([nn.Parameter(torch.zeros(size))]) for size in (2, 1)]
+    optimizer = Optimizer([(part, 1.0) for part in parts], UpdateRule(clip_by=clip_by))
+    for part, gradient in zip(parts, ([3.0, 4.0], [12.0]), strict=True):
+        part[0].grad = torch.tensor(gradient)
+    optimizer._clip()
+    for part, gradient in zip(parts, expected, strict=True):
+        assert part[0].grad.tolist() == pytest.approx(gradient, abs=1e-4)
+
+
+# Steps of several batches
+
+
+@dataclass(frozen=True)
+class Batch:
+    x: Tensor
+
+
+class Numbers:
+    """Batches of one sample: 0, 1, 2 ..."""
+
+    def batches(self, start):
+        return (Batch(torch.full((1, 1), float(n))) for n in itertools.count(start))
+
+
+def toy(batch, gradients):
+    """A phase whose loss has the gradient x, which is recorded at every step."""
+    module = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(module.weight)
+    module.weight.register_post_accumulate_grad_hook(lambda p: gradients.append(float(p.grad)))
+    rule = UpdateRule(batch=batch, clip=100.0)
+
+    def loss(item, _):
+        return (module.weight * item.x).sum()
+
+    parts = [(module, 1e-3)]
+    return Phase("toy", module, parts, loss, [Numbers()], Numbers(), rule=rule)
+
+
+def run_toy(folder, phase, steps):
+    with quiet_log(folder) as log:
+        machine = Machine(torch.device("cpu"), 0, False, checkpoint_seconds=0.0)
+        loop.run_phase(phase, Budget(steps=steps), machine, folder / "toy.state", log)
+    return phase.module.weight.item()
+
+
+def test_a_step_has_the_mean_gradient_of_its_samples(tmp_path, monkeypatch):
+    stepped = []
+    phase = toy(3, [])
+    recorded = lambda _: stepped.append(phase.module.weight.grad.item())  # noqa: E731
+    monkeypatch.setattr(Optimizer, "_clip", recorded)
+    run_toy(tmp_path, phase, 2)
+    assert stepped == [pytest.approx((0 + 1 + 2) / 3), pytest.approx((3 + 4 + 5) / 3)]
+
+
+def test_a_run_ended_within_a_step_takes_its_batches_again(tmp_path, monkeypatch):
+    whole = run_toy(tmp_path / "whole", toy(3, []), 4)
+    real, calls = loop._Run._backward, itertools.count(1)
+
+    def ending(self, batch):
+        if next(calls) == 8:  # the second batch of the third step
+            raise Killed
+        return real(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Run, "_backward", ending)
+        with pytest.raises(Killed):
+            run_toy(tmp_path / "ended", toy(3, []), 4)
+    seen = []
+    assert run_toy(tmp_path / "ended", toy(3, seen), 4) == whole
+    assert seen[0] == 6.0, "the third step begins with its first batch"
+
+
+# Stages: rates, epochs and files
+
+
+def llava_trainee(data, **method):
+    config = data.teacher.config
+    text = llama_of_shape(LlamaShape(1, 32, 2, 48, 1024), config.text.vocab_size)
+    model = untrained_draft(text, 0, config.vision.hidden_size, config.image_tokens)
+    settings = MethodSettings(recipe="llava", loss="ce", rate=2e-5, projector_rate=1e-3, **method)
+    return DraftTrainee.of(model, data, settings, ("projector", "tuning"))
+
+
+def test_llavas_stages_have_their_own_rates_and_steps(data):
+    projector, tuning = llava_trainee(data).stages()
+    assert ({rate for _, rate in projector.parts}, projector.rule.batch) == ({1e-3}, 256)
+    assert ({rate for _, rate in tuning.parts}, tuning.rule.batch) == ({2e-5}, 128)
+    assert len(tuning.parts) > len(projector.parts) == 1
+
+
+def test_without_a_budget_a_stage_lasts_its_epochs(data):
+    [stage] = new_trainee("msd", HeadShape(), HeadMethodSettings(recipe="msd"), data).stages()
+    conversations = len(data.batches("all").records())
+    assert stage_budget(data, stage, Budget()).steps == round(40 * conversations / 4)
+    assert stage_budget(data, stage, Budget(steps=7)).steps == 7
+    both = replace(stage, contents=("text", "images"))
+    smallest = min(len(data.batches(content).records()) for content in both.contents)
+    assert stage_budget(data, both, Budget()).steps == round(40 * smallest / 4)
+    assert stage_budget(data, replace(stage, epochs=0), Budget()).minutes == 20
+
+
+def test_the_first_of_several_files_is_for_the_projector_alone(data, tmp_path):
+    """As LLaVA has it: LCS-558k for the projector, then mix665k."""
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "a.png")
+    files = []
+    for name in ("lcs", "mix"):
+        turns = [("human", f"<image>\nWhat is in {name}?"), ("gpt", "A square.")]
+        value = {"image": "a.png", "conversations": [{"from": r, "value": v} for r, v in turns]}
+        (tmp_path / f"{name}.json").write_text(json.dumps([value] * 40))
+        files.append(ConversationFile(tmp_path / f"{name}.json", tmp_path))
+    both = FileCorpus(tuple(files)), FileCorpus(tuple(files), split="held-out")
+    read = replace(data, directory=tmp_path / "answers", corpora=both, needs_states=False)
+    read = with_settings(read, samples=6, held_out=1, answers="dataset", cache_gb=0.0)
+    prepare(read)
+    projector, tuning = llava_trainee(read).stages()
+    for stage, own in ((projector, 0), (tuning, 1)):
+        records = read.batches("all", stage.files).records()
+        assert {read.corpora[0].file_of(record.number) for record in records} == {own}
+        assert len(records) == 3
