@@ -7,6 +7,7 @@ import click
 from mmspec.errors import MmspecError, UsageError
 from mmspec_cli.chat_commands.files import go_on
 from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
+from mmspec_cli.completed_values import complete_files
 from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.introduction import introduction
 from mmspec_cli.kept_conversations import Kept, kept_conversations
@@ -21,7 +22,7 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("images", nargs=-1, metavar="[IMAGE]...")
+@click.argument("images", nargs=-1, metavar="[IMAGE]...", shell_complete=complete_files)
 @click.option("--resume", is_flag=True, help="Go on with the last conversation, and its model.")
 @click.option(
     "--private", is_flag=True, help="Keep neither the conversation nor the history of questions."
@@ -51,6 +52,7 @@ def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool) -> 
         as_json=setup.as_json,
         details=setup.details,
         kept=kept_conversations() if interactive and not private else None,
+        load=setup.load_other,
     )
     for note in introduction(engine):
         screen.note(note)

@@ -5,6 +5,7 @@ import sys
 import click
 
 from mmspec.errors import UsageError
+from mmspec_cli.completed_values import complete_files
 from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.introduction import introduction
 from mmspec_cli.main import INTERRUPTED
@@ -17,7 +18,7 @@ from mmspec_cli.terminal.render import Screen
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("images", nargs=-1, metavar="[IMAGE]...")
+@click.argument("images", nargs=-1, metavar="[IMAGE]...", shell_complete=complete_files)
 @click.option(
     "--prompt", required=True, metavar="TEXT", help="The question; - reads it from stdin."
 )

@@ -22,6 +22,7 @@ COMMANDS = {
     "calibrate": "Measure what rounds cost here, for --gamma auto to start from.",
     "bench": "Measure speed and grounding; run the benchmark suite and report on it.",
     "train": "Train heads and drafts for any target, or the bundled pair.",
+    "completion": "Print what bash, zsh or fish needs to complete this command.",
     "doctor": "Say what is installed, what is missing and how to get it.",
 }
 """Help text of each command by name; the command's module and click object have that name."""

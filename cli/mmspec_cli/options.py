@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mmspec_cli.completed_values import complete_draft, complete_model
 from mmspec_cli.decoding import decoding_options, parse_gamma, parse_weights
 
 if TYPE_CHECKING:
@@ -31,12 +32,14 @@ def together(*options: Decorator) -> Decorator:
 
 MODEL = click.option(
     "--model",
+    shell_complete=complete_model,
     default="auto",
     metavar="NAME|REPO|DIR|auto",
     help="Target. auto: LLaVA-1.5-7B where it is on this machine, else mini.",
 )
 DRAFT = click.option(
     "--draft",
+    shell_complete=complete_draft,
     default="auto",
     metavar="NAME|REPO|DIR|none|auto",
     help="Draft model, or a head on the target's hidden states. auto: the one that the card names.",
@@ -245,6 +248,10 @@ class Setup:
         from mmspec.chat.engine import load
 
         return load(**self.models, options=self.options)
+
+    def load_other(self, model: str) -> "Engine":
+        """Load another target with the draft that its card names; raises MmspecError."""
+        return replace(self, models={**self.models, "model": model, "draft": "auto"}).load()
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:

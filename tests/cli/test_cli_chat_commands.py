@@ -188,3 +188,25 @@ def test_the_drafting_can_be_changed_and_changes_no_token(chat):
     assert answers[0]["token_ids"] == answers[1]["token_ids"]
     assert "'X'" in result.err
     assert notices(result)[-1] == "drafting auto; the last answer: ngram"
+
+
+def test_another_model_goes_on_with_the_conversation(chat, pair_paths, llama_path):
+    target, draft = map(str, pair_paths)
+    result = chat(
+        "which? red.png", "/model", f"/model {draft}", "/history", "and?", "/undo", "/undo"
+    )
+    assert notices(result)[0].startswith(f"model {target}, draft {draft}, torch on cpu")
+    assert notices(result)[1].startswith(f"model {draft}, draft none")
+    history = next(record["history"] for record in records(result) if "history" in record)
+    assert history[0]["images"] == ["red.png"]
+    answers = [record for record in records(result) if "text" in record]
+    assert [answer["model"] for answer in answers] == [target, draft]
+    assert answers[1]["prompt_tokens"] > answers[0]["prompt_tokens"]
+
+
+def test_a_model_that_cannot_go_on_changes_nothing(chat, llama_path):
+    lines = ["which? red.png", f"/model {llama_path}", "/model no-such", "/retry"]
+    result = chat(*lines)
+    assert "text-only and cannot see images" in result.err
+    assert "no-such" in result.err
+    assert ids(result)[0] == ids(result)[1]

@@ -22,6 +22,16 @@ def accepted(dialogue: Dialogue, argument: str) -> None:
     dialogue.notice(f"drafted tokens that were kept {state}")
 
 
+def model(dialogue: Dialogue, name: str) -> None:
+    """Show the models, or go on with another target and its own draft."""
+    if name:
+        dialogue.switch(name)
+    models = dialogue.chat.models
+    draft = models.drafts.name if models.drafts else "none"
+    where = f"{models.backend.name} on {models.target.model.device}"
+    dialogue.notice(f"model {models.target.name}, draft {draft}, {where}")
+
+
 def max_new_tokens(dialogue: Dialogue, argument: str) -> None:
     """Show or change the most tokens of an answer."""
     chat = dialogue.chat

@@ -87,6 +87,7 @@ COMMANDS = {
     "/save": Command("FILE", "write the conversation to a file", files.save),
     "/load": Command("FILE", "go on with a conversation from a file", files.load),
     "/sessions": Command("[N]", "list the conversations kept, or go on with one", files.sessions),
+    "/model": Command("[NAME]", "show the model, or go on with another", settings.model),
     "/max-new-tokens": Command(
         "[N]", "show or set the most tokens of an answer", settings.max_new_tokens
     ),

@@ -1,7 +1,7 @@
 """A chat on a screen: staged images, questions, answers and remarks."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from mmspec.chat.chat import Chat
+from mmspec.chat.engine import Engine
+from mmspec.chat.translation import translated
 from mmspec.errors import ContextError, MmspecError, UsageError, WriteError
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
@@ -46,11 +48,12 @@ class Dialogue:
         as_json: bool = False,
         details: bool = False,
         kept: KeptConversations | None = None,
+        load: Callable[[str], Engine] | None = None,
     ) -> None:
         """interactive: Ctrl-C ends only an answer, not the command.
 
         details: the line under an answer has all its figures.  kept: where the conversation is
-        written after every answer; None nowhere.
+        written after every answer; None nowhere.  load: loads another model by name.
 
         as_json: every line of stdout is a JSON object; answers have the form of `generate --json`.
         """
@@ -64,6 +67,7 @@ class Dialogue:
         self._explained = details or not interactive
         self._shown_notes: set[str] = set()
         self.kept = kept
+        self._load = load
         # Replaced conversations, each with the file in which it is kept and the number of turns
         # that its successor began with.
         self._replaced: list[tuple[Conversation, Path | None, int]] = []
@@ -145,6 +149,22 @@ class Dialogue:
         if self.kept:
             self.kept.file = file
         return bool(replaced.turns)
+
+    def switch(self, name: str) -> None:
+        """Go on with another model; its tokenizer encodes the earlier answers anew.
+
+        Raises MmspecError, and stays with the old model, if the new one cannot be loaded or cannot
+        see the conversation's images.
+        """
+        if self._load is None:
+            raise UsageError("this chat cannot load another model")
+        self.screen.progress(f"loading {name}")
+        engine = self._load(name)
+        chat = engine.chat(self.chat.options)
+        chat.resume(translated(self.chat.conversation, engine))
+        self.chat.close()
+        self.chat = chat
+        self._replaced.clear()  # in tokens of the old model
 
     def undo(self) -> str:
         """Undo the last turn, or the last `resume` if no turn followed; returns a notice."""

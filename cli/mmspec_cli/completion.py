@@ -1,0 +1,23 @@
+"""`mmspec completion`: what a shell needs to complete commands, options, models and files."""
+
+import click
+from click.shell_completion import ShellComplete, get_completion_class
+
+from mmspec_cli.main import cli
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the completion of mmspec for a shell.
+
+    In ~/.bashrc or ~/.zshrc: eval "$(mmspec completion bash)", or zsh. For fish: mmspec completion
+    fish > ~/.config/fish/completions/mmspec.fish.
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"this version of click completes nothing in {shell}")
+    # Not the kind's own method, which starts the shell to ask for its version.
+    click.echo(ShellComplete.source(kind(cli, {}, "mmspec", "_MMSPEC_COMPLETE")))

@@ -1,0 +1,46 @@
+"""Completion in shells: scripts that the shells accept, and what is offered."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from mmspec_cli.completion import SHELLS
+from mmspec_cli.main import COMMANDS, main
+from support.commands import Run
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_accepts_its_script(run: Run, shell):
+    script = run("completion", shell).out
+    assert "_MMSPEC_COMPLETE" in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+def offered(monkeypatch, capsys, line: str) -> list[str]:
+    """What bash is offered at the end of a line."""
+    monkeypatch.setenv("_MMSPEC_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+    with pytest.raises(SystemExit):
+        main([])
+    return capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("mmspec ", [f"plain,{name}" for name in COMMANDS]),
+        ("mmspec gen", ["plain,generate"]),
+        ("mmspec chat --resu", ["plain,--resume"]),
+        ("mmspec chat --model min", ["plain,mini"]),
+        ("mmspec chat --model ./m", ["dir,./m"]),
+        ("mmspec chat --draft no", ["plain,none"]),
+        ("mmspec chat --draft mini-me", ["plain,mini-medusa"]),
+        ("mmspec generate pho", ["file,pho"]),
+        ("mmspec completion f", ["plain,fish"]),
+    ],
+)
+def test_commands_options_models_and_files_are_completed(monkeypatch, capsys, line, names):
+    assert offered(monkeypatch, capsys, line) == names
