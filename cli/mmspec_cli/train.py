@@ -107,8 +107,9 @@ def _refuse_unused_budgets(chosen: Sequence[str], stages: Sequence[str]) -> None
     "--kind", type=click.Choice((*HEADS, "draft")), required=True, help="Head or draft to train."
 )
 @click.option("--student", help="Draft to train, with --kind draft: directory, card or hub id.")
+@train_options.PLAN
 @options_of(DataSettings, Budget, HeadShape, DraftSettings, HeadMethodSettings, RunSettings)
-def distill(kind: str, student: str | None, **options: Any) -> None:
+def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> None:
     """Train a head for a target, on the target's own answers unless --answers is set.
 
     --kind draft instead trains an existing small model, --student. The target's answers and hidden
@@ -121,6 +122,11 @@ def distill(kind: str, student: str | None, **options: Any) -> None:
     train_options.apply_recipe(options, heads=not student)
     train_options.refuse_contradictions(options)
     common = choose(Budget, options), choose(DataSettings, options), choose(RunSettings, options)
+    if gpu:
+        if student:
+            raise click.UsageError("--plan computes a head here, and a draft in `train draft`")
+        _plan_head(gpu, kind, options)
+        return
 
     from mmspec_train.drafts.train_drafts import distill_draft
     from mmspec_train.heads.train_heads import distill_head
@@ -143,6 +149,7 @@ def distill(kind: str, student: str | None, **options: Any) -> None:
     multiple=True,
     help="Draft to train; may be given several times. Default: all four.",
 )
+@train_options.PLAN
 @click.option("--from", "source", help="Llama to start from: directory, card or hub id.")
 @options_of(
     LlamaShape,
@@ -154,7 +161,7 @@ def distill(kind: str, student: str | None, **options: Any) -> None:
     answers="dataset",
     loss="ce",
 )
-def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
+def draft(names: tuple[str, ...], source: str | None, gpu: str | None, **options: Any) -> None:
     """Train small models that draft for a target, in directories of --out.
 
     pretrained: a Llama on text alone. finetuned: that Llama on the instruction text without images.
@@ -164,6 +171,9 @@ def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
     train_options.refuse_unused_shape(names, source)
     train_options.apply_recipe(options, heads=False)
     train_options.refuse_contradictions(options)
+    if gpu:
+        _plan_draft(gpu, options)
+        return
 
     from mmspec_train.drafts.train_drafts import train_baselines
 
@@ -200,6 +210,22 @@ def heads(kinds: tuple[str, ...], **options: Any) -> None:
 
     settings = choose(DataSettings, options), choose(RunSettings, options)
     _echo_scores(options, train_several(kinds, choose(Budget, options), *settings))
+
+
+def _plan_head(gpu: str, kind: str, options: dict[str, Any]) -> None:
+    from mmspec_train.dry_run import plan_head
+
+    shape, method = choose(HeadShape, options), choose(HeadMethodSettings, options)
+    budget, settings = choose(Budget, options), choose(DataSettings, options)
+    click.echo("\n".join(plan_head(gpu, kind, shape, method, budget, settings).lines()))
+
+
+def _plan_draft(gpu: str, options: dict[str, Any]) -> None:
+    from mmspec_train.dry_run import plan_draft
+
+    shape, method = choose(LlamaShape, options), choose(MethodSettings, options)
+    budget, settings = choose(Budget, options), choose(DataSettings, options)
+    click.echo("\n".join(plan_draft(gpu, shape, method, budget, settings).lines()))
 
 
 def _echo_scores(options: Mapping[str, Any], scores: Mapping[str, Any]) -> None:

@@ -102,6 +102,23 @@ def test_two_files_are_read_as_they_are_and_what_is_odd_is_counted(
     assert "weights 1, 3" in trained["data"]["corpus"]
 
 
+@pytest.mark.parametrize(
+    "command", ["distill --kind msd --recipe msd", "draft --recipe llava", "distill --kind medusa"]
+)
+def test_a_plan_prints_five_lines_and_writes_nothing(run: Run, pair_paths, tmp_path, command):
+    weightless = tmp_path / "target"
+    weightless.mkdir()
+    (weightless / "config.json").write_bytes((pair_paths[0] / "config.json").read_bytes())
+    out = ["--target", weightless, "--plan", "h100", "--out", tmp_path / "out"]
+    status, said, err = run("train", *command.split(), *out)
+    assert (status, err) == (0, "")
+    assert [line.split()[0] for line in said.splitlines()] == [
+        *("plan", "data:", "memory:"),
+        *("disk:", "hours:"),
+    ]
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_recipe_sets_what_is_not_given(run: Run, lessons, pair_paths, tmp_path):
     target = "--target", pair_paths[0], "--recipe", "msd", "--rate", "1e-3"
     command = ["train", "distill", "--kind", "eagle", "--out", tmp_path / "out", *target]

@@ -1,0 +1,290 @@
+"""Memory, disk and hours of a training, computed from shapes without loading weights.
+
+A forward of P parameters over one position counts 2 P operations, a training step 6 P. Lengths of
+texts are estimated at CHARACTERS_PER_TOKEN.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import nn
+
+from mmspec.checkpoints.config import ModelConfig, read_config
+from mmspec.checkpoints.hub import resolve
+from mmspec.checkpoints.manifest import manifest
+from mmspec.errors import UsageError, choice
+from mmspec_train.data_settings import DataSettings
+from mmspec_train.drafts.draft_model import untrained_draft
+from mmspec_train.heads.head_checkpoint import head_config, max_depth, untrained_head
+from mmspec_train.llama import llama_of_shape
+from mmspec_train.recipes import RECIPES
+from mmspec_train.settings import (
+    DEFAULT_MINUTES,
+    Budget,
+    HeadMethodSettings,
+    HeadShape,
+    LlamaShape,
+    MethodSettings,
+)
+from mmspec_train.teacher.corpus import Corpus, open_corpora
+
+CHARACTERS_PER_TOKEN = 4
+SAMPLED = 200
+"""Number of conversations whose lengths are measured."""
+TARGET_BYTES = 2
+"""Bytes of a parameter of the target, in 16 bits."""
+TRAINED_BYTES = 16
+"""Bytes of a trained parameter: itself, its gradient and AdamW's two means, in float32."""
+FLOAT32_BYTES = 4
+GIGA, TERA = 10**9, 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Rates of a GPU, those that training reaches."""
+
+    name: str
+    operations: float
+    """Operations per second in 16 bits."""
+    bandwidth: float
+    """Bytes per second."""
+    memory: float
+    """Bytes."""
+
+
+DATASHEETS = {
+    "rtx-4090": (165, 1.01, 24),
+    "a100": (312, 2.04, 80),
+    "h100": (989, 3.35, 80),
+    "h200": (989, 4.8, 141),
+}
+"""TFLOP/s in dense bfloat16, TB/s and GB of GPUs by name, as their makers give them."""
+REACHED = 0.4
+"""Assumed share of a datasheet's rates that training reaches; not measured here."""
+
+
+def read_gpu(text: str) -> Gpu:
+    """Read a GPU's name, or measured rates as in `mine=130,0.9,24`: TFLOP/s, TB/s, GB.
+
+    Raises UsageError for another name or form.
+    """
+    name, separator, measured = text.partition("=")
+    if not separator:
+        if name.lower() not in DATASHEETS:
+            raise choice("GPU", name, DATASHEETS)
+        peak, copied, size = DATASHEETS[name.lower()]
+        return Gpu(name, REACHED * peak * TERA, REACHED * copied * TERA, size * GIGA)
+    try:
+        tflops, bandwidth, memory = map(float, measured.split(","))
+    except ValueError as error:
+        raise UsageError(
+            f"--plan {text}: give a name, or measured TFLOP/s, TB/s and GB as mine=130,0.9,24"
+        ) from error
+    return Gpu(name, tflops * TERA, bandwidth * TERA, memory * GIGA)
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Conversations to train on, and what the mean one has."""
+
+    conversations: int
+    turns: float
+    images: float
+    prompt: float
+    """Columns of all questions with their images."""
+    answer: float
+    """Tokens of all answers."""
+
+    @property
+    def columns(self) -> float:
+        """Columns of the mean conversation."""
+        return self.prompt + self.answer
+
+
+def measured_lengths(corpus: Corpus, settings: DataSettings, image_tokens: int) -> Lengths:
+    """Measure the first conversations of a corpus; the target's answers have their full length."""
+    count = min(settings.samples, corpus.size or settings.samples)
+    sampled = [corpus.turns(number) for number in range(min(count, SAMPLED))]
+    turns = [turn for conversation in sampled for turn in conversation]
+    images = sum(len(turn.question.pictures) for turn in turns)
+    parts = [part for turn in turns for part in turn.question.parts]
+    asked = sum(len(part) for part in parts if isinstance(part, str))
+    prompt = images * image_tokens + asked / CHARACTERS_PER_TOKEN
+    answer = sum(len(turn.answer_text) for turn in turns) / CHARACTERS_PER_TOKEN
+    if settings.answers == "target":
+        answer = settings.answer_tokens * len(turns)
+    each = len(sampled)
+    return Lengths(count, len(turns) / each, images / each, prompt / each, answer / each)
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a training is expected to take; bytes and seconds."""
+
+    gpu: Gpu
+    lengths: Lengths
+    target_bytes: float
+    trained_bytes: float
+    logits_bytes: float
+    states_bytes: float
+    """Bytes of all hidden states; `stored_bytes` of them are stored."""
+    stored_bytes: float
+    answer_seconds: float
+    state_seconds: float
+    """Seconds of the target's forwards over all conversations, in training too if not stored."""
+    training_seconds: float
+    epochs: float
+    """Epochs of training; 0 if a budget in minutes decides."""
+
+    def lines(self) -> list[str]:
+        """The plan as lines for the user."""
+        memory = self.target_bytes + self.trained_bytes + self.logits_bytes
+        fits = "fits" if memory <= self.gpu.memory else "does not fit: use a smaller --batch"
+        seconds = self.answer_seconds + self.state_seconds + self.training_seconds
+        return [
+            f"plan on {self.gpu.name}: {self.gpu.operations / TERA:.0f} TFLOP/s and "
+            f"{self.gpu.bandwidth / TERA:.2f} TB/s reached; nothing was loaded or trained",
+            f"data: {self.lengths.conversations:,} conversations of {self.lengths.columns:.0f} "
+            f"columns, {f'{self.epochs:.1f} epochs' if self.epochs else 'for the minutes given'}",
+            f"memory: {_gb(memory)} of {_gb(self.gpu.memory)} ({fits}): target "
+            f"{_gb(self.target_bytes)}, trained {_gb(self.trained_bytes)}, logits at most "
+            f"{_gb(self.logits_bytes)}",
+            f"disk: {_gb(self.stored_bytes)} of {_gb(self.states_bytes)} of hidden states stored "
+            "(--cache-gb)",
+            f"hours: {seconds / 3600:.1f}: answers {self.answer_seconds / 3600:.1f}, target's "
+            f"states {self.state_seconds / 3600:.1f}, training {self.training_seconds / 3600:.1f}",
+        ]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training to plan: its target and the module that it trains."""
+
+    target: ModelConfig
+    module: nn.Module
+    """The trained tensors; those on the device meta take no memory."""
+    depth: int
+    """Number of drafted tokens that are trained from each column."""
+    lengths: Lengths
+    settings: DataSettings
+    method: MethodSettings
+    budget: Budget
+    reads_states: bool = True
+    """True if the loss reads the target's hidden states, not only the answers."""
+
+    def on(self, gpu: Gpu) -> DryRun:
+        """Compute what the training takes on a GPU."""
+        lengths, text = self.lengths, self.target.text
+        trained = sum(tensor.numel() for tensor in self.module.parameters())
+        states = self._states_bytes()
+        stored = min(states, self.settings.cache_bytes)
+        epochs, fixed = self._epochs()
+        forwards = 1 + max(0.0, epochs - 1) * (1 - stored / states if states else 1)
+        total = lengths.conversations / gpu.operations
+        return DryRun(
+            gpu,
+            lengths,
+            TARGET_BYTES * _parameters(self.target),
+            TRAINED_BYTES * trained,
+            2 * FLOAT32_BYTES * self.depth * self.settings.batch * text.vocab_size,
+            states,
+            stored,
+            self._answer_seconds(gpu),
+            total * self._target_operations(with_text=self.reads_states) * forwards,
+            fixed or total * self._training_operations(trained) * epochs,
+            epochs,
+        )
+
+    def _states_bytes(self) -> float:
+        """Bytes of the hidden states of all columns, and of the embeddings of all images."""
+        if not self.reads_states:
+            return 0.0
+        lengths = self.lengths
+        rows = lengths.columns + lengths.images * self.target.image_tokens
+        return lengths.conversations * rows * self.target.text.hidden_size * TARGET_BYTES
+
+    def _target_operations(self, *, with_text: bool = True) -> float:
+        """Operations of the tower over a conversation's images, and of the decoder over it."""
+        vision = _parameters(self.target, "vision_tower.")
+        seen = self.target.vision.positions * self.lengths.images if self.target.vision else 0.0
+        text = (_parameters(self.target) - vision) * self.lengths.columns * with_text
+        return 2 * text + 2 * vision * seen
+
+    def _training_operations(self, trained: int) -> float:
+        """Operations of a training step on a conversation, with the target's output matrix."""
+        text, lengths = self.target.text, self.lengths
+        logits = 2 * text.hidden_size * text.vocab_size
+        layers = 6 * trained * (lengths.columns + (self.depth - 1) * lengths.answer)
+        return layers + (1 + 2 * self.depth) * logits * lengths.answer
+
+    def _answer_seconds(self, gpu: Gpu) -> float:
+        """Seconds of generating all answers: prefills, then one reading of the weights a token."""
+        if self.settings.answers == "dataset":
+            return 0.0
+        lengths, rows = self.lengths, self.settings.answer_rows
+        prefills = lengths.conversations * self._target_operations() / gpu.operations
+        steps = lengths.conversations * lengths.answer / rows
+        return prefills + steps * TARGET_BYTES * _parameters(self.target) / gpu.bandwidth
+
+    def _epochs(self) -> tuple[float, float]:
+        """Return the epochs of the budget, and its seconds if it is one in minutes, else 0."""
+        recipe, lengths, budget = RECIPES[self.method.recipe], self.lengths, self.budget
+        step = max(float(recipe.rule.batch), self.settings.batch / lengths.columns)
+        if budget.steps is not None:
+            return budget.steps * step / lengths.conversations, 0.0
+        if recipe.epochs and not budget.is_given:
+            return recipe.epochs, 0.0
+        return 0.0, 60 * (budget.minutes or DEFAULT_MINUTES)
+
+
+def plan_head(
+    gpu: str,
+    kind: str,
+    shape: HeadShape,
+    method: HeadMethodSettings,
+    budget: Budget,
+    settings: DataSettings,
+) -> DryRun:
+    """Plan the training of a head; reads the target's config and the data alone."""
+    target, lengths = _target_and_lengths(settings)
+    with torch.device("meta"):
+        head = untrained_head(head_config(kind, target, shape), settings.seed)
+    depth = max_depth(head, method.rollout)
+    return Training(target, head, depth, lengths, settings, method, budget).on(read_gpu(gpu))
+
+
+def plan_draft(
+    gpu: str,
+    shape: LlamaShape,
+    method: MethodSettings,
+    budget: Budget,
+    settings: DataSettings,
+) -> DryRun:
+    """Plan the training of a draft that sees images; reads the target's config and the data."""
+    target, lengths = _target_and_lengths(settings)
+    width = target.vision.hidden_size if target.vision else 0
+    with torch.device("meta"):
+        text = llama_of_shape(shape, target.text.vocab_size)
+        draft = untrained_draft(text, settings.seed, width, target.image_tokens)
+    training = Training(
+        target, draft, 1, lengths, settings, method, budget, reads_states=method.loss != "ce"
+    )
+    return training.on(read_gpu(gpu))
+
+
+def _target_and_lengths(settings: DataSettings) -> tuple[ModelConfig, Lengths]:
+    target = read_config(resolve(settings.target, "torch"))
+    corpus, _ = open_corpora(settings, target)
+    corpus.check()
+    return target, measured_lengths(corpus, settings, target.image_tokens)
+
+
+def _parameters(config: ModelConfig, prefix: str = "") -> int:
+    """The number of parameters whose canonical names begin with `prefix`."""
+    shapes = manifest(config).items()
+    return sum(prod(shape) for name, shape in shapes if name.startswith(prefix))
+
+
+def _gb(size: float) -> str:
+    return f"{size / GIGA:,.1f} GB"

@@ -1,0 +1,101 @@
+"""Plans of trainings: sizes and operations against counts by hand, without any weights."""
+
+import json
+
+import pytest
+
+from mmspec.errors import UsageError
+from mmspec_bench.random_weights.shapes import llava, text
+from mmspec_train.data_settings import DataSettings
+from mmspec_train.dry_run import REACHED, plan_draft, plan_head, read_gpu
+from mmspec_train.settings import Budget, HeadMethodSettings, HeadShape, LlamaShape, MethodSettings
+
+DECODER = 32 * (4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096) + 2 * 32064 * 4096 + 4096
+PROJECTOR = 1024 * 4096 + 4096 + 4096**2 + 4096
+"""Parameters of LLaVA-1.5-7B, counted by hand."""
+EAGLE = 4 * 4096**2 + 3 * 4096 * 11008 + 4096 + 2 * 4096**2 + 4096
+MEASURED = "mine=100,1,80"
+OPERATIONS = 1e14
+EIGHT = Budget(steps=8)
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """A 7B target without weights, and 400 conversations of 100 and 20 tokens."""
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "config.json").write_text(json.dumps(llava(text("vicuna-7b"))))
+    turns = [{"from": "human", "value": "x" * 400}, {"from": "gpt", "value": "y" * 80}]
+    (tmp_path / "data.json").write_text(json.dumps([{"conversations": turns}] * 400))
+    data = (tmp_path / "data.json",)
+    return DataSettings(str(target), data, answers="dataset", samples=300, cache_gb=1.0, batch=120)
+
+
+def test_a_heads_plan_is_what_its_shapes_say(settings):
+    method = HeadMethodSettings(rollout=3)
+    plan = plan_head(MEASURED, "eagle", HeadShape(), method, Budget(steps=600), settings)
+    assert (plan.lengths.conversations, plan.lengths.prompt, plan.lengths.answer) == (300, 100, 20)
+    tower = plan.target_bytes / 2 - DECODER - PROJECTOR
+    assert 0.28e9 < tower < 0.31e9, "CLIP ViT-L/14 up to the layer that is read"
+    assert plan.trained_bytes == 16 * EAGLE
+    assert plan.logits_bytes == 2 * 4 * 3 * 120 * 32064
+    assert plan.states_bytes == 300 * 120 * 4096 * 2
+    assert plan.stored_bytes == plan.states_bytes
+    assert plan.epochs == 2
+    assert plan.state_seconds == pytest.approx(300 * 2 * (DECODER + PROJECTOR) * 120 / OPERATIONS)
+    logits = 2 * 4096 * 32064
+    step = 6 * EAGLE * (120 + 2 * 20) + 7 * logits * 20
+    assert plan.training_seconds == pytest.approx(2 * 300 * step / OPERATIONS)
+    assert plan.answer_seconds == 0
+
+
+def test_states_that_are_not_stored_are_computed_in_every_epoch(settings):
+    def seconds(gigabytes):
+        method, stored = (
+            HeadMethodSettings(),
+            DataSettings(**vars(settings) | {"cache_gb": gigabytes}),
+        )
+        return plan_head(
+            MEASURED, "eagle", HeadShape(), method, Budget(steps=900), stored
+        ).state_seconds
+
+    assert seconds(0.0) == pytest.approx(3 * seconds(1.0))
+
+
+def test_answers_of_the_target_cost_a_reading_of_its_weights_a_token(settings):
+    own = DataSettings(
+        **vars(settings) | {"answers": "target", "answer_tokens": 64, "answer_rows": 32}
+    )
+    plan = plan_head(MEASURED, "msd", HeadShape(), HeadMethodSettings(), EIGHT, own)
+    assert plan.lengths.answer == 64
+    prefills = 300 * 2 * (DECODER + PROJECTOR) * 164 / OPERATIONS
+    assert plan.answer_seconds == pytest.approx(prefills + 300 * 64 / 32 * plan.target_bytes / 1e12)
+
+
+def test_a_recipe_gives_its_epochs_and_a_budget_in_minutes_its_hours(settings):
+    method = HeadMethodSettings(recipe="msd")
+    assert plan_head("a100", "msd", HeadShape(), method, Budget(), settings).epochs == 40
+    plan = plan_head("a100", "msd", HeadShape(), method, Budget(minutes=30), settings)
+    assert (plan.epochs, plan.training_seconds) == (0, 1800)
+
+
+def test_a_draft_that_learns_answers_needs_no_hidden_states(settings):
+    shape, method = LlamaShape(), MethodSettings(loss="ce", recipe="llava")
+    plan = plan_draft("H100", shape, method, Budget(), settings)
+    assert (plan.states_bytes, plan.state_seconds, plan.epochs) == (0, 0, 1)
+    assert plan_draft("h100", shape, MethodSettings(), EIGHT, settings).states_bytes > 0
+
+
+def test_what_does_not_fit_is_said(settings):
+    plan = plan_head("tiny=100,1,8", "eagle", HeadShape(), HeadMethodSettings(), EIGHT, settings)
+    assert "of 8.0 GB (does not fit: use a smaller --batch)" in plan.lines()[2]
+
+
+def test_a_gpu_is_named_or_measured():
+    assert read_gpu("h100").operations == pytest.approx(REACHED * 989e12)
+    assert read_gpu(MEASURED) == read_gpu("mine=100.0,1.0,80")
+    with pytest.raises(UsageError, match=r"unknown GPU 'h10': .*nearest: h100"):
+        read_gpu("h10")
+    for wrong in ("mine=1,2", "mine=a,b,c"):
+        with pytest.raises(UsageError, match="give a name, or measured"):
+            read_gpu(wrong)
