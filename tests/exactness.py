@@ -1,0 +1,136 @@
+"""Count the answers that drafting changes, with exact decoding and without, by number type.
+
+    python tests/exactness.py [--backend torch] [--kinds bfloat16,int8] [--share 1] [--out FILE]
+
+Each pair is an answer with and one without drafting, to the same conversation: three random tiny
+checkpoints and `mini`, every view, mixture, n-grams and head, chains of 1 to 8 and trees of 12 and
+24 tokens, greedy and at temperature 0.8, one to five images, second turns, undo, retry, and a third
+turn that the plain chat reads anew. Prints a line per type; exits with 1 if exact answers differ.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from mmspec.chat.engine import Engine, load
+from mmspec.plugins import load_backend
+from support.exactness_cases import Case, Count, cases, compare_all
+from support.factory import tiny_pair
+from support.factory_fit import fit_head
+from support.factory_heads import KINDS, tiny_head
+
+MINI = Path(__file__).parent.parent / "models" / "mmspec_models" / "mini"
+KINDS_OF = {
+    "torch": ("float32", "bfloat16", "float16", "int8", "int4"),
+    "mlx": ("float32", "bfloat16", "float16", "4 bits", "8 bits"),
+}
+"""The number types of each backend that the table shows."""
+VIEWS = ("M", "T", "C", "P", "MT", "MTC", "MTCP", "ngram")
+HEADS = ("eagle", "msd", "medusa", "hydra", "flash")
+TINY, LENGTH = 3, {"tiny": 20, "mini": 24}
+
+
+class Checkpoints:
+    """Targets and drafts on disk, quantized for MLX where a number type asks for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def tiny(self, seed: int) -> tuple[Path, dict[str, Path]]:
+        """A random target, and its draft and heads by drafting, made once."""
+        place = self._folder / f"tiny {seed}"
+        if not place.exists():
+            tiny_pair(place, seed=seed)
+            for kind in KINDS:
+                fit_head(tiny_head(place / kind, kind, seed=seed), place / "target")
+        return place / "target", {"": place / "draft", **{kind: place / kind for kind in KINDS}}
+
+    def in_bits(self, source: Path, kind: str) -> Path:
+        """The checkpoint for `kind`: for `4 bits` and `8 bits` a copy in MLX's format."""
+        if not kind.endswith(" bits"):
+            return source
+        place = self._folder / kind / str(source.resolve()).replace("/", "_")
+        if not place.exists():
+            place.parent.mkdir(exist_ok=True)
+            backend = load_backend("mlx")
+            backend.quantize(source, place, bits=int(kind.split()[0]), group_size=64)
+        return place
+
+
+def opened(backend: str, kind: str, target: str, draft: str) -> Engine:
+    """An engine in a number type."""
+    named = {"dtype": "auto" if kind.endswith(" bits") or kind.startswith("int") else kind}
+    if kind.startswith("int"):
+        named = {"dtype": "bfloat16", "quantize": kind}
+    return load(target, draft, backend=backend, **named)
+
+
+def engines(
+    checkpoints: Checkpoints, backend: str, kind: str
+) -> Iterator[tuple[str, dict[str, Engine], list[Case]]]:
+    """The engines by drafting, and the cases, of each target."""
+    opening = partial(opened, backend, kind)
+    every = cases([*VIEWS, *HEADS])
+    for seed in range(TINY):
+        target, drafts = checkpoints.tiny(seed)
+        place = str(checkpoints.in_bits(target, kind))
+        models = {word: opening(place, str(draft)) for word, draft in drafts.items()}
+        yield "tiny", models, every[seed % 2 :: 2]
+    place = str(checkpoints.in_bits(MINI, kind))
+    names = {"": "mini-draft", **{word: f"mini-{word}" for word in HEADS}}
+    yield "mini", {word: opening(place, name) for word, name in names.items()}, every[::2]
+
+
+def counted(checkpoints: Checkpoints, backend: str, kind: str, share: int) -> dict[str, Count]:
+    """The pairs and differences with exact decoding and without, over all targets."""
+    found = {"on": Count(), "off": Count()}
+    for target, models, every in engines(checkpoints, backend, kind):
+        for mode in found:
+            found[mode] += compare_all(models, every[::share], mode, LENGTH[target])
+            sys.stderr.write(f"{backend} {kind} {target} {mode}: {found[mode]}\n")
+    return found
+
+
+def line(backend: str, kind: str, found: dict[str, Count]) -> dict[str, object]:
+    """A row of the table."""
+    on, off = found["on"], found["off"]
+    return {
+        "backend": backend,
+        "kind": kind,
+        "exact pairs": on.pairs,
+        "exact different": on.different,
+        "pairs": off.pairs,
+        "different": off.different,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backend", choices=KINDS_OF)
+    parser.add_argument("--kinds", default="")
+    parser.add_argument("--share", type=int, default=1, help="every n-th case alone")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("MMSPEC_CACHE", str(Path(folder) / "cache"))
+        checkpoints = Checkpoints(Path(folder))
+        for backend in [given.backend] if given.backend else KINDS_OF:
+            for kind in given.kinds.split(",") if given.kinds else KINDS_OF[backend]:
+                found = counted(checkpoints, backend, kind, given.share)
+                rows.append(line(backend, kind, found))
+                print(json.dumps(rows[-1]), flush=True)  # noqa: T201
+                if given.out:
+                    given.out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    return int(any(row["exact different"] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
