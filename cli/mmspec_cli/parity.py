@@ -13,7 +13,7 @@ from mmspec.diagnostics.parity import parity as compare_all
 from mmspec.diagnostics.prompts import read_prompts
 from mmspec.plugins import load_backend
 from mmspec_bench.prompts import prompts_for
-from mmspec_cli.options import DEVICE, JSON, PLAIN
+from mmspec_cli.options import DEVICE, EXACT, JSON, PLAIN
 from mmspec_cli.terminal.render import Screen
 
 DEFAULT_PROMPTS = 4
@@ -42,6 +42,7 @@ DEFAULT_PROMPTS = 4
 @DEVICE
 @click.option("--dtype", default="float32", show_default=True, help="What both compute in.")
 @click.option("--max-new-tokens", type=int, default=48, show_default=True)
+@EXACT
 @JSON
 @PLAIN
 def parity(
@@ -54,6 +55,7 @@ def parity(
     device: str,
     dtype: str,
     max_new_tokens: int,
+    exact: str,
     as_json: bool,
     plain: bool,
 ) -> int:
@@ -78,7 +80,7 @@ def parity(
         directory,
         names,
         typed or prompts_for(read_config(directory), DEFAULT_PROMPTS),
-        Options(gamma=5, max_new_tokens=max_new_tokens),
+        Options(gamma=5, max_new_tokens=max_new_tokens, exact=exact),
         reference=original,
     )
     if as_json:

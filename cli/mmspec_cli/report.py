@@ -32,6 +32,7 @@ def answer_report(chat: Chat) -> dict[str, Any]:
         "device": models.target.model.device,
         "dtype": models.target.model.dtype,
         "quantize": models.target.model.quantize,
+        "exact": models.exact_rows(chat.options.exact) is not None,
         **stats_report(chat),
         "adaptive": asdict(adaptive) if adaptive else None,
         "tree": asdict(tree) if tree else None,

@@ -10,7 +10,7 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec_bench.commands.output import Output, loaded, with_output
 from mmspec_bench.measure.grounding import GroundingReport, held_out, markdown
 from mmspec_bench.measure.grounding import grounding as judge_facts
-from mmspec_cli.options import LOADING, gamma_option
+from mmspec_cli.options import EXACT, LOADING, gamma_option
 
 
 @click.command()
@@ -26,6 +26,7 @@ from mmspec_cli.options import LOADING, gamma_option
 @gamma_option("auto")
 @click.option("--max-new-tokens", default=160, show_default=True)
 @click.option("--seed", default=0, show_default=True)
+@EXACT
 @with_output
 def grounding(
     output: Output,
@@ -35,11 +36,12 @@ def grounding(
     gamma: Gamma,
     max_new_tokens: int,
     seed: int,
+    exact: str,
     **loading: Any,
 ) -> None:
     """Ask for facts about held-out pictures, and judge the answers."""
     engine = loaded(output.screen, loading)
-    options = Options(gamma=gamma, max_new_tokens=max_new_tokens)
+    options = Options(gamma=gamma, max_new_tokens=max_new_tokens, exact=exact)
     score = partial(
         judge_facts,
         engine,

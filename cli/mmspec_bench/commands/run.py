@@ -15,7 +15,7 @@ from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
 from mmspec_bench.suite.run_folder import Settings
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
-from mmspec_cli.options import CAPTIONER, JSON, LOADING, gamma_option
+from mmspec_cli.options import CAPTIONER, EXACT, JSON, LOADING, gamma_option
 from mmspec_cli.options import PLAIN as UNADORNED
 from mmspec_cli.terminal.render import Screen
 
@@ -49,6 +49,7 @@ COUNT = click.IntRange(min=1)
 @click.option("--top-p", type=float, default=1.0, show_default=True)
 @click.option("--sampling-seed", default=0, show_default=True, help="Seed of sampled answers.")
 @click.option("--max-new-tokens", type=COUNT, default=128, show_default=True)
+@EXACT
 @click.option("--limit", type=COUNT, help="Samples of each task. Default: 100, as published.")
 @click.option("--turns", type=COUNT, help="Turns of each conversation. Default: all.")
 @click.option("--seed", default=0, show_default=True, help="First seed of synthetic samples.")

@@ -16,6 +16,7 @@ from mmspec.errors import UsageError, choice
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.commands.synthetic import SYNTHETIC, measure_random, require_alone, tables
 from mmspec_bench.compare.script_io import Task
+from mmspec_bench.measure.exact_price import price_table
 from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, ProgramMethod, SpeedReport
 from mmspec_bench.measure.speed import speed as measure_speed
 from mmspec_bench.prompts import prompts_for
@@ -43,6 +44,13 @@ COUNT = click.IntRange(min=1)
     metavar="LIST",
     help="One, or some to search, auto among them. Default: 1 to 8.",
 )
+@click.option(
+    "--exact",
+    default="auto",
+    show_default=True,
+    metavar="auto|on|off|on,off",
+    help="The same bits whatever drafts; on,off also times target forwards of both kinds.",
+)
 @click.option("--repeats", type=COUNT, default=3, show_default=True)
 @click.option("--max-new-tokens", default=96, show_default=True)
 @click.option("--against", metavar=TRANSFORMERS, help="Another project's loop (torch only).")
@@ -59,6 +67,7 @@ def speed(
     tasks: str,
     drafting: str | None,
     gammas: str,
+    exact: str,
     repeats: int,
     max_new_tokens: int,
     against: str | None,
@@ -72,9 +81,11 @@ def speed(
     Exit status: 0, or 1 if an answer differs from plain decoding's.
     """
     screen = output.screen
+    mode, *others = split(exact)
     if synthetic:
         require_alone()
-        costs = measure_random(screen, synthetic, synthetic_dir, repeats, loading)
+        place = synthetic_dir
+        costs = measure_random(screen, synthetic, place, repeats, loading, priced=bool(others))
         output.report(costs.as_dict(), partial(show_tables, screen, tables(costs)))
         return 0
     lengths = [_gamma(gamma) for gamma in split(gammas)] or GAMMAS
@@ -82,7 +93,7 @@ def speed(
         read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
     )
     engine = loaded(screen, loading)
-    options = Options(gamma=5, max_new_tokens=max_new_tokens)  # --gammas replaces it
+    options = Options(gamma=5, max_new_tokens=max_new_tokens, exact=mode)  # --gammas sets gamma
     report = measure_speed(
         engine,
         questions or prompts_for(engine.target.model.config, count, split(tasks)),
@@ -92,6 +103,7 @@ def speed(
         repeats=repeats,
         others=[load(**loading | {"backend": against_backend})] if against_backend else [],
         programs=[_program(against, engine, max_new_tokens)] if against else [],
+        priced=bool(others),
         progress=screen.progress,
     )
     output.report(report.as_dict(), partial(_show_speed, screen, report))
@@ -139,6 +151,8 @@ def _show_speed(screen: Screen, report: SpeedReport) -> None:
         drafts = (f"{word} {s * 1e3:.2f} ms" for word, s in report.costs.draft_step.items())
         screen.say(f"target step {step * 1e3:.2f} ms; a drafted token: {', '.join(drafts)}")
         screen.say("; ".join(f"{name}: {r:.2f}" for name, r in report.costs.ratios.items()))
+    if report.prices:
+        show_tables(screen, [price_table(report.prices)])
     peak = max(method.peak_memory_bytes for method in report.methods)
     screen.say(
         f"{report.prompts} prompts x {report.repeats}, medians [range]; {report.model} on "

@@ -7,9 +7,11 @@ from tempfile import gettempdir
 import click
 
 from mmspec.errors import UsageError
+from mmspec_bench.measure.exact_price import price_table
 from mmspec_bench.random_weights.bandwidth_bound import Cost
 from mmspec_bench.random_weights.checkpoints import write_checkpoints
 from mmspec_bench.random_weights.measure import RandomWeightsReport, measure
+from mmspec_bench.random_weights.shapes import SHAPES
 from mmspec_bench.report.table import Table
 from mmspec_cli.options import together
 from mmspec_cli.terminal.render import Screen
@@ -17,7 +19,7 @@ from mmspec_cli.terminal.render import Screen
 SYNTHETIC = together(
     click.option(
         "--synthetic",
-        metavar="llava-1.5-7b|llava-1.5-13b|mini|tiny",
+        metavar="|".join(SHAPES),
         help="Measure costs of forwards on random weights of these sizes, and nothing else.",
     ),
     click.option(
@@ -29,12 +31,21 @@ SYNTHETIC = together(
 )
 LOADING_OPTIONS = ("backend", "device", "dtype", "quantize")
 """Options for loading models that apply to random weights."""
-OPTIONS = {*LOADING_OPTIONS, "repeats", "synthetic", "synthetic_dir", "out", "as_json", "plain"}
+OPTIONS = {
+    *LOADING_OPTIONS,
+    *("exact", "repeats", "synthetic", "synthetic_dir", "out", "as_json", "plain"),
+}
 """All options of `bench speed` that apply to random weights."""
 
 
 def measure_random(
-    screen: Screen, name: str, directory: Path | None, repeats: int, loading: Mapping[str, str]
+    screen: Screen,
+    name: str,
+    directory: Path | None,
+    repeats: int,
+    loading: Mapping[str, str],
+    *,
+    priced: bool,
 ) -> RandomWeightsReport:
     """Write the checkpoints if they are missing, then load and measure them."""
     place = directory or Path(gettempdir()) / "mmspec-synthetic"
@@ -42,7 +53,7 @@ def measure_random(
     size = checkpoints.bytes / 1e9
     screen.note(f"random weights: {checkpoints.target.parent}, {size:.2f} GB")
     options = {option: loading[option] for option in LOADING_OPTIONS}
-    return measure(checkpoints, repeats, screen.progress, **options)
+    return measure(checkpoints, repeats, screen.progress, priced=priced, **options)
 
 
 def require_alone() -> None:
@@ -63,6 +74,7 @@ def tables(report: RandomWeightsReport) -> list[Table]:
         Table(_setting(report), ("", "ms", "bound, ms", "bound / ms"), list(_forwards(report))),
         Table("Before the first token", columns, list(_before(report))),
         Table(f"Ratios; peak memory {peak}", ("", "measured"), ratios),
+        *([price_table(report.prices)] if report.prices else []),
     ]
 
 

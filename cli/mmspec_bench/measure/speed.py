@@ -16,9 +16,12 @@ from mmspec.prompt.images import Picture
 from mmspec_bench import Progress
 from mmspec_bench.compare.script_io import Clock, Program, Question
 from mmspec_bench.measure.costs import Costs, costs
+from mmspec_bench.measure.exact_price import ExactPrice, exact_prices
 
 GAMMAS = (1, 2, 3, 4, 5, 6, 8)
 """Draft lengths, in tokens, that a search for the fastest one tries."""
+PRICE_REPEATS = 20
+"""Forwards of each kind whose median is the price of exact decoding."""
 SEARCHED = 2
 """Number of prompts in a search for the best draft length."""
 
@@ -167,6 +170,8 @@ class SpeedReport:
     repeats: int
     methods: list[MethodSpeed]
     costs: Costs | None
+    prices: list[ExactPrice]
+    """What exact decoding costs; empty unless both kinds were asked for."""
     provenance: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
@@ -246,12 +251,14 @@ def speed(
     repeats: int,
     others: Sequence[Engine] = (),
     programs: Sequence[TimedMethod] = (),
+    priced: bool = False,
     progress: Progress,
 ) -> SpeedReport:
     """Measure plain decoding and each drafting at its best draft length.
 
     gammas: one to use it, several to search among.  others: the same checkpoint on other backends,
     measured interleaved with this one.  programs: other projects' programs, measured likewise.
+    priced: also time forwards with exact rows and without, in turns.
     """
     plan: list[tuple[str, Gamma]] = [("none", 1)]
     for drafting in draftings:
@@ -271,5 +278,6 @@ def speed(
         repeats=repeats,
         methods=measure([*methods, *programs], prompts, repeats, progress),
         costs=costs(engine, prompts[0], options) if engine.draft else None,
+        prices=exact_prices(engine, prompts[0], PRICE_REPEATS) if priced else [],
         provenance=provenance([loaded.backend for loaded in (engine, *others)]),
     )

@@ -14,6 +14,7 @@ from mmspec.plugins import load_head
 from mmspec.prompt.images import Picture, pixels
 from mmspec_bench import Progress
 from mmspec_bench.measure.costs import branch_draftings, median_seconds, open_beside, step_seconds
+from mmspec_bench.measure.exact_price import ExactPrice, exact_prices
 from mmspec_bench.prompts import world_prompts
 from mmspec_bench.random_weights.bandwidth_bound import Cost, copy_bandwidth, head_bytes, step_bytes
 from mmspec_bench.random_weights.checkpoints import Checkpoints
@@ -57,6 +58,8 @@ class RandomWeightsReport:
     """Times of a prompt's prefill, by the number of images in the prompt."""
     vision: float
     """Seconds that the vision tower takes for one image."""
+    prices: list[ExactPrice]
+    """What exact decoding costs; empty unless it was asked for."""
     peak_memory_bytes: int
     provenance: dict[str, Any]
 
@@ -83,9 +86,17 @@ class RandomWeightsReport:
 
 
 def measure(
-    checkpoints: Checkpoints, repeats: int, progress: Progress, **options: Any
+    checkpoints: Checkpoints,
+    repeats: int,
+    progress: Progress,
+    *,
+    priced: bool = False,
+    **options: Any,
 ) -> RandomWeightsReport:
-    """Load the checkpoints and time every forward; `options` as for `mmspec.chat.engine.load`."""
+    """Load the checkpoints and time every forward; `options` as for `mmspec.chat.engine.load`.
+
+    priced: also time forwards with exact rows and without, in turns.
+    """
     progress("loading")
     engine = load(str(checkpoints.target), str(checkpoints.draft), **options)
     model = engine.target.model
@@ -117,6 +128,7 @@ def measure(
             count: _prefill(engine, prompt, repeats, progress) for count, prompt in prompts.items()
         },
         vision=_vision(engine, prompts[1].message.pictures[0], repeats),
+        prices=exact_prices(engine, prompts[1], repeats) if priced else [],
         peak_memory_bytes=engine.backend.peak_memory(),
         provenance=provenance([engine.backend]),
     )

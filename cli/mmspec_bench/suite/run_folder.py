@@ -35,6 +35,7 @@ class Settings:
     top_p: float = 1.0
     sampling_seed: int = 0
     max_new_tokens: int = 128
+    exact: str = "auto"
     limit: int | None = None
     turns: int | None = None
     tasks: tuple[str, ...] = ()
@@ -51,6 +52,7 @@ class Settings:
             sampling=Sampling(self.temperature, self.top_k, self.top_p),
             seed=self.sampling_seed,
             max_new_tokens=self.max_new_tokens,
+            exact=self.exact,
         )
 
 
@@ -70,6 +72,7 @@ def description(settings: Settings, engine: Engine) -> dict[str, Any]:
         "backend": engine.backend.name,
         "device": engine.target.model.device,
         "dtype": engine.target.model.dtype,
+        "is_exact": engine.exact_rows(settings.exact) is not None,
         "skipped": [],
         "resumed": [],
     }
