@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from mmspec.exactness import probe
 from mmspec_bench.random_weights.measure import ROWS
 
 
@@ -35,6 +36,13 @@ def test_a_report_has_every_part_and_quantized_weights_fewer_bytes(run, place, t
     assert packed["verify"]["1"]["bytes"] < 0.8 * whole["verify"]["1"]["bytes"]
 
 
+def test_exact_and_ordinary_forwards_are_timed_in_one_run(run, place, monkeypatch):
+    monkeypatch.setattr(probe, "POSITIONS", 256)
+    prices = json.loads(speed(run, place, "--exact", "on,off", "--json").out)["prices"]
+    assert [price["gamma"] for price in prices] == [0, 1, 3, 5, 7]
+    assert all(price["exact"] > 0 and price["ordinary"] > 0 for price in prices)
+
+
 def test_tables_are_shown_also_where_they_cannot_be_kept(run, place):
     result = speed(run, place, "--out", "/dev/full")
     assert result.status == 2
@@ -42,4 +50,4 @@ def test_tables_are_shown_also_where_they_cannot_be_kept(run, place):
     for word in ("plain step", "verify 64 rows", "drafted token, MTCP", "images: 5"):
         assert word in result.out
     assert str(place / "tiny") in result.err
-    assert "--out /dev/full: cannot be written: No space left on device" in result.err
+    assert "/dev/full cannot be written (No space left on device)" in result.err

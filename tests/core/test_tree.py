@@ -70,11 +70,11 @@ def test_a_tree_has_the_published_size_where_nothing_is_said():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (lambda: parse_tree("wide"), "--tree 'wide'"),
-        (lambda: parse_tree("3,,1"), "--tree '3,,1'"),
-        (lambda: parse_tree("3,0"), "--tree 3,0: every level needs at least 1 child"),
-        (lambda: parse_tree("dynamic", 0), "--tree-width 0"),
-        (lambda: parse_tree("2,2", nodes=0), "--tree-nodes 0"),
+        (lambda: parse_tree("wide"), "`tree='wide'`"),
+        (lambda: parse_tree("3,,1"), "`tree='3,,1'`"),
+        (lambda: parse_tree("3,0"), "`tree=3,0`: every level needs at least 1 child"),
+        (lambda: parse_tree("dynamic", 0), "`width=0`"),
+        (lambda: parse_tree("2,2", nodes=0), "`nodes=0`"),
         (lambda: Options(drafting="ngram", tree=Tree()), "n-grams propose a chain"),
     ],
 )
