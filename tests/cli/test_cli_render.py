@@ -158,3 +158,25 @@ def test_arguments_in_a_remark_are_options_of_the_command(capsys):
     assert capsys.readouterr().err == (
         "--max-new-tokens 0: leave --adaptive-window out, or run `mmspec doctor`\n"
     )
+
+
+def test_an_answer_on_a_terminal_is_markdown_unless_that_is_switched_off(terminal, capsys):
+    terminal()
+    screen = Screen()
+    for text in ("a **bo", "ld** word\n", "- item"):
+        screen.piece(Piece("", text))
+    screen.end_line()
+    assert capsys.readouterr().out == "a \x1b[1mbold\x1b[0m word\n• item\n"
+    screen.markdown = False
+    screen.piece(Piece("", "a **bold** word"))
+    screen.end_line()
+    assert capsys.readouterr().out == "a **bold** word\n"
+
+
+def test_piped_and_plain_answers_and_marked_tokens_are_no_markdown(terminal, capsys):
+    Screen().piece(Piece("", "**a**"))
+    terminal()
+    for screen in (Screen(plain=True), Screen(accepted=True)):
+        screen.piece(Piece("", "**a**"))
+        screen.end_line()
+    assert capsys.readouterr().out == "**a**" * 2 + "\n**a**\n"

@@ -22,6 +22,13 @@ def accepted(dialogue: Dialogue, argument: str) -> None:
     dialogue.notice(f"drafted tokens that were kept {state}")
 
 
+def markdown(dialogue: Dialogue, argument: str) -> None:
+    """Show answers as Markdown, or as the text that they are."""
+    dialogue.screen.markdown = words.switch("/markdown", argument)
+    state = "as Markdown" if dialogue.screen.markdown else "as they are"
+    dialogue.notice(f"answers are shown {state}")
+
+
 def model(dialogue: Dialogue, name: str) -> None:
     """Show the models, or go on with another target and its own draft."""
     if name:

@@ -99,6 +99,7 @@ COMMANDS = {
     ),
     "/spec": Command("on|off", "decode speculatively, or plainly", settings.spec),
     "/accepted": Command("on|off", "mark drafted tokens that were kept", settings.accepted),
+    "/markdown": Command("on|off", "show answers as Markdown, or as they are", settings.markdown),
     "/stats": Command("", "show what the last answer cost", turns.stats),
     "/help": Command("", "show this; also ?", _help),
     "/quit": Command("", "leave", _quit),

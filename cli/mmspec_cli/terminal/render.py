@@ -19,6 +19,7 @@ from rich.text import Text
 from mmspec.chat.answer import Piece
 from mmspec_cli.flags import with_flags
 from mmspec_cli.terminal.escape import one_line, visible
+from mmspec_cli.terminal.markdown import Markdown
 from mmspec_cli.terminal.wrapping import Wrap
 
 ACCEPTED, QUIET, WRONG = "green", "dim", "bold red"
@@ -55,6 +56,9 @@ class Screen:
         self._progress = False
         self._in_line = False
         self._wrap = Wrap()
+        self.markdown = self.terminal and not self.plain
+        """True if answers are shown as Markdown, unless accepted tokens are marked."""
+        self._markdown = Markdown()
 
     def _console(self, file: Any) -> Console:
         return Console(file=file, color_system=None if self.plain else "auto", highlight=False)
@@ -66,6 +70,9 @@ class Screen:
             marked = f"{OPENING}{piece.accepted}{CLOSING}" if self.plain else piece.accepted
             self._stream(marked, ACCEPTED)
             self._stream(piece.own)
+        elif self.markdown and not self.accepted:
+            for run in self._markdown.push(piece.text):
+                self._stream(*run)
         else:
             self._stream(piece.text)
 
@@ -85,6 +92,9 @@ class Screen:
     def end_line(self) -> None:
         """Write the rest of a streamed text, and end the line of stdout if it has text."""
         self.clear_progress()
+        markdown, self._markdown = self._markdown, Markdown()
+        for run in markdown.end():
+            self._stream(*run)
         for run in self._wrap.end(_width(self._out)):
             self._write(*run)
         if self._in_line:
