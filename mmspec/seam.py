@@ -174,10 +174,14 @@ class Drafter(Protocol):
     def rewind(self, length: int) -> None:
         """Forget all columns from `length` on; `self.length` must have had this value before."""
 
-    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> Draft | None:
+    def draft(
+        self, k: int, weights: Sequence[float], noise: Noise, nodes: int | None = None
+    ) -> Draft | None:
         """Enqueue k tokens (k >= 1) drafted from the mixture of the branches. Never blocks.
 
         A drafter that was opened with a tree drafts a tree whose paths have at most k tokens.
+        nodes: the most nodes of this tree, None for the tree's own number; if they are k or less,
+        the draft is a chain of k tokens.
         Returns None if there is nothing to propose; the round is then plain. weights: [R], summing
         to one. noise: the noise that `verify` gets with this draft. A draft that is not committed
         is void.

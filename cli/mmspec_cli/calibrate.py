@@ -65,6 +65,7 @@ def _show(screen: Screen, engine: Engine, calibration: Calibration) -> None:
     if calibration.draft:
         columns = _columns(calibration.draft)
         screen.table(("draft branches", *columns), _rows(calibration.draft))
+        screen.table(("tree level, branches", *columns), _rows(calibration.level))
     kind = computed(model.dtype, model.quantize)
     screen.say(f"{engine.target.name} on {model.device}, {kind}; milliseconds by context")
 

@@ -1,7 +1,7 @@
 """Parses the options that choose how to decode."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -42,21 +42,21 @@ def decoding_options(values: dict[str, Any]) -> "Options":
     limit = values.pop("repeat_limit", 0)  # only commands that answer people have it
     options = Options(sampling=sampling, adaptive=adaptive, tree=tree, repeat_limit=limit, **fields)
     for name in ("adaptive", "tree", "weights", "pool") if options.drafting == "none" else ():
-        if getattr(options, name) not in (None, ()):
+        if getattr(options, name) not in (None, (), "auto"):
             raise UsageError(f"--{name} needs a --drafting other than none, which drafts nothing")
     return options
 
 
-def _tree(values: dict[str, Any]) -> "Tree | None":
+def _tree(values: dict[str, Any]) -> "Tree | Literal['auto'] | None":
     """Remove the tree options from `values`; raises UsageError for one without its `--tree`."""
     from mmspec.decoding.tree import parse_tree
 
     spec, settings = values.pop("tree"), _settings(values, "tree", ("width", "nodes"))
-    if spec == "none" and settings:
+    if spec in ("auto", "none") and settings:
         raise UsageError(f"--tree-{next(iter(settings))} needs --tree")
     if spec not in ("none", "dynamic") and "width" in settings:
         raise UsageError("--tree-width is of a dynamic tree: give --tree dynamic")
-    return parse_tree(spec, **settings)
+    return "auto" if spec == "auto" else parse_tree(spec, **settings)
 
 
 def _adaptation(values: dict[str, Any]) -> "Adaptation | None":

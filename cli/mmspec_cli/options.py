@@ -159,11 +159,12 @@ DRAFTING = (
     gamma_option("auto"),
     click.option(
         "--tree",
-        default="none",
+        default="auto",
         show_default=True,
-        metavar="none|dynamic|N,N,...",
+        metavar="auto|none|dynamic|N,N,...",
         help="Draft a tree, gamma deep: dynamic grows where the draft is sure (EAGLE-2); numbers, "
-        "such as 3,2,1, give each level's children.",
+        "such as 3,2,1, give each level's children; none drafts chains. auto: with --gamma auto "
+        "trees where calibrated costs favour them, else chains.",
     ),
     click.option(
         "--tree-width",

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mmspec.chat.chat import Chat
+from mmspec.decoding.tree import Tree
 
 
 def stats_report(chat: Chat) -> dict[str, Any]:
@@ -35,6 +36,6 @@ def answer_report(chat: Chat) -> dict[str, Any]:
         "exact": models.exact_rows(chat.options.exact) is not None,
         **stats_report(chat),
         "adaptive": asdict(adaptive) if adaptive else None,
-        "tree": asdict(tree) if tree else None,
+        "tree": asdict(tree) if isinstance(tree, Tree) else tree,
         "notes": [*models.notes, *answer.notes],
     }

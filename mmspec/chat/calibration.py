@@ -16,7 +16,7 @@ from mmspec.draft_length.calibration_file import CalibrationFile
 from mmspec.exactness.finding import FindingFile, read_finding
 from mmspec.seam import InspectableBackend
 
-FORMAT = 3
+FORMAT = 4
 """Version of the calibration file's layout; files of other versions are ignored."""
 EXACTNESS = "exactness"
 """Folder of the files about exact decoding."""

@@ -280,7 +280,8 @@ class Chat:
         if drafter is None:
             return FixedDraftLength(0)
         if self.options.gamma == "auto":
-            return self.models.adaptive_length(drafter.drafting, self.options.tree)
+            tree = self.models.tree_of(self.options, drafter.drafting)
+            return self.models.adaptive_length(drafter.drafting, tree)
         return FixedDraftLength(self.options.gamma)
 
     def _piece(self, round_: Round, stream: TextStream) -> Piece:

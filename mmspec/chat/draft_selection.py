@@ -124,15 +124,16 @@ def open_drafter(
     """Open a drafter beside `target`; `drafting` must have a drafter."""
     loaded, adaptive, positions = models.target, options.adaptive, None
     drafter: Drafter
+    tree = models.tree_of(options, drafting)
     if drafting == NGRAM:
         drafter = NgramDrafter()
     elif models.head:
-        drafter = models.head.head.open_drafter(target, options.sampling, options.tree)
+        drafter = models.head.head.open_drafter(target, options.sampling, tree)
         positions = models.head.head.config.positions
     elif models.draft:
         loaded, vocabulary = models.draft, loaded.model.config.text.vocab_size
         drafter = loaded.model.open_drafter(
-            len(drafting.branches), vocabulary, options.sampling, adaptive, options.tree
+            len(drafting.branches), vocabulary, options.sampling, adaptive, tree
         )
         positions = loaded.model.config.text.max_position_embeddings
     else:

@@ -7,10 +7,11 @@ from functools import partial
 from mmspec.chat.calibration import finding_file
 from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
+from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.tree import Tree
-from mmspec.draft_length.calibration_file import Calibration
-from mmspec.draft_length.policy import AdaptiveDraftLength, uncalibrated
+from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
+from mmspec.draft_length.policy import AdaptiveDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.errors import UsageError
 from mmspec.exactness.finding import exact_rows
@@ -68,21 +69,48 @@ class Models:
             self.exactness[mode] = exact_rows(loaded.model, mode, file, loaded.name)
         return self.exactness[mode]
 
+    def tree_of(self, options: Options, drafting: Drafting) -> Tree | None:
+        """The tree with which a drafter is opened; None drafts chains."""
+        if options.tree != "auto":
+            return options.tree
+        adapts = options.gamma == "auto" and not options.adaptive and drafting != NGRAM
+        return Tree() if adapts and self.calibration.level else None
+
     def adaptive_length(self, drafting: Drafting, tree: Tree | None = None) -> AdaptiveDraftLength:
         """The adaptive draft length of a drafting and tree, which all conversations share.
 
-        It starts from calibrated costs, except for trees: `mmspec calibrate` measures chains.
+        It starts from calibrated costs. With those of trees it also chooses between chains and
+        dynamic trees of up to the tree's nodes; `mmspec calibrate` measures no static trees.
         """
         if (drafting, tree) not in self._adaptive:
-            costs = uncalibrated if tree else partial(self._calibrated, drafting)
-            self._adaptive[drafting, tree] = AdaptiveDraftLength(costs)
+            self._adaptive[drafting, tree] = self._new_length(drafting, tree)
         return self._adaptive[drafting, tree]
 
-    def _calibrated(self, drafting: Drafting, context: int) -> dict[int, float]:
-        """Calibrated seconds of a round by draft length, for lengths that the drafter can draft."""
+    def _new_length(self, drafting: Drafting, tree: Tree | None) -> AdaptiveDraftLength:
+        chains = partial(self._calibrated, drafting)
+        if tree is None:
+            return AdaptiveDraftLength(chains)
+        if tree.branching or not self.calibration.level:
+            return AdaptiveDraftLength()
+        sizes = [nodes for nodes in TREE_NODES if nodes <= tree.nodes]
+        return AdaptiveDraftLength(
+            chains, {nodes: partial(self._calibrated, drafting, nodes=nodes) for nodes in sizes}
+        )
+
+    def _calibrated(
+        self, drafting: Drafting, context: int, nodes: int | None = None
+    ) -> dict[int, float]:
+        """Calibrated seconds of a round by draft length, for lengths that the drafter can draft.
+
+        nodes: those of a tree; None for a chain.
+        """
+        branches = len(drafting.branches)
         if drafting == NGRAM:
             return self.calibration.round_costs(0, context)
-        costs = self.calibration.round_costs(len(drafting.branches), context)
+        if nodes:
+            costs = self.calibration.tree_costs(nodes, branches, context)
+        else:
+            costs = self.calibration.round_costs(branches, context)
         slots = self.head.head.config.slots if self.head else 0
         return {gamma: cost for gamma, cost in costs.items() if not slots or gamma <= slots}
 

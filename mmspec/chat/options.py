@@ -45,8 +45,12 @@ class Options:
     max_new_tokens: int = 512
     repeat_limit: int = 0
     """Tokens that repeat one part of the answer, after which it ends; 0: it does not end so."""
-    tree: Tree | None = None
-    """The shape of drafts, whose depth is gamma; None drafts chains."""
+    tree: Tree | Literal["auto"] | None = "auto"
+    """The shape of drafts, whose depth is gamma; None drafts chains.
+
+    'auto' drafts chains, and with gamma 'auto' also dynamic trees where calibrated costs favour
+    them.
+    """
     exact: str = "auto"
     """Whether the target's bits are the same for every drafting: 'auto', 'on' or 'off'.
 
@@ -74,7 +78,7 @@ class Options:
                 f"`pool={self.pool}` is the size of view P: give `drafting` with a P, such as MTP, "
                 "or leave it out"
             )
-        if self.tree:
+        if isinstance(self.tree, Tree):
             self._check_tree(self.tree)
 
     def _check_mixture(self, views: int) -> None:
@@ -102,9 +106,8 @@ class Options:
         if self.drafting:
             needing = "" if self.drafting in UNLETTERED else f"`drafting={self.drafting}`"
         else:
-            needing = (
-                f"`tree={self.tree.spec}`" if self.tree else "`adaptive`" * bool(self.adaptive)
-            )
+            named = isinstance(self.tree, Tree) and self.tree
+            needing = f"`tree={named.spec}`" if named else "`adaptive`" * bool(self.adaptive)
         if needing:
             raise UsageError(f"{needing} needs a draft: name one with `draft`")
 

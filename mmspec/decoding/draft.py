@@ -24,6 +24,19 @@ class Draft(Protocol):
         """The most nodes on one path: the tokens of a chain, the levels of a tree."""
 
 
+class Plan(NamedTuple):
+    """What a round drafts."""
+
+    gamma: int
+    """Tokens of a chain, or the most tokens of a path of a tree; 0 drafts nothing."""
+    nodes: int | None = None
+    """The most nodes of a tree, a chain if gamma or less; None drafts as the drafter was opened."""
+
+
+PLAIN_PLAN = Plan(0)
+"""Draft nothing: the round is plain."""
+
+
 class Ancestry(NamedTuple):
     """For each node of a tree and its root: which nodes are its ancestors, and how many."""
 

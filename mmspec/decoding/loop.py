@@ -5,6 +5,7 @@ from time import perf_counter
 from typing import Protocol
 
 from mmspec.decoding.acceptance import accept
+from mmspec.decoding.draft import PLAIN_PLAN, Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.statistics import Round
 from mmspec.seam import Drafter, Target
@@ -23,8 +24,8 @@ class Weighting(Protocol):
 class DraftLengthPolicy(Protocol):
     """Chooses, before each round, how many tokens to draft, and observes the round afterwards."""
 
-    def choose(self, max_gamma: int, context: int) -> int:
-        """The number of tokens to draft, 0 <= gamma <= max_gamma; 0 is a plain round.
+    def choose(self, max_gamma: int, context: int) -> Plan:
+        """What to draft, 0 <= gamma <= max_gamma; 0 is a plain round.
 
         context: the target's length, on which the cost of a round depends.
         """
@@ -53,11 +54,11 @@ def decode(
     left = max_tokens
     while left > 0:
         noise, times = Noise(seed, target.length), [clock()]
-        gamma = draft_length.choose(left - 1, target.length) if drafter else 0
+        gamma, nodes = draft_length.choose(left - 1, target.length) if drafter else PLAIN_PLAN
         weights: Sequence[float] = ()
         if drafter and weighting and gamma:
             weights = weighting.weights(drafter.row_lengths, gamma)
-        draft = drafter.draft(gamma, weights, noise) if drafter and weights else None
+        draft = drafter.draft(gamma, weights, noise, nodes) if drafter and weights else None
         times.append(clock())
         verdict = target.verify(draft, noise)
         times.append(clock())

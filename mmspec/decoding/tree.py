@@ -5,10 +5,11 @@ level, as in Medusa (Cai et al. 2024, section 2.1.2).  A dynamic tree grows wher
 confident (EAGLE-2, Li et al. 2024).  Shapes are computed on the host; `tree_drafting` drafts them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import groupby
+from math import isqrt
 
 from mmspec.errors import UsageError
 
@@ -39,9 +40,28 @@ class Tree:
         """The value of --tree that names this tree: 'dynamic', or the branching such as '3,2,1'."""
         return ",".join(map(str, self.branching)) or "dynamic"
 
+    def within(self, nodes: int | None, k: int) -> "Tree | None":
+        """This tree with at most `nodes` nodes; None, a chain, if these are k or less.
+
+        nodes: None for all of them.  A dynamic tree that shrinks is narrower too.
+        """
+        if nodes is None:
+            return self
+        if nodes <= k:
+            return None
+        if nodes >= self.nodes:
+            return self
+        width = self.width if self.branching else min(self.width, width_for(nodes))
+        return replace(self, width=width, nodes=nodes)
+
     def depth(self, k: int) -> int:
         """The number of levels of a draft whose paths may have at most k tokens."""
         return min(k, len(self.branching)) if self.branching else k
+
+
+def width_for(nodes: int) -> int:
+    """Width of a dynamic tree of `nodes` nodes: 3 for 8, 5 for 16, 10 for 60."""
+    return isqrt(round(1.7 * nodes))
 
 
 def parse_tree(spec: str, width: int = WIDTH, nodes: int = NODES) -> Tree | None:

@@ -1,5 +1,7 @@
 """Estimates how many drafted tokens a round accepts, from the rounds before it."""
 
+from collections.abc import Sequence
+
 from mmspec.decoding.statistics import Round
 
 MAX_AUTO_GAMMA = 8
@@ -13,29 +15,39 @@ SMOOTHING = 4.0
 
 
 class Acceptance:
-    """Running acceptance probabilities of drafted tokens, by position in the draft."""
+    """Running acceptance probabilities of a chain's tokens, by position in the draft."""
 
     def __init__(self) -> None:
         self._judged = [0.0] * MAX_AUTO_GAMMA
         self._accepted = [0.0] * MAX_AUTO_GAMMA
 
-    def observe(self, round_: Round) -> None:
-        """Count the accepted tokens and the first rejected one."""
+    def observe(self, round_: Round, shares: Sequence[float]) -> None:
+        """Count the accepted tokens and the first rejected one.
+
+        shares: by position, the probability that a chain would have had the accepted token too; 1
+        for the tokens of a chain.
+        """
         # If an answer ends in an accepted token, no token after it was rejected.
         rejected = len(round_.tokens) > round_.accepted
         for place in range(min(round_.accepted + rejected, round_.depth, MAX_AUTO_GAMMA)):
             self._judged[place] = DECAY * self._judged[place] + 1
-            self._accepted[place] = DECAY * self._accepted[place] + (place < round_.accepted)
+            self._accepted[place] = DECAY * self._accepted[place] + shares[place] * (
+                place < round_.accepted
+            )
+
+    @property
+    def mean(self) -> float:
+        """Acceptance probability over all positions."""
+        return (sum(self._accepted) + PRIOR_TOKENS * PRIOR) / (sum(self._judged) + PRIOR_TOKENS)
 
     def expected_tokens(self) -> list[float]:
-        """E(gamma), the expected tokens of a round, for gamma from 0 to MAX_AUTO_GAMMA.
+        """E(gamma), the expected tokens of a chain, for gamma from 0 to MAX_AUTO_GAMMA.
 
         Positions with few observations are smoothed by the mean acceptance of all positions.
         """
-        accepted, judged = sum(self._accepted), sum(self._judged)
-        mean = (accepted + PRIOR_TOKENS * PRIOR) / (judged + PRIOR_TOKENS)
+        smooth = SMOOTHING * self.mean
         tokens, reached = [1.0], 1.0
         for judged, accepted in zip(self._judged, self._accepted, strict=True):
-            reached *= (accepted + SMOOTHING * mean) / (judged + SMOOTHING)
+            reached *= (accepted + smooth) / (judged + SMOOTHING)
             tokens.append(tokens[-1] + reached)
         return tokens

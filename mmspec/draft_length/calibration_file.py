@@ -4,19 +4,24 @@ The file is optional: if it is missing or unreadable, costs are measured during 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mmspec.checkpoints.json_file import Block, read_json
+from mmspec.decoding.tree import WIDTH, width_for
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import Curves, at_context
 from mmspec.errors import CheckpointError
 from mmspec.output_files import make_directory, replace_text
 
-ROWS = 16
-"""Number of rows in the largest target forward that is measured."""
+TREE_NODES = (8, 16, 32, 60)
+"""Numbers of nodes of the trees among which `--gamma auto` chooses."""
+ROWS = (*range(1, MAX_AUTO_GAMMA + 2), *(nodes + 1 for nodes in TREE_NODES if nodes > 8))
+"""Numbers of rows of the target forwards that are measured: the last token and each draft."""
+BRANCHES = range(1, 5)
+"""Numbers of branches of the drafts that are measured."""
 CONTEXTS = (64, 512, 2048, 8192)
 """Context lengths at which costs are measured, as far as the models have positions."""
 PLAUSIBLE = 0.8
@@ -28,9 +33,11 @@ class Calibration:
     """Median seconds measured on this machine by context; empty if nothing was measured."""
 
     target: Curves = field(default_factory=dict)
-    """Seconds of a target forward by its number of rows, 1 to ROWS."""
+    """Seconds of a target forward by its number of rows."""
     draft: Curves = field(default_factory=dict)
     """Seconds of one drafted token of a chain by the number of branches (views in one batch)."""
+    level: Curves = field(default_factory=dict)
+    """Seconds of one drafted level of a dynamic tree of the default width, by branches."""
 
     def round_costs(self, branches: int, context: int) -> dict[int, float]:
         """Seconds c(gamma) of a round that drafts a chain, by gamma from 0 to MAX_AUTO_GAMMA.
@@ -43,6 +50,21 @@ class Calibration:
             return {}
         by_gamma = {rows - 1: seconds for rows, seconds in target.items()}
         return {g: seconds + g * token for g, seconds in by_gamma.items() if g <= MAX_AUTO_GAMMA}
+
+    def tree_costs(self, nodes: int, branches: int, context: int) -> dict[int, float]:
+        """Seconds of a round that drafts a tree, by its number of levels, and of a plain one, 0.
+
+        The seconds of a level lie on a line between those of width 1, a chain's token, and of the
+        default width. Empty if trees were not measured.
+        """
+        target = at_context(self.target, context)
+        token = at_context(self.draft, context).get(branches)
+        wide = at_context(self.level, context).get(branches)
+        if token is None or wide is None or nodes + 1 not in target:
+            return {}
+        level = token + (wide - token) * (width_for(nodes) - 1) / (WIDTH - 1)
+        depths = range(1, MAX_AUTO_GAMMA + 1)
+        return {0: target[1]} | {depth: target[nodes + 1] + depth * level for depth in depths}
 
     @property
     def is_plausible(self) -> bool:
@@ -70,7 +92,7 @@ class CalibrationFile:
             block = Block(read_json(self.path), self.path)
             if block.get("key") != self.key:
                 raise CheckpointError(f"{self.path} is of another machine, backend or model")
-            return Calibration(_curves(block.block("target")), _curves(block.block("draft"))), ""
+            return _calibration(block), ""
         except (CheckpointError, OSError) as error:
             return Calibration(), f"calibration not used ({error}): run `mmspec calibrate`"
 
@@ -81,20 +103,27 @@ class CalibrationFile:
         replace_text(self.path, text + "\n")
 
 
-def _curves(block: Block) -> dict[int, dict[int, float]]:
-    """Parse seconds by context and number of rows or branches; raises CheckpointError."""
+def _calibration(block: Block) -> Calibration:
+    return Calibration(
+        _curves(block.block("target"), ROWS),
+        _curves(block.block("draft"), BRANCHES),
+        _curves(block.block("level"), BRANCHES),
+    )
+
+
+def _curves(block: Block, numbers: Collection[int]) -> dict[int, dict[int, float]]:
+    """Parse seconds by context and by each of `numbers`; raises CheckpointError."""
     curves: dict[int, dict[int, float]] = {}
     for name in block.values:
         if not name.isdecimal():
             raise block.error(name, "absent: contexts are numbers of positions")
-        curves[int(name)] = _seconds(block.block(name))
+        curves[int(name)] = _seconds(block.block(name), numbers)
     return curves
 
 
-def _seconds(block: Block) -> dict[int, float]:
-    """Parse seconds by number of rows or branches, 1 to ROWS; raises CheckpointError."""
-    allowed = {str(number): number for number in range(1, ROWS + 1)}
+def _seconds(block: Block, numbers: Collection[int]) -> dict[int, float]:
+    allowed = {str(number): number for number in numbers}
     for name in block.values:
         if name not in allowed:
-            raise block.error(name, f"absent: counts go from 1 to {ROWS}")
+            raise block.error(name, f"absent: the numbers are {', '.join(allowed)}")
     return {allowed[name]: block.number(name, 0.0) for name in block.values}

@@ -1,4 +1,4 @@
-"""Chooses how many tokens to draft in a round: a fixed or an adaptive number.
+"""Chooses what to draft in a round: a fixed or an adaptive number of tokens, a chain or a tree.
 
 A round that drafts gamma tokens gives E(gamma) = 1 + a_1 + a_1 a_2 + ... + a_1...a_gamma tokens on
 average and takes c(gamma) seconds. Here a_i is the probability that the i-th drafted token is
@@ -6,12 +6,15 @@ accepted if all before it are. For a tree gamma counts the levels. Only the sum 
 verifying time is used: on an asynchronous device the time of drafting shows up in verifying.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Acceptance
-from mmspec.draft_length.round_costs import PlainCost, RoundCosts
+from mmspec.draft_length.draft_kind import Costs, DraftKind, uncalibrated
+from mmspec.draft_length.round_costs import PlainCost
 
 ALLOWANCE = 1.3
 """The time that drafting may lose in total at the start of a session, in plain rounds."""
@@ -24,9 +27,6 @@ EXPLORE = 16
 STRIDE = 32
 """Number of positions over which the cost of a round counts as constant."""
 
-Costs = Callable[[int], Mapping[int, float]]
-"""Function from a context length to the calibrated seconds of a round by draft length from 0."""
-
 
 @dataclass(frozen=True, slots=True)
 class FixedDraftLength:
@@ -34,9 +34,9 @@ class FixedDraftLength:
 
     gamma: int
 
-    def choose(self, max_gamma: int, context: int) -> int:  # noqa: ARG002
+    def choose(self, max_gamma: int, context: int) -> Plan:  # noqa: ARG002
         """The fixed length, or fewer tokens at the end of the answer."""
-        return min(self.gamma, max_gamma)
+        return Plan(min(self.gamma, max_gamma))
 
     def observe(self, round_: Round) -> None:
         """Do nothing: the length is fixed."""
@@ -45,109 +45,149 @@ class FixedDraftLength:
         """No line for the user: the length is fixed."""
 
 
-def uncalibrated(_: int) -> Mapping[int, float]:
-    """No costs, at any context."""
-    return {}
+class Choice(NamedTuple):
+    """A draft to consider: its kind and length; length 0 is a plain round."""
+
+    kind: DraftKind
+    gamma: int
+
+    @property
+    def rate(self) -> float:
+        """Expected tokens per time of one plain round."""
+        return self.kind.rate(self.gamma)
+
+    @property
+    def risk(self) -> float:
+        """Plain rounds that are lost if the whole draft is rejected."""
+        return self.kind.costs.steps[self.gamma] - 1
 
 
 class AdaptiveDraftLength:
-    """Drafts the length with the most expected tokens per second, with bounded losses.
+    """Drafts what gives the most expected tokens per second, with bounded losses.
 
-    Without calibrated costs two plain rounds measure c(0) first.  A round drafts the gamma with the
-    largest E(gamma) / c(gamma), at most twice the longest with a known cost.  Losses are bounded by
-    a budget in plain rounds: ALLOWANCE, plus SHARE per token, plus gains and minus losses of
-    drafting so far. A length is drafted only if the budget covers the rejection of the whole draft.
+    Without calibrated costs two plain rounds measure c(0) first.  A round drafts the chain or tree
+    with the largest E(gamma) / c(gamma), at most twice as long as the longest with a known cost.
+    Losses are bounded by a budget in plain rounds: ALLOWANCE, plus SHARE per token, plus gains and
+    minus losses of drafting so far. A draft is made only if the budget covers its whole rejection.
     So if drafting loses at every length, it is tried only as often as the budget grows.
     """
 
-    def __init__(self, calibrated: Costs = uncalibrated) -> None:
-        """calibrated: costs that were measured before, if any."""
-        self._calibrated = calibrated
+    def __init__(
+        self, calibrated: Costs = uncalibrated, trees: Mapping[int, Costs] | None = None
+    ) -> None:
+        """calibrated: costs that were measured before, if any.
+
+        trees: those of trees by number of nodes; the drafter must be open with one as large. None
+        drafts only what the drafter was opened for.
+        """
+        self._acceptance = Acceptance()
+        first = DraftKind(None if trees is None else 0, calibrated)
+        trees = trees or {}
+        self._kinds = [first, *(DraftKind(nodes, costs) for nodes, costs in trees.items())]
+        for kind in self._kinds:
+            kind.update(self._acceptance)
+        self._plainly = self._chosen = Choice(first, 0)
         self._place, self._is_calibrated = -1, False
         self._plain = PlainCost()
-        self._costs = RoundCosts()
-        self._acceptance = Acceptance()
-        self._expected = self._acceptance.expected_tokens()
         self._budget = ALLOWANCE
         self._rounds = 0
-        self._last_tried: dict[int, int] = {}
+        self._last_tried: dict[Choice, int] = {}
 
-    def choose(self, max_gamma: int, context: int) -> int:
-        """The number of tokens to draft after `context` positions, 0 <= gamma <= max_gamma."""
+    def choose(self, max_gamma: int, context: int) -> Plan:
+        """What to draft after `context` positions, 0 <= gamma <= max_gamma."""
         self._move(context)
-        if self._measures_plain():
-            return 0
-        affordable = [gamma for gamma in self._lengths(max_gamma) if self._affords(gamma)]
-        best = max(affordable, key=self._rate)
-        trials = [gamma for gamma in self._trials(best) if gamma in affordable]
-        return min(trials, key=lambda gamma: self._last_tried.get(gamma, 0), default=best)
+        self._chosen = self._plainly if self._measures_plain() else self._best(max_gamma)
+        return self._chosen.kind.plan(self._chosen.gamma)
 
     def observe(self, round_: Round) -> None:
         """Observe a round's cost and acceptance; it may have drafted fewer tokens than chosen."""
         gamma, seconds = round_.depth, round_.draft_seconds + round_.verify_seconds
-        self._acceptance.observe(round_)
-        self._expected = self._acceptance.expected_tokens()
+        chosen = Choice(self._chosen.kind, gamma) if gamma else self._plainly
         self._rounds += 1
-        self._last_tried[gamma] = self._rounds
+        self._last_tried[chosen] = self._rounds
         if gamma:
-            self._charge(round_, self._costs.observe(gamma, seconds / self._plain.seconds))
+            self._learn(chosen, round_)
+            cost = chosen.kind.costs.observe(gamma, seconds / self._plain.seconds)
+            self._charge(round_, chosen, cost)
         else:
             self._plain.observe(seconds)
         self._budget = min(self._budget + SHARE * len(round_.tokens), CREDIT)
 
     def plain_reason(self) -> str | None:
         """A line saying why decoding is plain; None while drafting pays or its cost is unknown."""
-        lengths = self._costs.lengths
-        if self._measures_plain() or not lengths or max(self._lengths(), key=self._rate):
+        known = [Choice(kind, gamma) for kind in self._kinds for gamma in kind.costs.lengths]
+        best = max([self._plainly, *self._drafts(MAX_AUTO_GAMMA)], key=_rate)
+        if self._measures_plain() or not known or best.gamma:
             return None
-        gamma = max(lengths, key=self._rate)
+        kind, gamma = max(known, key=_rate)
         return (
             f"gamma auto: decoding plainly, for a round that drafts {gamma} would give "
-            f"{self._expected[gamma]:.2f} tokens and cost {self._costs.steps[gamma]:.2f} plain "
+            f"{kind.expected[gamma]:.2f} tokens and cost {kind.costs.steps[gamma]:.2f} plain "
             "rounds"
         )
 
+    def _best(self, max_gamma: int) -> Choice:
+        drafts = [draft for draft in self._drafts(max_gamma) if self._affords(draft)]
+        best = max([self._plainly, *drafts], key=_rate)
+        trials = [
+            trial for trial in self._trials(best, max_gamma) if trial in drafts or not trial.gamma
+        ]
+        return min(trials, key=lambda trial: self._last_tried.get(trial, 0), default=best)
+
+    def _learn(self, draft: Choice, round_: Round) -> None:
+        """Count the acceptance of a draft."""
+        kind, gamma = draft
+        self._acceptance.observe(round_, kind.shares(gamma, self._acceptance))
+        for each in self._kinds:
+            each.update(self._acceptance)
+
     def _move(self, context: int) -> None:
         """Go to the costs at `context`."""
-        if context // STRIDE != self._place:
-            self._place = context // STRIDE
-            calibrated = self._calibrated(context)
-            self._is_calibrated = bool(calibrated)
-            self._plain.move(context, calibrated.get(0))
-            self._costs.move(calibrated)
+        if context // STRIDE == self._place:
+            return
+        self._place = context // STRIDE
+        for kind in self._kinds:
+            kind.costs.move(kind.calibrated(context))
+        plain = self._kinds[0].calibrated(context).get(0)
+        self._is_calibrated = plain is not None
+        self._plain.move(context, plain)
 
     def _measures_plain(self) -> bool:
         """True if the next round must be plain, to measure its cost."""
         if self._is_calibrated:
-            return not self._plain.rounds and self._costs.in_doubt
+            in_doubt = any(kind.costs.in_doubt for kind in self._kinds)
+            return not self._plain.rounds and in_doubt
         return self._plain.rounds < 2
 
-    def _charge(self, round_: Round, cost: float | None) -> None:
+    def _charge(self, round_: Round, chosen: Choice, cost: float | None) -> None:
         """Count what a drafted round gained or lost."""
         if not self._plain.rounds:  # then its cost in plain rounds is only known beforehand
-            cost = self._costs.steps[round_.depth]
+            cost = 1 + chosen.risk
         if cost is not None:
             self._budget += len(round_.tokens) - cost
 
-    def _trials(self, best: int) -> list[int]:
-        """Lengths to try: a round drafts the least recently tried of them, or `best` if empty."""
-        if best:
-            return [0, best - 1, best + 1] if self._rounds % EXPLORE == EXPLORE - 1 else []
-        lengths = self._lengths()
-        return [max(lengths[1:], key=self._rate), lengths[-1]]
+    def _drafts(self, max_gamma: int) -> list[Choice]:
+        return [Choice(kind, gamma) for kind in self._kinds for gamma in kind.lengths(max_gamma)]
 
-    def _lengths(self, max_gamma: int = MAX_AUTO_GAMMA) -> range:
-        """Draft lengths to consider, from 0 to twice the longest one with known cost."""
-        longest = max(2 * max(self._costs.lengths, default=0), 1)
-        return range(min(longest, MAX_AUTO_GAMMA, max_gamma) + 1)
+    def _trials(self, best: Choice, max_gamma: int) -> Iterable[Choice]:
+        """Choices to try: a round takes the least recently tried of them, or `best` if empty."""
+        chain, (kind, gamma) = self._kinds[0], best
+        lengths = chain.lengths(max_gamma)
+        if not gamma:
+            chains = [Choice(chain, length) for length in lengths]
+            return [max(chains, key=_rate), chains[-1]] if chains else []
+        if self._rounds % EXPLORE < EXPLORE - 1:
+            return []
+        best_chain = [] if kind is chain else [max((Choice(chain, n) for n in lengths), key=_rate)]
+        return [Choice(kind, gamma - 1), Choice(kind, gamma + 1), *best_chain, self._plainly]
 
-    def _rate(self, gamma: int) -> float:
-        """Expected tokens per time of one plain round, at draft length `gamma`."""
-        return self._expected[gamma] / self._costs.steps[gamma]
-
-    def _affords(self, gamma: int) -> bool:
+    def _affords(self, draft: Choice) -> bool:
         """True if the budget covers a round whose draft is rejected entirely."""
-        return not gamma or self._budget >= min(self._costs.steps[gamma] - 1, CREDIT)
+        return self._budget >= min(draft.risk, CREDIT)
+
+
+def _rate(choice: Choice) -> float:
+    return choice.rate
 
 
 DraftLength = FixedDraftLength | AdaptiveDraftLength

@@ -54,6 +54,7 @@ class NgramDrafter:
         k: int,
         weights: Sequence[float],  # noqa: ARG002 - one branch, and it is no distribution
         noise: Noise,  # noqa: ARG002
+        nodes: int | None = None,  # noqa: ARG002 - it proposes chains
     ) -> HostDraft | None:
         """The k tokens that followed the latest earlier place of the longest suffix, or None."""
         start = self._match()

@@ -8,6 +8,7 @@ import pytest
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.draft_length import calibration_file
+from mmspec.draft_length.calibration_file import ROWS
 from mmspec_bench.measure.calibrate import calibrate
 from support import factory
 
@@ -35,16 +36,17 @@ def test_costs_are_shown_written_and_read_again(run, models, cache):
     [file] = (cache / "calibration").iterdir()
     assert result.out.splitlines()[-1] == f"written to {file}"
     engine = load(models[1], models[3], backend="torch")
-    assert [len(curve) for curve in engine.calibration.target.values()] == [16, 16, 16]
-    assert [list(curve) for curve in engine.calibration.draft.values()] == [[1, 2, 3, 4]] * 3
+    assert [list(curve) for curve in engine.calibration.target.values()] == [list(ROWS)] * 3
+    for curves in (engine.calibration.draft, engine.calibration.level):
+        assert [list(curve) for curve in curves.values()] == [[1, 2, 3, 4]] * 3
     assert engine.notes == []
 
 
 def test_json_has_the_numbers_and_what_they_are_of(run, models):
     told = json.loads(run("calibrate", *models, "--json").out)
-    assert list(told["target"]) == list(told["draft"]) == ["64", "512", "1008"]
+    assert list(told["target"]) == list(told["draft"]) == ["64", "512", "963"]
     for target, draft in zip(told["target"].values(), told["draft"].values(), strict=True):
-        assert list(target) == [str(rows) for rows in range(1, 17)]
+        assert list(target) == [str(rows) for rows in ROWS]
         assert all(seconds > 0 for seconds in [*target.values(), *draft.values()])
     assert told["key"]["backend"]["torch"]
     assert told["file"]
@@ -78,7 +80,7 @@ def test_what_a_busy_machine_gives_is_shown_and_not_written(run, models, cache, 
     assert "target rows" in result.out
     assert "written to" not in result.out
     assert "the machine was busy" in result.err
-    assert not cache.exists()
+    assert not (cache / "calibration").exists()
 
 
 def test_a_draft_that_is_really_slow_is_left_alone_from_the_start(run, llama_path, tmp_path):

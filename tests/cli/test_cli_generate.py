@@ -56,7 +56,7 @@ def test_trees_are_reported_and_change_no_token(run: Run, pair, red):
     chain = report_of(run, *asked)
     tree = ("--tree", "dynamic", "--tree-width", "3", "--tree-nodes", "8", "--gamma", "4")
     report = report_of(run, *asked, *tree)
-    assert (chain["tree"], chain["stats"]["depth"]) == (None, chain["stats"]["drafted"])
+    assert (chain["tree"], chain["stats"]["depth"]) == ("auto", chain["stats"]["drafted"])
     assert report["tree"] == {"branching": [], "width": 3, "nodes": 8}
     assert report["token_ids"] == chain["token_ids"]
     stats = report["stats"]

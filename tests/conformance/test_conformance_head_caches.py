@@ -64,3 +64,13 @@ def test_a_head_rewound_anywhere_drafts_like_a_cold_one(engine, keep):
     extended(cold, again, segment_of([*PROMPT[:keep], *later], images))
     drafts = [each.draft(6, [1.0], NO_NOISE) for each in (drafter, again)]
     assert target.verify(drafts[0], NO_NOISE).drafted == cold.verify(drafts[1], NO_NOISE).drafted
+
+
+@pytest.mark.parametrize("nodes", [3, 8])
+def test_a_round_may_draft_a_smaller_tree_or_a_chain(engine, nodes):
+    target, drafter = opened(engine, PROMPT, Tree((), 5, 30))
+    target.verify(drafter.draft(2, [1.0], NO_NOISE), NO_NOISE)
+    _, other = opened(engine, PROMPT, Tree((), 3, 8) if nodes > 3 else None)
+    drafts = drafter.draft(3, [1.0], NO_NOISE, nodes), other.draft(3, [1.0], NO_NOISE)
+    told, expected = (target.verify(draft, NO_NOISE) for draft in drafts)
+    assert (told.drafted, told.parents) == (expected.drafted, expected.parents)

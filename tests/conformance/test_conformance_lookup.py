@@ -78,7 +78,7 @@ def test_host_and_device_drafts_may_follow_each_other(engine):
         row_lengths = property(lambda self: drafter.row_lengths)
         turn = 0
 
-        def draft(self, k, weights, noise):
+        def draft(self, k, weights, noise, nodes):
             self.turn += 1
             at = target.length - len(PROMPT)
             self.hosted = self.turn % 2 == 0

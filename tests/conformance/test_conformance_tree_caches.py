@@ -14,6 +14,7 @@ from test_conformance_sequences import (
 
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
+from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import draft_tree
 from mmspec.seam import Segment
 from support.adaptive_oracle import softmax
@@ -193,3 +194,21 @@ def test_what_is_no_path_is_refused_and_changes_nothing(engine, views):  # noqa:
     drafter.draft(2, MIXED, NO_NOISE)
     with pytest.raises(ValueError, match="deep"):
         drafter.commit([0, 1, 2], [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 8, 40])
+def test_a_round_may_draft_a_smaller_tree_or_a_chain(engine, views, nodes):  # noqa: F811
+    """As a drafter that was opened with that tree, or with none, whatever it drafted before."""
+    drafter = drafter_of(engine, views, Tree((), 5, 30), CHUNKS)
+    drafter.draft(2, MIXED, NO_NOISE)
+    own = Tree((), 5, 30) if nodes > 30 else Tree((), 3, nodes) if nodes > DEPTH else None
+    other = drafter_of(engine, views, own, CHUNKS)
+    target = target_of(engine, engine.target.views(lambda _: []), CHUNKS[4:])
+    told, expected = (
+        target.verify(draft, NO_NOISE)
+        for draft in (
+            drafter.draft(DEPTH, MIXED, NO_NOISE, nodes),
+            other.draft(DEPTH, MIXED, NO_NOISE),
+        )
+    )
+    assert (told.drafted, told.parents) == (expected.drafted, expected.parents)

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from mmspec.checkpoints.head_config import HeadConfig
+from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.tree import Tree
-from mmspec.draft_length.calibration_file import ROWS
+from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import NGRAM, parse_drafting
 from mmspec_bench.measure.calibrate import calibrate
@@ -39,7 +40,7 @@ def drafted(chat):
 def test_what_is_measured_is_the_machines_curve(engine, monkeypatch, machine):
     machine.run(monkeypatch)
     measured = calibrate(engine, quietly, repeats=2)
-    expected = machine.calibration((64, 512, SEES.text.max_position_embeddings - ROWS))
+    expected = machine.calibration((64, 512, SEES.text.max_position_embeddings - max(ROWS)))
     assert measured.target.keys() == measured.draft.keys() == expected.target.keys()
     for context in expected.target:
         assert measured.target[context] == pytest.approx(expected.target[context])
@@ -73,6 +74,16 @@ def test_a_round_costs_its_rows_and_its_drafted_tokens():
     costs = FLAT.calibration().round_costs(2, 64)
     assert list(costs) == list(range(9))
     assert costs[3] == pytest.approx(1.1 + 3 * 0.055)
+
+
+def test_a_tree_costs_its_rows_and_its_levels():
+    """A level of a tree of 16 nodes, 5 wide, lies 4/9 between a chain's and the widest one's."""
+    target = {64: {1: 1.0, 17: 3.0}}
+    calibration = Calibration(target, {64: {2: 0.1}}, {64: {2: 1.0}})
+    costs = calibration.tree_costs(16, 2, 64)
+    assert costs[0] == 1.0
+    assert costs[4] == pytest.approx(3.0 + 4 * (0.1 + 0.9 * 4 / 9))
+    assert calibration.tree_costs(32, 2, 64) == calibration.tree_costs(16, 1, 64) == {}
 
 
 def test_between_contexts_costs_lie_on_a_line():
@@ -115,7 +126,7 @@ def test_costs_that_have_changed_are_found_out_while_decoding(directory, monkeyp
     assert chat.answer.plain_reason
 
 
-def test_trees_start_from_nothing(directory, monkeypatch):
+def test_static_trees_start_from_nothing(directory, monkeypatch):
     FLAT.run(monkeypatch)
     chat = calibrated(directory, FLAT).chat(replace(AUTO, tree=Tree((2, 2))))
     check(chat, QUESTION)
@@ -133,3 +144,26 @@ def test_a_head_is_not_presumed_longer_than_its_slots(directory):
     engine = replace(calibrated(directory, FLAT), head=Loaded)
     assert max(engine._calibrated(T, 64)) == 3
     assert max(engine._calibrated(NGRAM, 64)) == 8
+
+
+def test_trees_are_drafted_by_default_where_their_calibrated_costs_are_low(directory, monkeypatch):
+    FLAT.run(monkeypatch)
+    calibration = replace(FLAT.calibration(), level={64: {1: 0.06}})
+    for level, deep in ((0.06, True), (9.0, False)):
+        calibration = replace(calibration, level={64: {1: level}})
+        engine = replace(scripted_engine(directory), calibration=calibration)
+        chat = engine.chat(replace(AUTO, drafting="T", tree="auto"))
+        check(chat, QUESTION)
+        trees = [each for each in chat.answer.rounds if each.drafted > each.depth]
+        assert bool(trees) == deep
+
+
+def test_trees_are_left_out_where_nothing_is_known_of_them_or_they_cannot_be(directory):
+    engine = replace(scripted_engine(directory), calibration=FLAT.calibration())
+    assert engine.tree_of(AUTO, T) is None
+    known = replace(engine, calibration=replace(FLAT.calibration(), level={64: {1: 0.06}}))
+    assert known.tree_of(AUTO, T) == Tree()
+    assert known.tree_of(AUTO, NGRAM) is None
+    assert known.tree_of(replace(AUTO, gamma=4), T) is None
+    assert known.tree_of(replace(AUTO, tree=None), T) is None
+    assert known.tree_of(replace(AUTO, adaptive=Adaptation()), T) is None

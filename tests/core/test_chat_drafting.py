@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mmspec.chat.options import Options
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics.check import check as compare
 from mmspec.diagnostics.prompts import user_prompt
@@ -96,7 +97,7 @@ class Script:
         self.rounds = []
 
     def choose(self, limit, context):
-        return min(2, limit)
+        return Plan(min(2, limit))
 
     def observe(self, round_):
         self.rounds.append(round_)

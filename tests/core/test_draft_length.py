@@ -10,7 +10,9 @@ import pytest
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import at_context
-from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength, uncalibrated
+from mmspec.draft_length.draft_kind import uncalibrated
+from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
+from mmspec.draft_length.rank_model import level_chances
 
 
 @dataclass
@@ -57,7 +59,7 @@ def run(machine, tokens, length=None):
     length = length or AdaptiveDraftLength()
     chosen, left, cost = [], tokens, 0.0
     while left > 0:
-        gamma = length.choose(left - 1, 100)
+        gamma = length.choose(left - 1, 100).gamma
         assert 0 <= gamma <= max(left - 1, 0)
         round_ = machine.round(gamma)
         length.observe(round_)
@@ -163,7 +165,7 @@ def test_a_loss_is_stopped_however_wrong_the_estimates():
     """Drafting that costs ten plain rounds from the tenth round on is charged and given up."""
     each, length, lost = machine(1.1, 0.05, 0.9, noise=0), AdaptiveDraftLength(), 0.0
     for turn in range(500):
-        gamma = length.choose(50, 100)
+        gamma = length.choose(50, 100).gamma
         bad = turn >= 10 and gamma > 0
         round_ = Round([0], gamma, gamma, 0, 0.0, 10.0) if bad else each.round(gamma)
         lost += 9 if bad else 0
@@ -180,9 +182,9 @@ def test_a_longer_context_changes_the_length_at_once():
     curves = {context: each.calibration(1.0)(0) for context, each in ((100, cheap), (5000, dear))}
     length = AdaptiveDraftLength(partial(at_context, curves))
     run(cheap, 200, length)
-    assert length.choose(50, 100) >= 6
-    assert length.choose(50, 5000) <= 1
-    assert 0 < length.choose(50, 1000) < 8
+    assert length.choose(50, 100).gamma >= 6
+    assert length.choose(50, 5000).gamma <= 1
+    assert 0 < length.choose(50, 1000).gamma < 8
 
 
 def switching(first, second, tokens=1500):
@@ -240,7 +242,7 @@ def test_a_first_round_that_warms_up_does_not_decide():
     each, length, lengths = machine(1.1, 0.05, 0.9), AdaptiveDraftLength(), set()
     chosen = []
     for _ in range(100):
-        gamma = length.choose(100, 100)
+        gamma = length.choose(100, 100).gamma
         round_ = each.round(gamma)
         if gamma not in lengths:
             round_ = replace(round_, draft_seconds=0.0, verify_seconds=100.0)
@@ -255,7 +257,7 @@ def test_a_draft_that_finds_nothing_counts_as_plain():
     each, length = machine(1.1, 0.01, 0.8), AdaptiveDraftLength()
     chosen = []
     for turn in range(300):
-        gamma = length.choose(50, 100)
+        gamma = length.choose(50, 100).gamma
         chosen.append(gamma)
         length.observe(each.round(gamma if turn % 5 == 0 else 0))
     assert fmean(gamma > 0 for gamma in chosen[100:]) > 0.9
@@ -267,7 +269,7 @@ def test_a_draft_that_first_catches_up_does_not_make_drafting_look_dear():
     run(machine(1.1, 0.05, 0.05), 300, length)
     plain, chosen = 9, []
     for _ in range(300):
-        gamma = length.choose(50, 100)
+        gamma = length.choose(50, 100).gamma
         round_ = each.round(gamma)
         late = 0.5 if gamma and plain > 4 else 0.0
         length.observe(replace(round_, draft_seconds=late))
@@ -283,7 +285,7 @@ def test_an_answer_that_ends_in_an_accepted_token_was_not_rejected_there():
     for _ in range(50):
         length.observe(Round([1, 1], 4, 4, 2, 0.1, 1.8))
     assert length.plain_reason() is None
-    assert length.choose(2, 100) == 2
+    assert length.choose(2, 100).gamma == 2
 
 
 def test_the_verdict_says_what_a_round_gives_and_costs():
@@ -300,4 +302,60 @@ def test_the_verdict_says_what_a_round_gives_and_costs():
 
 
 def test_fixed_lengths_end_with_the_budget():
-    assert [FixedDraftLength(4).choose(limit, 100) for limit in (9, 4, 2, 0)] == [4, 4, 2, 0]
+    assert [FixedDraftLength(4).choose(limit, 100).gamma for limit in (9, 4, 2, 0)] == [4, 4, 2, 0]
+
+
+# Trees
+
+
+def trees(each, level=0.1):
+    """Calibrated costs of trees on a machine, by their nodes."""
+
+    def costs(nodes):
+        levels = {depth: 1 + nodes * each.row + depth * level for depth in range(1, 9)}
+        return lambda context: {0: 1.0} | levels
+
+    return {nodes: costs(nodes) for nodes in (8, 60)}
+
+
+@pytest.mark.parametrize(("four", "nodes"), [(1.0, 60), (1.1, 8), (1.5, 5), (3.3, 0)])
+def test_a_tree_is_chosen_only_where_rows_cost_little(four, nodes):
+    """Of four tokens two are accepted: at four rows for 1.5 a chain of 2 or 3 is best."""
+    each = machine(four, 0.05, 0.5, noise=0)
+    length = AdaptiveDraftLength(each.calibration(1.0), trees(each))
+    drafted = []
+    for _ in range(60):
+        plan = length.choose(50, 100)
+        drafted.append(plan.nodes if plan.gamma else 0)
+        length.observe(each.round(plan.gamma))
+    usual = sorted(drafted)[30]
+    assert usual == nodes if nodes != 5 else 0 < usual <= 5
+    assert nodes > 8 or max(drafted) <= 8
+
+
+def test_chains_are_told_to_the_drafter_as_chains():
+    """A drafter that was opened with a tree drafts a chain if it may have gamma nodes."""
+    each = machine(1.1, 0.05, 0.9, noise=0)
+    gamma, nodes = AdaptiveDraftLength(each.calibration(1.0), {}).choose(50, 100)
+    assert gamma == nodes > 4
+    assert AdaptiveDraftLength(each.calibration(1.0)).choose(50, 100) == (gamma, None)
+
+
+def test_what_a_tree_accepts_teaches_about_chains():
+    """A machine on which trees cost nothing until chains do: what is known goes over."""
+    each = machine(1.0, 0.05, 0.5, noise=0)
+    length = AdaptiveDraftLength(each.calibration(1.0), trees(each))
+    dice = random.Random(0)
+    for _ in range(300):
+        gamma, nodes = length.choose(50, 100)
+        chances = (
+            level_chances(0.3, nodes, gamma)
+            if nodes > gamma
+            else [0.3**i for i in range(1, gamma + 1)]
+        )
+        draw = dice.random()
+        accepted = sum(chance > draw for chance in chances)
+        length.observe(Round([0] * (accepted + 1), nodes, gamma, accepted, 0.0, 1.0 + 0.1 * gamma))
+    assert nodes == 60
+    assert gamma <= 4
+    assert length._acceptance.mean == pytest.approx(0.3, abs=0.12)

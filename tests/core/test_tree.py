@@ -227,3 +227,26 @@ def test_a_node_sees_its_path_alone(branching, nodes):
         above = seen[parent + 1].copy()
         above[node + 1] = True
         assert seen[node + 1].tolist() == above.tolist()
+
+
+# Sizes that change from round to round
+
+
+@pytest.mark.parametrize(
+    ("nodes", "k", "tree"),
+    [
+        (None, 8, Tree((), 10, 60)),
+        (60, 8, Tree((), 10, 60)),
+        (90, 8, Tree((), 10, 60)),
+        (8, 8, None),
+        (8, 5, Tree((), 3, 8)),
+        (32, 5, Tree((), 7, 32)),
+    ],
+)
+def test_a_tree_shrinks_to_a_number_of_nodes(nodes, k, tree):
+    assert Tree().within(nodes, k) == tree
+
+
+def test_a_shrunken_tree_is_no_wider_than_it_was_and_a_static_one_keeps_its_shape():
+    assert Tree((), 4, 60).within(32, 5) == Tree((), 4, 32)
+    assert Tree((3, 2), nodes=60).within(5, 2).branching == (3, 2)

@@ -183,7 +183,9 @@ class ScriptedDrafter:
         self.sequences = [s[:n] for s, n in zip(self.sequences, marks[-1], strict=True)]
         self.marks = marks
 
-    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> ScriptedDraft:
+    def draft(
+        self, k: int, weights: Sequence[float], noise: Noise, nodes: int | None = None
+    ) -> ScriptedDraft:
         self.fault("drafter.draft")
         assert len(weights) == self.rows
         assert abs(sum(weights) - 1) < 1e-6
@@ -199,8 +201,8 @@ class ScriptedDrafter:
             return np.log(formulas.mix(np, mixture, record[-1]))
 
         rule, expander, noisy = sampler(self.sampling), PathExpander(project), keys(noise, k)
-        if self.tree:
-            ids, parents, depth = draft_tree(arrays(rule), expander, self.tree, k, noisy)
+        if tree := self.tree and self.tree.within(nodes, k):
+            ids, parents, depth = draft_tree(arrays(rule), expander, tree, k, noisy)
             self.drafted = ScriptedDraft(ids.tolist(), None, parents.tolist(), depth)
             return self.drafted
         ids = draft_chain(rule, expander, noisy)

@@ -37,10 +37,10 @@ class Machine:
             self.now += self.verify(1 + (drafted.size if drafted else 0), target.length)
             return verify(target, drafted, noise)
 
-        def drafted(drafter, k, weights, noise):
+        def drafted(drafter, k, weights, noise, nodes=None):
             drafter.wrong_every = 10**9
             self.now += k * self.token(drafter.rows)
-            return draft(drafter, k, weights, noise)
+            return draft(drafter, k, weights, noise, nodes)
 
         monkeypatch.setattr(ScriptedTarget, "verify", verified)
         monkeypatch.setattr(ScriptedDrafter, "draft", drafted)
@@ -49,7 +49,7 @@ class Machine:
 
     def calibration(self, contexts=(64, 512)):
         """What `calibrate` should measure."""
-        target = {rows: self.verify(rows) for rows in range(1, ROWS + 1)}
+        target = {rows: self.verify(rows) for rows in ROWS}
         draft = {count: self.token(count) for count in range(1, 5)}
         return Calibration(dict.fromkeys(contexts, target), dict.fromkeys(contexts, draft))
 

@@ -88,7 +88,9 @@ class MlxDrafter:
         self._tokens, self._columns, self._fed = self._tokens[:length], columns, fed
         self._draft = None
 
-    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> DeviceDraft[mx.array]:
+    def draft(
+        self, k: int, weights: Sequence[float], noise: Noise, nodes: int | None = None
+    ) -> DeviceDraft[mx.array]:
         """Draft a chain of k tokens, or a tree of k levels, from the branches' mixture."""
         if not self.length:
             raise ValueError("an empty sequence has nothing to draft from: extend it first")
@@ -97,11 +99,14 @@ class MlxDrafter:
         if tally:
             tally = tally.settled()
             mixture = tally.weights(mixture)
-        draft = self._new_draft(mixture, self._framework.keys(noise, k))
+        tree = self._tree.within(nodes, k) if self._tree else None
+        draft = self._new_draft(mixture, tree, self._framework.keys(noise, k))
         self._draft, self._tally = draft, tally
         return draft
 
-    def _new_draft(self, mixture: mx.array, keys: mx.array) -> DeviceDraft[mx.array]:
+    def _new_draft(
+        self, mixture: mx.array, tree: Tree | None, keys: mx.array
+    ) -> DeviceDraft[mx.array]:
         at, end = self._fed, self.length
         rows = self._llama.embedding.rows(device_io.integers(self._tokens[at:]))
         last = self._fed_to_all(rows, at, self._columns.lengths(at))[:, -1]
@@ -110,8 +115,8 @@ class MlxDrafter:
         record: list[mx.array] = []
         project = partial(self._ensemble.logits, mixture, record)
         expander = EnsembleExpander(tail, last, self._llama.embed, project)
-        draft = self._framework.draft(self._sampler, expander, self._tree, keys)
-        if self._tally is None or self._tree:
+        draft = self._framework.draft(self._sampler, expander, tree, keys)
+        if self._tally is None or tree:
             return draft
         q = self._ensemble.padded(mx.stack(record))
         return replace(draft, branches=BranchOutputs(mixture, q))

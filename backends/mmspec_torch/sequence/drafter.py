@@ -74,7 +74,7 @@ class TorchDrafter:
         self._framework = framework(llava.llama.device)
         self._sampler = self._framework.sampler(sampling)
         settings = vocabulary, sampling, adaptation is None
-        self._static = None if tree else statics.drafter(self, branches, *settings)
+        self._static = statics.drafter(self, branches, *settings)
         self._cache = self._static.cache if self._static else llava.llama.new_cache(branches)
         self._rows: list[Row[Tensor]] = [Row() for _ in range(branches)]
         tally = None
@@ -111,7 +111,9 @@ class TorchDrafter:
         self._state = self._described(length, min(self._state.fed, length))
 
     @torch.inference_mode()
-    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> DeviceDraft[Tensor]:
+    def draft(
+        self, k: int, weights: Sequence[float], noise: Noise, nodes: int | None = None
+    ) -> DeviceDraft[Tensor]:
         """Draft a chain of k tokens, or a tree of k levels, from the branches' mixture."""
         if not self.length:
             raise ValueError("an empty sequence has nothing to draft from: extend it first")
@@ -120,10 +122,11 @@ class TorchDrafter:
         if tally:
             tally = tally.settled()
             blend = tally.weights(blend)
-        if self._static and (pending := self._unfed(state, k)):
+        tree = self._tree.within(nodes, k) if self._tree else None
+        if self._static and not tree and (pending := self._unfed(state, k)):
             draft = self._static_draft(self._static, pending, k, blend, noise)
         else:
-            draft = self._new_draft(state, k, blend, noise)
+            draft = self._new_draft(state, k, tree, blend, noise)
         self._state = state._replace(draft=draft, tally=tally)
         return draft
 
@@ -194,11 +197,13 @@ class TorchDrafter:
             return state
         return state._replace(mask=mask, draft=None)
 
-    def _new_draft(self, state: State, k: int, blend: Tensor, noise: Noise) -> DeviceDraft[Tensor]:
+    def _new_draft(
+        self, state: State, k: int, tree: Tree | None, blend: Tensor, noise: Noise
+    ) -> DeviceDraft[Tensor]:
         start, rows = min(state.fed, state.columns - 1), len(self._rows)
         x = embed(self._llama, self._rows[0], start, state.columns)
         x = x if rows == 1 else torch.cat([x] * rows)
-        first, *angles = self._angles(state, start, self._tree.depth(k) if self._tree else k)
+        first, *angles = self._angles(state, start, tree.depth(k) if tree else k)
         x = self._forward(x, start, state.columns, first, state.mask)
         last = x.view(len(self._rows), state.columns - start, -1)[:, -1]
         tail = TorchDraftTail(self._llama, self._cache, state.columns, angles, state.mask)
@@ -206,8 +211,8 @@ class TorchDrafter:
         project = partial(self._ensemble.logits, blend, record)
         expander = EnsembleExpander(tail, last, self._llama.embed, project)
         keys = self._framework.keys(noise, k)
-        draft = self._framework.draft(self._sampler, expander, self._tree, keys)
-        if state.tally is None or self._tree:
+        draft = self._framework.draft(self._sampler, expander, tree, keys)
+        if state.tally is None or tree:
             return draft
         return replace(draft, branches=self._outputs(blend, torch.stack(record)))
 

@@ -38,14 +38,14 @@ def _show(screen: Screen, simulation: Simulation) -> None:
     rows = [(machine, f"{share:.2f}", *map(_text, cells)) for (machine, share), cells in by_row]
     lengths = sorted({cell.tokens for cell in simulation.cells})
     screen.table(("machine", "acceptance", *(f"{number} tokens" for number in lengths)), rows)
-    screen.say("cost in % of plain decoding: best fixed choice (its gamma), auto, auto calibrated")
+    screen.say("cost in % of plain decoding: best fixed choice (which), auto, auto calibrated")
     screen.say(f"slower than plain by more than allowed: {_names(simulation.slower)}")
     screen.say(f"calibrated, over 5 % behind the best choice: {_names(simulation.misses)}")
 
 
 def _text(cell: Cell) -> str:
-    choice = f"gamma {cell.best_gamma}" if cell.best_gamma else "plain"
-    return f"{100 * cell.best:.1f} ({choice}), {100 * cell.auto:.1f}, {100 * cell.calibrated:.1f}"
+    best, auto, calibrated = (100 * cost for cost in (cell.best, cell.auto, cell.calibrated))
+    return f"{best:.1f} ({cell.choice}), {auto:.1f}, {calibrated:.1f}"
 
 
 def _names(cells: Sequence[Cell]) -> str:

@@ -72,7 +72,7 @@ def step_seconds(
     """
     target = prefilled_target(engine, prompt.message)
     drafters = [open_beside(engine, prompt, Options(drafting=spec), target) for spec in draftings]
-    return steps_beside(engine, target, drafters, rows, repeats)
+    return steps_beside(engine, target, drafters, rows, max(rows) - 1, repeats)
 
 
 def steps_beside(
@@ -80,15 +80,16 @@ def steps_beside(
     target: Target,
     drafters: Sequence[OpenDrafter],
     rows: Sequence[int],
+    gamma: int,
     repeats: int,
 ) -> tuple[list[float], list[float]]:
-    """`step_seconds` of sequences that hold a prompt."""
-    gamma = max(rows) - 1
+    """`step_seconds` of sequences that hold a prompt, with drafts of `gamma` tokens."""
     lengths = [draft.size if (draft := draft_once(opened, gamma)) else gamma for opened in drafters]
 
     def forward_seconds(count: int) -> float:
-        draft = draft_once(drafters[0], count - 1) if drafters and count > 1 else None
-        if (draft.size if draft else 0) < count - 1:  # a head may draft fewer tokens
+        drafts = drafters and 1 < count <= gamma + 1
+        draft = draft_once(drafters[0], count - 1) if drafts else None
+        if (draft.size if draft else 0) < count - 1:  # as of a head, which may draft fewer tokens
             draft = HostDraft([0] * (count - 1))
         return seconds_of(engine, lambda: target.verify(draft, NO_NOISE))
 
@@ -112,8 +113,8 @@ def steps_beside(
 
 
 def draft_once(drafter: OpenDrafter, count: int) -> Draft | None:
-    """A draft of `count` tokens at the drafter's current position and weights."""
-    return drafter.drafter.draft(count, drafter.drafting.weights, NO_NOISE)
+    """A chain of `count` tokens at the drafter's current position and weights."""
+    return drafter.drafter.draft(count, drafter.drafting.weights, NO_NOISE, nodes=count)
 
 
 def branch_draftings(engine: Engine) -> list[str]:

@@ -6,18 +6,29 @@ The loop and the draft lengths are the real ones; only the forwards are simulate
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from math import log
 from typing import NoReturn
 
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.adaptive_weights import Evidence
-from mmspec.decoding.draft import Draft, HostDraft
+from mmspec.decoding.draft import Draft
 from mmspec.decoding.noise import Noise
+from mmspec.decoding.tree import WIDTH, Tree
 from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
 from mmspec.draft_length.cost_curves import Curves, at_context
+from mmspec.draft_length.rank_model import Path, surest_paths
 from mmspec.seam import Segment
 
 WRONG = -1
-"""A drafted token that is not the target's."""
+"""The first of the drafted tokens that are not the target's; the others are below."""
+SECOND = 0.4
+"""Probability that the draft's next token is right if all that it ranks higher are wrong.
+
+Not the one that the draft length presumes.
+"""
+LEVEL = 1.6
+"""Cost of a level of a tree of the default width, in drafted tokens of a chain."""
 JITTER = 0.05
 """Most by which the measured time of a forward differs from its cost, as a share."""
 DISTURBED, SLOWDOWN = 0.01, 4.0
@@ -46,11 +57,17 @@ class Machine:
         """Cost of one token of a chain."""
         return at_context({at: {1: cost} for at, cost in self.draft.items()}, context)[1]
 
+    def drafted_level(self, width: int, context: int) -> float:
+        """Cost of one level of a dynamic tree."""
+        return self.drafted_token(context) * (1 + (LEVEL - 1) * (width - 1) / (WIDTH - 1))
+
     def calibration(self) -> Calibration:
         """What `mmspec calibrate` would measure here."""
-        rows = range(1, ROWS + 1)
-        target = {at: {number: self.verification(number, at) for number in rows} for at in CONTEXTS}
-        return Calibration(target, {at: {1: self.drafted_token(at)} for at in CONTEXTS})
+        target = {at: {number: self.verification(number, at) for number in ROWS} for at in CONTEXTS}
+        tokens = {at: {1: self.drafted_token(at)} for at in CONTEXTS}
+        return Calibration(
+            target, tokens, {at: {1: self.drafted_level(WIDTH, at)} for at in CONTEXTS}
+        )
 
 
 class Clock:
@@ -73,6 +90,37 @@ class Clock:
         self._shown += cost * slow * self._dice.uniform(1 - JITTER, 1 + JITTER)
 
 
+@dataclass(frozen=True, slots=True)
+class SimulatedDraft:
+    """Implements `mmspec.seam.Draft`: a chain or a tree."""
+
+    paths: Sequence[Path]
+    """[n] the nodes, parents before children."""
+    parents: list[int]
+    """[n] index of each node's parent, -1 for the root."""
+    tokens: list[int]
+    """[n] the drafted tokens."""
+    depth: int
+    """The number of levels that were drafted; the surest nodes may reach fewer."""
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return len(self.paths)
+
+
+NOTHING = SimulatedDraft((), [], [], 0)
+
+
+@lru_cache
+def drafted_paths(tree: Tree | None, k: int, acceptance: float) -> tuple[Path, ...]:
+    """The nodes of a draft of k levels: a chain, or those likeliest to be accepted."""
+    if tree is None:
+        return tuple((0,) * length for length in range(1, k + 1))
+    paths = [path for _, path in surest_paths(acceptance, tree.nodes, k, SECOND)]
+    return tuple(sorted(paths, key=len))
+
+
 class SimulatedTarget:
     """Implements `mmspec.seam.Target`; the token at position n is n."""
 
@@ -90,11 +138,10 @@ class SimulatedTarget:
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:  # noqa: ARG002 - greedy
         """Charge the forward; the target's own tokens are the positions."""
-        tokens = draft.tokens if isinstance(draft, HostDraft) else []
-        rows = len(tokens) + 1
-        self._clock.spend(self._machine.verification(rows, self.length))
-        own = [self.length + place for place in range(rows)]
-        return Verdict(tokens, [*range(-1, rows - 2)], own)
+        tree = draft if isinstance(draft, SimulatedDraft) else NOTHING
+        self._clock.spend(self._machine.verification(tree.size + 1, self.length))
+        own = [self.length + len(path) for path in ((), *tree.paths)]
+        return Verdict(tree.tokens, tree.parents, own)
 
     def commit(self, path: Sequence[int], token: int) -> None:  # noqa: ARG002 - known
         """Append the accepted nodes and a token."""
@@ -106,10 +153,10 @@ class SimulatedTarget:
 
 
 class SimulatedDrafter:
-    """Implements `mmspec.seam.Drafter` for one branch; each token is right by chance.
+    """Implements `mmspec.seam.Drafter` for one branch; which token is right is chance.
 
-    Whether the token at a position would be right depends on the seed and the position alone, so
-    every draft length meets the same text.
+    The rank of the right token at a position depends on the seed and the position alone, so every
+    draft meets the same text.
     """
 
     def __init__(
@@ -132,11 +179,24 @@ class SimulatedDrafter:
         """Forget all tokens from `length` on."""
         self.length = length
 
-    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> HostDraft:  # noqa: ARG002
-        """Charge and draft a chain of k tokens."""
-        self._clock.spend(k * self._machine.drafted_token(self.length))
-        places = range(self.length, self.length + k)
-        return HostDraft([place if self._is_right(place) else WRONG for place in places])
+    def draft(
+        self,
+        k: int,
+        weights: Sequence[float],  # noqa: ARG002 - there is one branch
+        noise: Noise,  # noqa: ARG002 - greedy
+        nodes: int | None = None,
+    ) -> SimulatedDraft:
+        """Charge and draft a chain of k tokens or a tree of k levels."""
+        tree = Tree().within(nodes, k)
+        self._clock.spend(k * self._machine.drafted_level(tree.width if tree else 1, self.length))
+        paths = drafted_paths(tree, k, self._acceptance)
+        places = {path: place for place, path in enumerate(paths)}
+        right = tuple(self._rank(self.length + level) for level in range(k))
+        tokens = [
+            self.length + len(path) - 1 if path == right[: len(path)] else WRONG - place
+            for path, place in places.items()
+        ]
+        return SimulatedDraft(paths, [places.get(path[:-1], -1) for path in paths], tokens, k)
 
     def commit(
         self,
@@ -150,10 +210,14 @@ class SimulatedDrafter:
     def forget(self) -> None:
         """Do nothing: it does not adapt."""
 
-    def _is_right(self, position: int) -> bool:
+    def _rank(self, position: int) -> int:
+        """Rank of the right token at `position` among the draft's tokens."""
         while len(self._draws) <= position - self._prompt:
             self._draws.append(self._dice.random())
-        return self._draws[position - self._prompt] < self._acceptance
+        left = 1 - self._draws[position - self._prompt]
+        if left > 1 - self._acceptance:
+            return 0
+        return 1 + int(log(left / (1 - self._acceptance)) / log(1 - min(SECOND, self._acceptance)))
 
 
 class OnlyBranch:

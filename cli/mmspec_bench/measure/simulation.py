@@ -11,9 +11,12 @@ from itertools import product
 from statistics import fmean
 from typing import Any
 
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.loop import DraftLengthPolicy, decode
+from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
-from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
+from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
+from mmspec.draft_length.policy import AdaptiveDraftLength
 from mmspec_bench import Progress
 from mmspec_bench.measure.simulated_machine import (
     Clock,
@@ -41,10 +44,19 @@ ACCEPTANCES = (0.2, 0.5, 0.8, 0.95)
 """Probabilities that a drafted token is right if all before it are."""
 TOKENS = (32, 128, 512)
 """Lengths of answers."""
+TREE_GAMMAS = (3, 5, 8)
+"""Levels of the fixed trees."""
 PROMPTS = (64, 700, 2500, 6000)
 """Lengths of prompts, one for each answer in turn."""
 FASTER = 0.05
 """Most by which calibrated decoding may exceed the best fixed choice, as a share."""
+
+FIXED = (
+    {"plain": Plan(0)}
+    | {f"gamma {gamma}": Plan(gamma, gamma) for gamma in range(1, MAX_AUTO_GAMMA + 1)}
+    | {f"tree {n}, gamma {gamma}": Plan(gamma, n) for n in TREE_NODES for gamma in TREE_GAMMAS}
+)
+"""The fixed choices that `--gamma auto` is compared with."""
 
 MakePolicy = Callable[[], DraftLengthPolicy]
 
@@ -55,19 +67,36 @@ def slowest(tokens: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Fixed:
+    """Implements `mmspec.decoding.loop.DraftLengthPolicy`: one plan in every round."""
+
+    plan: Plan
+
+    def choose(self, max_gamma: int, context: int) -> Plan:  # noqa: ARG002
+        """The plan, or a shorter one at the end of the answer."""
+        gamma, nodes = self.plan
+        chain = nodes is None or nodes <= gamma
+        return Plan(min(gamma, max_gamma), min(gamma, max_gamma) if chain else nodes)
+
+    def observe(self, round_: Round) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """Mean costs of answers on one machine, at one acceptance and length."""
 
     machine: str
     acceptance: float
     tokens: int
-    best_gamma: int
-    """The best fixed choice, 0 for plain decoding."""
+    choice: str
+    """The best fixed choice."""
     best: float
+    """Its cost."""
     auto: float
-    """Cost with `--gamma auto` that measures costs while decoding."""
+    """Cost with `--gamma auto` that measures the costs of chains while decoding."""
     calibrated: float
-    """Cost with `--gamma auto` that starts from calibrated costs."""
+    """Cost with `--gamma auto` that starts from calibrated costs of chains and trees."""
 
     @property
     def is_slower(self) -> bool:
@@ -119,22 +148,22 @@ def simulate(
 
 def cell(machine: Machine, acceptance: float, tokens: int, answers: int) -> Cell:
     """Simulate one cell, with the same texts for every choice."""
-    calibration = machine.calibration()
-    policies: dict[str | int, MakePolicy] = {
-        gamma: partial(FixedDraftLength, gamma) for gamma in range(MAX_AUTO_GAMMA + 1)
-    }
-    policies["auto"] = AdaptiveDraftLength
-    policies["calibrated"] = partial(AdaptiveDraftLength, partial(calibration.round_costs, 1))
-    costs = {
-        name: fmean(
-            answer_cost(machine, acceptance, tokens, policy(), seed) for seed in range(answers)
-        )
-        for name, policy in policies.items()
-    }
-    times = {name: cost / costs[0] for name, cost in costs.items()}
-    best = min(range(MAX_AUTO_GAMMA + 1), key=lambda gamma: times[gamma])
-    fixed = best, times[best]
-    return Cell(machine.name, acceptance, tokens, *fixed, times["auto"], times["calibrated"])
+
+    def cost(make: MakePolicy) -> float:
+        seeds = range(answers)
+        return fmean(answer_cost(machine, acceptance, tokens, make(), seed) for seed in seeds)
+
+    costs = {name: cost(partial(Fixed, plan)) for name, plan in FIXED.items()}
+    best, plain = min(costs, key=lambda name: costs[name]), costs["plain"]
+    auto = cost(partial(AdaptiveDraftLength, trees={})) / plain
+    calibrated = cost(calibrated_policy(machine.calibration())) / plain
+    return Cell(machine.name, acceptance, tokens, best, costs[best] / plain, auto, calibrated)
+
+
+def calibrated_policy(calibration: Calibration) -> MakePolicy:
+    """The adaptive draft length of a session with a calibration, for one branch."""
+    trees = {nodes: partial(calibration.tree_costs, nodes, 1) for nodes in TREE_NODES}
+    return partial(AdaptiveDraftLength, partial(calibration.round_costs, 1), trees)
 
 
 def answer_cost(

@@ -65,7 +65,13 @@ class HeadDrafter:
         # The last remaining column's slot needs the next column, which may differ now.
         self._state = State(outline, min(self._state.fed, outline.slots))
 
-    def draft(self, k: int, weights: Sequence[float], noise: Noise) -> Draft | None:  # noqa: ARG002
+    def draft(
+        self,
+        k: int,
+        weights: Sequence[float],  # noqa: ARG002 - there is one branch
+        noise: Noise,
+        nodes: int | None = None,
+    ) -> Draft | None:
         """Enqueue a draft of k tokens, or as many as the head can predict.
 
         Returns None while the target has no hidden state.
@@ -76,7 +82,7 @@ class HeadDrafter:
         count = min(k, self._slots) if self._slots else k
         # The last slot's output starts the draft, so it is fed again if no slot is pending.
         start = min(state.fed, state.outline.slots - 1)
-        draft = self._forwards.propose(state.outline, start, count, noise)
+        draft = self._forwards.propose(state.outline, start, count, noise, nodes)
         self._state = replace(state, draft=draft)
         return draft
 

@@ -42,15 +42,19 @@ class Forwards(ABC, Generic[P, A]):
         self._parts, self._base, self._tree = parts, base, tree
         self._sampler = self._framework.sampler(sampling)
 
-    def propose(self, outline: Outline, start: int, k: int, noise: Noise) -> Draft:
+    def propose(
+        self, outline: Outline, start: int, k: int, noise: Noise, nodes: int | None = None
+    ) -> Draft:
         """Feed the slots from `start` on, then enqueue a chain of k tokens or a tree of k levels.
 
-        The draft's rows are dropped from the head's cache afterwards.
+        nodes: as in `mmspec.seam.Drafter.draft`.  The draft's rows are dropped from the head's
+        cache afterwards.
         """
         framework = self._framework
         with framework.inference():
             expander, keys = self._expander(outline, start, k), framework.keys(noise, k)
-            return framework.draft(self._sampler, expander, self._tree, keys)
+            tree = self._tree.within(nodes, k) if self._tree else None
+            return framework.draft(self._sampler, expander, tree, keys)
 
     @abstractmethod
     def follow(self, outline: Outline, start: int, stop: int) -> None:

@@ -1,0 +1,68 @@
+"""What is known of the drafts of one kind: chains, or trees of one number of nodes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+
+from mmspec.decoding.draft import Plan
+from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Acceptance
+from mmspec.draft_length.rank_model import level_chances
+from mmspec.draft_length.round_costs import RoundCosts
+
+Costs = Callable[[int], Mapping[int, float]]
+"""Function from a context length to the calibrated seconds of a round by draft length from 0."""
+
+SHALLOWEST = 2
+"""Levels of the shallowest tree whose size adapts: a shallower one has fewer nodes."""
+
+
+def uncalibrated(_: int) -> Mapping[int, float]:
+    """No costs, at any context."""
+    return {}
+
+
+class DraftKind:
+    """Costs and acceptance of chains, or of trees with one number of nodes, by length.
+
+    The length gamma counts the tokens of a chain, the levels of a tree.
+    """
+
+    def __init__(self, nodes: int | None = None, calibrated: Costs = uncalibrated) -> None:
+        """nodes: 0 for chains; None for what the drafter was opened to draft."""
+        self._nodes = nodes
+        self.calibrated = calibrated
+        self.costs = RoundCosts()
+        self.expected = [1.0] * (MAX_AUTO_GAMMA + 1)
+        """E(gamma), the expected tokens of a round."""
+
+    def plan(self, gamma: int) -> Plan:
+        """The plan of a round that drafts `gamma` tokens or levels."""
+        return Plan(gamma, gamma if self._nodes == 0 else self._nodes)
+
+    def update(self, acceptance: Acceptance) -> None:
+        """Estimate E(gamma) from the acceptance of chains."""
+        if not self._nodes:
+            self.expected = acceptance.expected_tokens()
+            return
+        mean, depths = acceptance.mean, range(1, MAX_AUTO_GAMMA + 1)
+        chances = (level_chances(mean, self._nodes, depth) for depth in depths)
+        self.expected = [1.0, *(1 + sum(levels) for levels in chances)]
+
+    def shares(self, gamma: int, acceptance: Acceptance) -> Sequence[float]:
+        """By level, the probability that a chain would have had the accepted token too."""
+        if not self._nodes:
+            return [1.0] * gamma
+        mean = acceptance.mean
+        chances = (1.0, *level_chances(mean, self._nodes, gamma))
+        return [
+            min(mean * above / level, 1.0) if level else 1.0 for above, level in pairwise(chances)
+        ]
+
+    def lengths(self, max_gamma: int) -> range:
+        """Draft lengths to consider, from 1 to twice the longest one with known cost."""
+        longest = max(2 * max(self.costs.lengths, default=0), 1)
+        first = SHALLOWEST if self._nodes else 1
+        return range(first, min(longest, MAX_AUTO_GAMMA, max_gamma) + 1)
+
+    def rate(self, gamma: int) -> float:
+        """Expected tokens per time of one plain round, at draft length `gamma`."""
+        return self.expected[gamma] / self.costs.steps[gamma]

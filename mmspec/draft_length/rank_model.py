@@ -1,0 +1,55 @@
+"""What a tree of n nodes gains over a chain, from how often a chain's token is accepted.
+
+The model: the draft's likeliest token is right with probability a; if all that the draft ranks
+higher are wrong, its next token is right with probability SECOND, at most a.  A dynamic tree keeps
+the n nodes that are accepted most likely.
+"""
+
+from functools import lru_cache
+from heapq import heappop, heappush
+
+SECOND = 0.45
+"""Probability that the next token is right; heads and draft of the bundled pair have 0.4 to 0.6."""
+GRID = 32
+"""Number of acceptance probabilities for which trees are computed."""
+
+Path = tuple[int, ...]
+"""A node as the ranks from the root down to it, 0 for the likeliest child."""
+
+
+def level_chances(acceptance: float, nodes: int, depth: int) -> tuple[float, ...]:
+    """[depth] probability that the target accepts a node at each level of the best tree.
+
+    acceptance: a, which is rounded to a GRID-th, between 1 and GRID - 1 of them.
+    """
+    step = min(max(round(GRID * acceptance), 1), GRID - 1)
+    return _level_chances(step, nodes, depth)
+
+
+@lru_cache(maxsize=4096)
+def _level_chances(step: int, nodes: int, depth: int) -> tuple[float, ...]:
+    chances = [0.0] * depth
+    for chance, path in surest_paths(step / GRID, nodes, depth):
+        chances[len(path) - 1] += chance
+    return tuple(chances)
+
+
+def surest_paths(
+    acceptance: float, nodes: int, depth: int, second: float = SECOND
+) -> list[tuple[float, Path]]:
+    """The `nodes` nodes of up to `depth` levels that are likeliest to be accepted, likeliest first.
+
+    Each with its probability; a node never comes before its parent.
+    """
+    second = min(second, acceptance)
+    heap: list[tuple[float, Path]] = [(-acceptance, (0,))]
+    paths: list[tuple[float, Path]] = []
+    while len(paths) < nodes:
+        chance, path = heappop(heap)
+        paths.append((-chance, path))
+        *above, rank = path
+        next_rank = 1 - second if rank else second * (1 - acceptance) / acceptance
+        heappush(heap, (chance * next_rank, (*above, rank + 1)))
+        if len(path) < depth:
+            heappush(heap, (chance * acceptance, (*path, 0)))
+    return paths

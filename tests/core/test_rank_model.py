@@ -1,0 +1,54 @@
+"""What a tree gains by the rank model, against every node counted one by one."""
+
+from itertools import product
+
+import pytest
+
+from mmspec.draft_length.rank_model import level_chances, surest_paths
+
+
+def chance(path, acceptance, second):
+    """Probability that the ranks along a path are those of the right tokens."""
+    result, second = 1.0, min(second, acceptance)
+    for rank in path:
+        missed = (1 - acceptance) * second * (1 - second) ** (rank - 1)
+        result *= missed if rank else acceptance
+    return result
+
+
+@pytest.mark.parametrize("acceptance", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(("nodes", "depth"), [(1, 1), (5, 2), (12, 3), (20, 4)])
+def test_the_likeliest_nodes_of_all_are_in_the_tree(acceptance, nodes, depth):
+    ranks = range(nodes)
+    everything = [
+        chance(path, acceptance, 0.45)
+        for length in range(1, depth + 1)
+        for path in product(ranks if length < 3 else range(4), repeat=length)
+    ]
+    paths = surest_paths(acceptance, nodes, depth)
+    assert [each for each, _ in paths] == pytest.approx(sorted(everything)[: -nodes - 1 : -1])
+    assert all(each == pytest.approx(chance(path, acceptance, 0.45)) for each, path in paths)
+
+
+def test_no_node_comes_before_its_parent():
+    paths = [path for _, path in surest_paths(0.7, 60, 6)]
+    assert all(not path[:-1] or path[:-1] in paths[:place] for place, path in enumerate(paths))
+
+
+def test_levels_are_accepted_as_often_as_one_of_their_nodes():
+    levels = level_chances(0.5, 12, 3)
+    nodes = surest_paths(0.5, 12, 3)
+    assert levels == pytest.approx([sum(c for c, p in nodes if len(p) == n) for n in (1, 2, 3)])
+    assert level_chances(0.5, 60, 3) > levels
+    assert level_chances(1.0, 12, 3) > level_chances(0.0, 12, 3)  # at the ends of the grid
+
+
+@pytest.mark.parametrize(
+    ("chain", "trees"),
+    [(0.82, (4.60, 4.93, 5.11)), (0.71, (3.88, 4.25, 4.58)), (0.72, (4.04, 4.52, 4.85))],
+    ids=["msd", "hydra", "M"],
+)
+def test_the_model_comes_near_the_measured_tokens_of_a_round(chain, trees):
+    """Tokens a round of trees of 12, 24 and 60 nodes, gamma 5, in docs/results.md."""
+    for nodes, tokens in zip((12, 24, 60), trees, strict=True):
+        assert 1 + sum(level_chances(chain, nodes, 5)) == pytest.approx(tokens, rel=0.12)
