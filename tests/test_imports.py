@@ -11,7 +11,15 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 STANDARD = set(sys.stdlib_module_names)
-LAZY = {"tokenizers", "jinja2", "huggingface_hub", "pyarrow", "matplotlib", "pillow_heif"}
+LAZY = {
+    "tokenizers",
+    "jinja2",
+    "huggingface_hub",
+    "pyarrow",
+    "matplotlib",
+    "pillow_heif",
+    "textual_image",
+}
 HEAVY = LAZY | {
     "torch",
     "mlx",
@@ -48,7 +56,8 @@ ALLOWED = {
 
 ALSO = {
     "cli/mmspec_cli/terminal/line_editor.py": {"prompt_toolkit"},
-    "cli/mmspec_cli/terminal/render.py": {"rich"},
+    "cli/mmspec_cli/terminal/preview.py": {"rich", "PIL", "textual_image"},
+    "cli/mmspec_cli/terminal/render.py": {"rich", "PIL"},
     "cli/mmspec_cli/terminal/wrapping.py": {"rich"},
     "cli/mmspec_cli/serve.py": {"mmspec_server"},
     "cli/mmspec_cli/serve_options.py": {"mmspec_server"},

@@ -27,8 +27,16 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 @click.option(
     "--private", is_flag=True, help="Keep neither the conversation nor the history of questions."
 )
+@click.option(
+    "--preview",
+    type=click.Choice(("auto", "off")),
+    default="auto",
+    show_default=True,
+    help="Show images that are added, small: as pixels in kitty, iTerm2 and terminals with sixels, "
+    "as half blocks elsewhere.",
+)
 @shared_options
-def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool) -> None:
+def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool, preview: str) -> None:
     """Talk about images; IMAGES are attached to the next question, - reads one from stdin.
 
     If stdin is a pipe, each line is a question. Conversations at a terminal are kept in
@@ -53,6 +61,7 @@ def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool) -> 
         details=setup.details,
         kept=kept_conversations() if interactive and not private else None,
         load=setup.load_other,
+        previews=interactive and preview == "auto",
     )
     for note in introduction(engine):
         screen.note(note)

@@ -49,11 +49,13 @@ class Dialogue:
         details: bool = False,
         kept: KeptConversations | None = None,
         load: Callable[[str], Engine] | None = None,
+        previews: bool = False,
     ) -> None:
         """interactive: Ctrl-C ends only an answer, not the command.
 
         details: the line under an answer has all its figures.  kept: where the conversation is
         written after every answer; None nowhere.  load: loads another model by name.
+        previews: show images that are added.
 
         as_json: every line of stdout is a JSON object; answers have the form of `generate --json`.
         """
@@ -68,6 +70,7 @@ class Dialogue:
         self._shown_notes: set[str] = set()
         self.kept = kept
         self._load = load
+        self._previews = previews
         # Replaced conversations, each with the file in which it is kept and the number of turns
         # that its successor began with.
         self._replaced: list[tuple[Conversation, Path | None, int]] = []
@@ -111,8 +114,14 @@ class Dialogue:
         if pictures and self.chat.models.target.features is None:
             raise UsageError(f"{self.chat.models.target.name} is text-only and cannot see images")
         for picture in pictures:
-            self.screen.note(f"Added image {picture.name}")
+            self._show_staged(picture)
         self.staged += pictures
+
+    def _show_staged(self, picture: Picture) -> None:
+        image = picture.image
+        self.screen.note(f"Added image {picture.name} ({image.width}x{image.height})")
+        if self._previews:
+            self.screen.picture(image)
 
     def ask(self, message: str) -> None:
         """Answer a message, with the staged images and those whose paths it contains.

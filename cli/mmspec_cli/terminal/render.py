@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any
 
+from PIL.Image import Image
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.control import Control
@@ -20,6 +21,7 @@ from mmspec.chat.answer import Piece
 from mmspec_cli.flags import with_flags
 from mmspec_cli.terminal.escape import one_line, visible
 from mmspec_cli.terminal.markdown import Markdown
+from mmspec_cli.terminal.preview import preview
 from mmspec_cli.terminal.wrapping import Wrap
 
 ACCEPTED, QUIET, WRONG = "green", "dim", "bold red"
@@ -101,9 +103,15 @@ class Screen:
             self._write("\n")
 
     def say(self, text: str = "") -> None:
-        """Write a line to stdout."""
+        """Write a line to stdout; on a terminal it wraps between words."""
         self.clear_progress()
-        self._write(f"{text}\n")
+        self._stream(f"{text}\n")
+
+    def picture(self, image: Image) -> None:
+        """Show a small preview of an image on a terminal; nothing if plain."""
+        if not self.plain and self._err.is_terminal:
+            self.end_line()
+            self._err.print(preview(image, _width(self._err)))
 
     def json(self, value: Any) -> None:
         """Write one JSON document on one line."""
@@ -112,14 +120,15 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Write a remark to stderr on one line; on a terminal it wraps between words."""
-        self._remark(text, QUIET, wraps=self.terminal and self._err.is_terminal)
+        self._remark(text, QUIET)
 
     def error(self, text: str) -> None:
-        """Write an error on one line of stderr."""
+        """Write an error on one line of stderr; on a terminal it wraps between words."""
         self._remark(text, WRONG)
 
-    def _remark(self, text: str, style: str, *, wraps: bool = False) -> None:
+    def _remark(self, text: str, style: str) -> None:
         self.end_line()
+        wraps = self.terminal and self._err.is_terminal
         line, width = Text(one_line(with_flags(text))), _width(self._err)
         self._err.print(line, style=style, width=width, soft_wrap=not wraps)
 

@@ -1,0 +1,57 @@
+"""Small previews of images on a terminal: pixels where it has graphics, half blocks elsewhere."""
+
+import os
+
+from PIL import Image
+from rich.console import RenderableType
+from rich.text import Text
+
+COLUMNS, ROWS = 24, 10
+"""The most columns and rows that a preview takes."""
+
+SIXEL_PROGRAMS = ("iTerm.app", "WezTerm", "mintty", "contour")
+"""Values of TERM_PROGRAM of terminals that draw sixels."""
+
+SIXEL_TERMINALS = ("foot", "mlterm", "contour", "yaft")
+"""Beginnings of TERM of terminals that draw sixels."""
+
+
+def preview(image: Image.Image, width: int) -> RenderableType:
+    """A preview of at most COLUMNS by ROWS, on a terminal of `width` columns.
+
+    Graphics are for terminals that name themselves in the environment: to ask them would take keys
+    that were typed meanwhile.
+    """
+    columns, rows = _size(image, width)
+    if "TMUX" in os.environ:  # it passes no graphics on
+        return half_blocks(image, columns, rows)
+    term = os.environ.get("TERM", "")
+    if term in ("xterm-kitty", "xterm-ghostty"):
+        from textual_image.renderable.tgp import Image as KittyImage
+
+        return KittyImage(image, columns, rows)
+    if os.environ.get("TERM_PROGRAM") in SIXEL_PROGRAMS or term.startswith(SIXEL_TERMINALS):
+        from textual_image.renderable.sixel import Image as SixelImage
+
+        return SixelImage(image, columns, rows)
+    return half_blocks(image, columns, rows)
+
+
+def half_blocks(image: Image.Image, columns: int, rows: int) -> Text:
+    """The image as upper half blocks, two pixels in each."""
+    pixels = image.resize((columns, 2 * rows)).tobytes()
+    text = Text(no_wrap=True)
+    for row in range(rows):
+        for column in range(columns):
+            upper = 3 * (2 * row * columns + column)
+            lower = upper + 3 * columns
+            colours = (f"#{pixels[start : start + 3].hex()}" for start in (upper, lower))
+            text.append("▀", " on ".join(colours))
+        text.append("\n" if row < rows - 1 else "")
+    return text
+
+
+def _size(image: Image.Image, width: int) -> tuple[int, int]:
+    """Columns and rows that keep the image's shape; a row is as high as two columns are wide."""
+    scale = min(min(COLUMNS, width) / image.width, 2 * ROWS / image.height)
+    return max(round(image.width * scale), 1), max(round(image.height * scale / 2), 1)
