@@ -44,13 +44,15 @@ def summaries(run):
 def test_block_efficiency_of_methods(run):
     table = tables.block_efficiencies(summaries(run(FAST, SLOW, PLAIN, *LATER)))
     # M: 7 tokens in 3 rounds, the answers' own 3 and 1; 4 of 7 drafted were kept.
-    assert table.rows[0] == ("M", "2", "7", "2.33", "2.00", "57.1 %")
+    assert table.rows[0] == ("M", "2", "7", "2.33", "2.00", "57.1 %", "")
     assert [line[0] for line in table.rows] == ["M", "MT"]
 
 
 def test_a_draft_of_which_nothing_was_kept_has_zeros_and_no_answers_none(run):
-    [useless] = summaries(run(row("chart/0", "M", [(3, 0, 1)]), methods=("M",)))
-    assert tables.block_efficiencies([useless]).rows == [("M", "1", "1", "1.00", "1.00", "0.0 %")]
+    cheap = row("chart/0", "M", [(3, 0, 1)], drafted_share=1 / 12)
+    [useless] = summaries(run(cheap, methods=("M",)))
+    line = ("M", "1", "1", "1.00", "1.00", "0.0 %", "0.80")
+    assert tables.block_efficiencies([useless]).rows == [line]
     nothing = useless | {"rounds": 0, "block_efficiency": 0.0, "macro_block_efficiency": 0.0}
     assert tables.block_efficiencies([nothing]).rows[0][3:5] == ("", "")
 

@@ -78,3 +78,28 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says():
         found = difference(answers("MT", ours), answers("M", theirs), draws=400)
         held += found.low <= 2.2 / 2.0 - 1 <= found.high
     assert 0.92 <= held / tries <= 0.98
+
+
+def test_samples_of_one_image_are_drawn_together():
+    """Four samples of two images have the interval of two samples with the same counts."""
+    ours = [(2, 4), (6, 4), (9, 4), (7, 4)]
+
+    def rows(image_of, tokens_and_rounds):
+        return [
+            row(f"t/{n}", rounds=[(5, t - 1, t)] * r, first_image=image_of(n))
+            for n, (t, r) in enumerate(tokens_and_rounds)
+        ]
+
+    others = [(2, 4)] * 4
+    together = difference(rows(lambda n: f"i{n // 2}", ours), rows(lambda n: f"i{n // 2}", others))
+    apart = difference(rows(lambda n: None, ours), rows(lambda n: None, others))
+    merged = [ours[:2], ours[2:]]
+    whole = [
+        row(f"t/{n}", rounds=[(9, t - 1, t) for t, r in pairs for _ in range(r)])
+        for n, pairs in enumerate(merged)
+    ]
+    halves = [row(f"t/{n}", rounds=[(9, 1, 2)] * 8) for n in range(2)]
+    expected = difference(whole, halves)
+    assert together.samples == apart.samples == 4
+    assert together[1:] == expected[1:]
+    assert together[2:] != apart[2:]

@@ -8,13 +8,13 @@ from PIL import Image
 from pyarrow import parquet
 
 from mmspec.errors import ImageError, UsageError
-from mmspec_bench.suite.datasets import DATASETS
+from mmspec_bench.suite.datasets import DATASETS, GROUPS
 from mmspec_bench.suite.sources import suite_samples
 from mmspec_world.tasks.prompts import REASONED
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
-SINGLE = [name for name, dataset in DATASETS.items() if not dataset.image_columns]
+SINGLE = [name for name, it in DATASETS.items() if not it.image_columns and not it.after]
 COLUMNS = [("question_id", pa.int64()), ("question", pa.string()), ("image", IMAGE)]
 INTERLEAVED = [
     *[("sample_id", pa.int64()), ("sub_task", pa.string())],
@@ -98,6 +98,39 @@ def test_interleaved_sets_are_the_rows_of_their_sub_task(tmp_path, name, sub_tas
     assert colours(first) == [5 + i for i in range(images)]
     assert texts(first) == question.format(n=5)
     assert ["story for children" in texts(each) for each in second] == [True] * (images == 2)
+
+
+SECOND_TURNS = {
+    "nq": (
+        "who wrote it",
+        "Who wrote it. Provide a comprehensive and detailed explanation, including the reasoning "
+        "and background information.",
+    ),
+    "gsm8k": (
+        "A hen lays 3.",
+        "A hen lays 3.. Provide a detailed explanation.\nLet's think step by step.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SECOND_TURNS)
+def test_second_turns_without_images_follow_a_question_about_one(tmp_path, name):
+    asked, expected = SECOND_TURNS[name]
+    columns = [("question", pa.string()), ("answer", pa.list_(pa.string()))]
+    file = tmp_path / name / DATASETS[name].files.replace("*", "00000-of-00001")
+    write(file, columns, [{"question": asked, "answer": ["x"]}] * 7)
+    first = single(tmp_path / "first", "llava-w", 3)
+    words = f"{name}={tmp_path / name},llava-w={first}"
+    samples = suite_samples(words, 16, tasks=[name])
+    assert [sample.name for sample in samples] == [f"{name}/{n}" for n in range(7)]
+    for number, sample in enumerate(samples):
+        question, second = sample.read()
+        assert texts(question) == f"<image>What is {number % 3}?"
+        assert (texts(second), second.message.pictures) == (expected, ())
+
+
+def test_tabed_is_eleven_datasets():
+    assert len(GROUPS["tabed"]) == 11
 
 
 @pytest.mark.parametrize("count", [2, 9, 16])

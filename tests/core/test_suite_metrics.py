@@ -1,11 +1,15 @@
 """Measures over rows, by hand and by numpy."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from mmspec.checkpoints.head_config import HeadConfig
 from mmspec_bench.suite import metrics
+from mmspec_bench.suite.parameters import drafted_share
+from support.scripted_engine import SEES
 from support.suite_row import plain, row, seconds
 
 # Two answers: rounds (drafted, accepted, emitted) of gamma 3.
@@ -121,3 +125,30 @@ def test_refused_answers_have_no_speed():
     whole = metrics.summarise([refused, SHORT], [])
     assert whole["tokens_per_second_p50"] == whole["tokens_per_second_p95"] == 5.0
     assert whole["first_token_p50"] == whole["first_token_p95"] == 0.5
+
+
+def test_the_memory_bound_speed_up_is_gagranis_formula_for_full_rounds():
+    """tau / (1 + gamma c): 15 tokens in 5 rounds of 4 drafted ones, of 2 % of the parameters."""
+    rounds = [(4, 2, 3)] * 5
+    whole = metrics.summarise([row(rounds=rounds, drafted_share=0.02)], [])
+    assert whole["mbsu"] == pytest.approx(3 / (1 + 4 * 0.02))
+    tree = row(rounds=[(12, 2, 3, 4)] * 5, drafted_share=0.02)
+    assert metrics.summarise([tree], [])["mbsu"] == whole["mbsu"], "a level is a forward"
+    assert metrics.summarise([plain(drafted_share=0.0)], [])["mbsu"] == 1
+    assert metrics.summarise([row(rounds=rounds)], [])["mbsu"] == 0, "an older row"
+
+
+def test_a_drafted_token_reads_a_decoder_or_a_head_and_the_output_matrix():
+    config = SimpleNamespace(model=SimpleNamespace(config=SEES))
+    text = SEES.text
+    v, h = text.vocab_size, text.hidden_size
+    layer = 4 * h * h + 3 * h * text.intermediate_size + 2 * h
+    decoder = 2 * v * h + layer + h
+    models = SimpleNamespace(target=config, draft=config, head=None)
+    assert drafted_share(models) == 1
+    assert drafted_share(SimpleNamespace(target=config, draft=None, head=None)) == 0
+    eagle = HeadConfig("eagle", h, v, layer=text)
+    head = SimpleNamespace(head=SimpleNamespace(config=eagle))
+    own = layer - h + 2 * h * h + h  # without an input norm; fc and its bias
+    share = drafted_share(SimpleNamespace(target=config, draft=None, head=head))
+    assert share == pytest.approx((own + v * h) / decoder)

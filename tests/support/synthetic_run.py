@@ -39,6 +39,8 @@ def provenance(methods, shard="1/1", **others):
         "seed": 0,
         "shard": shard,
         "captioner": "auto",
+        "captions": "",
+        "exact": "auto",
         "models": {
             "target": {"name": "mini", "digest": "0123456789abcdef" * 4},
             "draft": {"name": "mini-draft", "digest": "fedcba9876543210" * 4},

@@ -36,7 +36,8 @@ def block_efficiencies(summaries: Sequence[Summary]) -> Table:
     """Block efficiency and acceptance, one line for each method."""
     note = (
         "Tokens per round over all rounds (micro), and the mean of the answers' values (macro), "
-        "the target's own token included. Acceptance rate: accepted over drafted."
+        "the target's own token included. Acceptance rate: accepted over drafted. MBSU: the "
+        "speed-up if reading parameters were all that takes time; it is no measured time."
     )
     columns = (
         ("answers", "answers", str),
@@ -44,6 +45,7 @@ def block_efficiencies(summaries: Sequence[Summary]) -> Table:
         ("micro", "block_efficiency", positive),
         ("macro", "macro_block_efficiency", positive),
         ("acceptance rate", "acceptance_rate", percent),
+        ("MBSU", "mbsu", positive),
     )
     drafting = [summary for summary in summaries if summary["method"] != PLAIN]
     return of_methods("Block efficiency", note, columns, drafting)

@@ -16,11 +16,13 @@ from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Round
 from mmspec.diagnostics.check import NEAR_TIES, first_divergence
+from mmspec.drafters.views import UNLETTERED
 from mmspec.errors import ContextError, UsageError
 from mmspec.exactness.finding import MODES
 from mmspec.prompt.conversation import Turn
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.methods import Method
+from mmspec_bench.suite.parameters import drafted_share
 from mmspec_bench.suite.rows import PLAIN, RoundRow, Row
 from mmspec_bench.suite.samples import Question, SuiteSample
 from mmspec_world import judge
@@ -136,6 +138,8 @@ def answer_row(
         weights=[list(r.weights) for r in answer.rounds] if answerer.method.adaptive else None,
         facts={"asked": len(facts), "right": right} if facts else None,
         notes=notes,
+        drafted_share=_drafted_share(answerer) if answer.rounds else None,
+        first_image=_first_image(timed),
     )
     # Probes are asked another question or use another model.
     if plain is None or row.method == PLAIN or answerer.method.probe:
@@ -144,6 +148,17 @@ def answer_row(
         return replace(row, notes=[*notes, "not compared: an earlier answer differs"])
     divergence = _divergence(answerer, timed, plain)
     return replace(row, identical=divergence is None, divergence=divergence)
+
+
+def _drafted_share(answerer: Answerer) -> float:
+    is_without_model = answerer.method.drafting in UNLETTERED
+    return 0.0 if is_without_model else drafted_share(answerer.engine)
+
+
+def _first_image(timed: TimedAnswer) -> str | None:
+    """Digest of the conversation's first image; None without images."""
+    messages = [*(turn.question for turn in timed.before), timed.question.message]
+    return next((picture.digest for message in messages for picture in message.pictures), None)
 
 
 def _round_row(round_: Round) -> RoundRow:

@@ -1,6 +1,6 @@
-"""Confidence intervals of differences between two methods: a paired bootstrap over samples."""
+"""Confidence intervals of differences between two methods: a paired bootstrap over images."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,16 +29,18 @@ def difference(
 ) -> Difference | None:
     """Compare tokens per round over the samples that both methods answered; None without any.
 
-    A resample draws whole samples, with all turns of both methods, because their difficulties
-    correlate.  The interval is between percentiles of the resamples (Efron 1979).
+    A resample draws images, each with all samples about it and all turns of both methods, because
+    their difficulties correlate.  A sample without images is drawn alone.  The interval is between
+    percentiles of the resamples (Efron 1979).
     """
+    rows = list(rows)
     ours, theirs = _by_sample(rows), _by_sample(others)
     shared = [sample for sample in ours if sample in theirs]
     if not shared:
         return None
-    counts = np.array([[*ours[sample], *theirs[sample]] for sample in shared])
-    even = np.full(len(shared), 1 / len(shared))
-    times = np.random.default_rng(seed).multinomial(len(shared), even, size=draws)
+    counts = _by_image(np.array([[*ours[s], *theirs[s]] for s in shared]), _images(rows, shared))
+    even = np.full(len(counts), 1 / len(counts))
+    times = np.random.default_rng(seed).multinomial(len(counts), even, size=draws)
     resampled = _relative(times @ counts)
     tail = 50 * (1 - LEVEL)
     low, high = np.percentile(resampled, [tail, 100 - tail])
@@ -53,6 +55,20 @@ def _by_sample(rows: Iterable[Row]) -> dict[str, tuple[int, int]]:
             tokens, rounds = counts.get(row.sample, (0, 0))
             counts[row.sample] = tokens + row.emitted, rounds + len(row.rounds)
     return counts
+
+
+def _images(rows: Iterable[Row], samples: Sequence[str]) -> list[str]:
+    """The first image of each sample, or its name if it has none."""
+    images = {row.sample: row.first_image for row in rows}
+    return [images[sample] or sample for sample in samples]
+
+
+def _by_image(counts: Counts, images: Sequence[str]) -> Counts:
+    """Sum counts [samples, 4] over the samples of each image."""
+    _, image_of = np.unique(images, return_inverse=True)
+    sums = np.zeros((image_of.max() + 1, counts.shape[1]), np.int64)
+    np.add.at(sums, image_of, counts)
+    return sums
 
 
 def _relative(sums: Counts) -> NDArray[np.float64]:

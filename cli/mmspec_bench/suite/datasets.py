@@ -15,7 +15,8 @@ from mmspec_bench.suite.samples import FollowUp, Question
 from mmspec_world.tasks.prompts import REASONED
 
 PRESENT_OWNER = "lmms-lab-encoder"
-"""Hub account that has the datasets since July 2026, formerly lmms-lab."""
+"""Hub account that has the datasets since July 2026."""
+FORMER_OWNER = "lmms-lab/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +30,30 @@ class Dataset:
     filter: tuple[str, str] | None = None
     rows: int = 100
     follow_up: FollowUp | None = None
+    template: str = "{question}"
+    after: str | None = None
 
     @property
-    def repositories(self) -> tuple[str, str]:
-        """The dataset's repository on the hub now, and its former one."""
+    def repositories(self) -> tuple[str, ...]:
+        """The dataset's repository on the hub now, and its former one if it moved."""
+        if not self.repository.startswith(FORMER_OWNER):
+            return (self.repository,)
         return f"{PRESENT_OWNER}/{self.repository.partition('/')[2]}", self.repository
 
     @property
     def images(self) -> tuple[str, ...]:
         """The names of the columns that hold images."""
+        if self.after:
+            return ()
         return tuple(f"image_{n}" for n in range(self.image_columns)) or ("image",)
 
     def questions(self, record: Record) -> tuple[Question, ...]:
         """The questions of a row; raises UsageError or ImageError naming row and column."""
-        text = (REASONED if self.reasoned else "") + record.text("question")
-        first, *more = self.images
-        columns = [first, *(column for column in more if record.has(column))]
+        asked = record.text("question")
+        capital = asked[:1].upper() + asked[1:]
+        text = self.template.replace("{question}", asked).replace("{Question}", capital)
+        text = (REASONED if self.reasoned else "") + text
+        columns = [*self.images[:1], *(column for column in self.images[1:] if record.has(column))]
         pictures = [record.picture(column) for column in columns]
         markers = text.count(IMAGE_MARKER)
         if markers not in (0, len(pictures)):

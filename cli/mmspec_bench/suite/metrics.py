@@ -35,6 +35,7 @@ def summarise(rows: Sequence[Row], plain: Sequence[Row]) -> Summary:
         "macro_block_efficiency": mean(block_efficiency([row]) for row in answered),
         # Of trees, levels count instead of nodes: at most one node of a level can be accepted.
         "acceptance_rate": ratio(sum(row.accepted for row in rows), sum(row.depth for row in rows)),
+        "mbsu": memory_bound_speed_up(rows),
         "acceptance_by_position": acceptance_by_position(rows),
         "conditional_acceptance_by_position": acceptance_by_position(rows, conditional=True),
         "tokens_per_second": throughput(rows),
@@ -74,6 +75,19 @@ def pairs(rows: Iterable[Row], plain: Iterable[Row]) -> list[Pair]:
 def block_efficiency(rows: Sequence[Row]) -> float:
     """Tokens per round over all rounds (micro average; IbED, section 4)."""
     return ratio(sum(row.emitted for row in rows), sum(len(row.rounds) for row in rows))
+
+
+def memory_bound_speed_up(rows: Sequence[Row]) -> float:
+    """MBSU: tokens over the rounds' costs if reading parameters is all that takes time.
+
+    Of rounds with g drafted tokens it is tau / (1 + g c) for a drafted token's share c of the
+    target's parameters (Gagrani et al. 2024). 0 if a row does not say its share.
+    """
+    shares = [row.drafted_share for row in rows if row.rounds]
+    if None in shares:
+        return 0.0
+    costs = sum(len(row.rounds) + (row.drafted_share or 0.0) * row.depth for row in rows)
+    return ratio(sum(row.emitted for row in rows), costs)
 
 
 def acceptance_by_position(rows: Iterable[Row], *, conditional: bool = False) -> list[float]:

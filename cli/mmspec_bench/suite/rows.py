@@ -74,6 +74,10 @@ class Row:
     facts: dict[str, int] | None = None
     """Numbers of facts `asked` and `right`, if the truth is known."""
     notes: list[str] = field(default_factory=list)
+    drafted_share: float | None = None
+    """Parameters read for a drafted token over the target's; None in rows of older versions."""
+    first_image: str | None = None
+    """Digest of the sample's first image, by which samples are resampled together."""
 
     @property
     def key(self) -> tuple[str, int]:

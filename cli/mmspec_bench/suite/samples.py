@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import cycle
 from typing import Literal
 
 from mmspec.errors import UsageError
@@ -56,6 +58,18 @@ def with_follow_up(samples: Sequence[SuiteSample], follow_up: FollowUp | None) -
     question = Question(Message("user", (FOLLOW_UPS[follow_up],)))
     fixed = SuiteSample("", "", lambda: (question,))
     return [_extended(sample, fixed) for sample in samples]
+
+
+def asked_after(samples: Sequence[SuiteSample], firsts: Sequence[SuiteSample]) -> list[SuiteSample]:
+    """The samples as second questions, each after the first one of `firsts`, which begin again."""
+    return [
+        replace(sample, read=partial(_second_after, sample, first))
+        for sample, first in zip(samples, cycle(firsts), strict=False)
+    ]
+
+
+def _second_after(sample: SuiteSample, first: SuiteSample) -> tuple[Question, ...]:
+    return first.read()[0], sample.read()[0]
 
 
 def _extended(sample: SuiteSample, following: SuiteSample) -> SuiteSample:

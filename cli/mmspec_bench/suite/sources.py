@@ -1,6 +1,6 @@
 """Reads the samples that --suite names: the synthetic world, a paper's datasets, prompts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,13 @@ from mmspec.prompt.conversation import Message
 from mmspec_bench.suite.dataset_rows import read_table
 from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
 from mmspec_bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS, offline
-from mmspec_bench.suite.samples import Question, SuiteSample, first_turns, with_follow_up
+from mmspec_bench.suite.samples import (
+    Question,
+    SuiteSample,
+    asked_after,
+    first_turns,
+    with_follow_up,
+)
 
 SYNTHETIC = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS}
 """Tasks of the synthetic world by the name of their suite."""
@@ -36,7 +42,7 @@ def suite_samples(
     Raises UsageError for an unknown suite, HubError for a dataset that is not on this machine.
     """
     words = [word.strip() for word in suite.split(",") if word.strip()]
-    samples = [sample for word in words for sample in _samples(word, size, limit, seed)]
+    samples = [sample for word in words for sample in _samples(word, size, limit, seed, words)]
     if len({sample.name for sample in samples}) < len(samples):
         raise UsageError(f"--suite {suite}: the same samples twice")
     return [first_turns(sample, turns) for sample in _of_tasks(samples, tasks)]
@@ -52,17 +58,26 @@ def _of_tasks(samples: Sequence[SuiteSample], tasks: Sequence[str]) -> list[Suit
     return [sample for sample in samples if not tasks or sample.task in tasks]
 
 
-def _samples(word: str, size: int, limit: int | None, seed: int) -> list[SuiteSample]:
-    name, equals, path = word.partition("=")
+def _samples(
+    word: str, size: int, limit: int | None, seed: int, words: Sequence[str]
+) -> list[SuiteSample]:
+    """The samples of a word; `words` are all words, which may name folders of other datasets."""
+    name, equals, _ = word.partition("=")
     if word in SYNTHETIC:
         return offline(size, limit=limit, seed=seed, tasks=SYNTHETIC[word])
     if word in GROUPS:
-        return [sample for dataset in GROUPS[word] for sample in _of_dataset(dataset, None, limit)]
+        return [sample for dataset in GROUPS[word] for sample in _of_dataset(dataset, {}, limit)]
     if name in DATASETS:
-        return _of_dataset(name, expand_home(path) if equals else None, limit)
+        return _of_dataset(name, _folders(words), limit)
     if equals:
         raise choice("dataset", name, DATASETS)
     return _of_path(expand_home(word), limit)
+
+
+def _folders(words: Sequence[str]) -> dict[str, Path]:
+    """The folders of NAME=DIR, by name."""
+    parts = [word.partition("=") for word in words]
+    return {name: expand_home(path) for name, _, path in parts if path}
 
 
 def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
@@ -79,16 +94,19 @@ def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
     raise choice("suite", str(path), NAMES)
 
 
-def _of_dataset(name: str, folder: Path | None, limit: int | None) -> list[SuiteSample]:
+def _of_dataset(name: str, folders: Mapping[str, Path], limit: int | None) -> list[SuiteSample]:
+    """The samples of a dataset, in its folder of `folders` or in the hub's cache."""
     dataset = DATASETS[name]
     records = read_table(
-        _files(name, dataset, folder),
+        _files(name, dataset, folders.get(name)),
         ("question", *dataset.images),
         min(dataset.rows, limit or dataset.rows),
         dataset.filter,
     )
     reads = [partial(dataset.questions, record) for record in records]
     samples = [SuiteSample(f"{name}/{number}", name, read) for number, read in enumerate(reads)]
+    if dataset.after:
+        return asked_after(samples, _of_dataset(dataset.after, folders, None))
     return with_follow_up(samples, dataset.follow_up)
 
 
