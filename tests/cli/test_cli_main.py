@@ -54,6 +54,7 @@ def test_help_and_version_succeed(run: Run, arguments):
         (["models", "list", "--backend", "toch"], ["'toch'", "nearest: torch"]),
         (["bench", "peers", "--peers", "mlx,vllm"], ["unknown peer 'vllm'"]),
         (["bench", "peers", "--model", "no-such"], ["no-such"]),
+        (["bench", "speed", "--captions", "no.jsonl"], ["cannot read no.jsonl"]),
         (["bench", "speed", "--gammas", "0"], ["--gammas '0'"]),
         (["bench", "speed", "--repeats", "0"], ["--repeats"]),
         (["bench", "speed", "--synthetic", "llava"], ["llava-1.5-7b"]),

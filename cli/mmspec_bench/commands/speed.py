@@ -21,7 +21,7 @@ from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, ProgramMethod, Speed
 from mmspec_bench.measure.speed import speed as measure_speed
 from mmspec_bench.prompts import prompts_for
 from mmspec_cli.help_pages import GroupedCommand
-from mmspec_cli.options import LOADING
+from mmspec_cli.options import CAPTIONER, LOADING
 from mmspec_cli.terminal.render import Screen
 
 VIEWS = "M,T,MT,MTC"
@@ -37,6 +37,7 @@ COUNT = click.IntRange(min=1)
 @click.option("--count", type=COUNT, default=6, show_default=True, help="Of the default prompts.")
 @click.option("--tasks", default="", metavar="LIST", help="Tasks of the synthetic world.")
 @LOADING
+@CAPTIONER
 @click.option("--drafting", metavar="LIST", help=f"Default: {VIEWS}, or a head's own.")
 @click.option(
     "--gammas",
