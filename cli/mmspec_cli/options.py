@@ -223,6 +223,8 @@ REPEAT_LIMIT = click.option(
 DETAILS = click.option(
     "--details", is_flag=True, help="Under an answer show all its figures, not the short line."
 )
+DECODING = together(*DRAFTING, *SAMPLING, EXACT, REPEAT_LIMIT)
+"""The options that `mmspec_cli.decoding.decoding_options` reads."""
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 PLAIN = click.option(
     "--plain",
@@ -266,8 +268,7 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
         setup = Setup(models, decoding_options(values), as_json, plain, accepted, details)
         return command(setup, **values)
 
-    decoding = together(*DRAFTING, *SAMPLING, EXACT, REPEAT_LIMIT)
-    shared = together(LOADING, CAPTIONER, decoding, JSON, PLAIN, ACCEPTED, DETAILS)
+    shared = together(LOADING, CAPTIONER, DECODING, JSON, PLAIN, ACCEPTED, DETAILS)
     return shared(with_setup)
 
 

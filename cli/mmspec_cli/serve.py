@@ -11,14 +11,12 @@ from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.options import (
     BACKEND,
     CAPTIONER,
+    DECODING,
     DEVICE,
     DRAFT,
-    DRAFTING,
     DTYPE,
     MODELS,
     QUANTIZE,
-    REPEAT_LIMIT,
-    SAMPLING,
     Setup,
     together,
 )
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 @click.command(cls=GroupedCommand)
 @click.argument("model", default="auto", metavar="[MODEL]")
 @together(*LISTENING, *LIMITS)
-@together(DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE, CAPTIONER, *DRAFTING, *SAMPLING, REPEAT_LIMIT)
+@together(DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE, CAPTIONER, DECODING)
 def serve(port: int, **values: Any) -> None:
     """Answer programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
 

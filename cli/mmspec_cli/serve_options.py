@@ -96,8 +96,23 @@ PIXELS = click.option(
     metavar="MILLIONS",
     help="Most pixels of an image, in millions.",
 )
+CONVERSATIONS = click.option(
+    "--conversations",
+    type=click.IntRange(0, 1000),
+    default=8,
+    show_default=True,
+    help="Conversations whose caches are kept for their next requests.",
+)
+CACHE = click.option(
+    "--cache",
+    type=click.IntRange(0, 1_000_000),
+    default=2048,
+    show_default=True,
+    metavar="MB",
+    help="Most memory of the caches that are kept.",
+)
 LISTENING = (HOST, PORT, KEY, HOSTS, ORIGINS)
-LIMITS = (QUEUE, GRACE, DOMAINS, ROOT, BODY, IMAGES, PIXELS)
+LIMITS = (QUEUE, GRACE, CONVERSATIONS, CACHE, DOMAINS, ROOT, BODY, IMAGES, PIXELS)
 
 
 def access_of(values: dict[str, Any]) -> "Access":
@@ -118,6 +133,8 @@ def settings_of(values: dict[str, Any]) -> "Settings":
         grace_seconds=values.pop("grace"),
         body_bytes=values.pop("max_body") * 2**20,
         images=values.pop("max_images"),
+        conversations=values.pop("conversations"),
+        cache_bytes=values.pop("cache") * 2**20,
     )
 
 

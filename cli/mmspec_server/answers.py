@@ -9,6 +9,7 @@ from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answer_ids, render
+from mmspec_server.conversation_cache import ConversationCache
 from mmspec_server.errors import ApiError
 from mmspec_server.messages import Dialogue
 from mmspec_server.stop_strings import StopStrings
@@ -72,15 +73,18 @@ def _room(engine: Engine, chunks: Sequence[Chunk]) -> int:
 
 
 def answer(
-    engine: Engine, prompt: Prompt, options: Options, stops: Sequence[str]
+    cache: ConversationCache, prompt: Prompt, options: Options, stops: Sequence[str]
 ) -> Generator[Event]:
     """Generate the answer, of at most as many tokens as the model has positions left.
 
     Its text is that of `mmspec generate` for the same messages and options, up to a stop string.
     """
     fitting = replace(options, max_new_tokens=min(options.max_new_tokens, prompt.room))
-    chat = engine.chat(fitting, prompt.before)
-    yield from _events(chat, prompt.question, StopStrings(stops))
+    chat = cache.open(fitting, prompt.before, prompt.chunks)
+    try:
+        yield from _events(chat, prompt.question, StopStrings(stops))
+    finally:
+        cache.keep(chat)
 
 
 def _events(chat: Chat, question: Message, stops: StopStrings) -> Generator[Event]:

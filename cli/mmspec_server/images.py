@@ -5,6 +5,7 @@ import binascii
 import re
 import warnings
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
@@ -16,9 +17,12 @@ from mmspec.prompt.images import Picture, decode_picture
 from mmspec_server.errors import ApiError
 from mmspec_server.fetching import Fetcher, RefusedUrl
 from mmspec_server.media_root import RefusedFile, read_file
+from mmspec_server.picture_cache import PictureCache
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 MEGA = 10**6
+DECODED_BYTES = 2**28
+"""Bytes of the pixels of decoded pictures that are kept."""
 
 _DATA_URL = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
 
@@ -38,20 +42,26 @@ class ImageReader:
     fetcher: Fetcher | None = None
     """Used in place of one for `domains`."""
     _decoding: Lock = field(default_factory=Lock, init=False, repr=False)
+    _decoded: PictureCache = field(
+        default_factory=lambda: PictureCache(DECODED_BYTES), init=False, repr=False
+    )
 
     def picture(self, url: str, param: str) -> Picture:
         """The picture at `url`; param: the field of the request, named in errors."""
         content = self._content(url, param)
         with self._decoding:  # warnings are silenced for the whole process meanwhile
-            self._check_pixels(content, param)
-            try:
-                return decode_picture(content, param)
-            except ImageError as error:
-                raise ApiError(400, str(error), param, "invalid_image") from error
+            return self._decoded.get(content, partial(self._decode, param))
+
+    def _decode(self, param: str, content: bytes) -> Picture:
+        self._check_pixels(content, param)
+        try:
+            return decode_picture(content, param)
+        except ImageError as error:
+            raise ApiError(400, str(error), param, "invalid_image") from error
 
     def _content(self, url: str, param: str) -> bytes:
         if scheme := _DATA_URL.match(url):
-            return self._decoded(url[scheme.end() :], param)
+            return self._from_base64(url[scheme.end() :], param)
         try:
             if url.startswith("file:") and self.root:
                 return read_file(self.root, url, self.file_bytes)
@@ -65,7 +75,7 @@ class ImageReader:
     def _fetching(self) -> Fetcher | None:
         return self.fetcher or (Fetcher(self.domains) if self.domains else None)
 
-    def _decoded(self, text: str, param: str) -> bytes:
+    def _from_base64(self, text: str, param: str) -> bytes:
         if len(text) * 3 // 4 > self.file_bytes + 2:
             raise refusal(param, f"it is larger than {self.file_bytes} bytes")
         try:

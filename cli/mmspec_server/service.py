@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Generator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from mmspec.chat.options import Options
 from mmspec_server.access import Access
 from mmspec_server.answers import Event, Prompt, answer, prepare
 from mmspec_server.chat_request import ChatRequest
+from mmspec_server.conversation_cache import ConversationCache
 from mmspec_server.decoding_queue import DecodingQueue, Job
 from mmspec_server.errors import ApiError
 from mmspec_server.fields import Fields
@@ -23,21 +23,28 @@ READ_TOGETHER = 4
 """Requests whose messages and images are read at the same time; others hold only their bodies."""
 
 
-@dataclass(frozen=True, slots=True)
 class Service:
     """Answers questions with one pair of models."""
 
-    engine: Engine
-    options: Options
-    """Used where a request names none."""
-    settings: Settings
-    queue: DecodingQueue
-    reader: ImageReader = field(default_factory=ImageReader)
-    access: Access = field(default_factory=Access)
-    created: int = field(default_factory=lambda: int(time.time()))
-    _readers: asyncio.Semaphore = field(
-        default_factory=lambda: asyncio.Semaphore(READ_TOGETHER), init=False
-    )
+    def __init__(
+        self,
+        engine: Engine,
+        options: Options,
+        settings: Settings,
+        queue: DecodingQueue,
+        reader: ImageReader,
+        access: Access,
+    ) -> None:
+        """options: used where a request names none.  queue: on its thread `engine` was loaded."""
+        self.engine = engine
+        self.options = options
+        self.settings = settings
+        self.queue = queue
+        self.access = access
+        self.cache = ConversationCache(engine, settings.conversations, settings.cache_bytes)
+        self.created = int(time.time())
+        self._reader = reader
+        self._reading = asyncio.Semaphore(READ_TOGETHER)
 
     @property
     def model(self) -> str:
@@ -62,11 +69,11 @@ class Service:
 
     async def read_prompt(self, fields: Fields) -> Prompt:
         """The prompt of a request's messages; reads images and tokens on another thread."""
-        async with self._readers:
+        async with self._reading:
             return await asyncio.to_thread(self._prompt, fields)
 
     def _prompt(self, fields: Fields) -> Prompt:
-        dialogue = read_messages(fields.blocks("messages"), self.reader, self._most_images)
+        dialogue = read_messages(fields.blocks("messages"), self._reader, self._most_images)
         return prepare(self.engine, dialogue)
 
     @property
@@ -80,6 +87,6 @@ class Service:
         """Queue the answer to a prompt; raises ApiError if too many requests wait."""
 
         def work() -> Generator[Event]:
-            return answer(self.engine, prompt, request.options, request.stops)
+            return answer(self.cache, prompt, request.options, request.stops)
 
         return self.queue.submit(work)

@@ -19,3 +19,7 @@ class Settings:
     """Seconds in which a request's body must arrive."""
     images: int = 16
     """Images of one request."""
+    conversations: int = 8
+    """Conversations whose caches are kept."""
+    cache_bytes: int = 2 * 2**30
+    """Bytes of all caches that are kept."""

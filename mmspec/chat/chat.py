@@ -1,5 +1,6 @@
 """A conversation with loaded models: questions in, text streamed out as it is decoded."""
 
+import math
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -45,7 +46,8 @@ class Chat:
         target = self.models.target
         exact = self.models.exact_rows(self.options.exact)
         opened = target.model.open_target(self.options.sampling, exact)
-        return Session(opened, target.views(self.models.caption), target.view)
+        views = target.views(self.models.caption)
+        return Session(opened, views, target.view, whole_chunks=exact is not None)
 
     def close(self) -> None:
         """Free the caches; a later question computes the whole prompt anew."""
@@ -67,8 +69,28 @@ class Chat:
         now = self.options
         if (options.sampling, options.exact) != (now.sampling, now.exact):
             self.close()
-        self._drafter = None
+        if _drafter_options(options) != _drafter_options(now):
+            self._drafter = None
         self.options = options
+
+    def cached_tokens(self, chunks: Sequence[Chunk]) -> int:
+        """Number of tokens of a rendered conversation that the target need not be fed again."""
+        return self._session.cached(chunks)
+
+    @property
+    def held_tokens(self) -> int:
+        """Number of tokens that the target has been fed and a later prompt may share."""
+        return self._session.held
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the images, and of the keys and values that target and draft model hold."""
+        draft, opened = self.models.draft, self._drafter
+        size = sum(3 * math.prod(picture.image.size) for picture in self._session.pictures)
+        size += self.models.target.cache_bytes(self._session.target.length)
+        if draft and opened and opened.drafting != NGRAM:
+            size += draft.cache_bytes(opened.drafter.length * len(opened.drafting.branches))
+        return size
 
     @property
     def plain(self) -> bool:
@@ -289,6 +311,11 @@ class Chat:
         piece = self.answer.start(Piece(accepted, stream.push(round_.tokens[round_.accepted :])))
         self.answer.text += piece.text
         return piece
+
+
+def _drafter_options(options: Options) -> tuple[object, ...]:
+    """The options that a drafter is opened with, besides its drafting."""
+    return options.sampling, options.adaptive, options.tree, options.overflow
 
 
 def _letters(drafting: Drafting) -> set[str]:

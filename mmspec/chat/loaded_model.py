@@ -15,6 +15,10 @@ MAX_IMAGES = 32
 """The most images whose features stay on the device; LLaVA-1.5's take 1.2 MB each in 16 bits."""
 
 
+ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Bytes of a number, by a model's dtype."""
+
+
 class FeatureCache:
     """Cache of vision features by image content; drops the least recently used."""
 
@@ -66,6 +70,12 @@ class LoadedModel:
     def stop(self) -> frozenset[int]:
         """Tokens that end an answer."""
         return self.tokenizer.eos_ids | frozenset(self.model.config.eos_token_ids)
+
+    def cache_bytes(self, positions: int) -> int:
+        """Bytes of the keys and values of so many positions."""
+        text = self.model.config.text
+        width = text.num_key_value_heads * text.head_dim
+        return 2 * text.num_hidden_layers * width * ITEM_BYTES[self.model.dtype] * positions
 
     def views(self, caption: Callable[[Picture], Sequence[int]]) -> Views:
         """Converts prompts to what this model is fed; `caption` gives the token ids for view C."""

@@ -8,6 +8,7 @@ from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
 from mmspec.drafters.views import Branch, Drafting, StaticWeights, Views
 from mmspec.prompt.conversation import Chunk
+from mmspec.prompt.images import Picture
 from mmspec.seam import Drafter, Target
 
 PREFILL_TOKENS = 512
@@ -38,11 +39,14 @@ class Track:
         pairs = zip(self.chunks, wanted, strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
-    def rewind(self, wanted: Sequence[Chunk]) -> Sequence[Chunk]:
-        """Rewind to the longest common prefix with `wanted`; returns the chunks that follow it."""
+    def rewind(self, wanted: Sequence[Chunk], beyond: int = 0) -> Sequence[Chunk]:
+        """Rewind to the leading chunks that equal those of `wanted`; returns the others.
+
+        beyond: number of tokens of the next chunk that are left in the sequence too.
+        """
         shared = self.matching(wanted)
         del self.chunks[shared:], self.ends[shared:]
-        self.sequence.rewind(self.ends[-1] if self.ends else 0)
+        self.sequence.rewind((self.ends[-1] if self.ends else 0) + beyond)
         return wanted[shared:]
 
     def add(self, chunk: Chunk, end: int) -> None:
@@ -85,21 +89,51 @@ class Session:
     would.
     """
 
-    def __init__(self, target: Target, views: Views, view: Branch) -> None:
-        """views: converts chunks of a prompt to segments.  view: the view that the target sees."""
+    def __init__(
+        self, target: Target, views: Views, view: Branch, *, whole_chunks: bool = False
+    ) -> None:
+        """views: converts chunks of a prompt to segments.  view: the view that the target sees.
+
+        whole_chunks: feed a chunk again that the target holds in part, because the bits of a prompt
+        depend on how it is cut.
+        """
         self.target = target
         self._views = views
         self._view = view
+        self._whole_chunks = whole_chunks
         self._track = Track(target)
         self._drafter: OpenDrafter | None = None
 
     def cached(self, chunks: Sequence[Chunk]) -> int:
         """Number of tokens of `chunks` whose keys are in the target's cache."""
-        shared = self._track.matching(chunks)
-        return max(self._track.ends[shared - 1] - 1, 0) if shared else 0
+        held, _ = self._split(chunks)
+        return max(self._views.length(held, self._view) - 1, 0)
+
+    def _split(self, wanted: Sequence[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
+        """The longest beginning of `wanted` that the target holds, and the rest.
+
+        A chunk that it holds in part is in both.
+        """
+        shared = self._track.matching(wanted)
+        held, rest = list(wanted[:shared]), list(wanted[shared:])
+        if rest and shared < len(self._track.chunks) and not self._whole_chunks:
+            common, rest[0] = rest[0].split(self._track.chunks[shared])
+            held.append(common)
+        return held, rest
+
+    @property
+    def held(self) -> int:
+        """Number of tokens in the target's sequence, up to the last whole chunk."""
+        return self._track.ends[-1] if self._track.ends else 0
+
+    @property
+    def pictures(self) -> set[Picture]:
+        """The images in the target's sequence."""
+        parts = (part for chunk in self._track.chunks for part in chunk.parts)
+        return {part for part in parts if isinstance(part, Picture)}
 
     def fresh(self, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
-        """The chunks whose keys are not in the target's cache."""
+        """The chunks whose keys are not all in the target's cache."""
         return chunks[self._track.matching(chunks) :]
 
     def restart(self) -> None:
@@ -111,11 +145,13 @@ class Session:
     ) -> Iterator[Prefilled]:
         """Append `chunks` to the target, then to the drafter, and yield the progress."""
         self._drafter = drafter
-        fresh = self._track.rewind(chunks)
-        total = self._views.length(fresh, self._view)
+        held, rest = self._split(chunks)
+        shared = self._track.matching(chunks)
+        fresh = self._track.rewind(chunks, self._views.length(held[shared:], self._view))
+        total = self._views.length(rest, self._view)
         done = 0
-        for chunk in fresh:
-            for piece in self._views.pieces(chunk, self._view, PREFILL_TOKENS):
+        for chunk, missing in zip(fresh, rest, strict=True):
+            for piece in self._views.pieces(missing, self._view, PREFILL_TOKENS):
                 self.target.extend(piece)
                 done += len(piece)
                 yield Prefilled(done, total)

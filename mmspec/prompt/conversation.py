@@ -9,7 +9,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
-from itertools import groupby, zip_longest
+from itertools import groupby, takewhile, zip_longest
 from typing import Any, Literal, TypeVar
 
 from mmspec.checkpoints.paths import expand_home
@@ -152,6 +152,28 @@ class Chunk:
     def is_answer(self) -> bool:
         """True for the tokens of an answer."""
         return self.kind == "answer"
+
+    def split(self, other: "Chunk") -> tuple["Chunk", "Chunk"]:
+        """The tokens and pictures with which `other` begins too, and the rest of this chunk."""
+        for place, (mine, theirs) in enumerate(zip(self.parts, other.parts, strict=False)):
+            if mine != theirs:
+                return self._cut(place, _equal_tokens(mine, theirs))
+        return self._cut(min(len(self.parts), len(other.parts)), 0)
+
+    def _cut(self, place: int, tokens: int) -> tuple["Chunk", "Chunk"]:
+        """The chunk up to `tokens` tokens of the part at `place`, and the rest."""
+        before, after = self.parts[:place], self.parts[place:]
+        if tokens and isinstance(after[0], tuple):
+            before, after = (*before, after[0][:tokens]), (after[0][tokens:], *after[1:])
+        return replace(self, parts=before), replace(self, parts=tuple(filter(None, after)))
+
+
+def _equal_tokens(first: tuple[int, ...] | Picture, second: tuple[int, ...] | Picture) -> int:
+    """Number of tokens with which two parts begin, 0 if one is a picture."""
+    if isinstance(first, Picture) or isinstance(second, Picture):
+        return 0
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def render(conversation: Conversation, template: ChatTemplate, tokenizer: Tokenizer) -> list[Chunk]:

@@ -213,6 +213,14 @@ def test_undo_retry_reset_and_other_draftings_are_like_cold_runs(engine, draftin
     check_like_cold(chat, SECOND)
 
 
+@pytest.mark.parametrize("drafting", ["MTP", "none"])
+def test_another_question_about_an_image_reuses_its_positions(engine, drafting):
+    chat = begun(engine, drafting)
+    chat.conversation.reset()
+    check_like_cold(chat, ("Which colour is the circle?", FIRST[1]))
+    assert chat.answer.statistics.cached_tokens > engine.target.model.config.image_tokens
+
+
 def test_a_new_turn_prefills_only_what_is_new(engine):
     chat = begun(engine)
     held = chat.answer.statistics.prompt_tokens + len(chat.conversation.turns[0].answer)

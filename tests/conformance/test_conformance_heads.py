@@ -73,6 +73,10 @@ def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
     trees = TREES["static"] if engine.head.kind in ("msd", "medusa") else None
     chat = engine.chat(short(max_new_tokens=6, tree=trees))
     check_like_cold(chat, FIRST)
+    chat.conversation.undo()
+    check_like_cold(chat, ("Which colour is the circle?", FIRST[1]))
+    chat.conversation.undo()
+    check_like_cold(chat, FIRST)
     check_like_cold(chat, SECOND)
     for _ in chat.retry():
         pass

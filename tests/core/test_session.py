@@ -9,7 +9,7 @@ from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import Branch, Views, parse_drafting
 from mmspec.prompt.conversation import Chunk
 from support.faults import Fault
-from support.scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, logits
+from support.scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, items, logits
 from support.scripted_engine import SEES, picture
 
 M = Branch("M", 16)
@@ -119,7 +119,7 @@ def test_going_back_feeds_nothing_and_going_on_elsewhere_only_that():
     assert opened.target.fed == fed
     assert answer(opened) == tokens
     prefill(opened, SEEN, said(tokens[:2]), MORE)
-    assert opened.target.fed == fed + 5
+    assert opened.target.fed == fed + 3
     assert held(opened) == held(cold(SEEN, said(tokens[:2]), MORE))
 
 
@@ -127,12 +127,49 @@ def test_the_same_text_with_another_image_is_another_prompt():
     opened = session()
     prefill(opened, SEEN)
     answer(opened)
-    assert opened.cached((OTHER,)) == 0
+    assert opened.cached((OTHER,)) == 1  # of the two tokens before the image
     fed = opened.target.fed
     prefill(opened, OTHER)
-    assert opened.target.fed == fed + 20
+    assert opened.target.fed == fed + 18
     assert held(opened) == held(cold(OTHER))
     assert "p1" not in opened.target.sequence
+
+
+ASKED = [
+    Chunk("prompt", ((1, 5), A, (6, 2))),
+    Chunk("prompt", ((1, 5), A, (6,))),
+    Chunk("prompt", ((1, 5), A, (6, 7, 3))),
+    Chunk("prompt", ((1, 5), A, (6, 7), B, (3,))),
+    Chunk("prompt", ((1, 5), A)),
+    Chunk("prompt", ((1,), A, (6, 7))),
+    Chunk("prompt", ((1, 5, 6, 7),)),
+    Chunk("prompt", (A, (1, 5))),
+]
+
+
+@pytest.mark.parametrize("chunk", ASKED)
+def test_of_another_prompt_only_what_differs_is_fed(chunk):
+    opened = session("")
+    prefill(opened, SEEN)
+    answer(opened)
+    fed, target = opened.target.fed, items(VIEWS.segment(SEEN, M))
+    wanted = items(VIEWS.segment(chunk, M))
+    pairs = list(zip(target, wanted, strict=False))
+    shared = next((at for at, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    progress = prefill(opened, chunk, MORE)
+    assert opened.target.fed - fed == len(wanted) - shared + 3
+    assert progress[-1] == Prefilled(len(wanted) - shared + 3, len(wanted) - shared + 3)
+    assert held(opened) == held(cold(chunk, MORE, word=""))
+    assert answer(opened) == greedy(cold(chunk, MORE, word=""), 6)
+
+
+def test_where_bits_depend_on_how_a_prompt_is_cut_chunks_are_fed_whole():
+    opened = Session(ScriptedTarget(), VIEWS, M, whole_chunks=True)
+    prefill(opened, SEEN, MORE)
+    fed = opened.target.fed
+    assert opened.cached((SEEN, Chunk("prompt", ((4, 4, 5),)))) == 20 - 1
+    prefill(opened, SEEN, Chunk("prompt", ((4, 4, 5),)))
+    assert opened.target.fed == fed + 3
 
 
 def test_a_stop_token_is_not_held_as_part_of_the_answer():

@@ -22,8 +22,8 @@ def free_port():
 def served(arguments):
     """`main` with its errors in the file that the last argument names."""
     *arguments, log = arguments
-    with open(log, "w", buffering=1) as sys.stderr:  # noqa: PTH123
-        return main(arguments)
+    sys.stderr = open(log, "w", buffering=1)  # noqa: PTH123, SIM115 - until the process ends
+    return main(arguments)
 
 
 def test_the_process_answers_and_ends_at_sigterm(pair_paths, tmp_path):

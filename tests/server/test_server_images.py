@@ -16,6 +16,7 @@ from mmspec.prompt.images import decode_picture
 from mmspec_server.errors import ApiError
 from mmspec_server.fetching import Fetcher, RefusedUrl, is_public
 from mmspec_server.images import ImageReader
+from mmspec_server.picture_cache import PictureCache
 from support.live_server import data_url, png
 
 RED = decode_picture(png(), "")
@@ -37,6 +38,36 @@ def test_data_urls_are_opened(kind):
     content = png(kind=kind)
     picture = ImageReader().picture(data_url(content, f"image/{kind.lower()}"), "x")
     assert picture == decode_picture(content, "")
+
+
+def test_a_picture_that_comes_again_is_decoded_once(monkeypatch):
+    decoded = []
+
+    def decode(content, name):
+        decoded.append(name)
+        return decode_picture(content, name)
+
+    monkeypatch.setattr("mmspec_server.images.decode_picture", decode)
+    reader, blue = ImageReader(), decode_picture(png("blue"), "")
+    for name in "abc":
+        assert reader.picture(data_url(png()), name) == RED
+        assert reader.picture(data_url(png("blue")), name) == blue
+    assert decoded == ["a", "a"]
+
+
+def test_decoded_pictures_leave_when_they_are_too_many():
+    cache, decoded = PictureCache(2 * 3 * 64 * 48), []
+
+    def decode(content):
+        decoded.append(content)
+        return decode_picture(content, "")
+
+    files = [png(colour) for colour in ("red", "blue", "green")]
+    for index in (0, 1, 0, 2, 0, 1):
+        assert cache.get(files[index], decode) == decode_picture(files[index], "")
+    assert decoded == [files[index] for index in (0, 1, 2, 1)]
+    none = PictureCache(1)
+    assert none.get(files[0], decode) == none.get(files[0], decode) == RED
 
 
 def test_of_an_animation_the_first_frame_is_taken():

@@ -1,0 +1,192 @@
+"""Stateless requests reuse what they share with earlier ones, and say what a cold run says."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mmspec.chat.options import Options
+from mmspec.decoding.sampling import Sampling
+from mmspec_server.answers import Finished, Text, answer, prepare
+from mmspec_server.conversation_cache import ConversationCache
+from mmspec_server.messages import Dialogue
+from support.live_server import Live, live, shown, text_of, words
+from support.scripted_engine import picture, scripted_engine
+
+OPTIONS = Options(max_new_tokens=8, gamma=3)
+LARGE = 2**30
+
+
+@pytest.fixture(scope="module")
+def engine(directory):
+    return scripted_engine(directory)
+
+
+def dialogue(*questions, answers=()):
+    return Dialogue([], [list(parts) for parts in questions], list(answers))
+
+
+class Client:
+    """Asks one cache, and a new one for what a cold run says."""
+
+    def __init__(self, engine, count=4, size=LARGE):
+        self.engine, self.cache = engine, ConversationCache(engine, count, size)
+
+    def ask(self, asked, options=OPTIONS, stops=(), cache=None):
+        """The text, and the number of cached tokens."""
+        cache = self.cache if cache is None else cache
+        events = list(answer(cache, prepare(self.engine, asked), options, stops))
+        text = "".join(event.text for event in events if isinstance(event, Text))
+        [finished] = [event for event in events if isinstance(event, Finished)]
+        return text, finished.statistics
+
+    def check(self, asked, options=OPTIONS, stops=()):
+        """The statistics of an answer, whose text is that of a cold plain run."""
+        text, statistics = self.ask(asked, options, stops)
+        cold = ConversationCache(self.engine, 1, LARGE)
+        plain = replace(options, drafting="none")
+        assert text == self.ask(asked, plain, stops, cold)[0]
+        return statistics
+
+
+A, B = picture(1), picture(2)
+
+
+def test_the_next_turn_costs_its_own_tokens_alone(engine):
+    client, first = Client(engine), ["what is in the picture?", A]
+    text, statistics = client.ask(dialogue(first))
+    assert statistics.cached_tokens == 0
+    prompt = statistics.prompt_tokens
+    asked = dialogue(first, ["how many?"], answers=[text])
+    answered, more = (chunk.parts[0] for chunk in prepare(engine, asked).chunks[1:])
+    statistics = client.check(asked)
+    # The scripted models answer in other tokens than the tokenizer's: those are fed again.
+    new = statistics.prompt_tokens - statistics.cached_tokens
+    assert len(more) < new <= len(more) + len(answered) + 1
+    assert statistics.cached_tokens >= prompt - 1
+    again = client.check(asked)
+    assert again.cached_tokens == again.prompt_tokens - 1
+
+
+def test_other_images_under_the_same_text_are_not_shared(engine):
+    client = Client(engine)
+    client.check(dialogue(["what is this?", A]))
+    same = client.check(dialogue(["what is this?", replace(A, name="other")]))
+    other = client.check(dialogue(["what is this?", B]))
+    assert same.cached_tokens == same.prompt_tokens - 1
+    assert other.cached_tokens < 16
+
+
+def test_another_question_about_an_image_shares_the_image(engine):
+    client = Client(engine)
+    short = replace(OPTIONS, max_new_tokens=2)
+    client.check(dialogue(["what?", A]), short)
+    assert client.check(dialogue(["how?", A]), short).cached_tokens > 16
+
+
+def test_a_long_conversation_is_not_given_up_for_a_short_beginning(engine):
+    client = Client(engine)
+    long, other = dialogue(["what is this? " * 9, A]), dialogue(["a", A])
+    client.check(long)
+    assert client.check(other).cached_tokens == 0
+    assert client.check(long).cached_tokens > 60
+
+
+def test_conversations_in_turn_keep_their_caches_up_to_the_count(engine):
+    first, second = dialogue(["what is this? " * 4, A]), dialogue(["tell me more about it", B])
+    both, one = Client(engine, count=2), Client(engine, count=1)
+    for client in (both, one):
+        for asked in (first, second):
+            client.check(asked)
+    assert [both.check(asked).cached_tokens > 40 for asked in (first, second)] == [True, True]
+    assert one.check(first).cached_tokens < 10
+    assert (len(both.cache), len(one.cache)) == (2, 1)
+
+
+def test_the_least_recently_used_leaves(engine):
+    client = Client(engine, count=2)
+    first, second, third = (dialogue(["what is this? " * n, picture(n)]) for n in (3, 5, 9))
+    for asked in (first, second, first, third):
+        client.check(asked)
+    assert client.check(first).cached_tokens > 30
+    assert client.check(second).cached_tokens < 10
+
+
+def test_bytes_are_limited(engine):
+    asked = dialogue(["what is this?", A])
+    none, some = Client(engine, size=1), Client(engine)
+    for client in (none, some):
+        client.check(asked)
+    assert (len(none.cache), none.cache.bytes) == (0, 0)
+    assert none.check(asked).cached_tokens == 0
+    target, draft = engine.target.model.config.text, engine.draft.model.config.text
+    positions = prepare(engine, asked).chunks
+    assert some.cache.bytes > 3 * 16 * 16 + 2 * 4 * 8 * 30
+    assert (target.num_hidden_layers, draft.num_hidden_layers, len(positions)) == (1, 1, 1)
+    fitting = Client(engine, size=some.cache.bytes)
+    fitting.check(asked)
+    assert len(fitting.cache) == 1
+    assert len(Client(engine, size=some.cache.bytes - 1).cache) == 0
+
+
+def test_other_sampling_has_a_cache_of_its_own(engine):
+    client, asked = Client(engine), dialogue(["what is this?", A])
+    warm = replace(OPTIONS, sampling=Sampling(1.0), seed=5)
+    client.check(asked)
+    assert client.check(asked, warm).cached_tokens == 0
+    assert client.check(asked).cached_tokens > 16
+    again = client.check(asked, replace(warm, seed=6, max_new_tokens=5))
+    assert again.cached_tokens > 16
+
+
+def test_an_answer_that_breaks_or_is_dropped_leaves_a_sound_cache(engine):
+    client, asked = Client(engine), dialogue(["what is this?", A])
+    for events in range(1, 6):
+        dropped = answer(client.cache, prepare(engine, asked), OPTIONS, ())
+        for _ in range(events):
+            next(dropped)
+        dropped.close()
+        client.check(asked)
+        assert len(client.cache) == 1
+
+
+WORDS = ["what is this?", "what is that?", "how many?", "a", ""]
+questions = st.lists(st.sampled_from([*WORDS, A, B]), min_size=1, max_size=3)
+turns = st.lists(questions, min_size=1, max_size=3)
+requests = st.lists(
+    st.tuples(turns, st.sampled_from([OPTIONS, replace(OPTIONS, sampling=Sampling(1.0))])),
+    max_size=8,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(requests, st.integers(1, 3))
+def test_whatever_came_before_the_text_is_a_cold_run_s(engine, asked, count):
+    client = Client(engine, count)
+    for questions, options in asked:
+        answers = ["a red circle.", "three"][: len(questions) - 1]
+        client.check(dialogue(*questions, answers=answers), options, ["\x00"])
+    assert len(client.cache) <= count
+
+
+def test_usage_tells_cached_tokens(scripted: Live):
+    asked = [{"role": "user", "content": [shown("purple"), words("Is it purple?")]}]
+    first = scripted.chat(asked).json()
+    again = scripted.chat(asked).json()
+    assert text_of(first) == text_of(again)
+    details = [reply["usage"]["prompt_tokens_details"] for reply in (first, again)]
+    assert details[0]["cached_tokens"] < 16 < details[1]["cached_tokens"]
+
+
+def test_the_drafter_keeps_its_cache_too(directory):
+    engine = scripted_engine(directory)
+    with live(lambda: engine, OPTIONS) as server:
+        asked = [{"role": "user", "content": [shown("red"), words("What is it?")]}]
+        text = text_of(server.chat(asked).json())
+        [drafter] = engine.draft.model.drafters
+        fed = drafter.fed
+        more = [{"role": "assistant", "content": text}, {"role": "user", "content": "More?"}]
+        server.chat([*asked, *more], seed=3, max_tokens=5)
+    assert engine.draft.model.drafters == [drafter]
+    assert drafter.fed - fed < 40
