@@ -3,15 +3,15 @@
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mmspec.decoding.statistics import Statistics
+from mmspec_server.answers import Finished
 from mmspec_server.errors import ApiError
 
 DONE = "data: [DONE]\n\n"
-KEEP_ALIVE = ": waiting\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,44 +24,54 @@ class Completion:
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def whole(self, text: str, reason: str, statistics: Statistics) -> dict[str, Any]:
+    def whole(self, text: str, finished: Finished) -> dict[str, Any]:
         """The object of an answer that is not streamed."""
         message = {"role": "assistant", "content": text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
-        return self._object("chat.completion", [choice], usage=usage(statistics))
+        choice = {"message": message, "finish_reason": finished.reason}
+        return self._object("chat.completion", [choice], usage=_usage(finished.statistics))
 
-    def chunk(self, delta: Mapping[str, Any], reason: str | None = None) -> str:
-        """An event of a stream with a part of the answer."""
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+    def start(self) -> Iterator[str]:
+        """The event before the first text."""
+        yield self._chunk({"role": "assistant", "content": ""})
+
+    def delta(self, text: str) -> str:
+        """The event of more text."""
+        return self._chunk({"content": text})
+
+    def end(self, finished: Finished) -> Iterator[str]:
+        """The events after the last text."""
+        yield self._chunk({}, finished.reason)
+        if self.include_usage:
+            counts = _usage(finished.statistics)
+            yield _event(self._object("chat.completion.chunk", [], usage=counts))
+        yield DONE
+
+    def failure(self, error: ApiError) -> str:
+        """The events of a stream that ends in an error."""
+        return _event(error.body) + DONE
+
+    def _chunk(self, delta: Mapping[str, Any], reason: str | None = None) -> str:
+        choice = {"delta": delta, "finish_reason": reason}
         without: dict[str, Any] = {"usage": None} if self.include_usage else {}
-        return event(self._object("chat.completion.chunk", [choice], **without))
+        return _event(self._object("chat.completion.chunk", [choice], **without))
 
-    def usage_chunk(self, statistics: Statistics) -> str:
-        """The event of a stream with the counts of tokens."""
-        return event(self._object("chat.completion.chunk", [], usage=usage(statistics)))
-
-    def _object(self, kind: str, choices: list[Any], **fields: Any) -> dict[str, Any]:
+    def _object(self, kind: str, choices: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
         return {
             "id": self.id,
             "object": kind,
             "created": self.created,
             "model": self.model,
-            "choices": choices,
+            "choices": [{"index": 0, "logprobs": None, **choice} for choice in choices],
             **fields,
         }
 
 
-def event(value: Mapping[str, Any]) -> str:
+def _event(value: Mapping[str, Any]) -> str:
     """A server-sent event with a JSON object."""
     return f"data: {json.dumps(value)}\n\n"
 
 
-def failure(error: ApiError) -> str:
-    """The event of a stream that ends in an error."""
-    return event(error.body)
-
-
-def usage(statistics: Statistics) -> dict[str, Any]:
+def _usage(statistics: Statistics) -> dict[str, Any]:
     """The counts of tokens, the drafted ones under OpenAI's names for predicted outputs."""
     return {
         "prompt_tokens": statistics.prompt_tokens,

@@ -22,11 +22,8 @@ class ConversationCache:
         self._count = count
         self._size = size
         self._chats: list[Chat] = []
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all caches."""
-        return sum(chat.cache_bytes for chat in self._chats)
+        self.bytes = 0
+        """Bytes of all caches that are kept."""
 
     def __len__(self) -> int:
         return len(self._chats)
@@ -48,8 +45,10 @@ class ConversationCache:
         """Keep a chat as the last used one; the least recently used ones leave."""
         if chat.held_tokens:
             self._chats.append(chat)
-        while len(self._chats) > self._count or self.bytes > self._size:
-            del self._chats[0]
+        sizes = [chat.cache_bytes for chat in self._chats]
+        while len(sizes) > self._count or sum(sizes) > self._size:
+            del self._chats[0], sizes[0]
+        self.bytes = sum(sizes)
 
     def _alike(self, options: Options, chunks: Sequence[Chunk]) -> Chat | None:
         """The chat that shares most of a prompt, unless more of its own would be lost."""

@@ -32,24 +32,23 @@ class Dialogue:
         return [Message("user", arranged(parts)) for parts in self.questions]
 
 
-def read_messages(messages: Sequence[Fields], reader: ImageReader, most_images: int) -> Dialogue:
+def read_messages(
+    messages: Sequence[Fields], reader: ImageReader, most_images: int, param: str = "messages"
+) -> Dialogue:
     """The dialogue of a request; decodes no image before they are counted.
 
-    Raises ApiError for messages that no chat template can show.
+    param: the field that holds the messages. Raises ApiError for messages that no chat template can
+    show.
     """
-    check_count(sum(map(_images, messages)), most_images)
+    images = sum(map(_images, messages))
+    if images > most_images:
+        raise ApiError(400, f"{param}: {images} images, at most {most_images} are allowed", param)
     dialogue = Dialogue()
     for message in messages:
         _add(dialogue, message, reader)
     if len(dialogue.questions) == len(dialogue.answers):
-        raise ApiError(400, "messages: the last one must be the user's", "messages")
+        raise ApiError(400, f"{param}: the last message must be the user's", param)
     return dialogue
-
-
-def check_count(images: int, most: int) -> None:
-    """Raise ApiError for more images than are allowed."""
-    if images > most:
-        raise ApiError(400, f"{images} images: at most {most} are allowed", "messages")
 
 
 def _add(dialogue: Dialogue, message: Fields, reader: ImageReader) -> None:

@@ -2,21 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec_server.access import Access
-from mmspec_server.answers import Event, Prompt, answer, prepare
+from mmspec_server.answers import Event, Finished, Prompt, answer, prepare
 from mmspec_server.chat_request import ChatRequest
 from mmspec_server.conversation_cache import ConversationCache
 from mmspec_server.decoding_queue import DecodingQueue, Job
 from mmspec_server.errors import ApiError
-from mmspec_server.fields import Fields
 from mmspec_server.images import ImageReader
-from mmspec_server.messages import read_messages
+from mmspec_server.messages import Dialogue
+from mmspec_server.metrics import Metrics
 from mmspec_server.settings import Settings
 
 READ_TOGETHER = 4
@@ -42,6 +42,7 @@ class Service:
         self.queue = queue
         self.access = access
         self.cache = ConversationCache(engine, settings.conversations, settings.cache_bytes)
+        self.metrics = Metrics()
         self.created = int(time.time())
         self._reader = reader
         self._reading = asyncio.Semaphore(READ_TOGETHER)
@@ -67,14 +68,16 @@ class Service:
             reason = f"the model {name[:60]!r} is not loaded: use {self.model!r}"
             raise ApiError(404, reason, "model", "model_not_found")
 
-    async def read_prompt(self, fields: Fields) -> Prompt:
-        """The prompt of a request's messages; reads images and tokens on another thread."""
-        async with self._reading:
-            return await asyncio.to_thread(self._prompt, fields)
+    async def read_prompt(self, read: Callable[[ImageReader, int], Dialogue]) -> Prompt:
+        """The prompt of a request, read with its images and tokens on another thread.
 
-    def _prompt(self, fields: Fields) -> Prompt:
-        dialogue = read_messages(fields.blocks("messages"), self._reader, self._most_images)
-        return prepare(self.engine, dialogue)
+        read: function that reads a dialogue of at most so many images.
+        """
+        async with self._reading:
+            return await asyncio.to_thread(self._prompt, read)
+
+    def _prompt(self, read: Callable[[ImageReader, int], Dialogue]) -> Prompt:
+        return prepare(self.engine, read(self._reader, self._most_images))
 
     @property
     def _most_images(self) -> int:
@@ -87,6 +90,9 @@ class Service:
         """Queue the answer to a prompt; raises ApiError if too many requests wait."""
 
         def work() -> Generator[Event]:
-            return answer(self.cache, prompt, request.options, request.stops)
+            for event in answer(self.cache, prompt, request.options, request.stops):
+                if isinstance(event, Finished):
+                    self.metrics.answer(event.statistics)
+                yield event
 
         return self.queue.submit(work)

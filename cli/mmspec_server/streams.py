@@ -1,22 +1,45 @@
 """Passes a job's events to a client; a client that leaves ends its job."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from mmspec_server.answers import Event, Finished, Text
 from mmspec_server.decoding_queue import Job
+from mmspec_server.endpoint import api_error
+from mmspec_server.errors import ApiError
 
-T = TypeVar("T")
+KEEP_ALIVE = ": waiting\n\n"
+"""A comment, which clients of event streams ignore."""
+
+
+class Reply(Protocol):
+    """Writes the reply to one request in the form of its address."""
+
+    def whole(self, text: str, finished: Finished) -> dict[str, Any]:
+        """The object of a complete answer."""
+
+    def start(self) -> Iterator[str]:
+        """The events before the first text."""
+
+    def delta(self, text: str) -> str:
+        """The event of more text."""
+
+    def end(self, finished: Finished) -> Iterator[str]:
+        """The events after the last text."""
+
+    def failure(self, error: ApiError) -> str:
+        """What ends a stream after an error."""
 
 
 class EventStream(StreamingResponse):
     """Server-sent events of one job."""
 
-    def __init__(self, job: Job[Any], events: AsyncIterator[str]) -> None:
+    def __init__(self, job: Job[Event], events: AsyncIterator[str]) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers=headers)
         self._job = job
@@ -29,19 +52,40 @@ class EventStream(StreamingResponse):
             self._job.cancel()
 
 
-async def collected(request: Request, job: Job[T]) -> AsyncIterator[T]:
-    """The events of a job whose answer is sent as a whole; fewer if the client leaves."""
-    watcher = asyncio.create_task(_cancel_when_gone(request, job))
+async def streamed(job: Job[Event], reply: Reply, silence: float) -> AsyncIterator[str]:
+    """The events of an answer as they come; comments where nothing else comes."""
+    for line in reply.start():
+        yield line
     try:
-        async for event in job.events(None):
-            if event is not None:
-                yield event
+        async for event in job.events(silence):
+            if event is None:
+                yield KEEP_ALIVE
+            elif isinstance(event, Text):
+                yield reply.delta(event.text)
+            elif isinstance(event, Finished):
+                for line in reply.end(event):
+                    yield line
+    except Exception as error:  # noqa: BLE001 - the status has been sent: the stream says it
+        yield reply.failure(api_error(error))
+
+
+async def whole(request: Request, job: Job[Event], reply: Reply) -> dict[str, Any]:
+    """The object of a complete answer; empty if the client has left."""
+    watcher = asyncio.create_task(_cancel_when_gone(request, job))
+    text, finished = "", None
+    try:
+        async for event in job.events():
+            if isinstance(event, Text):
+                text += event.text
+            elif isinstance(event, Finished):
+                finished = event
     finally:
         watcher.cancel()
         job.cancel()
+    return reply.whole(text, finished) if finished else {}
 
 
-async def _cancel_when_gone(request: Request, job: Job[Any]) -> None:
+async def _cancel_when_gone(request: Request, job: Job[Event]) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
     job.cancel()

@@ -1,0 +1,48 @@
+"""Reads the body of a request to `/v1/responses`."""
+
+from mmspec.chat.options import Options
+from mmspec_server.chat_request import (
+    MOST_TOKENS,
+    ChatRequest,
+    refuse_unsupported,
+    sampling_options,
+)
+from mmspec_server.fields import Fields
+from mmspec_server.images import ImageReader
+from mmspec_server.messages import Dialogue, read_messages
+
+REFUSED = {
+    "previous_response_id": "left out: nothing is stored, so send the whole conversation",
+    "conversation": "left out: nothing is stored, so send the whole conversation",
+    "prompt": "left out: no prompts are stored",
+    "background": "false or left out: answers are not stored",
+}
+"""Fields that need what is not stored, and what to do."""
+
+
+def read_responses_request(fields: Fields, defaults: Options) -> ChatRequest:
+    """The options of a request; raises ApiError for what cannot be done."""
+    for name, allowed in REFUSED.items():
+        if fields.get(name):
+            raise fields.error(name, allowed)
+    refuse_unsupported(fields)
+    form = fields.block("text").block("format")
+    if form.get("type", "text") != "text":
+        raise form.error("type", "text: JSON schemas are not enforced")
+    most = fields.integer("max_output_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
+    return ChatRequest(sampling_options(fields, defaults, most), stream=fields.flag("stream"))
+
+
+def read_input(fields: Fields, reader: ImageReader, most_images: int) -> Dialogue:
+    """The dialogue of `instructions` and `input`, a string or a list of messages."""
+    if isinstance(fields.get("input"), str):
+        dialogue = Dialogue(questions=[[fields.text("input")]])
+    else:
+        items = fields.blocks("input")
+        for item in items:
+            if item.get("type", "message") != "message":
+                raise item.error("type", "message: no tools are called")
+        dialogue = read_messages(items, reader, most_images, "input")
+    instructions = fields.text("instructions", "")
+    dialogue.system[:0] = [instructions] if instructions else []
+    return dialogue

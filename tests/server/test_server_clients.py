@@ -1,0 +1,159 @@
+"""Programs that people use speak with the server: the openai SDK, `llm`, and curl."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import openai
+import pytest
+from click.testing import CliRunner
+from llm.cli import cli as llm
+
+from support.bundled import SAMPLES
+from support.live_server import Live, data_url, shown, text_of, words
+
+DOCS = Path(__file__).parents[2] / "docs" / "server.md"
+QUESTION = [{"role": "user", "content": "What do you know?"}]
+SHAPES = (SAMPLES / "shapes.png").read_bytes()
+LOOK = [
+    {
+        "role": "user",
+        "content": [
+            words("What is in this picture?"),
+            {"type": "image_url", "image_url": {"url": data_url(SHAPES), "detail": "high"}},
+        ],
+    }
+]
+
+
+@pytest.fixture
+def client(mini: Live):
+    with openai.OpenAI(base_url=f"{mini.client.base_url}/v1", api_key="none", max_retries=0) as it:
+        yield it
+
+
+def test_the_sdk_gets_an_answer_with_usage(client, mini: Live):
+    reply = client.chat.completions.create(model="mini", messages=QUESTION, max_tokens=5)
+    expected = mini.chat(QUESTION, max_tokens=5).json()
+    assert reply.choices[0].message.content == text_of(expected)
+    assert reply.choices[0].finish_reason == "length"
+    assert reply.usage.completion_tokens == 5
+    assert reply.usage.prompt_tokens_details.cached_tokens >= 0
+    details = reply.usage.completion_tokens_details
+    assert details.accepted_prediction_tokens <= 5
+
+
+def test_the_sdk_streams_an_answer_about_an_image(client, mini: Live):
+    whole = client.chat.completions.create(model="mini", messages=LOOK)
+    options = {"include_usage": True}
+    stream = client.chat.completions.create(
+        model="mini", messages=LOOK, stream=True, stream_options=options
+    )
+    *chunks, last = list(stream)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert text == whole.choices[0].message.content
+    assert "triangle" in text
+    assert chunks[-1].choices[0].finish_reason == "stop"
+    assert last.usage.prompt_tokens == whole.usage.prompt_tokens > 144
+
+
+def test_the_sdk_lists_models(client):
+    assert [model.id for model in client.models.list()] == ["mini"]
+    assert client.models.retrieve("mini").owned_by == "mmspec"
+
+
+@pytest.mark.parametrize(
+    ("error", "fields"),
+    [
+        (openai.NotFoundError, {"model": "gpt-4o"}),
+        (openai.BadRequestError, {"temperature": 3}),
+        (openai.BadRequestError, {"messages": []}),
+        (openai.BadRequestError, {"messages": [{"role": "user", "content": "a b " * 9000}]}),
+    ],
+)
+def test_the_sdk_raises_its_own_errors(client, error, fields):
+    asked = {"model": "mini", "messages": QUESTION} | fields
+    with pytest.raises(error) as raised:
+        client.chat.completions.create(**asked)
+    assert raised.value.param == ("messages" if "messages" in fields else next(iter(fields)))
+
+
+def test_the_sdk_gives_up_after_its_time_and_the_server_goes_on(client, mini: Live):
+    with pytest.raises(openai.APITimeoutError):
+        client.chat.completions.create(
+            model="mini", messages=LOOK, max_tokens=2000, timeout=0.02, temperature=2
+        )
+    assert text_of(mini.ask("What?", max_tokens=3))
+
+
+def test_a_stream_that_is_closed_ends_the_answer(client, mini: Live):
+    stream = client.chat.completions.create(model="mini", messages=LOOK, stream=True)
+    next(iter(stream))
+    stream.close()
+    assert text_of(mini.ask("What?", max_tokens=3))
+
+
+def test_llm_asks_about_an_attached_image(mini: Live, tmp_path, monkeypatch):
+    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
+    models = [
+        f"- model_id: here\n  model_name: mini\n  api_base: {mini.client.base_url}/v1\n",
+        "  vision: true\n",
+    ]
+    (tmp_path / "extra-openai-models.yaml").write_text("".join(models))
+    (tmp_path / "keys.json").write_text(json.dumps({"openai": "none"}))
+    asked = ["-m", "here", "What is in this picture?", "-a", str(SAMPLES / "shapes.png")]
+    run = CliRunner().invoke(llm, [*asked, "--no-log", "--no-stream"], catch_exceptions=False)
+    assert run.output.strip() == text_of(mini.chat(LOOK).json())
+
+
+ROOT = DOCS.parents[1]
+CURL = re.findall(r"^```\n(.*?)^```", DOCS.read_text(), re.M | re.S)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize("block", CURL, ids=range(len(CURL)))
+def test_the_curl_lines_of_the_docs_work(mini: Live, block):
+    address = "http://127.0.0.1:8585"
+    assert f"curl {address}/v1/" in block
+    here = block.replace(address, str(mini.client.base_url).rstrip("/"))
+    command = ["sh", "-c", here.replace("curl ", "curl -sS ")]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    reply = json.loads(run.stdout)
+    assert "error" not in reply or reply["error"] is None
+    assert reply["usage"]["total_tokens"] > 5
+
+
+def test_the_docs_show_every_kind_of_request():
+    shown = "".join(CURL)
+    assert all(word in shown for word in ("chat/completions", "responses", "image_url"))
+
+
+def test_metrics_count_answers_and_tokens(mini: Live):
+    def metrics():
+        text = mini.client.get("/metrics").text
+        return dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+
+    before = metrics()
+    usage = mini.ask([shown("red"), words("What is it?")])["usage"]
+    mini.chat([])
+    after = metrics()
+
+    def added(name):
+        return float(after[f"mmspec_{name}"]) - float(before.get(f"mmspec_{name}", 0))
+
+    details = usage["completion_tokens_details"]
+    assert added("answers_total") == 1
+    assert added("prompt_tokens_total") == usage["prompt_tokens"]
+    assert added("completion_tokens_total") == usage["completion_tokens"]
+    assert added("accepted_tokens_total") == details["accepted_prediction_tokens"]
+    drafted = added("drafted_tokens_total") - added("accepted_tokens_total")
+    assert drafted == details["rejected_prediction_tokens"]
+    assert added('requests_total{address="/v1/chat/completions",status="200"}') == 1
+    assert added('requests_total{address="/v1/chat/completions",status="400"}') == 1
+    assert added("decode_seconds_total") > 0
+    assert float(after["mmspec_cached_conversations"]) >= 1
+    assert float(after["mmspec_cache_bytes"]) > 10_000
+    assert after["mmspec_jobs"] == "0"
+    assert mini.client.get("/metrics").headers["content-type"].startswith("text/plain")
