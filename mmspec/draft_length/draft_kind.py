@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from mmspec.decoding.draft import Plan
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Acceptance
-from mmspec.draft_length.rank_model import level_chances
+from mmspec.draft_length.rank_model import level_chances, tree_tokens
 from mmspec.draft_length.round_costs import RoundCosts
 
 Costs = Callable[[int], Mapping[int, float]]
@@ -31,7 +31,7 @@ class DraftKind:
         self._nodes = nodes
         self.calibrated = calibrated
         self.costs = RoundCosts()
-        self.expected = [1.0] * (MAX_AUTO_GAMMA + 1)
+        self.expected: Sequence[float] = [1.0] * (MAX_AUTO_GAMMA + 1)
         """E(gamma), the expected tokens of a round."""
 
     def plan(self, gamma: int) -> Plan:
@@ -43,9 +43,7 @@ class DraftKind:
         if not self._nodes:
             self.expected = acceptance.expected_tokens()
             return
-        mean, depths = acceptance.mean, range(1, MAX_AUTO_GAMMA + 1)
-        chances = (level_chances(mean, self._nodes, depth) for depth in depths)
-        self.expected = [1.0, *(1 + sum(levels) for levels in chances)]
+        self.expected = tree_tokens(acceptance.mean, self._nodes)
 
     def shares(self, gamma: int, acceptance: Acceptance) -> Sequence[float]:
         """By level, the probability that a chain would have had the accepted token too."""

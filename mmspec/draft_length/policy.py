@@ -91,6 +91,7 @@ class AdaptiveDraftLength:
         self._plain = PlainCost()
         self._budget = ALLOWANCE
         self._rounds = 0
+        self._ranking: list[Choice] = []
         self._last_tried: dict[Choice, int] = {}
 
     def choose(self, max_gamma: int, context: int) -> Plan:
@@ -106,6 +107,7 @@ class AdaptiveDraftLength:
         self._rounds += 1
         self._last_tried[chosen] = self._rounds
         if gamma:
+            self._ranking = []
             self._learn(chosen, round_)
             cost = chosen.kind.costs.observe(gamma, seconds / self._plain.seconds)
             self._charge(round_, chosen, cost)
@@ -116,8 +118,7 @@ class AdaptiveDraftLength:
     def plain_reason(self) -> str | None:
         """A line saying why decoding is plain; None while drafting pays or its cost is unknown."""
         known = [Choice(kind, gamma) for kind in self._kinds for gamma in kind.costs.lengths]
-        best = max([self._plainly, *self._drafts(MAX_AUTO_GAMMA)], key=_rate)
-        if self._measures_plain() or not known or best.gamma:
+        if self._measures_plain() or not known or self._ranked()[0].gamma:
             return None
         kind, gamma = max(known, key=_rate)
         return (
@@ -127,10 +128,9 @@ class AdaptiveDraftLength:
         )
 
     def _best(self, max_gamma: int) -> Choice:
-        drafts = [draft for draft in self._drafts(max_gamma) if self._affords(draft)]
-        best = max([self._plainly, *drafts], key=_rate)
+        best = next(draft for draft in self._ranked() if self._allows(draft, max_gamma))
         trials = [
-            trial for trial in self._trials(best, max_gamma) if trial in drafts or not trial.gamma
+            trial for trial in self._trials(best, max_gamma) if self._allows(trial, max_gamma)
         ]
         return min(trials, key=lambda trial: self._last_tried.get(trial, 0), default=best)
 
@@ -145,7 +145,7 @@ class AdaptiveDraftLength:
         """Go to the costs at `context`."""
         if context // STRIDE == self._place:
             return
-        self._place = context // STRIDE
+        self._place, self._ranking = context // STRIDE, []
         for kind in self._kinds:
             kind.costs.move(kind.calibrated(context))
         plain = self._kinds[0].calibrated(context).get(0)
@@ -166,8 +166,13 @@ class AdaptiveDraftLength:
         if cost is not None:
             self._budget += len(round_.tokens) - cost
 
-    def _drafts(self, max_gamma: int) -> list[Choice]:
-        return [Choice(kind, gamma) for kind in self._kinds for gamma in kind.lengths(max_gamma)]
+    def _ranked(self) -> list[Choice]:
+        """All choices, the fastest first; computed once for rounds that change no estimate."""
+        if not self._ranking:
+            lengths = ((kind, kind.lengths(MAX_AUTO_GAMMA)) for kind in self._kinds)
+            drafts = [Choice(kind, gamma) for kind, gammas in lengths for gamma in gammas]
+            self._ranking = sorted([self._plainly, *drafts], key=_rate, reverse=True)
+        return self._ranking
 
     def _trials(self, best: Choice, max_gamma: int) -> Iterable[Choice]:
         """Choices to try: a round takes the least recently tried of them, or `best` if empty."""
@@ -181,9 +186,12 @@ class AdaptiveDraftLength:
         best_chain = [] if kind is chain else [max((Choice(chain, n) for n in lengths), key=_rate)]
         return [Choice(kind, gamma - 1), Choice(kind, gamma + 1), *best_chain, self._plainly]
 
-    def _affords(self, draft: Choice) -> bool:
-        """True if the budget covers a round whose draft is rejected entirely."""
-        return self._budget >= min(draft.risk, CREDIT)
+    def _allows(self, draft: Choice, max_gamma: int) -> bool:
+        """True if the length is possible and the budget covers its entire rejection."""
+        kind, gamma = draft
+        if not gamma:
+            return True
+        return gamma in kind.lengths(max_gamma) and self._budget >= min(draft.risk, CREDIT)
 
 
 def _rate(choice: Choice) -> float:

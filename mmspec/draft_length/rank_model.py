@@ -8,6 +8,8 @@ the n nodes that are accepted most likely.
 from functools import lru_cache
 from heapq import heappop, heappush
 
+from mmspec.draft_length.round_costs import LENGTHS
+
 SECOND = 0.45
 """Probability that the next token is right; heads and draft of the bundled pair have 0.4 to 0.6."""
 GRID = 32
@@ -22,8 +24,21 @@ def level_chances(acceptance: float, nodes: int, depth: int) -> tuple[float, ...
 
     acceptance: a, which is rounded to a GRID-th, between 1 and GRID - 1 of them.
     """
-    step = min(max(round(GRID * acceptance), 1), GRID - 1)
-    return _level_chances(step, nodes, depth)
+    return _level_chances(_step(acceptance), nodes, depth)
+
+
+def tree_tokens(acceptance: float, nodes: int) -> tuple[float, ...]:
+    """E(gamma), the expected tokens of a round, for trees of 0 to MAX_AUTO_GAMMA levels."""
+    return _tree_tokens(_step(acceptance), nodes)
+
+
+def _step(acceptance: float) -> int:
+    return min(max(round(GRID * acceptance), 1), GRID - 1)
+
+
+@lru_cache(maxsize=1024)
+def _tree_tokens(step: int, nodes: int) -> tuple[float, ...]:
+    return (1.0, *(1 + sum(_level_chances(step, nodes, depth)) for depth in LENGTHS[1:]))
 
 
 @lru_cache(maxsize=4096)

@@ -89,6 +89,20 @@ def test_a_gamma_alone_is_not_searched():
     assert best_gamma(None, Options(), "M", [4], PROMPTS, quiet) == 4
 
 
+def test_every_gamma_is_measured_beside_the_others(pair_engine, few_timings):
+    report = speed(
+        pair_engine,
+        world_prompts(1, size=32),
+        Options(max_new_tokens=4),
+        draftings=["M"],
+        gammas=[2, "auto"],
+        every=True,
+        repeats=1,
+        progress=quiet,
+    )
+    assert [method.name for method in report.methods] == ["plain", "M gamma 2", "M gamma auto"]
+
+
 def test_a_whole_report_on_a_small_pair(pair_engine, few_timings):
     prompts = world_prompts(1, size=32)
     report = speed(

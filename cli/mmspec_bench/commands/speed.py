@@ -52,6 +52,9 @@ COUNT = click.IntRange(min=1)
     metavar="auto|on|off|on,off",
     help="The same bits whatever drafts; on,off also times target forwards of both kinds.",
 )
+@click.option(
+    "--every", is_flag=True, help="Measure every one of --gammas, in place of the fastest."
+)
 @click.option("--repeats", type=COUNT, default=3, show_default=True)
 @click.option("--max-new-tokens", default=96, show_default=True)
 @click.option("--against", metavar=TRANSFORMERS, help="Another project's loop (torch only).")
@@ -68,6 +71,7 @@ def speed(
     tasks: str,
     drafting: str | None,
     gammas: str,
+    every: bool,
     exact: str,
     repeats: int,
     max_new_tokens: int,
@@ -101,6 +105,7 @@ def speed(
         options,
         draftings=_draftings(drafting, engine),
         gammas=lengths,
+        every=every,
         repeats=repeats,
         others=[load(**loading | {"backend": against_backend})] if against_backend else [],
         programs=[_program(against, engine, max_new_tokens)] if against else [],

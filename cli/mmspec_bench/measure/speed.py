@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -249,6 +250,7 @@ def speed(
     draftings: Sequence[str],
     gammas: Sequence[Gamma],
     repeats: int,
+    every: bool = False,
     others: Sequence[Engine] = (),
     programs: Sequence[TimedMethod] = (),
     priced: bool = False,
@@ -256,14 +258,16 @@ def speed(
 ) -> SpeedReport:
     """Measure plain decoding and each drafting at its best draft length.
 
-    gammas: one to use it, several to search among.  others: the same checkpoint on other backends,
-    measured interleaved with this one.  programs: other projects' programs, measured likewise.
+    gammas: one to use it, several to search among.  every: measure each of them instead.  others:
+    the same checkpoint on other backends, measured interleaved with this one.  programs: other
+    projects' programs, measured likewise.
     priced: also time forwards with exact rows and without, in turns.
     """
     plan: list[tuple[str, Gamma]] = [("none", 1)]
     for drafting in draftings:
         searched = prompts[:SEARCHED]
-        plan.append((drafting, best_gamma(engine, options, drafting, gammas, searched, progress)))
+        search = partial(best_gamma, engine, options, drafting, gammas, searched, progress)
+        plan += [(drafting, gamma) for gamma in (gammas if every else [search()])]
     methods: list[TimedMethod] = [engine_method(engine, options, *step) for step in plan]
     for other in others:
         prefix = f"{other.backend.name}: "
