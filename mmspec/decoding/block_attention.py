@@ -10,11 +10,11 @@ for which numbers it does not.
 
 Each function takes `xp`, a namespace that follows the Python array API standard.
 
-Axis names: G heads of keys, g heads of queries for each, m rows, D head size, C columns, a multiple
-of BLOCK, T of them from the tail on.
+Axis names: G heads of keys, g heads of queries for each, m rows, D head size, C columns, B blocks
+of BLOCK columns, T columns from the tail on.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -28,21 +28,18 @@ BLOCK = 64
 class Places:
     """The places in their sequences of the m rows of one forward, and the columns of these."""
 
-    start: int
-    """The place, and the column, of the first row."""
     own: Array
     """[m] the place of each row, which is the last one that it sees."""
+    mask: Array
+    """[m, C] float32, added to scores: 0 for the places that a row sees, else -inf."""
     multiple: int
     """Products of matrices have a multiple of this number of rows, as the forward has."""
+    tail: int = 0
+    """The first column of the block that contains the first row of a tree."""
     columns: Array | None = None
     """[m, T] for a tree: the column, counted from the tail, of each place that a row sees, and any
     column for later places. None if every place is its own column.
     """
-
-    @property
-    def tail(self) -> int:
-        """The first column of the block that contains `start`."""
-        return self.start // BLOCK * BLOCK
 
 
 def whole_blocks(columns: int) -> int:
@@ -50,19 +47,33 @@ def whole_blocks(columns: int) -> int:
     return -(-columns // BLOCK) * BLOCK
 
 
+def chain_places(xp: Any, own: Array, end: int, multiple: int) -> Places:
+    """Places of rows that are a chain, in a forward up to column `end`; own: [m] their places."""
+    return Places(own, _mask(xp, own, whole_blocks(end)), multiple)
+
+
 def tree_places(xp: Any, ancestry: Any, start: int, end: int, multiple: int) -> Places:
     """Places of m rows of a tree whose root is in column `start`, in a forward up to `end`.
 
     ancestry: an `Ancestry` of the m rows among the nodes fed so far.
     """
-    places = Places(start, ancestry.depths + start, multiple)
-    columns = _tree_columns(xp, ancestry.visible, start, whole_blocks(end) - places.tail)
-    return replace(places, columns=columns)
+    own, visible, tail = ancestry.depths + start, whole_blocks(end), start // BLOCK * BLOCK
+    columns = _tree_columns(xp, ancestry.visible, start - tail, visible - tail)
+    return Places(own, _mask(xp, own, visible), multiple, tail, columns)
 
 
-def _tree_columns(xp: Any, paths: Array, start: int, count: int) -> Array:
-    """`Places.columns` [m, count]; paths: [m, n] which of n nodes are on the path to each row."""
-    (rows, nodes), before = paths.shape, start % BLOCK
+def _mask(xp: Any, own: Array, columns: int) -> Array:
+    is_visible = xp.arange(columns) <= xp.expand_dims(own, axis=-1)
+    zeros = xp.zeros(is_visible.shape, dtype=xp.float32)
+    return xp.where(is_visible, zeros, -inf)
+
+
+def _tree_columns(xp: Any, paths: Array, before: int, count: int) -> Array:
+    """`Places.columns` [m, count] of a tree with `before` columns before it in the tail.
+
+    paths: [m, n] which of n nodes are on the path to each row.
+    """
+    rows, nodes = paths.shape
     number = xp.arange(nodes)
     first = xp.argsort(xp.where(paths, number, number + nodes), axis=-1)
     shared = xp.broadcast_to(xp.arange(before), (rows, before))
@@ -81,11 +92,14 @@ def attend(xp: Any, queries: Array, keys: Array, values: Array, places: Places) 
     flat = xp.reshape(queries, (heads, group * rows, size))
     scores = xp.matmul(flat, xp.permute_dims(keys, (0, 2, 1)))
     scores = xp.astype(xp.reshape(scores, (heads, group, rows, -1)), xp.float32) * size**-0.5
-    weights = _weights(xp, _by_place(xp, scores, places), places)
-    shape = (heads, group, rows, -1, BLOCK)
-    total = _tree_sum(xp, xp.sum(xp.reshape(weights, shape), axis=-1), axis=3)
+    scores = _by_place(xp, scores, places) + places.mask
+    weights = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+    blocks = (heads, group * rows, -1, BLOCK)
+    blocked = xp.permute_dims(xp.reshape(weights, blocks), (0, 2, 1, 3))
+    totals = xp.sum(blocked, axis=-1, keepdims=True)
     parts = _by_block(xp, xp.astype(weights, values.dtype), values, places)
-    attended = _tree_sum(xp, xp.astype(parts, xp.float32), axis=3) / xp.expand_dims(total, axis=-1)
+    sums = _tree_sum(xp, xp.concat([xp.astype(parts, xp.float32), totals], axis=-1))
+    attended = xp.reshape(sums[..., :size] / sums[..., size:], queries.shape)
     return xp.astype(attended, queries.dtype)
 
 
@@ -98,32 +112,23 @@ def _by_place(xp: Any, scores: Array, places: Places) -> Array:
     return xp.concat([before, xp.take_along_axis(after, index, axis=-1)], axis=-1)
 
 
-def _weights(xp: Any, scores: Array, places: Places) -> Array:
-    """Unnormalised softmax [G, g, m, C] of the places that each row sees."""
-    number = xp.arange(scores.shape[-1])
-    scores = xp.where(number <= xp.expand_dims(places.own, axis=-1), scores, -inf)
-    return xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
-
-
 def _by_block(xp: Any, weights: Array, values: Array, places: Places) -> Array:
-    """Weighted sums of values for each block: [G, g, m, C / BLOCK, D]."""
+    """Weighted sums of values for each block [G, B, g m, D], of weights [G, g, m, C]."""
     if places.columns is None:
         return _shared(xp, weights, values)
     own = _own(xp, weights[..., places.tail :], values[:, places.tail :], places)
     if not places.tail:
         return own
     before = _shared(xp, weights[..., : places.tail], values[:, : places.tail])
-    return xp.concat([before, own], axis=3)
+    return xp.concat([before, own], axis=1)
 
 
 def _shared(xp: Any, weights: Array, values: Array) -> Array:
     """The sums of blocks whose values are the same for all rows."""
-    heads, group, rows, columns = weights.shape
-    size, blocks = values.shape[-1], columns // BLOCK
-    flat = xp.reshape(weights, (heads, group * rows, blocks, BLOCK))
-    blocked = xp.reshape(values, (heads, blocks, BLOCK, size))
-    sums = xp.matmul(xp.permute_dims(flat, (0, 2, 1, 3)), blocked)
-    return xp.reshape(xp.permute_dims(sums, (0, 2, 1, 3)), (heads, group, rows, blocks, size))
+    heads, group, rows, _ = weights.shape
+    blocked = xp.reshape(weights, (heads, group * rows, -1, BLOCK))
+    apart = xp.reshape(values, (heads, -1, BLOCK, values.shape[-1]))
+    return xp.matmul(xp.permute_dims(blocked, (0, 2, 1, 3)), apart)
 
 
 def _own(xp: Any, weights: Array, values: Array, places: Places) -> Array:
@@ -138,14 +143,16 @@ def _own(xp: Any, weights: Array, values: Array, places: Places) -> Array:
         (heads, rows, blocks, group * (places.multiple - 1), BLOCK), dtype=apart.dtype
     )
     sums = xp.matmul(xp.concat([apart, padding], axis=3), gathered)[:, :, :, :group]
-    return xp.permute_dims(sums, (0, 3, 1, 2, 4))
+    return xp.reshape(xp.permute_dims(sums, (0, 2, 3, 1, 4)), (heads, blocks, group * rows, size))
 
 
-def _tree_sum(xp: Any, parts: Array, axis: int) -> Array:
-    """Sum over an axis, pair by pair: zeros at the end change no bit of the result."""
-    index = (slice(None),) * axis
-    while (count := parts.shape[axis]) > 1:
-        even = count // 2 * 2
-        pairs = parts[(*index, slice(0, even, 2))] + parts[(*index, slice(1, even, 2))]
-        parts = xp.concat([pairs, parts[(*index, slice(even, None))]], axis=axis)
-    return xp.squeeze(parts, axis=axis)
+def _tree_sum(xp: Any, parts: Array) -> Array:
+    """Sum [G, n, W] of parts [G, B, n, W], half plus half: zeros at the end change no bit of it."""
+    heads, blocks, *rest = parts.shape
+    width = 1 << (blocks - 1).bit_length()
+    if width > blocks:
+        zeros = xp.zeros((heads, width - blocks, *rest), dtype=parts.dtype)
+        parts = xp.concat([parts, zeros], axis=1)
+    while (half := parts.shape[1] // 2) > 0:
+        parts = parts[:, :half] + parts[:, half:]
+    return parts[:, 0]

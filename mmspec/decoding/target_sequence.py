@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from mmspec.decoding.acceptance import Verdict, read_verdict
 from mmspec.decoding.arrays import A
-from mmspec.decoding.block_attention import Places, tree_places
+from mmspec.decoding.block_attention import Places, chain_places, tree_places
 from mmspec.decoding.contents import Projection, Row, chunks
 from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft, HostDraft
 from mmspec.decoding.exact_rows import ExactRows, Tile
@@ -246,11 +246,10 @@ class TargetSequence(ABC, Generic[A]):
         self, exact: ExactRows, start: int, ancestry: Ancestry | None, tile: Tile
     ) -> Places:
         """The places of a tile's rows in a chain or tree that begins in column `start`."""
-        integers, first = self._framework.integers, start + tile.start
+        xp, integers, first = self._framework.xp, self._framework.integers, start + tile.start
         end = first + len(tile.padded)
         if ancestry is None:
-            return Places(first, integers(range(first, end)), exact.multiple)
-        xp = self._framework.xp
+            return chain_places(xp, integers(range(first, end)), end, exact.multiple)
         rows = ancestry.of(xp, integers(tile.padded), tile.stop)
         return tree_places(xp, rows, start, end, exact.multiple)
 

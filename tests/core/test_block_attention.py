@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mmspec.decoding.block_attention import BLOCK, Places, attend, tree_places, whole_blocks
+from mmspec.decoding.block_attention import BLOCK, attend, chain_places, tree_places, whole_blocks
 from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.exact_rows import ExactRows
 
@@ -26,8 +26,9 @@ def oracle(queries, keys, values, visible):
     return np.einsum("hgmc,hcd->hgmd", weights / weights.sum(-1, keepdims=True), wide[2])
 
 
-def chain(start, rows, multiple=1):
-    return Places(start, np.arange(start, start + rows), multiple)
+def chain(start, rows, columns=None):
+    own = np.arange(start, start + rows)
+    return chain_places(np, own, columns or start + rows, 1)
 
 
 def ancestry(parents):
@@ -67,9 +68,10 @@ def test_a_node_attends_to_its_ancestors_alone(start, multiple):
 
 def test_blocks_that_nothing_sees_change_no_bit():
     queries, keys, values = drawn(7 * BLOCK, 2)
-    whole = attend(np, queries, keys, values, chain(BLOCK + 3, 2))
+    whole = attend(np, queries, keys, values, chain(BLOCK + 3, 2, 7 * BLOCK))
     for columns in (2 * BLOCK, 3 * BLOCK, 5 * BLOCK):
-        part = attend(np, queries, keys[:, :columns], values[:, :columns], chain(BLOCK + 3, 2))
+        places = chain(BLOCK + 3, 2, columns)
+        part = attend(np, queries, keys[:, :columns], values[:, :columns], places)
         assert part.tobytes() == whole.tobytes()
 
 
