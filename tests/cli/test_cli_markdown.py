@@ -50,6 +50,7 @@ def test_markup_is_styled(source, runs):
     [
         "A blue square, and 2 * 3 * 4 = 24.",
         "snake_case_name and __init",
+        "a_b_ c",
         "f(*args, **kwargs)",
         "an unclosed **bold\nnext line",
         "1. one\n2. two",
