@@ -56,7 +56,7 @@ clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/chat.stamp: $(VENV)/torch.stamp pyproject.toml
-	$(PIP) install --quiet --editable ".[mlx,torch]"
+	$(PIP) install --quiet --editable ".[heic,mlx,torch]"
 	@$(no_cuda_packages)
 	@touch $@
 
