@@ -7,7 +7,8 @@ from pathlib import Path
 
 from mmspec.drafters.views import Branch, Views
 from mmspec.prompt.chat_template import ChatTemplate, load_template
-from mmspec.prompt.images import Picture, Preprocessing, pixels, read_preprocessing
+from mmspec.prompt.images import Picture
+from mmspec.prompt.preprocessing import Preprocessing, pixels, read_preprocessing
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec.seam import Head, InspectableBackend, InspectableFeatures, InspectableModel
 

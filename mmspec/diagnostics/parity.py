@@ -19,7 +19,7 @@ from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import answer_once, prefilled_target
 from mmspec.drafters.views import PLAIN
 from mmspec.errors import UsageError
-from mmspec.prompt.images import pixels
+from mmspec.prompt.preprocessing import pixels
 from mmspec.seam import Float32
 
 RELATIVE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}

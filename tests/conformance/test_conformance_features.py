@@ -8,7 +8,7 @@ import pytest
 
 from mmspec.chat.engine import load
 from mmspec.errors import UsageError
-from mmspec.prompt.images import pixels
+from mmspec.prompt.preprocessing import pixels
 from support import factory
 from support.conformance_cases import PICTURES
 

@@ -7,7 +7,8 @@ from transformers import AutoProcessor, LlavaForConditionalGeneration
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.prompt.conversation import render
-from mmspec.prompt.images import Picture, pixels
+from mmspec.prompt.images import Picture
+from mmspec.prompt.preprocessing import pixels
 from support import factory
 from support.conformance_cases import picture
 

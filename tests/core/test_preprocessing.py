@@ -13,10 +13,10 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 
 from mmspec.errors import CheckpointError
-from mmspec.prompt.images import (
+from mmspec.prompt.images import picture_from
+from mmspec.prompt.preprocessing import (
     Preprocessing,
     clip_preprocessing,
-    picture_from,
     pixels,
     read_preprocessing,
 )

@@ -13,7 +13,8 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.loaded_model import FeatureCache, LoadedModel
 from mmspec.checkpoints.config import ModelConfig, TextConfig, VisionConfig
 from mmspec.prompt.chat_template import ChatTemplate
-from mmspec.prompt.images import Picture, clip_preprocessing, picture_from
+from mmspec.prompt.images import Picture, picture_from
+from mmspec.prompt.preprocessing import clip_preprocessing
 from mmspec.prompt.tokenizer import Tokenizer
 from support import factory_layouts
 from support.scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, no_fault

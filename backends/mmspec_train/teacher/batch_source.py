@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mmspec import errors
-from mmspec.prompt.images import Preprocessing, pixels
+from mmspec.prompt.preprocessing import Preprocessing, pixels
 from mmspec.seam import Float32
 from mmspec_train.teacher.batch import ConversationBatch, collate
 from mmspec_train.teacher.cache import TeacherCache

@@ -14,7 +14,8 @@ from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import LM_HEAD
 from mmspec.errors import UsageError
 from mmspec.prompt.chat_template import load_template
-from mmspec.prompt.images import Picture, pixels, read_preprocessing
+from mmspec.prompt.images import Picture
+from mmspec.prompt.preprocessing import pixels, read_preprocessing
 from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
 from mmspec.seam import Float32
 from mmspec_torch.backend import TorchBackend

@@ -11,7 +11,8 @@ from mmspec.diagnostics.prompts import Prompt, user_prompt
 from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import prefilled_target
 from mmspec.plugins import load_head
-from mmspec.prompt.images import Picture, pixels
+from mmspec.prompt.images import Picture
+from mmspec.prompt.preprocessing import pixels
 from mmspec_bench import Progress
 from mmspec_bench.measure.costs import branch_draftings, median_seconds, open_beside, step_seconds
 from mmspec_bench.measure.exact_price import ExactPrice, exact_prices

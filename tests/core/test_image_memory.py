@@ -1,0 +1,177 @@
+"""The memory that opening an image takes: large ones are decoded smaller, or refused by name."""
+
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pillow_heif
+import pytest
+from PIL import Image
+
+from mmspec.errors import ImageError
+from mmspec.prompt import image_memory, images
+from mmspec.prompt.file_kinds import enable_heif
+from mmspec.prompt.images import decode_picture, open_picture, picture_from
+from support import opening_process
+
+
+def smooth(width: int, height: int, mode: str = "RGB") -> Image.Image:
+    """Three ramps, in which a smaller scale shows the same colours."""
+    x = (np.arange(width, dtype=np.uint32) * 255 // width).astype(np.uint8)[None, :]
+    y = (np.arange(height, dtype=np.uint32) * 255 // height).astype(np.uint8)[:, None]
+    ramps = np.broadcast_arrays(x, y, x // 2 + y // 2)
+    return Image.fromarray(np.stack(ramps, -1)).convert(mode)
+
+
+def saved(path: Path, image: Image.Image, **options) -> Path:
+    image.save(path, **options)
+    return path
+
+
+@pytest.mark.parametrize("scale", [1, 2, 4, 8])
+def test_a_large_jpeg_is_decoded_at_the_first_scale_that_fits(tmp_path, monkeypatch, scale):
+    original = smooth(333, 250)
+    path = saved(tmp_path / "a.jpg", original)
+    with Image.open(path) as image:
+        allowed = image_memory.needed_memory(image, scale)
+    monkeypatch.setattr(image_memory, "MAX_MEMORY", allowed)
+    found = open_picture(path).image
+    assert found.size == (-(-333 // scale), -(-250 // scale))
+    difference = np.asarray(found, float) - np.asarray(original.resize(found.size), float)
+    assert np.abs(difference).mean() < 3
+
+
+def test_an_image_decoded_smaller_is_upright(tmp_path, monkeypatch):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = saved(tmp_path / "a.jpg", smooth(320, 200), exif=exif)
+    monkeypatch.setattr(image_memory, "MAX_MEMORY", 320 * 200 * 8 // 4)
+    found = open_picture(path).image
+    assert found.size == (100, 160)
+    assert found.getpixel((99, 0))[0] < 20 < 200 < found.getpixel((99, 159))[0]
+
+
+def in_mode(mode: str) -> Image.Image:
+    """A picture of 40 by 30 in any mode; the first rows of floats do not tell their range."""
+    if mode in ("F", "I", "I;16"):
+        values = np.arange(1200).reshape(30, 40) * {"F": 0.01, "I": 50, "I;16": 50}[mode]
+        return Image.fromarray(values.astype({"F": "f4", "I": "i4", "I;16": "u2"}[mode]))
+    image = smooth(40, 30, "RGBA")
+    image.putalpha(smooth(40, 30).getchannel(0))
+    return image.convert(mode)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "F", "I", "I;16"])
+@pytest.mark.parametrize("transparency", [None, 3])
+def test_a_picture_does_not_depend_on_the_bands_it_is_converted_in(mode, transparency, monkeypatch):
+    image = in_mode(mode)
+    if transparency is not None and mode in ("L", "P"):
+        image.info["transparency"] = transparency
+    whole = picture_from(image)
+    monkeypatch.setattr(images, "BAND", 80)
+    assert picture_from(image) == whole
+    assert picture_from(image).image.tobytes() == whole.image.tobytes()
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ImageError) as caught:
+        open_picture(path)
+    return str(caught.value)
+
+
+def test_what_takes_too_much_memory_is_refused_with_both_figures(tmp_path, monkeypatch):
+    monkeypatch.setattr(image_memory, "MAX_MEMORY", 200_000_000)
+    path = saved(tmp_path / "a.png", Image.new("RGB", (6000, 5000)))
+    assert refusal(path).endswith(
+        "a.png: 6000 x 5000 pixels take 0.2 GB to open, and 0.2 GB of memory is allowed; "
+        "make it smaller first"
+    )
+    assert open_picture(saved(tmp_path / "grey.png", Image.new("L", (6000, 5000))))
+
+
+def test_a_progressive_jpeg_needs_its_coefficients_at_any_scale(tmp_path, monkeypatch):
+    path = saved(tmp_path / "a.jpg", smooth(320, 200), progressive=True)
+    monkeypatch.setattr(image_memory, "MAX_MEMORY", 320 * 200 * 6)
+    assert "320 x 200 pixels take 0.0 GB to open" in refusal(path)
+    monkeypatch.setattr(image_memory, "MAX_MEMORY", 320 * 200 * 8)
+    assert open_picture(path).image.size == (160, 100)
+
+
+def test_above_pillows_own_limit_a_jpeg_opens_and_others_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    path = saved(tmp_path / "a.jpg", smooth(320, 200))
+    assert open_picture(path) == decode_picture(path.read_bytes(), "a.jpg")
+    message = refusal(saved(tmp_path / "a.png", smooth(320, 200)))
+    assert "over 178 megapixels may take more to open, and 1.0 GB of memory is allowed" in message
+    buffer = BytesIO()
+    smooth(320, 200).save(buffer, "WEBP")
+    with pytest.raises(ImageError, match=r"^b\.webp: over 178 megapixels"):
+        decode_picture(buffer.getvalue(), "b.webp")
+
+
+FORMATS = {
+    "a.png": {},
+    "grey.png": {"mode": "L"},
+    "clear.png": {"mode": "RGBA"},
+    "rotated.png": {"orientation": 6},
+    "a.jpg": {},
+    "rotated.jpg": {"orientation": 6},
+    "progressive.jpg": {"progressive": True, "subsampling": 0},
+    "inks.jpg": {"mode": "CMYK"},
+    "a.gif": {"mode": "P"},
+    "a.bmp": {},
+    "a.ppm": {},
+    "a.tga": {},
+    "a.tif": {"compression": "tiff_lzw"},
+    "floats.tif": {"mode": "F"},
+    "a.avif": {"speed": 10},
+    "a.heic": {},
+    "a.webp": {},
+    "a.jp2": {},
+}
+OWN = {"a.webp": 17, "a.jp2": 20}
+"""Bytes a pixel, where a decoder alone takes more than 12."""
+
+
+def written(path: Path, size: int, mode: str = "RGB", orientation: int = 1, **options) -> Path:
+    if path.suffix == ".heic":
+        pillow_heif.from_pillow(smooth(size, size)).save(path)
+        return path
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    kept = {"exif": exif} if orientation > 1 else {}
+    return saved(path, smooth(size, size, mode), **kept, **options)
+
+
+def opened_apart(small: Path, large: Path) -> tuple[tuple[int, int], int]:
+    """Size of the picture, and bytes that opening it took in a process of its own."""
+    command = [sys.executable, opening_process.__file__, str(small), str(large)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    width, height, peak = run.stdout.split()
+    return (int(width), int(height)), int(peak)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+@pytest.mark.parametrize("name", FORMATS)
+def test_opening_takes_less_than_twelve_bytes_a_pixel(tmp_path, name):
+    small = written(tmp_path / f"small-{name}", 64, **FORMATS[name])
+    large = written(tmp_path / name, 5000, **FORMATS[name])
+    size, peak = opened_apart(small, large)
+    assert size == (5000, 5000)
+    assert peak < OWN.get(name, 12) * 5000 * 5000
+    enable_heif(name)
+    with Image.open(large) as image:
+        assert peak < 1.15 * image_memory.needed_memory(image)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+def test_a_jpeg_of_any_size_is_opened_within_the_limit(tmp_path):
+    small = written(tmp_path / "small.jpg", 64)
+    large = saved(tmp_path / "large.jpg", Image.new("RGB", (20_000, 15_000), (9, 99, 200)))
+    size, peak = opened_apart(small, large)
+    assert size == (10_000, 7_500)
+    assert peak < 12 * 10_000 * 7_500 < image_memory.MAX_MEMORY
