@@ -15,7 +15,6 @@ from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_arguments import STANDARD_INPUT, open_images, type_at_terminal
 from mmspec_cli.terminal.input import Read, is_interactive, questions, read_pipe
-from mmspec_cli.terminal.interrupt import orderly_end
 from mmspec_cli.terminal.render import Screen
 
 HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
@@ -70,8 +69,7 @@ def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool, pre
     dialogue.stage(pictures)
     if interactive:
         screen.note(HINT)
-    with orderly_end():
-        converse(dialogue, _line_editor(private) if interactive else read_pipe)
+    converse(dialogue, _line_editor(private) if interactive else read_pipe)
 
 
 def _last() -> Kept:

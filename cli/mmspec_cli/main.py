@@ -9,8 +9,10 @@ from importlib import import_module
 import click
 
 from mmspec.errors import MmspecError, choice
+from mmspec.escape import one_line
 from mmspec_cli.flags import with_flags
-from mmspec_cli.terminal.escape import one_line
+from mmspec_cli.terminal.interrupt import orderly_end
+from mmspec_cli.terminal.library_messages import visible_messages, visible_traceback
 
 COMMANDS = {
     "chat": "Talk about images.",
@@ -83,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; every error becomes one line on stderr.
 
     The status is 2 for a usage error and 130 for an interrupt; `check` and `parity` define others.
+    An error that nobody foresaw keeps its traceback, and the status is 1.
     """
     sys.stdin = sys.stdin or io.StringIO()  # closed: nothing to read
     if not sys.stdout:
@@ -91,8 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        status = cli.main(arguments, prog_name="mmspec", standalone_mode=False)
-        sys.stdout.flush()
+        with orderly_end(), visible_messages():
+            status = cli.main(arguments, prog_name="mmspec", standalone_mode=False)
+            sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 0
@@ -112,6 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _drop_output()  # it was the output that could not be written
         where = f"{error.filename}: " if error.filename else ""
         return _failed(f"{where}{error.strerror or error}", MmspecError.exit_code)
+    except Exception as error:  # noqa: BLE001 - a defect keeps its traceback, made safe to show
+        click.echo(visible_traceback(error), err=True)
+        return 1
     return status if isinstance(status, int) else 0
 
 

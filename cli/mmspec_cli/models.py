@@ -1,5 +1,6 @@
 """`mmspec models`: the models with a card, and which of them are on this machine."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from mmspec.errors import choice
 from mmspec.plugins import BACKENDS, installed_backends, load_backend, registered
 from mmspec_cli.help_pages import WholeGroup
 from mmspec_cli.options import BACKEND, JSON, PLAIN
+from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_cli.terminal.render import Screen, in_words
 
 
@@ -65,7 +67,8 @@ def pull_model(name: str, revision: str | None, backend: str, plain: bool) -> No
     A target's draft is a separate model, named on its card.
     """
     screen = Screen(plain=plain)
-    directory = pull(name, reader(backend), revision)
+    with ending_handled(signal.SIG_DFL):  # the hub's threads would first finish their files
+        directory = pull(name, reader(backend), revision)
     screen.say(str(directory))
     cards = load_cards()
     draft = cards[name].pair if name in cards else None

@@ -8,7 +8,7 @@ import click
 from mmspec.errors import not_installed
 from mmspec_cli import train_options
 from mmspec_cli.help_pages import WholeGroup
-from mmspec_cli.terminal.interrupt import orderly_end
+from mmspec_cli.terminal.render import Screen
 from mmspec_cli.train_options import choose, options_of
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.settings import (
@@ -39,10 +39,8 @@ class TrainGroup(WholeGroup):
 
 
 @click.group(cls=TrainGroup)
-@click.pass_context
-def train(context: click.Context) -> None:
+def train() -> None:
     """Train heads, drafts and small models (needs the extra `mmspec[train]`)."""
-    context.with_resource(orderly_end())
 
 
 @train.command()
@@ -138,7 +136,7 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
         head_method = choose(HeadMethodSettings, options)
         score = distill_head(kind, choose(HeadShape, options), head_method, *common)
     tokens, gamma = score.tokens_per_round, options["gamma"]
-    click.echo(f"{options['out']}: {tokens:.3f} tokens per round of {gamma}")
+    Screen().say(f"{options['out']}: {tokens:.3f} tokens per round of {gamma}")
 
 
 @train.command()
@@ -230,4 +228,4 @@ def _plan_draft(gpu: str, options: dict[str, Any]) -> None:
 
 def _echo_scores(options: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
     for name, score in scores.items():
-        click.echo(f"{options['out'] / name}: {score.tokens_per_round:.3f} tokens per round")
+        Screen().say(f"{options['out'] / name}: {score.tokens_per_round:.3f} tokens per round")

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from mmspec_cli.main import main
+from support import factory
 from support.commands import Result, Run
 
 
@@ -27,6 +28,12 @@ def pair(pair_paths: tuple[Path, Path]) -> list[str]:
     """Options that choose the tiny pair and a short answer."""
     target, draft = map(str, pair_paths)
     return f"--model {target} --draft {draft} --backend torch --max-new-tokens 12".split()
+
+
+@pytest.fixture(scope="session")
+def long_pair(checkpoints: Path) -> tuple[Path, Path]:
+    """A pair with room for an answer of seconds."""
+    return factory.tiny_pair(checkpoints / "long", positions=60_000)
 
 
 @pytest.fixture

@@ -107,6 +107,21 @@ def test_table_cells_are_text(terminal, capsys, plain):
     assert "[red]x[/red]^[" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_header_has_neither_markup_nor_control_characters(terminal, capsys, plain):
+    terminal()
+    Screen(plain=plain).table(["[red]x[/red]\x9b"], [["cell"]])
+    assert r"[red]x[/red]\x9b" in capsys.readouterr().out
+
+
+def test_a_pipe_gets_a_text_unchanged(capsys):
+    text = "a\x07b\x0b\x0c\x08\r[red]\x1b[0m\n"
+    screen = Screen()
+    screen.piece(Piece("", text))
+    screen.end_line()
+    assert capsys.readouterr().out == text
+
+
 def test_json_is_one_line(capsys):
     Screen().json({"text": "a\nb\x1bä"})
     out = capsys.readouterr().out

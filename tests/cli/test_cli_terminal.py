@@ -2,87 +2,16 @@
 
 import os
 import re
-import select
 import shlex
 import signal
-import struct
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
-from support import endless, factory
-from support.commands import execute, start_process
-
-fcntl, pty, termios = map(pytest.importorskip, ("fcntl", "pty", "termios"))
-
-PATIENCE = 120
-"""Seconds; a busy machine may take long to start."""
-
-TEXT = r"tokens\x1b\[0m\r\x1b\[2K[^\x1b]{30}"
-"""The first of an answer: what follows the last line of progress."""
-
-
-PROMPT = r"\x1b\[\?2004h[\s\S]*?>"
-"""A prompt: bracketed paste is switched on where one begins."""
-
-
-class Terminal:
-    """A process at a pseudo-terminal of its own: `main` with its arguments."""
-
-    def __init__(self, main, arguments: list[str], directory: Path, columns: int = 80) -> None:
-        self.screen = ""
-        self.read_to = 0
-        self.fd, terminal = pty.openpty()
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        variables = {"TERM": "xterm-256color", "XDG_STATE_HOME": str(directory), "NO_COLOR": ""}
-        self.process = start_process(
-            main, arguments, terminal=terminal, directory=directory, **variables
-        )
-        os.close(terminal)
-
-    def echoes(self) -> bool:
-        """Whether the terminal shows what is typed."""
-        return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
-
-    def type(self, keys: str) -> None:
-        os.write(self.fd, keys.encode())
-
-    def wait(self, pattern: str) -> str:
-        """Read until `pattern` appears after what was waited for last; return what came."""
-        deadline = time.monotonic() + PATIENCE
-        while not (found := re.search(pattern, self.screen[self.read_to :])):
-            ready, _, _ = select.select([self.fd], [], [], max(deadline - time.monotonic(), 0))
-            assert ready, f"no {pattern!r} in {self.screen[self.read_to :]!r}"
-            self.screen += self._read()
-        came = self.screen[self.read_to : self.read_to + found.end()]
-        self.read_to += found.end()
-        return came
-
-    def _read(self) -> str:
-        try:
-            return os.read(self.fd, 65536).decode(errors="replace")
-        except OSError:  # Linux's end of file once the child has gone
-            pytest.fail(f"the child left: {self.screen[self.read_to :]!r}")
-
-    def status(self) -> int:
-        """Read to the end and return the exit status."""
-        while True:
-            try:
-                if not os.read(self.fd, 65536):
-                    break
-            except OSError:
-                break
-        self.process.join()
-        return self.process.exitcode
-
-
-@pytest.fixture(scope="module")
-def long_pair(checkpoints: Path) -> tuple[Path, Path]:
-    """A pair with room for an answer of seconds."""
-    return factory.tiny_pair(checkpoints / "long", positions=60_000)
+from support import endless
+from support.commands import execute
+from support.terminal import OWN, PATIENCE, PROMPT, TEXT, Terminal
 
 
 @pytest.fixture
@@ -153,7 +82,7 @@ def test_what_a_terminal_gets_holds_no_raw_control_character(terminal):
     came = terminal.wait(TEXT)
     terminal.type("\x03")
     came += terminal.wait("stopped;")
-    own = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", came)  # the colours and erasures of the chat itself
+    own = re.sub(OWN, "", came)
     assert re.findall(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", own) == []
     terminal.type("/quit\r")
     assert terminal.status() == 0
@@ -214,14 +143,6 @@ def test_a_second_ctrl_c_loses_no_line_about_the_answer(terminal):
     terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*" + PROMPT)
     terminal.type("/quit\r")
     assert terminal.status() == 0
-
-
-def test_a_chat_that_is_ended_at_its_prompt_gives_the_terminal_back(terminal):
-    terminal.wait(r"\[1 image\] >")
-    assert not terminal.echoes()
-    terminal.process.terminate()
-    assert terminal.status() == 143
-    assert terminal.echoes()
 
 
 def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(program, tmp_path):

@@ -1,13 +1,8 @@
 """Names to directories, with a real hub cache filled from a hub that runs in this process."""
 
-import json
-import threading
 from collections.abc import Iterator
-from hashlib import sha1
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from shutil import copytree, rmtree
-from typing import Any
 
 import huggingface_hub
 import pytest
@@ -18,62 +13,7 @@ from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached
 from mmspec.errors import CheckpointError, HubError, UsageError, WriteError
 from support.full_disk import Disk
-
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-class FakeHub(BaseHTTPRequestHandler):
-    """Serves directories as repositories of one commit; anything else is 404."""
-
-    repositories: dict[str, Path]
-    requested: list[str]
-
-    def do_GET(self) -> None:
-        self.answer(True)
-
-    def do_HEAD(self) -> None:
-        self.answer(False)
-
-    def answer(self, with_body: bool) -> None:
-        path = self.path.split("?")[0].removeprefix("/api/models").strip("/")
-        for name, directory in self.repositories.items():
-            if path == f"{name}/revision/main":
-                return self.send(json.dumps({"id": name, "sha": COMMIT}).encode(), with_body)
-            if path == f"{name}/tree/{COMMIT}":
-                return self.send(json.dumps(tree(directory)).encode(), with_body)
-            if path.startswith(f"{name}/resolve/"):
-                file = path.rsplit("/", 1)[1]
-                self.requested.append(file)
-                return self.send((directory / file).read_bytes(), with_body)
-        code = "RevisionNotFound" if "/revision/" in path and "org/" in path else "RepoNotFound"
-        return self.send(b"{}", with_body, 404, code)
-
-    def send(self, body: bytes, with_body: bool, status: int = 200, error: str = "") -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Type", "application/json")
-        self.send_header("ETag", f'"{sha1(body).hexdigest()}"')
-        self.send_header("X-Repo-Commit", COMMIT)
-        if error:
-            self.send_header("X-Error-Code", error)
-        self.end_headers()
-        if with_body:
-            self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        """Keep quiet."""
-
-
-def tree(directory: Path) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "file",
-            "path": file.name,
-            "size": file.stat().st_size,
-            "oid": sha1(file.read_bytes()).hexdigest(),
-        }
-        for file in directory.iterdir()
-    ]
+from support.hub_server import COMMIT, FakeHub, serving
 
 
 def reach(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,14 +42,10 @@ def hub(
     pickled.mkdir()
     (pickled / "config.json").write_text("{}")
     (pickled / "pytorch_model.bin").write_bytes(b"never wanted")
-    FakeHub.repositories = {"JackFram/llama-68m": directory, "org/pickled": pickled}
-    FakeHub.requested = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeHub)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    reach(f"http://127.0.0.1:{server.server_port}", monkeypatch)
-    yield FakeHub
-    server.shutdown()
-    server.server_close()
+    repositories = {"JackFram/llama-68m": directory, "org/pickled": pickled}
+    with serving(repositories) as (hub, address):
+        reach(address, monkeypatch)
+        yield hub
 
 
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:

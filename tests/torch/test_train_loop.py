@@ -17,6 +17,7 @@ from mmspec_train.run.distributed import Processes
 from mmspec_train.run.log import Log, Position, open_log
 from mmspec_train.run.phase import EarlyStopping, Machine, Phase
 from mmspec_train.settings import Budget
+from support.hostile import EVIL, reached
 from support.teacher_data import Killed, quiet_log
 
 
@@ -121,6 +122,14 @@ def test_a_run_that_is_ended_says_where_it_stands(tmp_path, monkeypatch, end):
     assert output.getvalue().splitlines()[-1] == stopped
     train(tmp_path)
     assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
+
+
+def test_a_name_reaches_no_terminal_as_markup_or_control_characters(tmp_path):
+    output = io.StringIO()
+    console = Console(file=output, width=400, force_terminal=True)
+    train(tmp_path, of=phase(f"[red]{EVIL}"), console=console)
+    assert "[red]^[]0;owned^G" in output.getvalue()
+    assert reached(output.getvalue()) == []
 
 
 def test_an_unfinished_run_of_another_version_is_refused(tmp_path):

@@ -7,6 +7,7 @@ from mmspec.checkpoints.head_config import read_head_config
 from mmspec.checkpoints.head_manifest import head_pickle
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.errors import MmspecError, UsageError
+from mmspec.escape import one_line, visible
 from mmspec_torch.heads.load import read_pickle
 from mmspec_torch.tensor_files import save_tensors
 
@@ -29,9 +30,9 @@ def main(arguments: list[str]) -> int:
     """Convert each directory; returns the exit status."""
     try:
         for directory in arguments:
-            sys.stdout.write(f"{convert(Path(directory))}\n")
+            sys.stdout.write(visible(f"{convert(Path(directory))}\n"))
     except MmspecError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{one_line(str(error))}\n")
         return error.exit_code
     return 0 if arguments else 2
 

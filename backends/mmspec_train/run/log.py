@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
+from mmspec.escape import one_line, visible
 from mmspec.output_files import make_directory, replace_file, write_errors
 
 STEPS_FILE = "log.csv"
@@ -77,7 +79,7 @@ class Log:
         suffix = "" if loss is None else f" loss {loss:.3f}"
         if self.console.is_terminal:
             if stage not in self.tasks:
-                self.tasks[stage] = self.bar.add_task(stage, total=1.0, note="")
+                self.tasks[stage] = self.bar.add_task(one_line(stage), total=1.0, note="")
             self.bar.update(self.tasks[stage], completed=progress, note=f"step {step}{suffix}")
         elif time.monotonic() - self.last_line > PLAIN_LINE_SECONDS:
             self.last_line = time.monotonic()
@@ -85,7 +87,7 @@ class Log:
 
     def say(self, line: str) -> None:
         """Print one line."""
-        self.console.print(line, highlight=False, soft_wrap=True)
+        self.console.print(Text(visible(line)), highlight=False, soft_wrap=True)
 
     @contextmanager
     def say_when_stopped(self, line: Callable[[], str]) -> Iterator[None]:
@@ -123,7 +125,8 @@ def open_log(directory: Path | None, console: Console | None = None) -> Iterator
     directory: None for every process but the first, which logs for all.
     """
     console = (console or Console()) if directory else Console(quiet=True)
-    columns = "{task.description}", BarColumn(), "{task.percentage:.0f} %", "{task.fields[note]}"
+    name = TextColumn("{task.description}", markup=False)
+    columns = name, BarColumn(), "{task.percentage:.0f} %", "{task.fields[note]}"
     if directory:
         make_directory(directory)
     with Progress(

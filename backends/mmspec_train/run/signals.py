@@ -1,4 +1,4 @@
-"""Delays Ctrl-C and SIGTERM while a run writes state that must stay consistent."""
+"""Delays Ctrl-C, SIGTERM and SIGHUP while a run writes state that must stay consistent."""
 
 import signal
 import threading
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 
-ENDING = (signal.SIGINT, signal.SIGTERM)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM until the end of the block.
+    """Delay Ctrl-C, SIGTERM and SIGHUP until the end of the block.
 
     Does nothing outside the main thread, which is the only one that receives signals.
     """
@@ -34,7 +34,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def blocked_in_children() -> Iterator[None]:
-    """Block Ctrl-C and SIGTERM for good in each process that the block starts.
+    """Block Ctrl-C, SIGTERM and SIGHUP for good in each process that the block starts.
 
     A signal to the whole process group is then handled by this process alone.
     """

@@ -3,11 +3,15 @@
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
+
+ENDING = (signal.SIGTERM,) if sys.platform == "win32" else (signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a command: a request, and the terminal's or the connection's end."""
 
 LOCAL_FLAGS = 3
 """Index of the local flags in the list of termios' attributes."""
@@ -25,12 +29,29 @@ class Interrupt:
 
 @contextmanager
 def orderly_end() -> Iterator[None]:
-    """Context in which SIGTERM raises SystemExit with status 143, a shell's value for it."""
+    """Context in which SIGTERM and SIGHUP raise SystemExit with a shell's status, 128 and more.
 
-    def leave(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
+    So every block that restores or deletes something does it. Only in the main thread, which alone
+    receives signals.
+    """
+    if threading.current_thread() is threading.main_thread():
+        with ending_handled(_leave):
+            yield
+    else:
+        yield
 
-    with handled(signal.SIGTERM, leave):
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+@contextmanager
+def ending_handled(handler: Any) -> Iterator[None]:
+    """Context in which `handler` handles SIGTERM and SIGHUP; nohup's SIGHUP stays ignored."""
+    with ExitStack() as stack:
+        for number in ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                stack.enter_context(handled(number, handler))
         yield
 
 
@@ -73,8 +94,9 @@ def hidden_typing() -> Iterator[None]:
     hidden[LOCAL_FLAGS] |= termios.NOFLSH  # Ctrl-C drops neither what was typed nor the output
 
     def become(attributes: list[Any]) -> None:
-        if os.tcgetpgrp(terminal) == os.getpgrp():  # in the background it is another job's
-            termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+        with suppress(OSError, termios.error):  # a terminal that was closed
+            if os.tcgetpgrp(terminal) == os.getpgrp():  # in the background it is another job's
+                termios.tcsetattr(terminal, termios.TCSANOW, attributes)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         become(visible)

@@ -4,7 +4,6 @@ Imported only if a person types, because prompt_toolkit loads slowly.
 """
 
 import re
-import signal
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -12,15 +11,17 @@ from pathlib import Path
 from types import FrameType
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
+from mmspec.escape import visible
 from mmspec.prompt.file_kinds import IMAGE_SUFFIXES
 from mmspec_cli.kept_conversations import state_directory
-from mmspec_cli.terminal.interrupt import handled
+from mmspec_cli.terminal.interrupt import ending_handled
 
 FILE_COMMANDS = ("/load", "/save")
 PATH_COMMANDS = ("/image", *FILE_COMMANDS)
@@ -45,7 +46,7 @@ class LineEditor:
 
     def __call__(self, prompt: str) -> str:
         """The typed question; raises EOFError, or KeyboardInterrupt on Ctrl-C."""
-        with handled(signal.SIGTERM, self._leave):
+        with ending_handled(self._leave):
             return self._session.prompt(prompt)
 
     def _leave(self, number: int, _frame: FrameType | None) -> None:
@@ -53,7 +54,13 @@ class LineEditor:
         app, end = self._session.app, SystemExit(128 + number)
         if app.loop is None or not app.is_running:
             raise end
-        app.loop.call_soon_threadsafe(partial(app.exit, exception=end))
+        app.loop.call_soon_threadsafe(partial(_exit, app, end))
+
+
+def _exit(app: Application[str], end: SystemExit) -> None:
+    """End the prompt, unless Enter or another signal has ended it."""
+    if app.future and not app.future.done():
+        app.exit(exception=end)
 
 
 def history_file() -> Path:
@@ -92,7 +99,7 @@ class ChatCompleter(Completer):
         self._files = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
-        """Yield completions of the text before the cursor."""
+        """Yield completions of the text before the cursor, none with control characters."""
         line = document.text_before_cursor
         commands = [name for name in self._commands if line and name.startswith(line)]
         if commands:
@@ -102,6 +109,8 @@ class ChatCompleter(Completer):
         files = self._files if line.startswith(FILE_COMMANDS) else self._images
         unescaped = re.sub(r"\\(.)", r"\1", typed)
         for completion in files.get_completions(Document(unescaped), event) if typed else ():
+            if visible(completion.display_text) != completion.display_text:
+                continue
             slash = "/" if completion.display_text.endswith("/") else ""
             yield Completion(re.sub(r"([\s\\\"'])", r"\\\1", completion.text) + slash)
 

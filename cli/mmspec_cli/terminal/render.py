@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mmspec.chat.answer import Piece
+from mmspec.escape import one_line, visible, visible_json
 from mmspec_cli.flags import with_flags
-from mmspec_cli.terminal.escape import one_line, visible
 from mmspec_cli.terminal.markdown import Markdown
 from mmspec_cli.terminal.preview import preview
 from mmspec_cli.terminal.wrapping import Wrap
@@ -87,7 +87,10 @@ class Screen:
             self._write(*run)
 
     def _write(self, text: str, style: str | None = None) -> None:
-        self._out.out(visible(text) if self.terminal else text, end="", style=style)
+        if self.terminal:
+            self._out.out(visible(text), end="", style=style)
+        else:
+            self._out.file.write(text)  # unchanged: rich would leave control characters out
         self._out.file.flush()
         self._in_line = not text.endswith("\n") if text else self._in_line
 
@@ -115,7 +118,7 @@ class Screen:
 
     def json(self, value: Any) -> None:
         """Write one JSON document on one line."""
-        self._out.file.write(json.dumps(value, ensure_ascii=False) + "\n")
+        self._out.file.write(visible_json(json.dumps(value, ensure_ascii=False)) + "\n")
         self._out.file.flush()
 
     def note(self, text: str) -> None:
@@ -174,7 +177,7 @@ class Screen:
         for place, column in enumerate(columns):
             words = (word for row in cells for word in row[place].split())
             narrowest = min(max(map(len, words), default=0), WHOLE_WORD)
-            table.add_column(column, overflow="fold", min_width=narrowest)
+            table.add_column(Text(one_line(column)), overflow="fold", min_width=narrowest)
         for row in cells:
             table.add_row(*map(Text, row))
         self._out.print(table)

@@ -1,4 +1,4 @@
-"""Makes text from models and files safe to show on a terminal."""
+"""Makes text from models, files and servers safe to show on a terminal."""
 
 _CARET = {code: "^" + chr(code ^ 0x40) for code in (*range(32), 127) if chr(code) not in "\t\n"}
 _C1 = {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
@@ -6,6 +6,7 @@ _C1 = {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
 _BIDIRECTIONAL = {
     code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
+_IN_JSON = {code: f"\\u{code:04x}" for code in (127, *_C1, *_BIDIRECTIONAL)}
 _VISIBLE = _CARET | _C1 | _BIDIRECTIONAL
 
 
@@ -16,6 +17,15 @@ def visible(text: str) -> str:
     '^[[31mred'
     """
     return text.translate(_VISIBLE)
+
+
+def visible_json(text: str) -> str:
+    r"""Spell out in a JSON document the control characters that JSON allows in it.
+
+    >>> visible_json('"\x9b"')
+    '"\\u009b"'
+    """
+    return text.translate(_IN_JSON)
 
 
 def one_line(text: str) -> str:

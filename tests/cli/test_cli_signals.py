@@ -1,0 +1,181 @@
+"""SIGTERM and SIGHUP at any moment: the terminal is as it was, and what was kept can be read."""
+
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from mmspec_bench.suite.rows import ROWS, read_rows
+from mmspec_cli.main import main
+from support import endless
+from support.commands import execute
+from support.suite_row import without_times
+from support.terminal import PROMPT, TEXT, Terminal
+
+ENDING = [signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.fixture
+def open_terminal(tmp_path):
+    """A function that starts a command at a terminal."""
+    opened = []
+
+    def start(run, arguments: list[str]) -> Terminal:
+        opened.append(Terminal(run, arguments, tmp_path))
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        os.close(terminal.fd)
+
+
+def end(terminal: Terminal, number: signal.Signals) -> None:
+    """Send a signal, and assert that the command ended in order."""
+    os.kill(terminal.process.pid, number)
+    assert terminal.status() == 128 + number
+    assert terminal.changes() == []
+    assert "Traceback" not in terminal.screen
+
+
+@pytest.fixture
+def long(long_pair) -> list[str]:
+    """Options of an answer that goes on for long."""
+    target, draft = map(str, long_pair)
+    models = ["--model", target, "--draft", draft, "--backend", "torch"]
+    return [*models, "--max-new-tokens", "50000", "--repeat-limit", "0", "--details"]
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_chat_that_is_ended_at_its_prompt_gives_the_terminal_back(open_terminal, long, number):
+    terminal = open_terminal(main, ["chat", *long])
+    terminal.wait(PROMPT)
+    terminal.type("half a line")
+    terminal.wait("half a line")
+    assert not terminal.echoes()
+    end(terminal, number)
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("command", ["chat", "generate"])
+def test_an_answer_that_is_ended_gives_the_terminal_back(open_terminal, long, command, number):
+    prompt = ["--prompt", "what is it?"] if command == "generate" else []
+    terminal = open_terminal(endless.main, [command, *prompt, *long])
+    if command == "chat":
+        terminal.wait(PROMPT)
+        terminal.type("what is it?\r")
+    terminal.wait(TEXT)
+    end(terminal, number)
+    assert terminal.screen.endswith("\n")
+
+
+def test_two_signals_at_a_prompt_end_it_once(open_terminal, long):
+    terminal = open_terminal(main, ["chat", *long])
+    terminal.wait(PROMPT)
+    os.kill(terminal.process.pid, signal.SIGHUP)
+    end_by = terminal.process.pid, signal.SIGTERM
+    os.kill(*end_by)
+    assert terminal.status() in (128 + signal.SIGHUP, 128 + signal.SIGTERM)
+    assert terminal.changes() == []
+    assert "Unhandled" not in terminal.screen
+
+
+@pytest.mark.parametrize("answering", [False, True])
+def test_a_chat_ends_with_its_terminal(long, tmp_path, answering):
+    terminal = Terminal(endless.main, ["chat", *long], tmp_path)
+    terminal.wait(PROMPT)
+    terminal.type("what is it?")
+    terminal.wait("what is it?")
+    if answering:
+        terminal.type("\r")
+        terminal.wait(TEXT)
+    os.close(terminal.fd)
+    terminal.process.join(20)
+    assert terminal.process.exitcode is not None
+
+
+def bench_run(models: list[str], out: Path, *more: str) -> list[str]:
+    few = ["--tasks", "chart", "--limit", "30", "--turns", "1", "--methods", "M,none"]
+    return ["bench", "run", *models, *few, "--max-new-tokens", "8", "--out", str(out), *more]
+
+
+@pytest.fixture
+def models(pair_paths) -> list[str]:
+    target, draft = map(str, pair_paths)
+    return ["--model", target, "--draft", draft, "--backend", "torch"]
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_run_of_the_suite_that_is_ended_goes_on(open_terminal, run, models, tmp_path, number):
+    out = tmp_path / "out"
+    terminal = open_terminal(main, bench_run(models, out))
+    terminal.wait(r"[1-9]\d*/30")
+    end(terminal, number)
+    assert "the rows so far are in" in terminal.screen
+    kept = read_rows(out / ROWS)
+    assert 0 < len(kept) < 60
+    assert run(*bench_run(models, out, "--resume")).status == 0
+    rows = read_rows(out / ROWS)
+    assert rows[: len(kept)] == kept
+    assert [row.sample for row in rows if row.method == "M"] == [f"chart/{n}" for n in range(30)]
+
+
+def train(out: Path) -> list[str]:
+    """A whole command line: a run starts processes, which a process of `start_process` may not."""
+    options = ["--recipe", "test", "--no-compile", "--threads", "1", "--device", "cpu"]
+    stages = ["--stage", "tokenizer", "--stage", "tower", "--steps", "tower", "100000"]
+    command = [sys.executable, "-m", "mmspec_cli", "train", "mini", *stages, *options]
+    return [*command, "--out", str(out)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ENDING)
+def test_training_that_is_ended_says_where_it_goes_on(open_terminal, tmp_path, number):
+    terminal = open_terminal(execute, train(tmp_path / "out"))
+    terminal.wait(r"step \d\d loss")
+    end(terminal, number)
+    assert "the same command goes on after step" in terminal.screen
+    steps = (tmp_path / "out" / "log.csv").read_text().count(",tower,")
+    terminal = open_terminal(execute, train(tmp_path / "out"))
+    terminal.wait(rf"step {steps + 1} loss")
+    end(terminal, number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["chat", "generate", "bench", "train"])
+def test_a_signal_at_any_moment_leaves_the_terminal_as_it_was(
+    open_terminal, run, long, models, tmp_path, command
+):
+    """24 ends of each command, from its start to far into its work."""
+    out = tmp_path / "out"
+    asked = ["--prompt", "what is it?"]
+    start, arguments, longest = {
+        "chat": (endless.main, ["chat", *long], 4),
+        "generate": (endless.main, ["generate", *asked, *long], 4),
+        "bench": (main, bench_run(models, out, "--limit", "9000"), 4),
+        "train": (execute, train(out), 16),
+    }[command]
+    draws = random.Random(0)
+    statuses = []
+    for attempt in range(24):
+        begun = attempt and (out / "provenance.json").exists() and command == "bench"
+        terminal = open_terminal(start, [*arguments, *(["--resume"] if begun else [])])
+        if command == "chat":
+            terminal.type("what is it?\r")
+        terminal.watch(draws.uniform(0, longest) if attempt else 2 * longest)
+        assert terminal.process.is_alive(), terminal.screen
+        os.kill(terminal.process.pid, draws.choice(ENDING))
+        statuses.append(terminal.status())
+        assert terminal.changes() == []
+        assert "Traceback" not in terminal.screen
+    assert set(statuses) <= {143, 129, -15, -1}  # a minus: before the command began
+    assert statuses.count(143) + statuses.count(129) > 12
+    if command == "bench":
+        kept = [without_times(row) for row in read_rows(out / ROWS)]
+        assert len(kept) > 100
+        count = str(len(kept) // 2)
+        assert run(*bench_run(models, tmp_path / "whole", "--limit", count)).status == 0
+        whole = [without_times(row) for row in read_rows(tmp_path / "whole" / ROWS)]
+        assert whole == kept[: len(whole)]

@@ -1,0 +1,87 @@
+"""A hub that serves directories of this machine, in a thread of this process."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha1
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class FakeHub(BaseHTTPRequestHandler):
+    """Serves directories as repositories of one commit; anything else is 404."""
+
+    repositories: Mapping[str, Path]
+    requested: list[str]
+    headers_of_every_answer: Mapping[str, str]
+
+    def do_GET(self) -> None:
+        self.answer(True)
+
+    def do_HEAD(self) -> None:
+        self.answer(False)
+
+    def answer(self, with_body: bool) -> None:
+        path = unquote(self.path.split("?")[0]).removeprefix("/api/models").strip("/")
+        for name, directory in self.repositories.items():
+            if path == f"{name}/revision/main":
+                return self.send(json.dumps({"id": name, "sha": COMMIT}).encode(), with_body)
+            if path == f"{name}/tree/{COMMIT}":
+                return self.send(json.dumps(tree(directory)).encode(), with_body)
+            if path.startswith(f"{name}/resolve/"):
+                file = path.rsplit("/", 1)[1]
+                self.requested.append(file)
+                return self.send((directory / file).read_bytes(), with_body)
+        code = "RevisionNotFound" if "/revision/" in path and "org/" in path else "RepoNotFound"
+        return self.send(b"{}", with_body, 404, code)
+
+    def send(self, body: bytes, with_body: bool, status: int = 200, error: str = "") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "application/json")
+        self.send_header("ETag", f'"{sha1(body).hexdigest()}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        if error:
+            self.send_header("X-Error-Code", error)
+        for name, value in self.headers_of_every_answer.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Keep quiet."""
+
+
+def tree(directory: Path) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "file",
+            "path": file.name,
+            "size": file.stat().st_size,
+            "oid": sha1(file.read_bytes()).hexdigest(),
+        }
+        for file in directory.iterdir()
+    ]
+
+
+@contextmanager
+def serving(
+    repositories: Mapping[str, Path], headers: Mapping[str, str] | None = None
+) -> Iterator[tuple[type[FakeHub], str]]:
+    """Context that yields the hub and its address."""
+    FakeHub.repositories = repositories
+    FakeHub.requested = []
+    FakeHub.headers_of_every_answer = headers or {}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeHub)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield FakeHub, f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
