@@ -13,7 +13,16 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 CARDS = sorted((ROOT / "models" / "mmspec_models").glob("*/README.md"))
 TEXTS = [
     *PAGES,
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")),
+    *(
+        ROOT / name
+        for name in (
+            "README.md",
+            "CONTRIBUTING.md",
+            "CHANGELOG.md",
+            "SECURITY.md",
+            "tests/README.md",
+        )
+    ),
     *CARDS,
 ]
 GENERATED = "cli.md"
