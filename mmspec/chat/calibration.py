@@ -12,6 +12,7 @@ from typing import Any
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.paths import expand_home
+from mmspec.checkpoints.quantization import computed
 from mmspec.draft_length.calibration_file import CalibrationFile
 from mmspec.exactness.finding import FindingFile, read_finding
 from mmspec.seam import InspectableBackend
@@ -38,12 +39,16 @@ def finding_file(backend: InspectableBackend, target: LoadedModel) -> FindingFil
 
 
 def finding_lines() -> dict[str, str]:
-    """A line on the exact decoding of each model, type and backend that was measured here."""
+    """A line on the exact decoding of each model, type and device that was measured here."""
     lines = {}
     for path in sorted((cache_directory() / EXACTNESS).glob("*.json")):
         key, finding = read_finding(path) or ({}, None)
-        if finding and key["backend"]["mmspec"] == version("mmspec"):
-            lines[f"{key['name']}, {key['dtype']}, {key['backend']['name']}"] = finding.line()
+        match key:
+            case {"backend": {"name": backend, "mmspec": own}} if finding and own == version(
+                "mmspec"
+            ):
+                kind = computed(key["dtype"], key["quantize"])
+                lines[f"{key['name']}, {kind}, {backend} on {key['device']}"] = finding.line()
     return lines
 
 

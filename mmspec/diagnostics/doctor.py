@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, TypedDict
 
+from mmspec.chat.calibration import finding_lines
 from mmspec.checkpoints.cards import Card, load_cards, present
 from mmspec.diagnostics.provenance import environment
 from mmspec.errors import MmspecError
@@ -25,7 +26,8 @@ def examine() -> dict[str, Any]:
 
     Returns a JSON-serializable report with the command's `exit_code`: 1 if something needed is
     missing.  `backends` has each installed backend's description of itself, or its error; `models`
-    every card, with its directory for each backend that can load it here.
+    every card, with its directory for each backend that can load it here; `exact` a line on the
+    exact decoding of each model that was measured here.
     """
     names = [*registered(BACKENDS)]
     backends = {name: _described(name) for name in installed_backends()}
@@ -36,6 +38,7 @@ def examine() -> dict[str, Any]:
         "backends": backends,
         "captioners": sorted(registered(CAPTIONERS)),
         "models": models,
+        "exact": finding_lines(),
         "missing": missing,
         "exit_code": int(any(part["needed"] for part in missing)),
     }

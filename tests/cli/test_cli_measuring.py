@@ -124,6 +124,15 @@ def test_doctor_names_what_is_missing(run):
     assert told["exit_code"] == result.status
 
 
+def test_doctor_says_what_is_known_of_exact_decoding(run, pair, monkeypatch, tmp_path):
+    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
+    assert "not measured yet" in run("doctor").out
+    run("generate", "--prompt", "Hello?", *pair, "--exact", "auto")
+    lines = [line for line in run("doctor").out.splitlines() if "9.00 times" in line]
+    assert len(lines) == 1
+    assert "float32, torch on cpu" in lines[0]
+
+
 def test_doctor_full_says_where_to_find_network(run, tmp_path):
     out = tmp_path / "report.json"
     result = run("doctor", "--full", "--out", out)

@@ -7,11 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from mmspec.chat import calibration
+from mmspec.chat.calibration import finding_file
 from mmspec.chat.options import Options
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics import doctor
 from mmspec.diagnostics.doctor import examine
 from mmspec.diagnostics.provenance import commit, provenance, versions
 from mmspec.errors import BackendError, HubError
+from mmspec.exactness.finding import Finding
 from mmspec.plugins import load_backend
 from mmspec_bench import full_report
 from mmspec_bench.weight_memory import weight_bytes
@@ -25,6 +29,38 @@ def test_everything_installed_is_described():
     assert "blas" in found["backends"]["mlx"]
     assert found["versions"]["torch"]
     assert json.loads(json.dumps(found))["models"]
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    """An empty folder for what is measured on this machine."""
+    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("quantize", ["none", "int4"])
+def test_each_finding_about_exact_decoding_has_a_line(cache, pair_engine, quantize):
+    model = SimpleNamespace(device="cpu", dtype="bfloat16", quantize=quantize)
+    target = SimpleNamespace(name="tiny", directory=pair_engine.target.directory, model=model)
+    file = finding_file(pair_engine.backend, target)
+    finding = Finding(1.04, is_probed=True, rows=ExactRows(4, 64))
+    file.write(finding)
+    kind = {"none": "bfloat16", "int4": "bfloat16 int4"}[quantize]
+    assert examine()["exact"] == {f"tiny, {kind}, torch on cpu": finding.line()}
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"key": {"backend": {}}}', "[]"])
+def test_a_damaged_finding_has_no_line(cache, content):
+    (cache / "exactness").mkdir()
+    (cache / "exactness" / "x.json").write_text(content)
+    assert examine()["exact"] == {}
+
+
+def test_findings_of_another_version_have_no_line(cache, pair_engine, monkeypatch):
+    finding_file(pair_engine.backend, pair_engine.target).write(Finding(1.0))
+    assert len(examine()["exact"]) == 1
+    monkeypatch.setattr(calibration, "version", lambda _: "0")
+    assert examine()["exact"] == {}
 
 
 @pytest.mark.parametrize(
