@@ -8,7 +8,7 @@ import click
 
 from mmspec.diagnostics.doctor import examine
 from mmspec_bench.commands.output import Output
-from mmspec_bench.full_report import DRAFT, MODEL, full_report, passed
+from mmspec_bench.full_report.run import DRAFT, MODEL, Lines, full_report, outcome_line
 from mmspec_cli.options import JSON, PLAIN
 from mmspec_cli.terminal.render import Screen, in_words
 
@@ -26,21 +26,35 @@ from mmspec_cli.terminal.render import Screen, in_words
     type=Path,
     default=Path("mmspec-doctor.json"),
     show_default=True,
-    help="Where --full writes its report.",
+    help="Where --full writes its report, and finds what is done of it.",
 )
+@click.option("--mlx-vlm", metavar="PYTHON", help="For --full: of mlx-vlm's own environment.")
 @JSON
 @PLAIN
-def doctor(full: bool, model: str, draft: str, out: Path, as_json: bool, plain: bool) -> int:
+def doctor(
+    full: bool,
+    model: str,
+    draft: str,
+    out: Path,
+    mlx_vlm: str | None,
+    as_json: bool,
+    plain: bool,
+) -> int:
     """Show what is installed, what is missing and the command that installs it.
+
+    --full measures for minutes to hours, and says how long each stage takes. A stage that is done
+    is in the file: a second run goes on after it, unless models or versions changed.
 
     Exit status: 0, or 1 if something needed is missing or a stage of --full failed.
     """
     screen = Screen(plain=plain)
-    report = full_report(model, draft, screen.progress) if full else examine()
-    show = partial(_show_stages if full else _show, screen, report)
-    Output(screen, out if full else None, as_json).report(report, show)
-    if full and not as_json:
-        screen.say(f"wrote {out}")
+    if not full:
+        report = examine()
+        Output(screen, None, as_json).report(report, partial(_show, screen, report))
+        return int(report["exit_code"])
+    report = full_report(model, draft, out, Lines(screen.progress, screen.note), mlx_vlm)
+    Output(screen, None, as_json).report(report, partial(_show_stages, screen, report))
+    screen.note(f"wrote {out}")
     return int(report["exit_code"])
 
 
@@ -77,13 +91,5 @@ def _show(screen: Screen, report: dict[str, Any]) -> None:
 
 
 def _show_stages(screen: Screen, report: dict[str, Any]) -> None:
-    rows = [(name, _outcome(stage)) for name, stage in report["stages"].items()]
+    rows = [(name, outcome_line(stage)) for name, stage in report["stages"].items()]
     screen.table(("stage", "outcome"), rows)
-
-
-def _outcome(stage: dict[str, Any]) -> str:
-    if not stage["ok"]:
-        return str(stage["error"])
-    if "skipped" in stage:
-        return f"skipped: {stage['skipped']}"
-    return f"{'passed' if passed(stage) else 'FAILED'} in {stage['seconds']:.0f} s"

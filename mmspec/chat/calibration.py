@@ -40,13 +40,11 @@ def finding_file(backend: InspectableBackend, target: LoadedModel) -> FindingFil
 
 def finding_lines() -> dict[str, str]:
     """A line on the exact decoding of each model, type and device that was measured here."""
-    lines = {}
+    lines, here = {}, version("mmspec")
     for path in sorted((cache_directory() / EXACTNESS).glob("*.json")):
         key, finding = read_finding(path) or ({}, None)
         match key:
-            case {"backend": {"name": backend, "mmspec": own}} if finding and own == version(
-                "mmspec"
-            ):
+            case {"backend": {"name": backend, "mmspec": own}} if finding and own == here:
                 kind = computed(key["dtype"], key["quantize"])
                 lines[f"{key['name']}, {kind}, {backend} on {key['device']}"] = finding.line()
     return lines

@@ -1,12 +1,19 @@
 """`check`, `parity`, `bench` and `doctor`: their output and exit statuses."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from mmspec import plugins
 from mmspec.diagnostics import check as core_check
+from mmspec_bench.full_report import run as full_report
+from mmspec_bench.full_report.stages import Stage
 
 
 def test_check_says_identical(run, pair, red):
@@ -139,6 +146,59 @@ def test_doctor_full_says_where_to_find_network(run, tmp_path):
     assert result.status == 2
     assert len(result.err.splitlines()) == 1
     assert not out.exists()
+
+
+def mini_report(out):
+    return "doctor", "--full", "--model", "mini", "--draft", "mini-draft", "--out", out
+
+
+def test_doctor_full_shows_stages_and_writes_them_as_they_end(run, tmp_path, monkeypatch):
+    out = tmp_path / "report.json"
+
+    def brief(pair, *_):
+        assert pair.model["torch"].name == "mini"
+        found = {"torch": {"exit_code": 0}, "mlx": {"exit_code": 1}}
+        return [Stage("check", name, partial(dict, found[name]), 1, 10) for name in found]
+
+    monkeypatch.setattr(full_report, "stages_of", brief)
+    status, shown, remarks = run(*mini_report(out))
+    assert status == 1
+    assert [line.split()[:3] for line in shown.splitlines()[1:]] == [
+        ["check", "torch", "passed"],
+        ["check", "mlx", "FAILED"],
+    ]
+    assert [line.split(",")[0] for line in remarks.splitlines()] == [
+        *("1 of 2: check torch", "check torch: passed in 0 s"),
+        *("2 of 2: check mlx", "check mlx: FAILED in 0 s", f"wrote {out}"),
+    ]
+    again = run(*mini_report(out), "--json")
+    assert again.err.startswith(f"2 of 2 stages are in {out} already\n")
+    assert json.loads(again.out) == json.loads(out.read_text())
+
+
+@pytest.mark.slow
+def test_doctor_full_goes_on_after_a_kill(tmp_path):
+    out = tmp_path / "report.json"
+    environment = os.environ | {"MMSPEC_CACHE": str(tmp_path)}
+    command = [sys.executable, "-m", "mmspec_cli", *map(str, mini_report(out))]
+
+    def killed_after(count):
+        """The file of a run that is killed once it has `count` stages; read as a kill leaves it."""
+        with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None and len(read().get("stages", ())) < count:
+                time.sleep(0.1)
+            process.kill()
+        return read()
+
+    def read():
+        return json.loads(out.read_text()) if out.exists() else {}
+
+    first = killed_after(2)
+    second = killed_after(4)
+    assert [*second["stages"]] == [f"{kind} torch" for kind in ("start", "check", "speed", "costs")]
+    for name, stage in first["stages"].items():
+        assert second["stages"][name] == stage
+        assert second["starts"][name] == 1
 
 
 def test_context_prints_a_table_and_writes_json(run, pair, tmp_path):

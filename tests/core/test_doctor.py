@@ -9,17 +9,12 @@ import pytest
 
 from mmspec.chat import calibration
 from mmspec.chat.calibration import finding_file
-from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics import doctor
 from mmspec.diagnostics.doctor import examine
 from mmspec.diagnostics.provenance import commit, provenance, versions
-from mmspec.errors import BackendError, HubError
 from mmspec.exactness.finding import Finding
 from mmspec.plugins import load_backend
-from mmspec_bench import full_report
-from mmspec_bench.weight_memory import weight_bytes
-from support.stand_ins import quiet
 
 
 def test_everything_installed_is_described():
@@ -132,77 +127,3 @@ def test_the_commit_is_that_of_the_source_tree():
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
     found = commit()
     assert found is None or head.stdout.startswith(found.rstrip("+"))
-
-
-@pytest.fixture
-def brief(monkeypatch, few_timings):
-    """A report of one prompt."""
-    monkeypatch.setattr(full_report, "PROMPTS", 1)
-    monkeypatch.setattr(full_report, "OPTIONS", Options(gamma=5, max_new_tokens=6))
-    monkeypatch.setattr(full_report, "REPEATS", 1)
-    monkeypatch.setattr(full_report, "GAMMAS", (2,))
-
-
-def test_the_full_report_measures_every_backend(brief, pair_paths):
-    target, draft = map(str, pair_paths)
-    report = full_report.full_report(target, draft, quiet)
-    stages = report["stages"]
-    assert set(stages) == {"check torch", "speed torch", "check mlx", "speed mlx", "parity"}
-    assert all(full_report.passed(stage) for stage in stages.values()), stages
-    assert stages["check mlx"]["result"]["outcome"] == "identical"
-    assert json.loads(json.dumps(report))["examination"]["versions"]
-
-
-def test_a_stage_that_fails_is_recorded_and_the_rest_goes_on(brief, pair_paths, monkeypatch):
-    def out_of_memory(*_, **__):
-        raise RuntimeError("out of\nmemory")
-
-    monkeypatch.setattr(full_report, "speed", out_of_memory)
-    stages = full_report.full_report(*map(str, pair_paths), quiet)["stages"]
-    assert stages["speed torch"]["error"] == "RuntimeError: out of memory"
-    assert not full_report.passed(stages["speed torch"])
-    assert full_report.passed(stages["parity"])
-
-
-def test_what_does_not_fit_is_skipped_with_the_numbers(brief, pair_paths, monkeypatch):
-    needed = weight_bytes(pair_paths[0], "float32", packed=False)
-    memory = int(needed / full_report.MEMORY_SHARE) - 1
-    monkeypatch.setattr(full_report, "memory_bytes", lambda: memory)
-    monkeypatch.setattr(full_report, "load", None)  # nothing is read that would not fit
-    stages = full_report.full_report(*map(str, pair_paths), quiet)["stages"]
-    assert all(full_report.passed(stage) for stage in stages.values())
-    for told in stages.values():
-        assert f"take {needed / 1e9:.1f} GB in float32 on" in told["skipped"]
-
-
-def test_parity_is_skipped_alone_where_only_unpacked_weights_do_not_fit(
-    brief, mlx_path, monkeypatch
-):
-    needed = weight_bytes(mlx_path, "float32", packed=False)
-    memory = int(needed / full_report.MEMORY_SHARE) - 1
-    monkeypatch.setattr(full_report, "memory_bytes", lambda: memory)
-    monkeypatch.setattr(full_report, "installed_backends", lambda: ["mlx", "torch"])
-    stages = full_report.full_report(str(mlx_path), str(mlx_path), quiet)["stages"]
-    assert [name for name, told in stages.items() if "skipped" in told] == [
-        *("check torch", "speed torch", "parity")
-    ]
-    assert all(full_report.passed(stage) for stage in stages.values()), stages
-
-
-def test_enough_memory_skips_nothing(pair_paths, monkeypatch):
-    needed = weight_bytes(pair_paths[0], "float32", packed=False)
-    for memory in (int(needed / full_report.MEMORY_SHARE) + 2, None):
-        monkeypatch.setattr(full_report, "memory_bytes", lambda memory=memory: memory)
-        full_report.require_room("torch", pair_paths[0], "auto")
-
-
-def test_without_network_it_says_what_to_do():
-    with pytest.raises(HubError, match="HF_HUB_OFFLINE") as caught:
-        full_report.full_report("llava-1.5-7b", "lvlm68m", quiet)
-    assert "\n" not in str(caught.value)
-
-
-def test_without_a_backend_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(full_report, "installed_backends", list)
-    with pytest.raises(BackendError, match="pip install"):
-        full_report.full_report("mini", "mini-draft", quiet)
