@@ -3,6 +3,7 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
+from mmspec.chat.answer import Answer
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
@@ -13,6 +14,7 @@ from mmspec_server.conversation_cache import ConversationCache
 from mmspec_server.errors import ApiError
 from mmspec_server.messages import Dialogue
 from mmspec_server.stop_strings import StopStrings
+from mmspec_server.token_texts import Entry, entries, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,14 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text that a round adds to the answer; never empty."""
+    """Text that a round adds to the answer."""
 
     text: str
+    tokens: Sequence[Entry] = ()
+    """Log-probabilities of the round's tokens, if they were asked for.
+
+    They may come before their text, which is withheld while a later token could change it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +96,39 @@ def answer(
 
 def _events(chat: Chat, question: Message, stops: StopStrings) -> Generator[Event]:
     with chat.send(question) as answering:
+        tokens = _TokenEntries(chat, answering.answer)
         for item in answering:
             if isinstance(item, Prefilled):
                 yield item
                 continue
-            if shown := stops.push(item.text):
-                yield Text(shown)
+            text = stops.push(item.text)
+            if found := tokens.new(text, ended=stops.found):
+                yield Text(text, found)
+            elif text:
+                yield Text(text)
             if stops.found:
                 break
     if rest := stops.finish():
         yield Text(rest)
     ended = stops.found or answering.answer.finish_reason == "stop"
     yield Finished("stop" if ended else "length", answering.answer.statistics)
+
+
+class _TokenEntries:
+    """The log-probabilities of an answer's tokens, as its rounds come."""
+
+    def __init__(self, chat: Chat, answer: Answer) -> None:
+        self._target, self._answer = chat.models.target, answer
+        self._rounds = 0
+        self._characters = 0
+
+    def new(self, text: str, *, ended: bool) -> list[Entry]:
+        """The entries of new rounds; ended: only of tokens that begin within the shown text."""
+        rounds = self._answer.rounds[self._rounds :]
+        self._rounds += len(rounds)
+        found = [each for round_ in rounds for each in round_.likelihoods]
+        self._characters += len(text)
+        new = entries(found, self._target.tokenizer, self._target.stop)
+        new = within(new, self._characters) if ended else new
+        self._characters -= sum(len(entry["token"]) for entry in new)
+        return new

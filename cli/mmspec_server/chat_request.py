@@ -7,6 +7,7 @@ from mmspec.chat.options import Options
 from mmspec_server.fields import Fields
 
 MOST_STOPS = 4
+MOST_LOGPROBS = 20
 MOST_TOKENS = 1_000_000
 """The largest `max_tokens` that can be asked for; an answer ends at the model's context."""
 
@@ -36,8 +37,9 @@ def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
     """
     refuse_unsupported(fields)
     stream = fields.flag("stream")
+    options = sampling_options(fields, defaults, _most_tokens(fields, defaults))
     return ChatRequest(
-        sampling_options(fields, defaults, _most_tokens(fields, defaults)),
+        replace(options, logprobs=_logprobs(fields)),
         _stops(fields),
         stream,
         stream and fields.block("stream_options").flag("include_usage"),
@@ -79,6 +81,16 @@ def _most_tokens(fields: Fields, defaults: Options) -> int:
     """`max_completion_tokens`, or its old name `max_tokens`."""
     older = fields.integer("max_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
     return fields.integer("max_completion_tokens", older, 1, MOST_TOKENS)
+
+
+def _logprobs(fields: Fields) -> int | None:
+    """The number of likeliest tokens to report; None if no log-probabilities are wanted."""
+    count = fields.integer("top_logprobs", 0, 0, MOST_LOGPROBS)
+    if fields.flag("logprobs"):
+        return count
+    if count:
+        raise fields.error("top_logprobs", "left out without logprobs: true")
+    return None
 
 
 def _stops(fields: Fields) -> list[str]:

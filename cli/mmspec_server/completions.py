@@ -3,13 +3,14 @@
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from mmspec.decoding.statistics import Statistics
-from mmspec_server.answers import Finished
+from mmspec_server.answers import Finished, Text
 from mmspec_server.errors import ApiError
+from mmspec_server.token_texts import Entry
 
 DONE = "data: [DONE]\n\n"
 
@@ -24,23 +25,25 @@ class Completion:
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def whole(self, text: str, finished: Finished) -> dict[str, Any]:
+    def whole(self, texts: Sequence[Text], finished: Finished) -> dict[str, Any]:
         """The object of an answer that is not streamed."""
-        message = {"role": "assistant", "content": text, "refusal": None}
-        choice = {"message": message, "finish_reason": finished.reason}
+        content = "".join(text.text for text in texts)
+        message = {"role": "assistant", "content": content, "refusal": None}
+        tokens = [token for text in texts for token in text.tokens]
+        choice = {"message": message, **_logprobs(tokens), "finish_reason": finished.reason}
         return self._object("chat.completion", [choice], usage=_usage(finished.statistics))
 
     def start(self) -> Iterator[str]:
         """The event before the first text."""
         yield self._chunk({"role": "assistant", "content": ""})
 
-    def delta(self, text: str) -> str:
+    def delta(self, text: Text) -> str:
         """The event of more text."""
-        return self._chunk({"content": text})
+        return self._chunk({"content": text.text}, text.tokens)
 
     def end(self, finished: Finished) -> Iterator[str]:
         """The events after the last text."""
-        yield self._chunk({}, finished.reason)
+        yield self._chunk({}, reason=finished.reason)
         if self.include_usage:
             counts = _usage(finished.statistics)
             yield _event(self._object("chat.completion.chunk", [], usage=counts))
@@ -50,8 +53,10 @@ class Completion:
         """The events of a stream that ends in an error."""
         return _event(error.body) + DONE
 
-    def _chunk(self, delta: Mapping[str, Any], reason: str | None = None) -> str:
-        choice = {"delta": delta, "finish_reason": reason}
+    def _chunk(
+        self, delta: Mapping[str, Any], tokens: Sequence[Entry] = (), reason: str | None = None
+    ) -> str:
+        choice = {"delta": delta, **_logprobs(tokens), "finish_reason": reason}
         without: dict[str, Any] = {"usage": None} if self.include_usage else {}
         return _event(self._object("chat.completion.chunk", [choice], **without))
 
@@ -61,9 +66,13 @@ class Completion:
             "object": kind,
             "created": self.created,
             "model": self.model,
-            "choices": [{"index": 0, "logprobs": None, **choice} for choice in choices],
+            "choices": [{"index": 0, **choice} for choice in choices],
             **fields,
         }
+
+
+def _logprobs(tokens: Sequence[Entry]) -> dict[str, Any]:
+    return {"logprobs": {"content": list(tokens), "refusal": None} if tokens else None}
 
 
 def _event(value: Mapping[str, Any]) -> str:

@@ -62,4 +62,5 @@ class ConversationCache:
 
 def _same_options(first: Options, second: Options) -> bool:
     """True if the caches of one serve the other: both sample alike."""
-    return replace(first, seed=0, max_new_tokens=1) == replace(second, seed=0, max_new_tokens=1)
+    ours, seed, most = second.logprobs, second.seed, second.max_new_tokens
+    return replace(first, logprobs=ours, seed=seed, max_new_tokens=most) == second

@@ -3,12 +3,12 @@
 import json
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from mmspec.decoding.statistics import Statistics
-from mmspec_server.answers import Finished
+from mmspec_server.answers import Finished, Text
 from mmspec_server.chat_request import ChatRequest
 from mmspec_server.errors import ApiError
 
@@ -21,11 +21,12 @@ class ResponseReply:
     request: ChatRequest
     id: str = field(default_factory=lambda: f"resp_{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
-    _text: str = ""
+    _texts: list[Text] = field(default_factory=list)
     _events: int = 0
 
-    def whole(self, text: str, finished: Finished) -> dict[str, Any]:
+    def whole(self, texts: Sequence[Text], finished: Finished) -> dict[str, Any]:
         """The object of a complete answer."""
+        text = "".join(text.text for text in texts)
         cut = finished.reason == "length"
         status = "incomplete" if cut else "completed"
         reply = self._object(status, [self._item(status, text)])
@@ -42,14 +43,17 @@ class ResponseReply:
         yield self._event("response.output_item.added", output_index=0, item=item)
         yield self._event("response.content_part.added", **self._place, part=_part(""))
 
-    def delta(self, text: str) -> str:
+    def delta(self, text: Text) -> str:
         """The event of more text."""
-        self._text += text
-        return self._event("response.output_text.delta", **self._place, delta=text, logprobs=[])
+        self._texts.append(text)
+        return self._event(
+            "response.output_text.delta", **self._place, delta=text.text, logprobs=[]
+        )
 
     def end(self, finished: Finished) -> Iterator[str]:
         """The events after the last text."""
-        text, reply = self._text, self.whole(self._text, finished)
+        reply = self.whole(self._texts, finished)
+        text = reply["output"][0]["content"][0]["text"]
         yield self._event("response.output_text.done", **self._place, text=text, logprobs=[])
         yield self._event("response.content_part.done", **self._place, part=_part(text))
         item = reply["output"][0]

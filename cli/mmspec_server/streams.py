@@ -1,7 +1,7 @@
 """Passes a job's events to a client; a client that leaves ends its job."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Protocol
 
 from starlette.requests import Request
@@ -20,13 +20,13 @@ KEEP_ALIVE = ": waiting\n\n"
 class Reply(Protocol):
     """Writes the reply to one request in the form of its address."""
 
-    def whole(self, text: str, finished: Finished) -> dict[str, Any]:
+    def whole(self, texts: Sequence[Text], finished: Finished) -> dict[str, Any]:
         """The object of a complete answer."""
 
     def start(self) -> Iterator[str]:
         """The events before the first text."""
 
-    def delta(self, text: str) -> str:
+    def delta(self, text: Text) -> str:
         """The event of more text."""
 
     def end(self, finished: Finished) -> Iterator[str]:
@@ -61,7 +61,7 @@ async def streamed(job: Job[Event], reply: Reply, silence: float) -> AsyncIterat
             if event is None:
                 yield KEEP_ALIVE
             elif isinstance(event, Text):
-                yield reply.delta(event.text)
+                yield reply.delta(event)
             elif isinstance(event, Finished):
                 for line in reply.end(event):
                     yield line
@@ -72,17 +72,18 @@ async def streamed(job: Job[Event], reply: Reply, silence: float) -> AsyncIterat
 async def whole(request: Request, job: Job[Event], reply: Reply) -> dict[str, Any]:
     """The object of a complete answer; empty if the client has left."""
     watcher = asyncio.create_task(_cancel_when_gone(request, job))
-    text, finished = "", None
+    texts: list[Text] = []
+    finished = None
     try:
         async for event in job.events():
             if isinstance(event, Text):
-                text += event.text
+                texts.append(event)
             elif isinstance(event, Finished):
                 finished = event
     finally:
         watcher.cancel()
         job.cancel()
-    return reply.whole(text, finished) if finished else {}
+    return reply.whole(texts, finished) if finished else {}
 
 
 async def _cancel_when_gone(request: Request, job: Job[Event]) -> None:

@@ -274,6 +274,7 @@ class Chat:
             max_tokens=options.max_new_tokens,
             stop=self.models.target.stop,
             seed=options.seed,
+            likeliest=options.logprobs,
         )
         repetition, cut = Repetition(options.repeat_limit), None
         for round_ in answer.statistics.timed("decode", rounds):

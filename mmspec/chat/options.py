@@ -57,6 +57,12 @@ class Options:
     'auto' is 'on' where a probe shows that it works and a plain token costs at most 10 % more.
     """
 
+    logprobs: int | None = None
+    """Number of likeliest tokens to report beside each token's log-probability; None for neither.
+
+    `Round.likelihoods` holds them, before temperature, top-k and top-p.
+    """
+
     def __post_init__(self) -> None:
         lettered = self.drafting not in (None, *UNLETTERED) and not self.names_head
         views = read_letters(str(self.drafting)) if lettered else []
@@ -68,6 +74,7 @@ class Options:
             raise UsageError(f"`gamma={self.gamma}`: give a number from 1 to {MAX_GAMMA}, or auto")
         _at_least("max_new_tokens", self.max_new_tokens, 1)
         _at_least("repeat_limit", self.repeat_limit, 0)
+        _at_least("logprobs", self.logprobs or 0, 0)
         _at_least("temperature", self.sampling.temperature, 0)
         _at_least("top_k", self.sampling.top_k, 0)
         if not 0 < self.sampling.top_p <= 1:

@@ -167,6 +167,7 @@ class Session:
         max_tokens: int,
         stop: Collection[int],
         seed: int,
+        likeliest: int | None = None,
     ) -> Iterator[Round]:
         """Decode the answer; the caches stay valid if the caller stops early."""
         opened = self._drafter
@@ -183,6 +184,7 @@ class Session:
                 max_tokens=max_tokens,
                 stop=stop,
                 seed=seed,
+                likeliest=likeliest,
             ):
                 token_ids += round_.tokens
                 yield round_

@@ -5,8 +5,11 @@ A drafted token is accepted if and only if it is the token that the target itsel
 Shape letters: R branches (views in the draft's batch), n drafted nodes, V vocabulary.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mmspec.decoding.adaptive_weights import Evidence
 from mmspec.decoding.arrays import A
@@ -32,6 +35,8 @@ class Verdict:
     """[R] weights that an adapting drafter fitted to its branches; empty if weights are fixed."""
     evidence: Evidence | None = None
     """Probabilities of branches and target on the device, for an adapting drafter."""
+    logits: Callable[[], NDArray[np.float32]] | None = None
+    """Function that copies the logits [n + 1, V] to the host, until the next forward.  Blocks."""
 
     def along(self, path: Sequence[int]) -> list[int]:
         """The tokens on `path`; raises ValueError unless it leads down from the root."""

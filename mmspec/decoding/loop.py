@@ -1,11 +1,13 @@
 """Speculative decoding: draft, verify, commit the accepted tokens."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Protocol
 
 from mmspec.decoding.acceptance import accept
 from mmspec.decoding.draft import PLAIN_PLAN, Plan
+from mmspec.decoding.likelihoods import likelihoods
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.statistics import Round
 from mmspec.seam import Drafter, Target
@@ -44,12 +46,14 @@ def decode(
     stop: Collection[int] = (),
     seed: int = 0,
     clock: Callable[[], float] = perf_counter,
+    likeliest: int | None = None,
 ) -> Iterator[Round]:
     """Decode until a stop token or `max_tokens`, yielding one `Round` at a time.
 
     The tokens equal those of plain decoding: they depend only on the prompt, `seed`, the target and
     its sampling.  Between rounds both sequences are consistent, so a consumer may stop there.
-    clock: function that returns seconds, from which rounds take their times.
+    clock: function that returns seconds, from which rounds take their times.  likeliest: number of
+    likeliest tokens to report with every token's log-probability; None reports nothing.
     """
     left = max_tokens
     while left > 0:
@@ -64,6 +68,10 @@ def decode(
         times.append(clock())
         path, tokens = accept(verdict, stop)
         round_ = Round.of(tokens, len(path), draft, verdict.weights or weights, times)
+        if likeliest is not None and verdict.logits:
+            rows = [0, *(node + 1 for node in path)][: len(tokens)]
+            found = likelihoods(verdict.logits()[rows], tokens, likeliest)
+            round_ = replace(round_, likelihoods=found)
         path = path[: len(tokens) - 1]  # without a stop token, which is never fed
         target.commit(path, tokens[-1])
         if drafter:

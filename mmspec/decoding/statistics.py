@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from mmspec.decoding.draft import Draft
+from mmspec.decoding.likelihoods import Likelihood
 
 STAGES = ("load", "vision", "caption", "prefill", "draft", "verify", "decode", "total")
 T = TypeVar("T")
@@ -28,6 +29,8 @@ class Round:
     verify_seconds: float = 0.0
     weights: tuple[float, ...] = ()
     """Weight of each branch; empty if nothing was drafted."""
+    likelihoods: tuple[Likelihood, ...] = ()
+    """One for each of `tokens`, if they were asked for."""
 
     @classmethod
     def of(
@@ -48,7 +51,13 @@ class Round:
         """The round without its tokens after the first `count`; all of it for None."""
         if count is None:
             return self
-        return replace(self, tokens=self.tokens[:count], accepted=min(self.accepted, count))
+        accepted = min(self.accepted, count)
+        return replace(
+            self,
+            tokens=self.tokens[:count],
+            accepted=accepted,
+            likelihoods=self.likelihoods[:count],
+        )
 
 
 @dataclass(slots=True)

@@ -5,6 +5,8 @@ Shape letters: n rows fed or drafted, V vocabulary, H width.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from mmspec.decoding.acceptance import Verdict, read_verdict
@@ -111,7 +113,7 @@ class TargetSequence(ABC, Generic[A]):
             verdict = read_verdict(framework, own, logits, self._sampler.tokens(logits, keys))
             self._settle_states()
         self._state = state._replace(verified=verdict)
-        return verdict
+        return replace(verdict, logits=partial(framework.to_host, logits))
 
     def commit(self, path: Sequence[int], token: int) -> None:
         """Append the nodes on `path` of the last verified draft, then `token`."""

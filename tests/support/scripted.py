@@ -100,7 +100,7 @@ class ScriptedTarget:
         branches = draft.branches if isinstance(draft, ScriptedDraft) else None
         weights = branches.weights.tolist() if branches else []
         evidence = Evidence(branches.q, rows[:-1]) if branches else None
-        self.verdict = Verdict(drafted, parents, best.tolist(), weights, evidence)
+        self.verdict = Verdict(drafted, parents, best.tolist(), weights, evidence, lambda: rows)
         return self.verdict
 
     def commit(self, path: Sequence[int], token: int) -> None:

@@ -1,0 +1,107 @@
+"""Log-probabilities: the model's own, one entry a token, drafted or not, streamed or not."""
+
+import json
+import math
+
+import numpy as np
+import openai
+import pytest
+
+from mmspec.diagnostics.single_turn import feed, prefilled_target
+from mmspec.prompt.conversation import Message
+from mmspec.prompt.images import decode_picture
+from support.live_server import CHAT, Live, png, shown, text_of, words
+
+ASKED = [{"role": "user", "content": [shown("red"), words("What?")]}]
+FIELDS = {"logprobs": True, "top_logprobs": 3}
+
+
+def content(reply):
+    return reply["choices"][0]["logprobs"]["content"]
+
+
+def expected(server: Live, count):
+    """What the target's logits say, token after token, decoded greedily."""
+    message = Message("user", (decode_picture(png(), ""), "What?"))
+    engine = server.service.engine
+
+    def rows():
+        target = prefilled_target(engine, message)
+        for _ in range(count):
+            logits = target.logits().astype(np.float64)
+            logprobs = logits - logits.max()
+            yield logprobs - np.log(np.exp(logprobs).sum())
+            feed(target, int(logits.argmax()))
+
+    return server.service.queue.call(lambda: list(rows()))
+
+
+def test_they_are_the_log_softmax_of_the_target_s_logits(pair: Live):
+    reply = pair.chat(ASKED, **FIELDS).json()
+    found, rows = content(reply), expected(pair, 12)
+    assert len(found) == reply["usage"]["completion_tokens"] == 12
+    assert reply["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] > 0
+    for entry, row in zip(found, rows, strict=True):
+        assert entry["logprob"] == pytest.approx(row.max(), abs=1e-4)
+        top = [likely["logprob"] for likely in entry["top_logprobs"]]
+        assert top == pytest.approx(sorted(row)[::-1][:3], abs=1e-4)
+        assert entry["top_logprobs"][0]["token"] == entry["token"]
+        assert bytes(entry["bytes"]) == entry["token"].encode()
+
+
+def test_a_sampled_token_need_not_be_the_likeliest(pair: Live):
+    found = content(pair.chat(ASKED, **FIELDS, temperature=2, seed=4).json())
+    others = [e for e in found if e["token"] != e["top_logprobs"][0]["token"]]
+    assert others
+    assert all(e["logprob"] <= e["top_logprobs"][0]["logprob"] for e in found)
+
+
+def test_they_change_nothing_and_share_the_caches(pair: Live):
+    text = text_of(pair.chat(ASKED).json())
+    reply = pair.chat(ASKED, **FIELDS).json()
+    assert text_of(reply) == text
+    assert reply["usage"]["prompt_tokens_details"]["cached_tokens"] > 10
+    assert pair.chat(ASKED).json()["choices"][0]["logprobs"] is None
+
+
+def test_a_stream_has_the_same_entries(mini: Live):
+    fields = {"messages": ASKED, "logprobs": True, "max_tokens": 20}
+    whole = mini.client.post(CHAT, json=fields).json()
+    lines = mini.client.post(CHAT, json=fields | {"stream": True}).text.split("\n\n")[:-2]
+    choices = [json.loads(line.removeprefix("data: "))["choices"][0] for line in lines]
+    streamed = [e for c in choices if c["logprobs"] for e in c["logprobs"]["content"]]
+    assert [e["token"] for e in streamed] == [e["token"] for e in content(whole)]
+    assert "".join(e["token"] for e in streamed).strip() == text_of(whole)
+    assert all(e["top_logprobs"] == [] and e["logprob"] <= 0 for e in streamed)
+
+
+def test_no_tokens_are_told_after_a_stop_string(mini: Live):
+    text = text_of(mini.chat(ASKED, max_tokens=20).json())
+    stop = text.split()[3]
+    reply = mini.chat(ASKED, max_tokens=20, stop=f" {stop}", logprobs=True).json()
+    told = "".join(entry["token"] for entry in content(reply)).strip()
+    assert told == text_of(reply) == text[: text.index(f" {stop}")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"logprobs": 3}, "logprobs"),
+    ],
+)
+def test_wrong_fields_are_refused(scripted: Live, fields, param):
+    reply = scripted.chat(ASKED, **fields)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
+
+
+def test_the_sdk_reads_them(pair: Live):
+    base = f"{pair.client.base_url}/v1"
+    with openai.OpenAI(base_url=base, api_key="none", max_retries=0) as client:
+        reply = client.chat.completions.create(
+            model=pair.service.model, messages=ASKED, logprobs=True, top_logprobs=2
+        )
+    entries = reply.choices[0].logprobs.content
+    assert all(math.exp(entry.logprob) <= 1 for entry in entries)
+    assert all(len(entry.top_logprobs) == 2 for entry in entries)
