@@ -1,5 +1,6 @@
 """Many requests at once, good and bad, and bodies that no client would send."""
 
+import gc
 import json
 import random
 import resource
@@ -18,6 +19,8 @@ from support.live_server import CHAT, Live, data_url, live, png, shown, words
 
 COLOURS = ["red", "blue", "green", "white", "black"]
 JSON = {"Content-Type": "application/json"}
+FULL = 429
+"""The status of any request, good or bad, that finds the queue full."""
 
 
 def question(number):
@@ -35,21 +38,22 @@ def question(number):
 
 def malformed(client, number):
     body = [b"{", b"[]", b'{"messages": 3}', b'{"messages": []}'][number % 4]
-    return client.post(CHAT, content=body, headers=JSON).status_code == 400
+    return client.post(CHAT, content=body, headers=JSON).status_code in (400, FULL)
 
 
 def oversized(client, number):
     if number % 2:
-        return client.post(CHAT, content=b" " * 300_000, headers=JSON).status_code in (400, 413)
+        reply = client.post(CHAT, content=b" " * 300_000, headers=JSON)
+        return reply.status_code in (400, 413, FULL)
     body = question(number) | {"messages": [{"role": "user", "content": "word " * 20_000}]}
-    return client.post(CHAT, json=body).status_code == 400
+    return client.post(CHAT, json=body).status_code in (400, 413, FULL)
 
 
 def cancelled(client, number):
     body = question(number) | {"stream": True, "max_tokens": 400}
     with client.stream("POST", CHAT, json=body) as reply:
         next(reply.iter_lines())
-        return reply.status_code in (200, 429)
+        return reply.status_code in (200, FULL)
 
 
 def slow(client, number):
@@ -60,7 +64,7 @@ def slow(client, number):
             yield body[start : start + len(body) // 3]
             sleep(0.02)
 
-    return client.post(CHAT, content=parts(), headers=JSON).status_code in (200, 429)
+    return client.post(CHAT, content=parts(), headers=JSON).status_code in (200, FULL)
 
 
 BAD = (malformed, oversized, cancelled, slow)
@@ -85,13 +89,16 @@ class Texts:
     def is_right(self, client, number):
         while True:
             reply = client.post(CHAT, json=question(number))
-            if reply.status_code != 429:
+            if reply.status_code != FULL:
                 return self.text(reply) == self.expected[number % 15]
             sleep(0.05)
 
 
 def run_load(server: Live, requests: int):
-    """Send requests from four clients, one in five bad; returns the memory after each hundred."""
+    """Send requests from four clients, one in five bad.
+
+    Returns the objects, and the bytes in memory, after each hundred.
+    """
     texts, chosen, memory = Texts(server), random.Random(7), []
     kinds = [
         chosen.choice(BAD) if number % 5 == 4 else texts.is_right for number in range(requests)
@@ -106,8 +113,14 @@ def run_load(server: Live, requests: int):
             assert all(results), [
                 kinds[n].__name__ for n, good in zip(numbers, results, strict=True) if not good
             ]
-            memory.append(resident())
+            memory.append((live_objects(), resident()))
     return memory
+
+
+def live_objects():
+    """Number of Python's objects that can be in circles, after those without use are gone."""
+    gc.collect()
+    return len(gc.get_objects())
 
 
 def resident():
@@ -131,10 +144,13 @@ def test_eight_hundred_requests_of_four_clients(pair_paths, capfd, caplog):
     with live(lambda: load(*map(str, pair_paths), backend="torch"), options, **limits) as server:
         memory = run_load(server, 800)
         assert server.service.queue.jobs == 0
-    assert max(memory) < memory[0] + 15_000_000, memory
+    objects, sizes = zip(*memory, strict=True)
+    assert max(objects[1:]) < 1.01 * objects[1], objects
+    # Arenas of C's allocator fill for some hundreds of requests, and then no more.
+    assert max(sizes) < sizes[0] + 64_000_000, sizes
     assert "Traceback" not in "".join(capfd.readouterr()) + caplog.text
     with capfd.disabled():
-        print("\nMB after each hundred:", *(round(size / 1e6) for size in memory))  # noqa: T201
+        print("\nMB after each hundred:", *(round(size / 1e6) for size in sizes))  # noqa: T201
 
 
 BODY = question(2) | {
