@@ -195,7 +195,9 @@ def test_doctor_full_goes_on_after_a_kill(tmp_path):
 
     first = killed_after(2)
     second = killed_after(4)
-    assert [*second["stages"]] == [f"{kind} torch" for kind in ("start", "check", "speed", "costs")]
+    assert [*second["stages"]][:4] == [
+        f"{kind} torch" for kind in ("start", "check", "speed", "costs")
+    ]
     for name, stage in first["stages"].items():
         assert second["stages"][name] == stage
         assert second["starts"][name] == 1
