@@ -177,7 +177,7 @@ def test_a_draft_with_the_same_noise_is_mostly_accepted():
     def rate(position):
         target, drafter = opened(sampling=Sampling(1.0), wrong_every=1)
         original = drafter.draft
-        drafter.draft = lambda k, w, noise: original(k, w, Noise(noise.seed, position(noise)))
+        drafter.draft = lambda k, w, noise, *_: original(k, w, Noise(noise.seed, position(noise)))
         rounds = rounds_of(target, drafter, gamma=1, max_tokens=400, seed=1)
         return sum(each.accepted for each in rounds) / sum(each.drafted for each in rounds)
 

@@ -128,7 +128,7 @@ def test_greedy_lookup_says_what_the_target_says(gamma):
 class Always(NgramDrafter):
     """Proposes the same two tokens whatever was said."""
 
-    def draft(self, k, weights, noise):
+    def draft(self, k, weights, noise, nodes=None):
         return HostDraft([2, 1][:k])
 
 
