@@ -1,6 +1,7 @@
 """`mmspec chat`: a conversation about images at a terminal, or over the lines of a pipe."""
 
 from dataclasses import replace
+from functools import partial
 
 import click
 
@@ -48,8 +49,7 @@ def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool, pre
     pictures = open_images(images)
     if STANDARD_INPUT in images:
         type_at_terminal()
-    screen.progress("loading")
-    engine = setup.load()
+    engine = setup.load(screen.progress)
     interactive = is_interactive()
     opened = engine.chat(setup.options)
     dialogue = Dialogue(
@@ -59,7 +59,7 @@ def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool, pre
         as_json=setup.as_json,
         details=setup.details,
         kept=kept_conversations() if interactive and not private else None,
-        load=setup.load_other,
+        load=partial(setup.load_other, progress=screen.progress),
         previews=interactive and preview == "auto",
     )
     for note in introduction(engine):

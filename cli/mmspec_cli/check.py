@@ -37,8 +37,7 @@ def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> in
             "check compares drafting with plain decoding: give a --draft, and no --drafting none"
         )
     chosen = typed_prompts(prompts, images)
-    screen.progress("loading")
-    engine = setup.load()
+    engine = setup.load(screen.progress)
     for note in () if setup.as_json else engine.notes:
         screen.note(note)
     screen.progress("decoding")

@@ -30,8 +30,7 @@ def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
         raise UsageError("standard input holds the prompt or an image, not both: give - once")
     text = _read_prompt(prompt)
     pictures = open_images(images)
-    screen.progress("loading")
-    engine = setup.load()
+    engine = setup.load(screen.progress)
     chat = engine.chat(setup.options)
     for note in () if setup.as_json else introduction(engine):
         screen.note(note)

@@ -246,15 +246,17 @@ class Setup:
     accepted: bool
     details: bool = False
 
-    def load(self) -> "Engine":
+    def load(self, progress: Callable[[str], object]) -> "Engine":
         """Load target, draft and captioner; raises MmspecError, before that for invalid options."""
         from mmspec.chat.engine import load
 
-        return load(**self.models, options=self.options)
+        progress("loading")
+        return load(**self.models, options=self.options, progress=progress)
 
-    def load_other(self, model: str) -> "Engine":
+    def load_other(self, model: str, progress: Callable[[str], object]) -> "Engine":
         """Load another target with the draft that its card names; raises MmspecError."""
-        return replace(self, models={**self.models, "model": model, "draft": "auto"}).load()
+        models = {**self.models, "model": model, "draft": "auto"}
+        return replace(self, models=models).load(progress)
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:

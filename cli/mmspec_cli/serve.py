@@ -1,5 +1,6 @@
 """`mmspec serve`: an HTTP server that speaks OpenAI's API."""
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +69,7 @@ def _require_packages() -> None:
 
 def _loaded(setup: Setup, queue: "DecodingQueue", screen: Screen) -> "Engine":
     """The models, loaded on the decoding thread: a framework may tie arrays to a thread."""
-    screen.progress("loading")
-    engine = queue.call(setup.load)
+    engine = queue.call(partial(setup.load, screen.progress))
     for note in engine.notes:
         screen.note(note)
     return engine

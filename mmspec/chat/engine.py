@@ -18,6 +18,7 @@ from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.paths import expand_home
 from mmspec.drafters.views import NGRAM, PLAIN
 from mmspec.errors import HubError, UsageError
+from mmspec.exactness.finding import Progress, silent
 from mmspec.plugins import load_backend, load_captioner, load_head
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.tokenizer import shared_vocabulary
@@ -62,6 +63,7 @@ def load(
     captioner: str = "auto",
     captions: str = "",
     options: Options | None = None,
+    progress: Progress = silent,
 ) -> Engine:
     """Load a target and its draft from cards, hub repositories or directories.
 
@@ -71,6 +73,8 @@ def load(
 
     captions: a file of JSON lines, {"image": path or name, "caption": text}; a `captioner` that is
     named writes those that it lacks.
+
+    progress: shows what is being done, if that takes long.
 
     quantize: 'int8', 'int4', 'int4-32' or 'int4-128' for the matrices of every model (torch only).
     options: checked before any weights are read; UsageError if the draft cannot do them.
@@ -107,7 +111,7 @@ def load(
     calibration, note = calibration_file(chosen, target, drafts).read()
     notes += [note] if note else []
     if options:
-        engine.exact_rows(options.exact)  # may probe, while the user waits for loading anyway
+        engine.exact_rows(options.exact, progress)  # may probe: the user waits anyway
     seconds = perf_counter() - started
     return replace(engine, notes=notes, load_seconds=seconds, calibration=calibration)
 

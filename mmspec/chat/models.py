@@ -14,7 +14,7 @@ from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
 from mmspec.draft_length.policy import AdaptiveDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.errors import UsageError
-from mmspec.exactness.finding import exact_rows
+from mmspec.exactness.finding import Progress, exact_rows, silent
 from mmspec.prompt.images import Picture
 from mmspec.seam import InspectableBackend
 
@@ -57,7 +57,7 @@ class Models:
             self._captions[picture.digest] = self.target.tokenizer.encode(text)
         return self._captions[picture.digest]
 
-    def exact_rows(self, mode: str) -> ExactRows | None:
+    def exact_rows(self, mode: str, progress: Progress = silent) -> ExactRows | None:
         """The rows with which the target decodes in a mode of `--exact`; None: ordinary forwards.
 
         May measure and probe for seconds to minutes, once for a model on a machine. Raises
@@ -66,7 +66,7 @@ class Models:
         if mode not in self.exactness:
             loaded = self.target
             file = finding_file(self.backend, loaded)
-            self.exactness[mode] = exact_rows(loaded.model, mode, file, loaded.name)
+            self.exactness[mode] = exact_rows(loaded.model, mode, file, loaded.name, progress)
         return self.exactness[mode]
 
     def tree_of(self, options: Options, drafting: Drafting) -> Tree | None:

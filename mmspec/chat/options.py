@@ -69,7 +69,7 @@ class Options:
         if self.overflow not in OVERFLOWS:
             raise choice("overflow rule", self.overflow, OVERFLOWS)
         if self.exact not in MODES:
-            raise choice("--exact", self.exact, MODES)
+            raise choice("exact mode", self.exact, MODES)
         if self.gamma != "auto" and self.gamma not in range(1, MAX_GAMMA + 1):
             raise UsageError(f"`gamma={self.gamma}`: give a number from 1 to {MAX_GAMMA}, or auto")
         _at_least("max_new_tokens", self.max_new_tokens, 1)

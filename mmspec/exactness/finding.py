@@ -1,7 +1,7 @@
 """The finding about one model on one machine: exact rows and their price, kept in a file."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,14 @@ from mmspec.exactness.price import price_of
 from mmspec.exactness.probe import find_exact_rows
 from mmspec.output_files import replace_text
 from mmspec.seam import InspectableModel
+
+Progress = Callable[[str], object]
+"""Function that shows what is being done, in a few words."""
+
+
+def silent(_: str) -> None:
+    """Show nothing."""
+
 
 MODES = ("auto", "on", "off")
 """Values of `--exact`."""
@@ -88,7 +96,7 @@ def _rows(block: Block) -> ExactRows | None:
 
 
 def exact_rows(
-    model: InspectableModel, mode: str, file: FindingFile, name: str
+    model: InspectableModel, mode: str, file: FindingFile, name: str, progress: Progress
 ) -> ExactRows | None:
     """The rows with which `model` decodes in a mode of `--exact`; None for ordinary forwards.
 
@@ -98,13 +106,15 @@ def exact_rows(
     if mode == "off":
         return None
     before = file.read()
+    if before is None or not before.is_probed:
+        progress(f"measuring once whether this machine can decode {name} exactly")
     finding = _completed(model, mode, before or Finding(price_of(model, LEAST)))
     if finding != before:
         _keep(file, finding)
     if mode == "on" and finding.rows is None:
         raise UsageError(
-            f"--exact on: {name} in {model.dtype} on {model.device} gives a token other bits beside"
-            " other tokens, with every number of rows that was tried: use --exact auto or off"
+            f"`exact=on`: {name} in {model.dtype} on {model.device} gives a token other bits beside"
+            " other tokens, with every number of rows that was tried: use auto or off"
         )
     return finding.chosen(mode)
 

@@ -28,7 +28,7 @@ TEXTS = [
 GENERATED = "cli.md"
 MOST_PAGES = 16
 """Pages written by hand; a page for each kind of user and task."""
-MOST_LINES = 1600
+MOST_LINES = 1700
 """Lines of the pages written by hand."""
 COLUMNS = 100
 

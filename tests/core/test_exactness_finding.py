@@ -9,7 +9,7 @@ from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.errors import UsageError
 from mmspec.exactness import finding as module
-from mmspec.exactness.finding import DEAR, Finding, FindingFile, exact_rows
+from mmspec.exactness.finding import DEAR, Finding, FindingFile, exact_rows, silent
 
 ROWS = ExactRows(4, 64)
 MODEL = SimpleNamespace(dtype="bfloat16", device="cpu")
@@ -39,7 +39,7 @@ def machine(monkeypatch):
 
 
 def rows(mode, file):
-    return exact_rows(MODEL, mode, file, "tiny")
+    return exact_rows(MODEL, mode, file, "tiny", silent)
 
 
 def test_off_measures_nothing(machine, file):
@@ -67,7 +67,7 @@ def test_auto_is_off_where_no_rows_are_exact_and_on_is_refused_by_name(machine, 
     machine.rows = None
     assert rows("auto", file) is None
     for _ in range(2):
-        with pytest.raises(UsageError, match="--exact on: tiny in bfloat16 on cpu"):
+        with pytest.raises(UsageError, match="`exact=on`: tiny in bfloat16 on cpu"):
             rows("on", file)
     assert machine.probes == 1
 
