@@ -35,7 +35,7 @@ class Verdict:
     """[R] weights that an adapting drafter fitted to its branches; empty if weights are fixed."""
     evidence: Evidence | None = None
     """Probabilities of branches and target on the device, for an adapting drafter."""
-    logits: Callable[[], NDArray[np.float32]] | None = None
+    logits: Callable[[], NDArray[np.float32]] | None = field(default=None, compare=False)
     """Function that copies the logits [n + 1, V] to the host, until the next forward.  Blocks."""
 
     def along(self, path: Sequence[int]) -> list[int]:

@@ -139,7 +139,7 @@ def test_a_run_and_its_report_spell_them_out(at_terminal, evil, tmp_path):
 
 
 def test_a_defect_keeps_its_traceback_without_them(monkeypatch, run):
-    def fail(_):
+    def fail(*_):
         raise ValueError(EVIL)
 
     monkeypatch.setattr("mmspec_cli.options.Setup.load", fail)
