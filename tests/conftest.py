@@ -21,11 +21,12 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def pytest_configure() -> None:
-    """Let each library compute on one thread, and Ctrl-C reach the tests that press it.
+    """Let each library compute on one thread, and signals reach the tests that send them.
 
-    A suite that a shell started in the background is told to ignore Ctrl-C.
+    A suite that a shell started in the background is told to ignore Ctrl-C, with nohup SIGHUP too.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.environ["MMSPEC_CACHE"] = mkdtemp(prefix="mmspec-tests-")
     importlib.import_module("mmspec_mlx")  # puts a fast BLAS before the one that MLX carries
     import torch
