@@ -42,6 +42,10 @@ class Finding:
     rows: ExactRows | None = None
     """The rows that the probe found exact; None if it found none, or has not run."""
 
+    def suffices(self, mode: str) -> bool:
+        """True if a mode of `--exact` needs no probe: it has run, or `auto` would not pay."""
+        return self.is_probed or (mode == "auto" and self.price > DEAR)
+
     def chosen(self, mode: str) -> ExactRows | None:
         """The rows to decode with in a mode of `--exact`; None to decode without."""
         return self.rows if mode == "on" or self.price <= DEAR else None
@@ -105,11 +109,10 @@ def exact_rows(
     """
     if mode == "off":
         return None
-    before = file.read()
-    if before is None or not before.is_probed:
+    finding = file.read()
+    if finding is None or not finding.suffices(mode):
         progress(f"measuring once whether this machine can decode {name} exactly")
-    finding = _completed(model, mode, before or Finding(price_of(model, LEAST)))
-    if finding != before:
+        finding = _measured(model, mode, finding or Finding(price_of(model, LEAST)))
         _keep(file, finding)
     if mode == "on" and finding.rows is None:
         raise UsageError(
@@ -119,9 +122,9 @@ def exact_rows(
     return finding.chosen(mode)
 
 
-def _completed(model: InspectableModel, mode: str, finding: Finding) -> Finding:
-    """The finding after the probe, unless `auto` would not use its result."""
-    if finding.is_probed or (mode == "auto" and finding.price > DEAR):
+def _measured(model: InspectableModel, mode: str, finding: Finding) -> Finding:
+    """The finding after the probe, unless the price alone suffices."""
+    if finding.suffices(mode):
         return finding
     rows = find_exact_rows(model)
     price = price_of(model, rows) if rows else finding.price

@@ -72,6 +72,13 @@ def test_auto_is_off_where_no_rows_are_exact_and_on_is_refused_by_name(machine, 
     assert machine.probes == 1
 
 
+def test_progress_is_shown_only_while_something_is_measured(machine, file):
+    machine.price, shown = 5.0, []
+    for mode in ("auto", "auto", "on", "on", "auto"):
+        exact_rows(MODEL, mode, file, "tiny", shown.append)
+    assert len(shown) == 2
+
+
 def test_a_finding_of_another_key_is_not_used(machine, file):
     rows("auto", file)
     rows("auto", FindingFile(file.path, {"dtype": "float16"}))
