@@ -13,6 +13,7 @@ from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answe
 from mmspec_server.conversation_cache import ConversationCache
 from mmspec_server.errors import ApiError
 from mmspec_server.messages import Dialogue
+from mmspec_server.origins import Origins, Part
 from mmspec_server.stop_strings import StopStrings
 from mmspec_server.token_texts import Entry, entries, within
 
@@ -32,12 +33,17 @@ class Prompt:
 class Text:
     """Text that a round adds to the answer."""
 
-    text: str
+    parts: Sequence[Part]
     tokens: Sequence[Entry] = ()
     """Log-probabilities of the round's tokens, if they were asked for.
 
     They may come before their text, which is withheld while a later token could change it.
     """
+
+    @property
+    def text(self) -> str:
+        """The text of all parts."""
+        return "".join(part.text for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,8 @@ class Finished:
     reason: str
     """'stop' or 'length'."""
     statistics: Statistics
+    speed_up: float | None = None
+    """How many times as fast as plain decoding; None if it is not known."""
 
 
 Event = Prefilled | Text | Finished
@@ -80,38 +88,46 @@ def _room(engine: Engine, chunks: Sequence[Chunk]) -> int:
 
 
 def answer(
-    cache: ConversationCache, prompt: Prompt, options: Options, stops: Sequence[str]
+    cache: ConversationCache,
+    prompt: Prompt,
+    options: Options,
+    stops: Sequence[str],
+    *,
+    plain: bool = False,
 ) -> Generator[Event]:
     """Generate the answer, of at most as many tokens as the model has positions left.
 
     Its text is that of `mmspec generate` for the same messages and options, up to a stop string.
+    plain: draft nothing; the caches are those of drafted answers.
     """
     fitting = replace(options, max_new_tokens=min(options.max_new_tokens, prompt.room))
     chat = cache.open(fitting, prompt.before, prompt.chunks)
+    chat.speculate = not plain
     try:
         yield from _events(chat, prompt.question, StopStrings(stops))
     finally:
-        cache.keep(chat)
+        cache.keep(chat, prompt.chunks)
 
 
 def _events(chat: Chat, question: Message, stops: StopStrings) -> Generator[Event]:
     with chat.send(question) as answering:
-        tokens = _TokenEntries(chat, answering.answer)
+        tokens, origins = _TokenEntries(chat, answering.answer), Origins()
         for item in answering:
             if isinstance(item, Prefilled):
                 yield item
                 continue
+            origins.add(item)
             text = stops.push(item.text)
-            if found := tokens.new(text, ended=stops.found):
-                yield Text(text, found)
-            elif text:
-                yield Text(text)
+            found = tokens.new(text, ended=stops.found)
+            if text or found:
+                yield Text(list(origins.take(len(text))), found)
             if stops.found:
                 break
     if rest := stops.finish():
-        yield Text(rest)
-    ended = stops.found or answering.answer.finish_reason == "stop"
-    yield Finished("stop" if ended else "length", answering.answer.statistics)
+        yield Text(list(origins.take(len(rest))))
+    done = answering.answer
+    ended = stops.found or done.finish_reason == "stop"
+    yield Finished("stop" if ended else "length", done.statistics, done.speed_up)
 
 
 class _TokenEntries:

@@ -79,7 +79,7 @@ class Addresses:
             fields = await self._fields(request)
             asked = read_chat_request(fields, service.options)
             prompt = await service.read_prompt(partial(read_messages, fields.blocks("messages")))
-        reply = Completion(service.model, asked.include_usage)
+        reply = Completion(service.model, asked.include_usage, asked.details)
         return await self._replied(request, asked, prompt, reply)
 
     async def responses(self, request: Request) -> Response:

@@ -28,6 +28,10 @@ class ChatRequest:
     stops: Sequence[str] = ()
     stream: bool = False
     include_usage: bool = False
+    details: bool = False
+    """True if the reply tells what was drafted, and all figures."""
+    plain: bool = False
+    """True if nothing is drafted."""
 
 
 def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
@@ -36,13 +40,15 @@ def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
     Raises ApiError for values out of range and for what cannot be done.
     """
     refuse_unsupported(fields)
-    stream = fields.flag("stream")
+    stream, own = fields.flag("stream"), fields.block("mmspec")
     options = sampling_options(fields, defaults, _most_tokens(fields, defaults))
     return ChatRequest(
         replace(options, logprobs=_logprobs(fields)),
         _stops(fields),
         stream,
         stream and fields.block("stream_options").flag("include_usage"),
+        own.flag("details"),
+        own.flag("plain"),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from mmspec.decoding.statistics import Statistics
 from mmspec_server.answers import Finished, Text
 from mmspec_server.errors import ApiError
+from mmspec_server.origins import Part
 from mmspec_server.token_texts import Entry
 
 DONE = "data: [DONE]\n\n"
@@ -22,6 +23,8 @@ class Completion:
     model: str
     include_usage: bool = False
     """True if a stream ends with the counts of tokens; its other events then have a null there."""
+    details: bool = False
+    """True for an object `mmspec`: in every event with text, and with the figures at the end."""
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -31,19 +34,26 @@ class Completion:
         message = {"role": "assistant", "content": content, "refusal": None}
         tokens = [token for text in texts for token in text.tokens]
         choice = {"message": message, **_logprobs(tokens), "finish_reason": finished.reason}
-        return self._object("chat.completion", [choice], usage=_usage(finished.statistics))
+        usage, figures = _usage(finished.statistics), self._figures(finished)
+        return self._object("chat.completion", [choice], usage=usage, **figures)
 
     def start(self) -> Iterator[str]:
         """The event before the first text."""
         yield self._chunk({"role": "assistant", "content": ""})
 
     def delta(self, text: Text) -> str:
-        """The event of more text."""
-        return self._chunk({"content": text.text}, text.tokens)
+        """The event of more text; with details one for each part, the first with all tokens."""
+        if not self.details or not text.parts:
+            return self._chunk({"content": text.text}, text.tokens)
+        tokens = [text.tokens, *[()] * (len(text.parts) - 1)]
+        return "".join(map(self._part, text.parts, tokens))
+
+    def _part(self, part: Part, tokens: Sequence[Entry]) -> str:
+        return self._chunk({"content": part.text}, tokens, mmspec={"drafted": part.drafted})
 
     def end(self, finished: Finished) -> Iterator[str]:
         """The events after the last text."""
-        yield self._chunk({}, reason=finished.reason)
+        yield self._chunk({}, reason=finished.reason, **self._figures(finished))
         if self.include_usage:
             counts = _usage(finished.statistics)
             yield _event(self._object("chat.completion.chunk", [], usage=counts))
@@ -53,12 +63,21 @@ class Completion:
         """The events of a stream that ends in an error."""
         return _event(error.body) + DONE
 
+    def _figures(self, finished: Finished) -> dict[str, Any]:
+        """The figures of `mmspec generate --json`, if they were asked for."""
+        stats = finished.statistics.as_dict()
+        return {"mmspec": {"speed_up": finished.speed_up, "stats": stats}} if self.details else {}
+
     def _chunk(
-        self, delta: Mapping[str, Any], tokens: Sequence[Entry] = (), reason: str | None = None
+        self,
+        delta: Mapping[str, Any],
+        tokens: Sequence[Entry] = (),
+        reason: str | None = None,
+        **details: Any,
     ) -> str:
         choice = {"delta": delta, **_logprobs(tokens), "finish_reason": reason}
         without: dict[str, Any] = {"usage": None} if self.include_usage else {}
-        return _event(self._object("chat.completion.chunk", [choice], **without))
+        return _event(self._object("chat.completion.chunk", [choice], **without, **details))
 
     def _object(self, kind: str, choices: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
         return {

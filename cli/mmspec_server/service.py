@@ -90,7 +90,8 @@ class Service:
         """Queue the answer to a prompt; raises ApiError if too many requests wait."""
 
         def work() -> Generator[Event]:
-            for event in answer(self.cache, prompt, request.options, request.stops):
+            events = answer(self.cache, prompt, request.options, request.stops, plain=request.plain)
+            for event in events:
                 if isinstance(event, Finished):
                     self.metrics.answer(event.statistics)
                 yield event

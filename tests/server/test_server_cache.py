@@ -33,10 +33,11 @@ class Client:
     def __init__(self, engine, count=4, size=LARGE):
         self.engine, self.cache = engine, ConversationCache(engine, count, size)
 
-    def ask(self, asked, options=OPTIONS, stops=(), cache=None):
+    def ask(self, asked, options=OPTIONS, stops=(), cache=None, *, plain=False):
         """The text, and the number of cached tokens."""
         cache = self.cache if cache is None else cache
-        events = list(answer(cache, prepare(self.engine, asked), options, stops))
+        prompt = prepare(self.engine, asked)
+        events = list(answer(cache, prompt, options, stops, plain=plain))
         text = "".join(event.text for event in events if isinstance(event, Text))
         [finished] = [event for event in events if isinstance(event, Finished)]
         return text, finished.statistics
@@ -91,6 +92,27 @@ def test_a_long_conversation_is_not_given_up_for_a_short_beginning(engine):
     client.check(long)
     assert client.check(other).cached_tokens == 0
     assert client.check(long).cached_tokens > 60
+
+
+def test_the_same_question_again_shares_all_of_it_after_a_longer_answer(engine):
+    client, asked = Client(engine), dialogue(["what is this?"])
+    long = replace(OPTIONS, max_new_tokens=60)
+    assert client.check(asked, long).tokens > 40
+    for _ in range(2):
+        again = client.check(asked, long)
+        assert again.cached_tokens == again.prompt_tokens - 1 < 30
+    assert len(client.cache) == 1
+
+
+def test_a_plain_answer_has_the_caches_of_a_drafted_one(engine):
+    client, asked = Client(engine), dialogue(["what is this?", A])
+    drafted = client.check(asked)
+    plain_text, plain = client.ask(asked, plain=True)
+    text, again = client.ask(asked)
+    assert plain_text == text
+    assert [statistics.drafted > 0 for statistics in (drafted, plain, again)] == [True, False, True]
+    assert plain.rounds == plain.tokens > again.rounds
+    assert plain.cached_tokens == again.cached_tokens == plain.prompt_tokens - 1
 
 
 def test_conversations_in_turn_keep_their_caches_up_to_the_count(engine):

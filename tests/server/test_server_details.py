@@ -1,0 +1,128 @@
+"""The field `mmspec` of a request: what was drafted, all figures, and plain decoding."""
+
+import json
+
+import openai
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mmspec.chat.answer import Piece
+from mmspec_server.origins import Origins
+from support.live_server import CHAT, Live, shown, text_of, words
+
+ASKED = [{"role": "user", "content": [shown("red"), words("What?")]}]
+DETAILS = {"details": True}
+TEXTS = st.text("abc", max_size=4)
+
+
+def chunks(server: Live, **fields):
+    """The objects of a stream."""
+    body = {"messages": ASKED, "stream": True, **fields}
+    lines = server.client.post(CHAT, json=body).text.split("\n\n")
+    assert lines[-2:] == ["data: [DONE]", ""]
+    return [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+
+
+def parts(found):
+    """The text of each event, and whether it was drafted."""
+    return [
+        (chunk["choices"][0]["delta"]["content"], chunk["mmspec"]["drafted"])
+        for chunk in found
+        if "drafted" in chunk.get("mmspec", {})
+    ]
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS)), st.lists(st.integers(0, 9)))
+def test_withheld_text_keeps_its_origin(rounds, lengths):
+    origins, expected = Origins(), ""
+    for accepted, own in rounds:
+        origins.add(Piece(accepted, own))
+        expected += accepted.upper() + own
+    for length in lengths:
+        taken = list(origins.take(length))
+        assert all(part.text for part in taken)
+        marked = "".join(part.text.upper() if part.drafted else part.text for part in taken)
+        assert marked == expected[:length]
+        expected = expected[length:]
+
+
+def test_every_event_says_whether_its_text_was_drafted(pair: Live):
+    found = chunks(pair, mmspec=DETAILS)
+    told = parts(found)
+    assert "".join(text for text, _ in told) == text_of(pair.chat(ASKED).json())
+    answered = pair.service.queue.call(lambda: pair.service.cache._chats[-1].chat.answer)
+    stream = pair.service.engine.target.tokenizer.stream()
+    rounds = [(stream.push(r.tokens[: r.accepted]), r.accepted) for r in answered.rounds[:1]]
+    assert told[0] == (rounds[0][0].removeprefix(" "), True)
+    assert {drafted for _, drafted in told} == {True, False}
+
+
+def test_the_figures_come_with_the_end(pair: Live):
+    *_, last = chunks(pair, mmspec=DETAILS)
+    assert last["choices"][0]["finish_reason"] == "length"
+    stats = last["mmspec"]["stats"]
+    assert (stats["tokens"], stats["peak_memory_bytes"] > 0) == (12, True)
+    assert 0 < stats["accepted"] <= stats["drafted"]
+    assert stats["rounds"] < 12
+    assert stats["seconds"]["decode"] > 0
+    whole = pair.chat(ASKED, mmspec=DETAILS).json()
+    assert whole["mmspec"]["stats"]["accepted"] == stats["accepted"]
+    details = whole["usage"]["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] == stats["accepted"]
+
+
+def test_text_that_could_begin_a_stop_string_is_told_with_its_origin(pair: Live):
+    told = parts(chunks(pair, mmspec=DETAILS))
+    text = "".join(part for part, _ in told)
+    stops = parts(chunks(pair, mmspec=DETAILS, stop=[text[5:8] + "?", text[-4:]]))
+    letters = [(letter, drafted) for part, drafted in told for letter in part]
+    cut = text.index(text[-4:])
+    assert [(letter, drafted) for part, drafted in stops for letter in part] == letters[:cut]
+
+
+def test_log_probabilities_come_once_beside_parts(pair: Live):
+    found = chunks(pair, mmspec=DETAILS, logprobs=True)
+    logged = [chunk["choices"][0]["logprobs"] for chunk in found]
+    assert sum(len(each["content"]) for each in logged if each) == 12
+
+
+def test_plain_decoding_says_the_same_with_a_round_for_every_token(pair: Live):
+    drafted = pair.chat(ASKED, mmspec=DETAILS).json()
+    plain = pair.chat(ASKED, mmspec={"details": True, "plain": True}).json()
+    again = pair.chat(ASKED, mmspec=DETAILS).json()
+    assert text_of(plain) == text_of(drafted) == text_of(again)
+    stats = plain["mmspec"]["stats"]
+    assert (stats["rounds"], stats["drafted"]) == (12, 0)
+    assert again["mmspec"]["stats"]["rounds"] < 12
+    assert again["mmspec"]["speed_up"] > 0
+    cached = [r["usage"]["prompt_tokens_details"]["cached_tokens"] for r in (plain, again)]
+    assert cached == [plain["usage"]["prompt_tokens"] - 1] * 2
+
+
+def test_without_the_field_replies_are_those_of_the_api(pair: Live):
+    assert all("mmspec" not in chunk for chunk in chunks(pair))
+    assert "mmspec" not in pair.chat(ASKED, mmspec={"unknown": 1}).json()
+
+
+@pytest.mark.parametrize(
+    ("value", "param"),
+    [(1, "mmspec"), ({"plain": "yes"}, "mmspec.plain"), ({"details": 1}, "mmspec.details")],
+)
+def test_wrong_values_are_refused(scripted: Live, value, param):
+    reply = scripted.chat(ASKED, mmspec=value)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
+
+
+def test_the_sdk_passes_the_field_and_shows_what_comes(pair: Live):
+    base = f"{pair.client.base_url}/v1"
+    with openai.OpenAI(base_url=base, api_key="none", max_retries=0) as client:
+        stream = client.chat.completions.create(
+            model=pair.service.model,
+            messages=ASKED,
+            stream=True,
+            extra_body={"mmspec": DETAILS},
+        )
+        told = [chunk.mmspec for chunk in stream if "mmspec" in (chunk.model_extra or {})]
+    assert {"drafted": True} in told
+    assert told[-1]["stats"]["tokens"] == 12
