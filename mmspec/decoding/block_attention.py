@@ -11,17 +11,32 @@ for which numbers it does not.
 Each function takes `xp`, a namespace that follows the Python array API standard.
 
 Axis names: G heads of keys, g heads of queries for each, m rows, D head size, C columns, B blocks
-of BLOCK columns, T columns from the tail on.
+of BLOCK columns, T columns of the blocks that a tree's nodes are in.
 """
 
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
+
+from mmspec.decoding.draft import Ancestry
 
 Array = Any  # whatever `xp` calls an array
 
 BLOCK = 64
 """Columns in a block of keys."""
+
+
+class TreeBlocks(NamedTuple):
+    """The blocks of keys that differ from row to row, because the rows are nodes of a tree."""
+
+    columns: Array
+    """[T] the columns of these blocks."""
+    index: Array
+    """[m, T] the index in `columns` of each place that a row sees; any for later places."""
+    mask: Array
+    """[m, T] like `Places.mask`, for the places of these blocks."""
+    order: Array
+    """[B] for each block its index among the B shared blocks and those of the tree after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +46,11 @@ class Places:
     own: Array
     """[m] the place of each row, which is the last one that it sees."""
     mask: Array
-    """[m, C] float32, added to scores: 0 for the places that a row sees, else -inf."""
+    """[m, C] float32, added to scores: 0 for the columns that a row sees, else -inf."""
     multiple: int
     """Products of matrices have a multiple of this number of rows, as the forward has."""
-    tail: int = 0
-    """The first column of the block that contains the first row of a tree."""
-    columns: Array | None = None
-    """[m, T] for a tree: the column, counted from the tail, of each place that a row sees, and any
-    column for later places. None if every place is its own column.
-    """
+    tree: TreeBlocks | None = None
+    """What a tree's rows see from its root's block on; None if each place is its own column."""
 
 
 def whole_blocks(columns: int) -> int:
@@ -49,37 +60,49 @@ def whole_blocks(columns: int) -> int:
 
 def chain_places(xp: Any, own: Array, end: int, multiple: int) -> Places:
     """Places of rows that are a chain, in a forward up to column `end`; own: [m] their places."""
-    return Places(own, _mask(xp, own, whole_blocks(end)), multiple)
+    return Places(own, _mask(xp, xp.arange(whole_blocks(end)), own), multiple)
 
 
-def tree_places(xp: Any, ancestry: Any, start: int, end: int, multiple: int) -> Places:
+def tree_places(
+    xp: Any, ancestry: Ancestry, start: Any, end: int, multiple: int, blocks: int
+) -> Places:
     """Places of m rows of a tree whose root is in column `start`, in a forward up to `end`.
 
-    ancestry: an `Ancestry` of the m rows among the nodes fed so far.
+    ancestry: of the m rows among the nodes fed so far.  start: may be a number on the device.
+    blocks: number of blocks from the root's on that contain all nodes.
     """
-    own, visible, tail = ancestry.depths + start, whole_blocks(end), start // BLOCK * BLOCK
-    columns = _tree_columns(xp, ancestry.visible, start - tail, visible - tail)
-    return Places(own, _mask(xp, own, visible), multiple, tail, columns)
+    own, tail = ancestry.depths + start, start // BLOCK
+    number = xp.arange(whole_blocks(end))
+    before = tail * BLOCK - 1 + xp.zeros_like(own)
+    places = number[: blocks * BLOCK] + tail * BLOCK
+    index = _node_columns(xp, ancestry.visible, places - start) + start - tail * BLOCK
+    tree = TreeBlocks(places, index, _mask(xp, places, own), _order(xp, len(number), tail, blocks))
+    return Places(own, _mask(xp, number, before), multiple, tree)
 
 
-def _mask(xp: Any, own: Array, columns: int) -> Array:
-    is_visible = xp.arange(columns) <= xp.expand_dims(own, axis=-1)
+def _mask(xp: Any, places: Array, own: Array) -> Array:
+    is_visible = places <= xp.expand_dims(own, axis=-1)
     zeros = xp.zeros(is_visible.shape, dtype=xp.float32)
     return xp.where(is_visible, zeros, -inf)
 
 
-def _tree_columns(xp: Any, paths: Array, before: int, count: int) -> Array:
-    """`Places.columns` [m, count] of a tree with `before` columns before it in the tail.
+def _node_columns(xp: Any, paths: Array, depths: Array) -> Array:
+    """[m, T] the node at each depth [T] on the path to each row; before the root, the depth itself.
 
     paths: [m, n] which of n nodes are on the path to each row.
     """
-    rows, nodes = paths.shape
+    nodes = paths.shape[1]
     number = xp.arange(nodes)
-    first = xp.argsort(xp.where(paths, number, number + nodes), axis=-1)
-    shared = xp.broadcast_to(xp.arange(before), (rows, before))
-    later = xp.zeros((rows, count - before - nodes))
-    parts = [xp.astype(part, first.dtype) for part in (shared, first + before, later)]
-    return xp.concat(parts, axis=-1)
+    along = xp.argsort(xp.where(paths, number, number + nodes), axis=-1)
+    at_depth = xp.take(along, xp.clip(depths, 0, nodes - 1), axis=1)
+    return xp.where(depths < 0, depths, xp.astype(at_depth, depths.dtype))
+
+
+def _order(xp: Any, columns: int, tail: Any, blocks: int) -> Array:
+    """`TreeBlocks.order` [B] if the tree's blocks begin with number `tail`."""
+    number = xp.arange(columns // BLOCK)
+    is_own = (number >= tail) & (number < tail + blocks)
+    return xp.where(is_own, number - tail + columns // BLOCK, number)
 
 
 def attend(xp: Any, queries: Array, keys: Array, values: Array, places: Places) -> Array:
@@ -92,58 +115,58 @@ def attend(xp: Any, queries: Array, keys: Array, values: Array, places: Places) 
     flat = xp.reshape(queries, (heads, group * rows, size))
     scores = xp.matmul(flat, xp.permute_dims(keys, (0, 2, 1)))
     scores = xp.astype(xp.reshape(scores, (heads, group, rows, -1)), xp.float32) * size**-0.5
-    scores = _by_place(xp, scores, places) + places.mask
-    weights = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
-    blocks = (heads, group * rows, -1, BLOCK)
-    blocked = xp.permute_dims(xp.reshape(weights, blocks), (0, 2, 1, 3))
-    totals = xp.sum(blocked, axis=-1, keepdims=True)
-    parts = _by_block(xp, xp.astype(weights, values.dtype), values, places)
-    sums = _tree_sum(xp, xp.concat([xp.astype(parts, xp.float32), totals], axis=-1))
+    sums = _tree_sum(xp, _block_sums(xp, scores, values, places))
     attended = xp.reshape(sums[..., :size] / sums[..., size:], queries.shape)
     return xp.astype(attended, queries.dtype)
 
 
-def _by_place(xp: Any, scores: Array, places: Places) -> Array:
-    """Move the scores [G, g, m, C] of columns to the places of each row."""
-    if places.columns is None:
-        return scores
-    before, after = scores[..., : places.tail], scores[..., places.tail :]
-    index = xp.broadcast_to(places.columns, after.shape)
-    return xp.concat([before, xp.take_along_axis(after, index, axis=-1)], axis=-1)
+def _block_sums(xp: Any, scores: Array, values: Array, places: Places) -> Array:
+    """For each block the weighted sum of values, and the sum of weights [G, B, g m, D + 1]."""
+    shared, tree = scores + places.mask, places.tree
+    highest = xp.max(shared, axis=-1, keepdims=True)
+    if tree is None:
+        return _shared_sums(xp, xp.exp(shared - highest), values)
+    own = xp.take(scores, tree.columns, axis=-1)
+    index = xp.broadcast_to(tree.index, own.shape)
+    own = xp.take_along_axis(own, index, axis=-1) + tree.mask
+    highest = xp.maximum(highest, xp.max(own, axis=-1, keepdims=True))
+    own_values = xp.take(values, tree.columns, axis=1)
+    parts = [
+        _shared_sums(xp, xp.exp(shared - highest), values),
+        _own_sums(xp, xp.exp(own - highest), own_values, tree.index, places.multiple),
+    ]
+    return xp.take(xp.concat(parts, axis=1), tree.order, axis=1)
 
 
-def _by_block(xp: Any, weights: Array, values: Array, places: Places) -> Array:
-    """Weighted sums of values for each block [G, B, g m, D], of weights [G, g, m, C]."""
-    if places.columns is None:
-        return _shared(xp, weights, values)
-    own = _own(xp, weights[..., places.tail :], values[:, places.tail :], places)
-    if not places.tail:
-        return own
-    before = _shared(xp, weights[..., : places.tail], values[:, : places.tail])
-    return xp.concat([before, own], axis=1)
-
-
-def _shared(xp: Any, weights: Array, values: Array) -> Array:
-    """The sums of blocks whose values are the same for all rows."""
+def _shared_sums(xp: Any, weights: Array, values: Array) -> Array:
+    """The sums of blocks whose values are the same for all rows; weights: [G, g, m, C]."""
     heads, group, rows, _ = weights.shape
     blocked = xp.reshape(weights, (heads, group * rows, -1, BLOCK))
+    blocked = xp.permute_dims(blocked, (0, 2, 1, 3))
     apart = xp.reshape(values, (heads, -1, BLOCK, values.shape[-1]))
-    return xp.matmul(xp.permute_dims(blocked, (0, 2, 1, 3)), apart)
+    return _with_totals(xp, blocked, xp.matmul(xp.astype(blocked, values.dtype), apart))
 
 
-def _own(xp: Any, weights: Array, values: Array, places: Places) -> Array:
-    """The sums of blocks in which each row has values of its own."""
+def _own_sums(xp: Any, weights: Array, values: Array, index: Array, multiple: int) -> Array:
+    """The sums of blocks in which each row has values of its own; weights: [G, g, m, T]."""
     heads, group, rows, columns = weights.shape
     size, blocks = values.shape[-1], columns // BLOCK
-    index = xp.reshape(places.columns, (-1,))
-    gathered = xp.reshape(xp.take(values, index, axis=1), (heads, rows, blocks, BLOCK, size))
-    apart = xp.reshape(weights, (heads, group, rows, blocks, BLOCK))
-    apart = xp.permute_dims(apart, (0, 2, 3, 1, 4))
-    padding = xp.zeros(
-        (heads, rows, blocks, group * (places.multiple - 1), BLOCK), dtype=apart.dtype
-    )
-    sums = xp.matmul(xp.concat([apart, padding], axis=3), gathered)[:, :, :, :group]
-    return xp.reshape(xp.permute_dims(sums, (0, 2, 3, 1, 4)), (heads, blocks, group * rows, size))
+    gathered = xp.take(values, xp.reshape(index, (-1,)), axis=1)
+    gathered = xp.reshape(gathered, (heads, rows, blocks, BLOCK, size))
+    blocked = xp.reshape(weights, (heads, group, rows, blocks, BLOCK))
+    apart = xp.permute_dims(blocked, (0, 2, 3, 1, 4))
+    padding = xp.zeros((heads, rows, blocks, group * (multiple - 1), BLOCK), dtype=values.dtype)
+    padded = xp.concat([xp.astype(apart, values.dtype), padding], axis=3)
+    sums = xp.matmul(padded, gathered)[:, :, :, :group]
+    sums = _with_totals(xp, apart, sums)
+    shape = heads, blocks, group * rows, size + 1
+    return xp.reshape(xp.permute_dims(sums, (0, 2, 3, 1, 4)), shape)
+
+
+def _with_totals(xp: Any, weights: Array, sums: Array) -> Array:
+    """Sums [..., D] in float32, and behind them the sums of weights [..., BLOCK]."""
+    totals = xp.sum(weights, axis=-1, keepdims=True)
+    return xp.concat([xp.astype(sums, xp.float32), totals], axis=-1)
 
 
 def _tree_sum(xp: Any, parts: Array) -> Array:

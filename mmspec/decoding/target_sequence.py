@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from mmspec.decoding.acceptance import Verdict, read_verdict
 from mmspec.decoding.arrays import A
-from mmspec.decoding.block_attention import Places, chain_places, tree_places
+from mmspec.decoding.block_attention import BLOCK, Places, chain_places, tree_places, whole_blocks
 from mmspec.decoding.contents import Projection, Row, chunks
 from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft, HostDraft
 from mmspec.decoding.exact_rows import ExactRows, Tile
@@ -240,20 +240,21 @@ class TargetSequence(ABC, Generic[A]):
         Padding writes only columns that come after those of the rows themselves.
         """
         rows, first = self._framework.integers(tile.padded), start + tile.start
-        places = self._places(exact, start, ancestry, tile)
-        outputs = self._by_blocks(self._framework.pick(x, rows), first, places)
-        return self._states(outputs, first)
+        if ancestry is not None:
+            ancestry = ancestry.of(self._framework.xp, rows, tile.stop)
+        x = self._framework.pick(x, rows)
+        return self._states(self._by_blocks(exact, x, first, start, ancestry), first)
 
     def _places(
-        self, exact: ExactRows, start: int, ancestry: Ancestry | None, tile: Tile
+        self, exact: ExactRows, first: int, end: int, root: int, ancestry: Ancestry | None
     ) -> Places:
-        """The places of a tile's rows in a chain or tree that begins in column `start`."""
-        xp, integers, first = self._framework.xp, self._framework.integers, start + tile.start
-        end = first + len(tile.padded)
+        """The places of the rows that `_by_blocks` feeds to columns `first` to `end`."""
+        xp = self._framework.xp
         if ancestry is None:
-            return chain_places(xp, integers(range(first, end)), end, exact.multiple)
-        rows = ancestry.of(xp, integers(tile.padded), tile.stop)
-        return tree_places(xp, rows, start, end, exact.multiple)
+            own = self._framework.integers(range(first, end))
+            return chain_places(xp, own, end, exact.multiple)
+        blocks = whole_blocks(end) // BLOCK - root // BLOCK
+        return tree_places(xp, ancestry, root, end, exact.multiple, blocks)
 
     def _settle_states(self) -> None:
         for rows in self._stored or ():
@@ -293,9 +294,12 @@ class TargetSequence(ABC, Generic[A]):
         """Feed the last token and a tree; returns outputs [n + 1, H].  Nodes see only ancestors."""
 
     @abstractmethod
-    def _by_blocks(self, x: A, start: int, places: Places) -> A:
-        """Feed x [m, H] to the columns from `start` on; returns outputs [m, H].
+    def _by_blocks(
+        self, exact: ExactRows, x: A, first: int, root: int, ancestry: Ancestry | None
+    ) -> A:
+        """Feed x [m, H] to the columns from `first` on; returns outputs [m, H].
 
+        ancestry: of the rows, in a tree whose root is in column `root`; None for a chain.
         Attention is by blocks; every column up to the end of a block has finite content.
         """
 

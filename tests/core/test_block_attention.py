@@ -61,7 +61,8 @@ def test_a_node_attends_to_its_ancestors_alone(start, multiple):
     visible = np.zeros((rows, columns), bool)
     visible[:, :start] = True
     visible[:, start : start + rows] = tree.visible
-    places = tree_places(np, tree, start, start + rows, multiple)
+    blocks = columns // BLOCK - start // BLOCK
+    places = tree_places(np, tree, start, start + rows, multiple, blocks)
     found = attend(np, *arrays, places)
     np.testing.assert_allclose(found, oracle(*arrays, visible), atol=2e-6)
 

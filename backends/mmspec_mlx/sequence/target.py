@@ -5,7 +5,6 @@ Shape letters: n rows fed or drafted, V vocabulary, H width.
 
 import mlx.core as mx
 
-from mmspec.decoding.block_attention import Places
 from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
@@ -48,9 +47,13 @@ class MlxTarget(TargetSequence[mx.array]):
         mask = behind(start, additive(ancestry.visible, x.dtype))
         return self._llama.feed(mx.expand_dims(x, 0), self._cache, start, turn, mask)[0]
 
-    def _by_blocks(self, x: mx.array, start: int, places: Places) -> mx.array:
-        turn = self._llama.rotary.each(mx.expand_dims(places.own, 0), start + len(x))
-        return self._llama.feed(mx.expand_dims(x, 0), self._cache, start, turn, places)[0]
+    def _by_blocks(
+        self, exact: ExactRows, x: mx.array, first: int, root: int, ancestry: Ancestry | None
+    ) -> mx.array:
+        end = first + len(x)
+        places = self._places(exact, first, end, root, ancestry)
+        turn = self._llama.rotary.each(mx.expand_dims(places.own, 0), end)
+        return self._llama.feed(mx.expand_dims(x, 0), self._cache, first, turn, places)[0]
 
     def _normalised(self, outputs: mx.array) -> mx.array:
         return self._llama.states(outputs)

@@ -6,7 +6,6 @@ Shape letters: n rows fed or drafted, V vocabulary, H width.
 import torch
 from torch import Tensor
 
-from mmspec.decoding.block_attention import Places
 from mmspec.decoding.draft import Ancestry, DeviceDraft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
@@ -72,10 +71,15 @@ class TorchTarget(TargetSequence[Tensor]):
         span = CacheSpan(self._cache, start, start + len(x))
         return self._llama.forward(x, Step(angles, span, tree_mask(start, ancestry.visible, x)))
 
-    def _by_blocks(self, x: Tensor, start: int, places: Places) -> Tensor:
-        span = BlockSpan(self._cache, start, start + len(x))
-        angles = self._llama.rotary.after(0, places.own, start + len(x))
-        return self._llama.forward(x, Step(angles, span, places=places))
+    def _by_blocks(
+        self, exact: ExactRows, x: Tensor, first: int, root: int, ancestry: Ancestry | None
+    ) -> Tensor:
+        end = first + len(x)
+        places = self._places(exact, first, end, root, ancestry)
+        angles = self._llama.rotary.after(0, places.own, end)
+        return self._llama.forward(
+            x, Step(angles, BlockSpan(self._cache, first, end), places=places)
+        )
 
     def _normalised(self, outputs: Tensor) -> Tensor:
         return self._llama.states(outputs)
