@@ -1,6 +1,7 @@
 """Count the answers that drafting changes, with exact decoding and without, by number type.
 
-    python tests/exactness.py [--backend torch] [--kinds bfloat16,int8] [--share 1] [--out FILE]
+    python tests/exactness.py [--backend torch] [--kinds bfloat16,int8] [--device cuda]
+        [--no-graphs] [--share 1] [--out FILE]
 
 Each pair is an answer with and one without drafting, to the same conversation: three random tiny
 checkpoints and `mini`, every view, mixture, n-grams and head, chains of 1 to 8 and trees of 12 and
@@ -21,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from mmspec.chat.engine import Engine, load
 from mmspec.plugins import load_backend
+from mmspec_torch.graphs import pool
 from support.exactness_cases import Case, Count, cases, compare_all
 from support.factory import tiny_pair
 from support.factory_fit import fit_head
@@ -66,19 +68,19 @@ class Checkpoints:
         return place
 
 
-def opened(backend: str, kind: str, target: str, draft: str) -> Engine:
+def opened(backend: str, device: str, kind: str, target: str, draft: str) -> Engine:
     """An engine in a number type."""
     named = {"dtype": "auto" if kind.endswith(" bits") or kind.startswith("int") else kind}
     if kind.startswith("int"):
         named = {"dtype": "bfloat16", "quantize": kind}
-    return load(target, draft, backend=backend, **named)
+    return load(target, draft, backend=backend, device=device, **named)
 
 
 def engines(
-    checkpoints: Checkpoints, backend: str, kind: str
+    checkpoints: Checkpoints, backend: str, device: str, kind: str
 ) -> Iterator[tuple[str, dict[str, Engine], list[Case]]]:
     """The engines by drafting, and the cases, of each target."""
-    opening = partial(opened, backend, kind)
+    opening = partial(opened, backend, device, kind)
     every = cases([*VIEWS, *HEADS])
     for seed in range(TINY):
         target, drafts = checkpoints.tiny(seed)
@@ -90,10 +92,12 @@ def engines(
     yield "mini", {word: opening(place, name) for word, name in names.items()}, every[::2]
 
 
-def counted(checkpoints: Checkpoints, backend: str, kind: str, share: int) -> dict[str, Count]:
+def counted(
+    checkpoints: Checkpoints, backend: str, device: str, kind: str, share: int
+) -> dict[str, Count]:
     """The pairs and differences with exact decoding and without, over all targets."""
     found = {"on": Count(), "off": Count()}
-    for target, models, every in engines(checkpoints, backend, kind):
+    for target, models, every in engines(checkpoints, backend, device, kind):
         for mode in found:
             some = every[:: share * (1 if mode == "on" else OFF)]
             found[mode] += compare_all(models, some, mode, LENGTH[target])
@@ -118,16 +122,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", choices=KINDS_OF)
     parser.add_argument("--kinds", default="")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--no-graphs", action="store_true", help="run CUDA's kernels one by one")
     parser.add_argument("--share", type=int, default=1, help="every n-th case alone")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    if given.no_graphs:
+        pool.CudaGraphs = lambda device: None
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("MMSPEC_CACHE", str(Path(folder) / "cache"))
         checkpoints = Checkpoints(Path(folder))
         for backend in [given.backend] if given.backend else KINDS_OF:
             for kind in given.kinds.split(",") if given.kinds else KINDS_OF[backend]:
-                found = counted(checkpoints, backend, kind, given.share)
+                found = counted(checkpoints, backend, given.device, kind, given.share)
                 rows.append(line(backend, kind, found))
                 print(json.dumps(rows[-1]), flush=True)  # noqa: T201
                 if given.out:

@@ -23,6 +23,7 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
         softmax=partial(mx.softmax, axis=-1),
         sampler=partial(sampler, kernels=kernels),
         keys=keys,
+        count=mx.arange,
         integers=device_io.integers,
         draft_type=MlxDraft,
         start=device_io.start,

@@ -24,6 +24,7 @@ def framework(device: torch.device) -> Framework[Tensor]:
         softmax=partial(torch.softmax, dim=-1),
         sampler=partial(sampler, device=device),
         keys=partial(keys, device=device),
+        count=partial(torch.arange, device=device),
         integers=partial(upload, dtype=torch.int64, device=device),
         draft_type=TorchDraft,
         start=lambda _: None,  # PyTorch computes without being asked

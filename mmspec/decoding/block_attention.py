@@ -8,12 +8,14 @@ where they would be in a chain.
 A matrix product may still give a row other bits if it has another number of rows; `ExactRows` says
 for which numbers it does not.
 
-Each function takes `xp`, a namespace that follows the Python array API standard.
+Each function takes `xp`, a namespace that follows the Python array API standard, and arrays on one
+device; `count(n)` makes the integers below n on it.
 
 Axis names: G heads of keys, g heads of queries for each, m rows, D head size, C columns, B blocks
 of BLOCK columns, T columns of the blocks that a tree's nodes are in.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
@@ -21,6 +23,8 @@ from typing import Any, NamedTuple
 from mmspec.decoding.draft import Ancestry
 
 Array = Any  # whatever `xp` calls an array
+
+Count = Callable[[int], Array]
 
 BLOCK = 64
 """Columns in a block of keys."""
@@ -58,13 +62,13 @@ def whole_blocks(columns: int) -> int:
     return -(-columns // BLOCK) * BLOCK
 
 
-def chain_places(xp: Any, own: Array, end: int, multiple: int) -> Places:
+def chain_places(xp: Any, count: Count, own: Array, end: int, multiple: int) -> Places:
     """Places of rows that are a chain, in a forward up to column `end`; own: [m] their places."""
-    return Places(own, _mask(xp, xp.arange(whole_blocks(end)), own), multiple)
+    return Places(own, _mask(xp, count(whole_blocks(end)), own), multiple)
 
 
 def tree_places(
-    xp: Any, ancestry: Ancestry, start: Any, end: int, multiple: int, blocks: int
+    xp: Any, count: Count, ancestry: Ancestry, start: Any, end: int, multiple: int, blocks: int
 ) -> Places:
     """Places of m rows of a tree whose root is in column `start`, in a forward up to `end`.
 
@@ -72,37 +76,39 @@ def tree_places(
     blocks: number of blocks from the root's on that contain all nodes.
     """
     own, tail = ancestry.depths + start, start // BLOCK
-    number = xp.arange(whole_blocks(end))
+    number = count(whole_blocks(end))
     before = tail * BLOCK - 1 + xp.zeros_like(own)
     places = number[: blocks * BLOCK] + tail * BLOCK
-    index = _node_columns(xp, ancestry.visible, places - start) + start - tail * BLOCK
-    tree = TreeBlocks(places, index, _mask(xp, places, own), _order(xp, len(number), tail, blocks))
+    along = _nodes_along(xp, ancestry.visible, count(ancestry.visible.shape[1]))
+    index = _node_columns(xp, along, places - start) + start - tail * BLOCK
+    order = _order(xp, count(len(number) // BLOCK), tail, blocks)
+    tree = TreeBlocks(places, index, _mask(xp, places, own), order)
     return Places(own, _mask(xp, number, before), multiple, tree)
 
 
 def _mask(xp: Any, places: Array, own: Array) -> Array:
     is_visible = places <= xp.expand_dims(own, axis=-1)
-    zeros = xp.zeros(is_visible.shape, dtype=xp.float32)
-    return xp.where(is_visible, zeros, -inf)
+    return xp.where(is_visible, xp.astype(is_visible, xp.float32) * 0, -inf)
 
 
-def _node_columns(xp: Any, paths: Array, depths: Array) -> Array:
-    """[m, T] the node at each depth [T] on the path to each row; before the root, the depth itself.
+def _nodes_along(xp: Any, paths: Array, number: Array) -> Array:
+    """[m, n] the nodes on the path to each row, from the root on, then the others.
 
-    paths: [m, n] which of n nodes are on the path to each row.
+    paths: [m, n] which of the nodes with a number [n] are on the path to each row.
     """
-    nodes = paths.shape[1]
-    number = xp.arange(nodes)
-    along = xp.argsort(xp.where(paths, number, number + nodes), axis=-1)
-    at_depth = xp.take(along, xp.clip(depths, 0, nodes - 1), axis=1)
-    return xp.where(depths < 0, depths, xp.astype(at_depth, depths.dtype))
+    return xp.argsort(xp.where(paths, number, number + len(number)), axis=-1)
 
 
-def _order(xp: Any, columns: int, tail: Any, blocks: int) -> Array:
-    """`TreeBlocks.order` [B] if the tree's blocks begin with number `tail`."""
-    number = xp.arange(columns // BLOCK)
+def _node_columns(xp: Any, along: Array, depths: Array) -> Array:
+    """[m, T] the node at each depth [T] on the paths `along`; before the root, the depth itself."""
+    node = xp.take(along, xp.clip(depths, 0, along.shape[1] - 1), axis=1)
+    return xp.where(depths < 0, depths, xp.astype(node, depths.dtype))
+
+
+def _order(xp: Any, number: Array, tail: Any, blocks: int) -> Array:
+    """`TreeBlocks.order` if the tree's blocks begin with number `tail`; number: [B] integers."""
     is_own = (number >= tail) & (number < tail + blocks)
-    return xp.where(is_own, number - tail + columns // BLOCK, number)
+    return xp.where(is_own, number - tail + len(number), number)
 
 
 def attend(xp: Any, queries: Array, keys: Array, values: Array, places: Places) -> Array:
@@ -155,8 +161,8 @@ def _own_sums(xp: Any, weights: Array, values: Array, index: Array, multiple: in
     gathered = xp.reshape(gathered, (heads, rows, blocks, BLOCK, size))
     blocked = xp.reshape(weights, (heads, group, rows, blocks, BLOCK))
     apart = xp.permute_dims(blocked, (0, 2, 3, 1, 4))
-    padding = xp.zeros((heads, rows, blocks, group * (multiple - 1), BLOCK), dtype=values.dtype)
-    padded = xp.concat([xp.astype(apart, values.dtype), padding], axis=3)
+    cast = xp.astype(apart, values.dtype)
+    padded = xp.concat([cast, *[xp.zeros_like(cast)] * (multiple - 1)], axis=3)
     sums = xp.matmul(padded, gathered)[:, :, :, :group]
     sums = _with_totals(xp, apart, sums)
     shape = heads, blocks, group * rows, size + 1
@@ -171,11 +177,10 @@ def _with_totals(xp: Any, weights: Array, sums: Array) -> Array:
 
 def _tree_sum(xp: Any, parts: Array) -> Array:
     """Sum [G, n, W] of parts [G, B, n, W], half plus half: zeros at the end change no bit of it."""
-    heads, blocks, *rest = parts.shape
-    width = 1 << (blocks - 1).bit_length()
-    if width > blocks:
-        zeros = xp.zeros((heads, width - blocks, *rest), dtype=parts.dtype)
-        parts = xp.concat([parts, zeros], axis=1)
+    blocks = parts.shape[1]
+    missing = (1 << (blocks - 1).bit_length()) - blocks
+    if missing:
+        parts = xp.concat([parts, xp.zeros_like(parts[:, :missing])], axis=1)
     while (half := parts.shape[1] // 2) > 0:
         parts = parts[:, :half] + parts[:, half:]
     return parts[:, 0]

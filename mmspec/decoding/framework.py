@@ -38,6 +38,8 @@ class Framework(Generic[A]):
     """Function that creates a sampler."""
     keys: Callable[[Noise, int], A]
     """Function that copies the noise keys [k, 2] of a round's first k positions to the device."""
+    count: Callable[[int], A]
+    """Function from n to the integers below n, on the device."""
     integers: Callable[[Sequence[int]], A]
     """Function that copies signed integers [n] to the device."""
     draft_type: type[DeviceDraft[A]]

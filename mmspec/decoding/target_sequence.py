@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from mmspec.decoding.acceptance import Verdict, read_verdict
 from mmspec.decoding.arrays import A
@@ -249,12 +249,12 @@ class TargetSequence(ABC, Generic[A]):
         self, exact: ExactRows, first: int, end: int, root: int, ancestry: Ancestry | None
     ) -> Places:
         """The places of the rows that `_by_blocks` feeds to columns `first` to `end`."""
-        xp = self._framework.xp
+        xp, count = self._framework.xp, self._framework.count
         if ancestry is None:
-            own = self._framework.integers(range(first, end))
-            return chain_places(xp, own, end, exact.multiple)
+            rows: Any = count(end - first)
+            return chain_places(xp, count, rows + first, end, exact.multiple)
         blocks = whole_blocks(end) // BLOCK - root // BLOCK
-        return tree_places(xp, ancestry, root, end, exact.multiple, blocks)
+        return tree_places(xp, count, ancestry, root, end, exact.multiple, blocks)
 
     def _settle_states(self) -> None:
         for rows in self._stored or ():

@@ -93,8 +93,8 @@ def test_the_probe_sees_a_tree_that_is_no_chain(engine, monkeypatch):
     """Nodes that see the columns before them, whatever their ancestors are."""
     model = engine.target.model
 
-    def columns(xp, paths, depths):
-        return xp.broadcast_to(depths, (len(paths), len(depths)))
+    def columns(xp, along, depths):
+        return xp.broadcast_to(depths, (len(along), len(depths)))
 
     monkeypatch.setattr(block_attention, "_node_columns", columns)
     assert not rows_are_exact(model, ExactRows(8, 8))

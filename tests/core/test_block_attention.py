@@ -28,7 +28,7 @@ def oracle(queries, keys, values, visible):
 
 def chain(start, rows, columns=None):
     own = np.arange(start, start + rows)
-    return chain_places(np, own, columns or start + rows, 1)
+    return chain_places(np, np.arange, own, columns or start + rows, 1)
 
 
 def ancestry(parents):
@@ -62,7 +62,7 @@ def test_a_node_attends_to_its_ancestors_alone(start, multiple):
     visible[:, :start] = True
     visible[:, start : start + rows] = tree.visible
     blocks = columns // BLOCK - start // BLOCK
-    places = tree_places(np, tree, start, start + rows, multiple, blocks)
+    places = tree_places(np, np.arange, tree, start, start + rows, multiple, blocks)
     found = attend(np, *arrays, places)
     np.testing.assert_allclose(found, oracle(*arrays, visible), atol=2e-6)
 

@@ -12,6 +12,7 @@ from mmspec.checkpoints.quantization import read_scheme
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.check import check
+from mmspec.exactness.probe import find_exact_rows
 from mmspec_bench.prompts import prompts_for
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.graphs.capture import CudaGraphs
@@ -64,6 +65,15 @@ def test_half_types_run_and_keep_their_losslessness_against_themselves(pair_path
     first, second = (chat.reply("What is this?").token_ids for chat in chats)
     assert first == second
     assert len(first) > 5
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("graphs", [True, False])
+def test_some_number_of_rows_is_exact(pair_paths, dtype, graphs, monkeypatch):
+    model = TorchBackend().load(pair_paths[0], device="cuda", dtype=dtype)
+    if not graphs:
+        dynamic([model], monkeypatch)
+    assert find_exact_rows(model)
 
 
 @pytest.mark.parametrize("word", ["int8", "int4", "int4-32", "int4-128"])

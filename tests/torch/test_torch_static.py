@@ -9,10 +9,13 @@ import torch
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
+from mmspec.exactness.probe import rows_are_exact
 from mmspec.seam import Segment
 from mmspec_bench.prompts import world_prompts
+from mmspec_torch.backend import TorchBackend
 from mmspec_torch.graphs.cache import StaticCache
 from mmspec_torch.graphs.capture import Replays
 from support import sequence_helpers as helpers
@@ -136,6 +139,15 @@ def test_a_sequence_that_ends_in_an_image_is_fed_as_before(pair, views, capture,
     expected = run()
     switch(pair, capture)
     assert run() == expected
+
+
+@pytest.mark.parametrize("exact", [ExactRows(1, 64), ExactRows(8, 8)])
+def test_static_rows_are_exact(pair_paths, exact, capture, switch):
+    model = TorchBackend().load(pair_paths[0], dtype="bfloat16")
+    switch([model], capture)
+    assert rows_are_exact(model, exact)
+    if isinstance(capture, Recording):
+        assert capture.captured < capture.replayed
 
 
 @pytest.mark.parametrize("call", range(1, 30, 7))

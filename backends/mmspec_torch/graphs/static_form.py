@@ -53,13 +53,18 @@ class Frame:
 
         shade: mask [R, 1, 1, C] that hides padding; None if no row has any.
         """
-        cos, sin = self._angles[width]
-        angles = tuple(F.embedding(positions, table).unsqueeze(1) for table in (cos, sin))
+        cos, sin = self.angles(width, positions)
         later = self.count(width) > columns.unsqueeze(1)
         mask = cos.new_zeros(later.shape).masked_fill_(later, hidden(cos.dtype))
         if shade is not None:
             mask = mask + shade[..., :width]
-        return Step((angles[0], angles[1]), StaticSpan(self.cache, columns, width), mask)
+        span = StaticSpan(self.cache, columns, width)
+        return Step((cos.unsqueeze(1), sin.unsqueeze(1)), span, mask)
+
+    def angles(self, width: int, positions: Tensor) -> Angles:
+        """Return the angles [..., D] of positions [...] below `width`."""
+        cos, sin = self._angles[width]
+        return F.embedding(positions, cos), F.embedding(positions, sin)
 
     def integers(self, size: int) -> Tensor:
         """Return a new buffer [size] of integers on the device."""

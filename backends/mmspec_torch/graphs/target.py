@@ -1,48 +1,94 @@
-"""Verifies a draft as a fixed sequence of kernels.
+"""Feeds the target a fixed number of rows as a fixed sequence of kernels.
 
-Shape letters: n rows fed, V vocabulary, H width.
+A plain token, a chain and a tree differ only in numbers on the device, so one graph serves all that
+have the same number of rows after padding.
+
+Shape letters: m rows fed, R rows after padding, C visible columns, H width.
 """
 
+from typing import NamedTuple
+
+import array_api_compat.torch as xp
+import torch
 from torch import Tensor
 
+from mmspec.decoding.block_attention import BLOCK, tree_places, whole_blocks
+from mmspec.decoding.draft import Ancestry
+from mmspec_torch.graphs.cache import StaticSpan
 from mmspec_torch.graphs.capture import Capture, Outputs
 from mmspec_torch.graphs.static_form import Frame, send
-from mmspec_torch.network.llama import Llama
+from mmspec_torch.network.llama import Llama, Step, hidden
 
 ROWS = 128
 """The most rows that the static form feeds at once."""
 
 
+class Tree(NamedTuple):
+    """What the rows of a tree see."""
+
+    root: int
+    """The column of the root."""
+    visible: Tensor
+    """[m, any] for each row: True for the nodes, counted from the root, that it sees."""
+
+    @property
+    def fits(self) -> bool:
+        """False if there are more nodes than the static form can feed."""
+        return self.visible.shape[1] <= ROWS
+
+
 class StaticTarget:
-    """The static form of a target: a cache, and captured forwards over a token and a chain."""
+    """The static form of a target: a cache, and captured forwards over a token and a draft."""
 
     def __init__(self, llama: Llama, capture: Capture) -> None:
-        self._frame = Frame(llama, 1, capture)
-        self._numbers = self._frame.integers(2)
-        self._drafted = self._frame.integers(ROWS)
+        self._frame, self._llama = Frame(llama, 1, capture), llama
+        self._starts = self._frame.integers(2)
+        self._x = torch.zeros(
+            ROWS, llama.config.hidden_size, device=llama.device, dtype=llama.dtype
+        )
+        self._chain = torch.ones(ROWS, ROWS, device=llama.device, dtype=torch.bool).tril_()
+        self._visible = self._chain.clone()
         self.cache = self._frame.cache
 
-    def feed(self, token: int, drafted: Tensor | None, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Feed `token` at column `start`, then the drafted ids [n - 1]; None without a draft.
+    def feed(
+        self, x: Tensor, first: int, tree: Tree | None = None, multiple: int | None = None
+    ) -> Tensor:
+        """Feed x [m, H] to the columns from `first` on; returns the last layer's output [m, H].
 
-        Returns logits [n, V], hidden states [n, H] and the embeddings [n, H] that were fed.
+        tree: what the rows see; None for a chain.  multiple: that of exact rows; None for attention
+        with a fused kernel.
         """
-        rows = 1 if drafted is None else 1 + len(drafted)
-        width = self._frame.reach(start + rows)
-        send((start, token), self._numbers)
-        if drafted is not None:
-            self._drafted[: rows - 1].copy_(drafted)
-        key = rows, width
-        logits, states, embeddings = self._frame.run(key, lambda: self._forward(rows, width))
-        return logits, states, embeddings
+        root, visible = tree or (first, self._chain[: len(x), : len(x)])
+        rows = 1 << (max(len(x), multiple or 1) - 1).bit_length()
+        nodes = rows if visible.shape[1] <= rows else ROWS
+        width = self._frame.reach(first + nodes + 2 * BLOCK)
+        send((first, root), self._starts)
+        self._x[: len(x)].copy_(x)
+        self._visible[: len(x)].zero_()  # padding keeps what it saw, at least the root
+        self._visible[: len(x), : visible.shape[1]].copy_(visible)
+        key = rows, nodes, width, multiple
+        [outputs] = self._frame.run(key, lambda: self._forward(*key))
+        return outputs[: len(x)]
 
-    def _forward(self, rows: int, width: int) -> Outputs:
-        frame, llama = self._frame, self._frame.llama
-        ids = self._numbers.new_empty(rows)
-        ids[:1].copy_(self._numbers[1:])
-        ids[1:].copy_(self._drafted[: rows - 1])
-        columns = self._numbers[:1] + frame.count(rows)
-        x = llama.embed(ids)
-        step = frame.step(width, columns, columns.unsqueeze(0))
-        states = llama.states(llama.forward(x.clone(), step))
-        return llama.project(states), states, x
+    def _forward(self, rows: int, nodes: int, width: int, multiple: int | None) -> Outputs:
+        frame, first, root = self._frame, self._starts[:1], self._starts[1:]
+        visible = self._visible[:rows, :nodes]
+        span = StaticSpan(frame.cache, first + frame.count(rows), width)
+        ancestry = Ancestry(visible, visible.sum(1) - 1)
+        angles = frame.angles(width, root + ancestry.depths)
+        if multiple is None:
+            step = Step(angles, span, self._mask(visible, root, width))
+        else:
+            blocks = whole_blocks(BLOCK - 1 + nodes) // BLOCK
+            places = tree_places(xp, frame.count, ancestry, root, width, multiple, blocks)
+            step = Step(angles, span, places=places)
+        return (self._llama.forward(self._x[:rows].clone(), step),)
+
+    def _mask(self, visible: Tensor, root: Tensor, width: int) -> Tensor:
+        """The mask [R, C] of rows that see all columns before `root`, and nodes after it."""
+        rows, nodes = visible.shape
+        shade = self._x.new_zeros(rows, nodes + 2)
+        shade[:, 1:-1].masked_fill_(~visible, hidden(shade.dtype))
+        shade[:, -1:].fill_(hidden(shade.dtype))
+        place = (self._frame.count(width) - root).clamp(-1, nodes) + 1
+        return shade.index_select(1, place)

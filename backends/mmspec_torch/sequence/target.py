@@ -6,13 +6,13 @@ Shape letters: n rows fed or drafted, V vocabulary, H width.
 import torch
 from torch import Tensor
 
-from mmspec.decoding.draft import Ancestry, DeviceDraft
+from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.target_sequence import TargetSequence
 from mmspec_torch.framework import framework
 from mmspec_torch.graphs.pool import Statics
-from mmspec_torch.graphs.target import ROWS, StaticTarget
+from mmspec_torch.graphs.target import ROWS, Tree
 from mmspec_torch.network.cache import BlockSpan, Cache, CacheSpan
 from mmspec_torch.network.llama import Step, tree_mask
 from mmspec_torch.network.llava import Llava
@@ -29,7 +29,7 @@ class TorchTarget(TargetSequence[Tensor]):
         self, llava: Llava, statics: Statics, sampling: Sampling, exact: ExactRows | None
     ) -> None:
         self._llama = llama = llava.llama
-        self._static = None if exact else statics.target(self)
+        self._static = statics.target(self)
         cache = self._static.cache if self._static else llama.new_cache(rows=1)
         super().__init__(framework(llama.device), cache, llava.projected, sampling, exact)
 
@@ -41,32 +41,18 @@ class TorchTarget(TargetSequence[Tensor]):
         """Return the logits [n, V] of hidden states [n, H]."""
         return self._llama.project(states)
 
-    def _feed(self, draft: DeviceDraft[Tensor] | None, ancestry: Ancestry | None) -> Tensor:
-        """Feed the last token and a draft, as CUDA graphs where that is possible."""
-        start = self.length - 1
-        text = start >= 0 and not self._row.has_image(start, start + 1)
-        short_chain = draft is None or (ancestry is None and draft.size < ROWS)
-        if self._static and text and short_chain:
-            return self._replayed(self._static, draft, start)
-        return super()._feed(draft, ancestry)
-
-    def _replayed(
-        self, static: StaticTarget, draft: DeviceDraft[Tensor] | None, start: int
-    ) -> Tensor:
-        [token] = self._row.ids(start, start + 1, self._llama.config.vocab_size)
-        logits, states, embeddings = static.feed(token, draft.ids if draft else None, start)
-        if self._stored:
-            self._stored.embeddings.write(start, embeddings)
-            self._stored.states.write(start, states)
-        return logits
-
     def _embed_columns(self, start: int, stop: int) -> Tensor:
         return embed(self._llama, self._row, start, stop)
 
     def _append(self, x: Tensor, start: int) -> Tensor:
+        if self._static and not self._exact and len(x) <= ROWS:
+            return self._static.feed(x, start)
         return self._llama.append(x, self._cache, start)
 
     def _branch(self, x: Tensor, start: int, ancestry: Ancestry, levels: int) -> Tensor:
+        tree = Tree(start, ancestry.visible)
+        if self._static and tree.fits:
+            return self._static.feed(x, start, tree)
         angles = self._llama.rotary.after(start, ancestry.depths, levels)
         span = CacheSpan(self._cache, start, start + len(x))
         return self._llama.forward(x, Step(angles, span, tree_mask(start, ancestry.visible, x)))
@@ -74,7 +60,9 @@ class TorchTarget(TargetSequence[Tensor]):
     def _by_blocks(
         self, exact: ExactRows, x: Tensor, first: int, root: int, ancestry: Ancestry | None
     ) -> Tensor:
-        end = first + len(x)
+        end, tree = first + len(x), Tree(root, ancestry.visible) if ancestry else None
+        if self._static and (tree is None or tree.fits):
+            return self._static.feed(x, first, tree, exact.multiple)
         places = self._places(exact, first, end, root, ancestry)
         angles = self._llama.rotary.after(0, places.own, end)
         return self._llama.forward(
