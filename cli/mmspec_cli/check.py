@@ -8,6 +8,7 @@ from mmspec.diagnostics.check import check as compare_all
 from mmspec.diagnostics.prompts import typed_prompts
 from mmspec.drafters.views import PLAIN
 from mmspec_bench.prompts import prompts_for
+from mmspec_cli.documentation import more
 from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.terminal.render import Screen
@@ -53,6 +54,7 @@ def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> in
 def _show(screen: Screen, report: CheckReport) -> None:
     columns = ("prompt", "tokens", "drafted", "drafting", "tokens per round", "outcome")
     screen.table(columns, [_row(comparison) for comparison in report.comparisons])
+    screen.say("Outcome: of drafted against plain decoding. " + more("measuring", "losslessness"))
     for comparison in report.comparisons:
         if comparison.divergence:
             screen.say(_difference(comparison, comparison.divergence))

@@ -13,6 +13,7 @@ from mmspec.diagnostics.parity import parity as compare_all
 from mmspec.diagnostics.prompts import read_prompts
 from mmspec.plugins import load_backend
 from mmspec_bench.prompts import prompts_for
+from mmspec_cli.documentation import more
 from mmspec_cli.options import DEVICE, EXACT, JSON, PLAIN
 from mmspec_cli.terminal.render import Screen
 
@@ -95,6 +96,7 @@ def _show(screen: Screen, report: ParityReport) -> None:
     compared = port | {"quantization": report.quantization}
     rows = [(what, *_row(stage)) for what, stages in compared.items() for stage in stages]
     screen.table(("compared", "prompt", "stage", "largest", "relative", ""), rows)
+    screen.say("Largest, relative: differences of a stage. " + more("measuring", "losslessness"))
     verdict = "passed" if report.passed else "FAILED"
     screen.say(
         f"{verdict}: {report.model} in {report.dtype} (relative differences up to "

@@ -53,7 +53,7 @@ class Engine(Models):
 
 
 def load(
-    model: str = "auto",
+    model: str | LoadedModel = "auto",
     draft: str | Head = "auto",
     *,
     backend: str = "auto",
@@ -68,8 +68,9 @@ def load(
     """Load a target and its draft from cards, hub repositories or directories.
 
     model: 'auto' takes LLaVA-1.5-7B if it is on this machine, else the bundled pair, and adds a
-    note.  draft: a draft model or a head by name; 'auto' takes the one that the model's card names.
-    A `Head` drafts itself.  A name that cannot be loaded raises an MmspecError.
+    note.  Another engine's `target` is shared and not loaded again.  draft: a draft model or a head
+    by name; 'auto' takes the one that the model's card names.  A `Head` drafts itself.  A name that
+    cannot be loaded raises an MmspecError.
 
     captions: a file of JSON lines, {"image": path or name, "caption": text}; a `captioner` that is
     named writes those that it lacks.
@@ -83,8 +84,7 @@ def load(
     from_file = read_captions(expand_home(captions)) if captions else None
     chosen = load_backend(backend)
     notes: list[str] = []
-    name = _auto_model(chosen, notes) if model == "auto" else model
-    directory = resolve(name, chosen.name)
+    name, directory = _find_target(chosen, model, notes)
     own = None if isinstance(draft, str) else _own_head(draft)
     place = _find_draft(chosen, name, draft, notes) if isinstance(draft, str) else None
     if options and own:
@@ -94,7 +94,7 @@ def load(
     elif options:
         options.require_draft()
     loading = partial(load_model, chosen, device=device, dtype=dtype, quantize=quantize)
-    target = loading(name, directory)
+    target = model if isinstance(model, LoadedModel) else loading(name, directory)
     drafts = _load_draft(loading, chosen, target, *place) if place else own
     head = drafts if isinstance(drafts, LoadedHead) else None
     draft_model = drafts if isinstance(drafts, LoadedModel) else None
@@ -114,6 +114,16 @@ def load(
         engine.exact_rows(options.exact, progress)  # may probe: the user waits anyway
     seconds = perf_counter() - started
     return replace(engine, notes=notes, load_seconds=seconds, calibration=calibration)
+
+
+def _find_target(
+    backend: InspectableBackend, model: str | LoadedModel, notes: list[str]
+) -> tuple[str, Path]:
+    """The target's name and directory."""
+    if isinstance(model, LoadedModel):
+        return model.name, model.directory
+    name = _auto_model(backend, notes) if model == "auto" else model
+    return name, resolve(name, backend.name)
 
 
 def _auto_model(backend: InspectableBackend, notes: list[str]) -> str:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from mmspec_cli.documentation import SITE
 from mmspec_cli.main import main
 
 
@@ -35,7 +36,10 @@ def test_a_report_is_shown_and_written(run, ran):
     assert any("2-image mean, IbED" in line for line in lines)
     assert {file.name for file in ran.iterdir()} == {
         *("rows.jsonl", "provenance.json", "report.md", "figures", "methods.csv", "tasks.csv"),
+        "samples.html",
     }
+    assert any(line.startswith("Tokens per round over all rounds (micro)") for line in lines)
+    assert f"More: {SITE}/measuring/#measures-over-a-run" in lines
     assert str(ran / "figures" / "efficiency.png") in lines
 
 

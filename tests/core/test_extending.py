@@ -2,6 +2,7 @@
 
 import re
 import sys
+import tomllib
 from dataclasses import replace
 from importlib import invalidate_caches
 from pathlib import Path
@@ -14,6 +15,9 @@ from mmspec.chat.options import Options
 from mmspec.errors import UsageError
 from mmspec.plugins import is_kind, load_head
 from mmspec_bench.suite.methods import read_method
+from mmspec_bench.suite.rows import ROWS, read_rows
+from mmspec_bench.suite.run_folder import read_provenance
+from mmspec_cli.main import main
 from support import factory_layouts
 from support.scripted_engine import picture, scripted_engine
 
@@ -31,10 +35,11 @@ def installed(tmp_path, monkeypatch):
     site = tmp_path / "site"
     (site / "repeat_drafter-1.0.dist-info").mkdir(parents=True)
     (site / "repeat_drafter.py").write_text(block("python"))
-    points = block("toml").replace('project.entry-points."mmspec.drafters"', "mmspec.drafters")
+    [(group, points)] = tomllib.loads(block("toml"))["project"]["entry-points"].items()
+    lines = [f"[{group}]", *(f"{kind} = {place}" for kind, place in points.items())]
     information = site / "repeat_drafter-1.0.dist-info"
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: repeat-drafter\n")
-    (information / "entry_points.txt").write_text(points.replace('"', ""))
+    (information / "entry_points.txt").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(site)
     invalidate_caches()
     yield
@@ -48,11 +53,18 @@ def engine(tmp_path):
 
 
 @pytest.fixture
-def headed(installed, engine, tmp_path):
-    """An engine that was given the drafter's directory."""
+def directory(tmp_path):
+    """The page's draft/, without weights."""
     directory = tmp_path / "draft"
     directory.mkdir()
-    factory_layouts.write_json(directory / "config.json", {"model_type": "repeat"})
+    config = re.search(r"draft/config.json +({.*?})", PAGE.read_text(encoding="utf-8"))[1]
+    (directory / "config.json").write_text(config)
+    return directory
+
+
+@pytest.fixture
+def headed(installed, engine, directory):
+    """An engine that was given the drafter's directory."""
     head = load_head(engine.backend, directory, engine.target.model)
     return replace(engine, head=LoadedHead("mine", directory, head))
 
@@ -67,6 +79,30 @@ def test_a_drafter_from_another_package_drafts_and_changes_nothing(headed):
     assert chat.reply("Why?").token_ids == plain.reply("Why?").token_ids
     assert chat.answer.drafting.spec == "repeat"
     assert chat.answer.statistics.drafted > 0
+
+
+def test_it_stands_beside_other_drafts_in_one_table_and_a_report_needs_no_plug_in(
+    installed, directory, pair_paths, tmp_path, monkeypatch, capsys
+):
+    target, draft = map(str, pair_paths)
+    drafts = ["--draft", draft, "--draft", directory, "--methods", "M,repeat,none"]
+    few = ["--tasks", "chart", "--limit", "1", "--turns", "1", "--max-new-tokens", "8"]
+    models = ["--model", target, "--backend", "torch"]
+    out = tmp_path / "out"
+    assert main([*map(str, ["bench", "run", *models, *drafts, *few, "--out", out])]) == 0
+    rows = {row.method: row for row in read_rows(out / ROWS)}
+    assert rows["repeat"].drafted > rows["repeat"].accepted
+    assert rows["repeat"].identical
+    assert rows["M"].branches == ["M"]
+    models = read_provenance(out)["models"]
+    assert [models[role]["name"] for role in models] == [target, draft, str(directory)]
+    monkeypatch.delitem(sys.modules, "repeat_drafter")
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if str(tmp_path) not in place])
+    invalidate_caches()
+    assert not is_kind("repeat")
+    capsys.readouterr()
+    assert main(["bench", "report", str(out)]) == 0
+    assert any(line.startswith("repeat ") for line in capsys.readouterr().out.splitlines())
 
 
 def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):

@@ -105,6 +105,14 @@ def test_intervals_from_few_samples_say_so(run, samples, warns):
     assert ("too narrow" in whole.note) == warns
 
 
+def test_one_sample_has_no_interval(run):
+    rows = [row("chart/0", method, [(3, n, n + 1)]) for method, n in (("M", 1), ("MT", 3))]
+    [table] = tables.against_best_view(run(*rows, methods=["M", "MT"]))
+    assert table.columns == ("method", "tokens per round", "than M")
+    assert table.rows == [("MT", "4.00", "+100.0 %")]
+    assert "there is no interval" in table.note
+
+
 def test_without_a_single_view_nothing_stands_beside_it(run):
     assert tables.against_best_view(run(SLOW, PLAIN, methods=["MT", "none"])) == []
     assert tables.against_best_view(run(PLAIN, methods=["none"])) == []

@@ -70,6 +70,7 @@ def test_rotation_starts_with_each_in_turn():
 
 def test_spread_text():
     assert Spread.of([3.0, 1.0, 2.0]).text(1) == "2.0 [1.0..3.0]"
+    assert Spread.of([3.0]).text(1) == "3.0"
 
 
 def test_ratios():

@@ -1,5 +1,6 @@
 """The bootstrap of differences, against cases that can be counted and truths that are known."""
 
+from dataclasses import replace
 from math import comb
 
 import numpy as np
@@ -23,6 +24,16 @@ def test_two_samples_have_three_resamples():
     found = difference(ours, theirs)
     assert (found.samples, found.value) == (2, pytest.approx((10 / 6) / (12 / 6) - 1))
     assert (found.low, found.high) == (pytest.approx(1 / 2 - 1), pytest.approx(3 / 2 - 1))
+
+
+def test_one_image_has_no_interval():
+    found = difference(answers("MT", [(6, 2)]), answers("M", [(4, 2)]))
+    assert found == (1, pytest.approx(0.5), None, None)
+    ours, theirs = (
+        [replace(each, first_image="one") for each in answers(method, [(6, 2), (3, 3)])]
+        for method in ("MT", "M")
+    )
+    assert difference(ours, theirs) == (2, 0.0, None, None)
 
 
 def test_ends_are_the_percentiles_of_all_resamples():

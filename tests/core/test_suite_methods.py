@@ -1,12 +1,14 @@
 """The list after --methods: what it reads, what it refuses, and the options it becomes."""
 
+from dataclasses import replace
+
 import pytest
 
 from mmspec.chat.options import Options
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.tree import Tree
 from mmspec.errors import UsageError
-from mmspec_bench.suite.methods import read_method, read_methods
+from mmspec_bench.suite.methods import is_single_view, read_method, read_methods
 
 OPTIONS = Options(gamma=3, max_new_tokens=9)
 
@@ -36,6 +38,29 @@ def test_probes_know_what_they_ask():
     assert [m.of_draft for m in probes.values()] == [False, True, True]
     assert not read_method("none").probe
     assert not read_method("MT").of_draft
+
+
+def test_a_method_may_name_its_draft():
+    method = read_method("Tree20:m@Some/Draft")
+    assert (method.name, method.drafting, method.draft) == (
+        "tree20:M@Some/Draft",
+        "M",
+        "Some/Draft",
+    )
+    assert method.options(OPTIONS) == replace(read_method("tree20:M").options(OPTIONS))
+    for word in ("M@", "none@mini-draft", "ngram@mini-draft", "draft@mini-draft"):
+        with pytest.raises(UsageError, match="after @ name a draft"):
+            read_method(word)
+
+
+@pytest.mark.parametrize("name", ["M", "P36", "T/run", "M@runs/x", "P9@msd"])
+def test_single_views_are_known_by_name(name):
+    assert is_single_view(name)
+
+
+@pytest.mark.parametrize("name", ["MT", "tree:M", "msd", "m2", "none", "adaptive:MT", "msd@M"])
+def test_other_methods_are_no_single_views(name):
+    assert not is_single_view(name)
 
 
 def test_adaptive_methods_are_read():

@@ -41,6 +41,7 @@ def provenance(methods, shard="1/1", **others):
         "captioner": "auto",
         "captions": "",
         "exact": "auto",
+        "image_size": 64,
         "models": {
             "target": {"name": "mini", "digest": "0123456789abcdef" * 4},
             "draft": {"name": "mini-draft", "digest": "fedcba9876543210" * 4},

@@ -7,11 +7,17 @@ from typing import Any
 import click
 
 from mmspec.errors import UsageError
-from mmspec_bench.commands.output import Output, loaded, split, with_output
+from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.measure.context import ContextCost, context
+from mmspec_bench.report.table import Table
 from mmspec_cli.options import LOADING
 
 COLUMNS = ("tokens", "plain token", "verification", "drafted token", "token of a prompt")
+NOTE = (
+    "Tokens: those in the cache. Plain token: a target forward over one row. Verification: over "
+    "gamma + 1 rows. Drafted token: of one view. Token of a prompt: in prefill. Medians."
+)
+"""What the columns mean."""
 
 
 @click.command("context")
@@ -23,8 +29,8 @@ def context_command(output: Output, lengths: str, gamma: int, **loading: Any) ->
     """Time plain tokens, verifications, drafted and prompt tokens by context length."""
     screen = output.screen
     report = context(loaded(screen, loading), _lengths(lengths), gamma, progress=screen.progress)
-    table = partial(screen.table, COLUMNS, [_row(cost) for cost in report.costs])
-    output.report(asdict(report), table)
+    table = Table("Milliseconds by context", COLUMNS, [_row(cost) for cost in report.costs], NOTE)
+    output.report(asdict(report), partial(show_tables, screen, [table], "speed"))
 
 
 def _lengths(text: str) -> list[int]:
@@ -36,5 +42,5 @@ def _lengths(text: str) -> list[int]:
 
 def _row(cost: ContextCost) -> tuple[str, ...]:
     parts = (cost.step, cost.block, cost.draft, cost.prefill)
-    cells = ("past its positions" if part is None else f"{1e3 * part:.3f} ms" for part in parts)
+    cells = ("past its positions" if part is None else f"{1e3 * part:.3f}" for part in parts)
     return (str(cost.tokens), *cells)

@@ -10,6 +10,7 @@ from typing import Any
 from mmspec.chat.engine import Engine, load
 from mmspec.output_files import replace_text
 from mmspec_bench.report.table import Table
+from mmspec_cli.documentation import more
 from mmspec_cli.options import JSON, OUT, PLAIN, together
 from mmspec_cli.terminal.render import Screen
 
@@ -54,11 +55,17 @@ def loaded(screen: Screen, models: dict[str, Any]) -> Engine:
     return engine
 
 
-def show_tables(screen: Screen, tables: Iterable[Table]) -> None:
-    """Print every table under its title."""
+def show_tables(screen: Screen, tables: Iterable[Table], place: str = "") -> None:
+    """Print every table under its title and above what its numbers mean, and where to read more.
+
+    place: a heading's anchor in docs/measuring.md.
+    """
     for number, table in enumerate(tables):
         screen.say(("\n" if number else "") + table.title)
         screen.table(table.columns, table.rows)
+        if table.note:
+            screen.say(table.note)
+    screen.say("\n" + more("measuring", place))
 
 
 def split(text: str) -> list[str]:

@@ -119,6 +119,6 @@ def _prompts(directory: Path, file: Path | None, count: int) -> Mapping[str, Seq
 
 
 def _show(screen: Screen, report: PeerReport) -> None:
-    show_tables(screen, tables(report))
     threads = report.provenance["threads"]["OMP_NUM_THREADS"] or "all"
-    screen.say(f"{report.model} with {report.draft}; medians [range]; threads: {threads}")
+    screen.say(f"{report.model} with {report.draft}; threads: {threads}")
+    show_tables(screen, tables(report), "speed")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from mmspec_bench.commands.output import show_tables
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import PAPERS, PREFIX, read_paper
 from mmspec_bench.report.write import Report, write
@@ -38,17 +39,15 @@ def report(
         screen.json({"methods": written.summaries, "files": list(map(str, written.files))})
     else:
         _show(screen, written)
-    if written.warning:
-        screen.note(written.warning)
+    for warning in written.warnings:
+        screen.note(warning)
 
 
 def _show(screen: Screen, written: Report) -> None:
     for section in written.sections:
         for remark in section.remarks:
             screen.say(remark)
-        for table in section.tables:
-            if table.in_terminal:
-                screen.say(f"\n{table.title}")
-                screen.table(table.columns, table.rows)
+    shown = [table for section in written.sections for table in section.tables]
+    show_tables(screen, [table for table in shown if table.in_terminal], "measures-over-a-run")
     for file in written.files:
         screen.say(str(file))

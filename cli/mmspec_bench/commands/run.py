@@ -6,20 +6,40 @@ from typing import Any
 
 import click
 
+from mmspec.chat.engine import Engine
 from mmspec.errors import WriteError
-from mmspec_bench.commands.output import loaded, split
-from mmspec_bench.report.table import number
+from mmspec_bench.commands.output import show_tables, split
+from mmspec_bench.report.table import Table, number
+from mmspec_bench.suite.drafts import load_drafts
 from mmspec_bench.suite.methods import PROBES, read_methods
 from mmspec_bench.suite.metrics import Summary, block_efficiency, summarise
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
 from mmspec_bench.suite.run_folder import Settings
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
-from mmspec_cli.options import CAPTIONER, EXACT, JSON, LOADING, gamma_option
+from mmspec_cli.completed_values import complete_draft
+from mmspec_cli.options import (
+    BACKEND,
+    CAPTIONER,
+    DEVICE,
+    DTYPE,
+    EXACT,
+    JSON,
+    MODEL,
+    QUANTIZE,
+    gamma_option,
+    together,
+)
 from mmspec_cli.options import PLAIN as UNADORNED
 from mmspec_cli.terminal.render import Screen
 
 METHODS = "M,T,C,P,MT,MTC,MTCP,none"
+NOTE = (
+    "Tokens per round: the target's own one included. Accepted: of the drafted tokens. Times "
+    "plain: decoding speed over that of none, mean over answers. Same tokens: answers with the "
+    "token ids of none. Facts right: of those that synthetic samples ask for."
+)
+"""What the columns of the table mean."""
 COUNT = click.IntRange(min=1)
 
 
@@ -57,11 +77,30 @@ COUNT = click.IntRange(min=1)
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--shard", default="1/1", metavar="I/N", help="Every N-th sample from the I-th on.")
 @click.option("--skip-bad", is_flag=True, help="Leave broken samples out, and name them.")
-@LOADING
+@MODEL
+@click.option(
+    "--draft",
+    "drafts",
+    shell_complete=complete_draft,
+    default=("auto",),
+    multiple=True,
+    metavar="NAME|REPO|DIR|none|auto",
+    help="Draft model or head; may be repeated, so that several stand in one table. A method that "
+    "two of them can do names its own: M@mini-draft. auto: the one that the target's card names.",
+)
+@together(BACKEND, DEVICE, DTYPE, QUANTIZE)
 @CAPTIONER
 @JSON
 @UNADORNED
-def run(as_json: bool, plain: bool, out: Path, resume: bool, skip_bad: bool, **values: Any) -> int:
+def run(
+    as_json: bool,
+    plain: bool,
+    out: Path,
+    resume: bool,
+    skip_bad: bool,
+    drafts: tuple[str, ...],
+    **values: Any,
+) -> int:
     """Answer every sample of a suite by every method, and write a row for each answer.
 
     Exit status: 0, or 1 if an answer differs from plain decoding's by more than rounding.
@@ -69,7 +108,7 @@ def run(as_json: bool, plain: bool, out: Path, resume: bool, skip_bad: bool, **v
     screen = Screen(plain=plain)
     settings = _settings(values)
     runner, done = prepare(
-        loaded(screen, values | _captions(settings)),
+        _engines(screen, settings, drafts, values),
         settings,
         out,
         resume=resume,
@@ -94,8 +133,17 @@ def _settings(values: dict[str, Any]) -> Settings:
     return Settings(methods=methods, tasks=tuple(split(chosen.pop("tasks"))), **chosen)
 
 
-def _captions(settings: Settings) -> dict[str, Any]:
-    return {"captioner": settings.captioner, "captions": settings.captions}
+def _engines(
+    screen: Screen, settings: Settings, drafts: Sequence[str], loading: dict[str, Any]
+) -> list[Engine]:
+    """Load every draft that --draft or a method names, and show the notes."""
+    screen.progress("loading")
+    named = [draft for name in settings.methods if (draft := name.partition("@")[2])]
+    models = loading | {"captioner": settings.captioner, "captions": settings.captions}
+    engines = load_drafts([*drafts, *named], models)
+    for note in dict.fromkeys(note for engine in engines for note in engine.notes):
+        screen.note(note)
+    return engines
 
 
 def _run(screen: Screen, runner: Runner, done: Sequence[Row], out: Path) -> None:
@@ -120,7 +168,9 @@ def _summaries(rows: Sequence[Row], methods: Sequence[str]) -> list[Summary]:
 
 def _show(screen: Screen, summaries: Sequence[Summary], out: Path) -> None:
     measures = ("tokens per round", "accepted", "times plain", "same tokens", "facts right")
-    screen.table(("", "answers", *measures), [_line(summary) for summary in summaries])
+    columns, lines = ("method", "answers", *measures), [_line(summary) for summary in summaries]
+    table = Table("Every method over all answers", columns, lines, NOTE)
+    show_tables(screen, [table], "measures-over-a-run")
     screen.say(f"{out / ROWS}")
 
 

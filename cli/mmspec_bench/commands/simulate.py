@@ -6,10 +6,13 @@ from itertools import groupby
 
 import click
 
-from mmspec_bench.commands.output import Output, with_output
+from mmspec_bench.commands.output import Output, show_tables, with_output
 from mmspec_bench.measure.simulation import Cell, Simulation
 from mmspec_bench.measure.simulation import simulate as run
+from mmspec_bench.report.table import Table
 from mmspec_cli.terminal.render import Screen
+
+NOTE = "Cost in % of plain decoding: best fixed choice (which), auto, auto calibrated."
 
 
 @click.command()
@@ -37,8 +40,8 @@ def _show(screen: Screen, simulation: Simulation) -> None:
     by_row = groupby(simulation.cells, key=lambda cell: (cell.machine, cell.acceptance))
     rows = [(machine, f"{share:.2f}", *map(_text, cells)) for (machine, share), cells in by_row]
     lengths = sorted({cell.tokens for cell in simulation.cells})
-    screen.table(("machine", "acceptance", *(f"{number} tokens" for number in lengths)), rows)
-    screen.say("cost in % of plain decoding: best fixed choice (which), auto, auto calibrated")
+    columns = ("machine", "acceptance", *(f"{number} tokens" for number in lengths))
+    show_tables(screen, [Table("Costs by length of the answer", columns, rows, NOTE)], "speed")
     screen.say(f"slower than plain by more than allowed: {_names(simulation.slower)}")
     screen.say(f"calibrated, over 5 % behind the best choice: {_names(simulation.misses)}")
 

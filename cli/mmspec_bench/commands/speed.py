@@ -20,6 +20,7 @@ from mmspec_bench.measure.exact_price import price_table
 from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, ProgramMethod, SpeedReport
 from mmspec_bench.measure.speed import speed as measure_speed
 from mmspec_bench.prompts import prompts_for
+from mmspec_bench.report.table import Table
 from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.options import CAPTIONER, LOADING
 from mmspec_cli.terminal.render import Screen
@@ -27,6 +28,11 @@ from mmspec_cli.terminal.render import Screen
 VIEWS = "M,T,MT,MTC"
 """The draftings that are measured by default with a draft model."""
 TRANSFORMERS = "transformers"
+NOTE = (
+    "Medians [range]. Times plain: beside the plain run just before or after. Tokens per round: "
+    "the target's own included. Accepted: of the drafted tokens. Same tokens: as plain decoding."
+)
+"""What the columns mean."""
 COUNT = click.IntRange(min=1)
 
 
@@ -150,19 +156,22 @@ def _program(name: str, engine: Engine, max_new_tokens: int) -> ProgramMethod:
 
 
 def _show_speed(screen: Screen, report: SpeedReport) -> None:
-    columns = ("", "tokens/s", "times plain", "tokens per round", "accepted", "same tokens")
-    screen.table(columns, [_row(method) for method in report.methods])
+    columns = ("method", "tokens/s", "times plain", "tokens per round", "accepted", "same tokens")
+    rows = [_row(method) for method in report.methods]
+    prices = [price_table(report.prices)] if report.prices else []
     if report.costs:
         step = report.costs.target_step
         drafts = (f"{word} {s * 1e3:.2f} ms" for word, s in report.costs.draft_step.items())
         screen.say(f"target step {step * 1e3:.2f} ms; a drafted token: {', '.join(drafts)}")
         screen.say("; ".join(f"{name}: {r:.2f}" for name, r in report.costs.ratios.items()))
-    if report.prices:
-        show_tables(screen, [price_table(report.prices)])
+    show_tables(screen, [Table(_setting(report), columns, rows, NOTE), *prices], "speed")
+
+
+def _setting(report: SpeedReport) -> str:
     peak = max(method.peak_memory_bytes for method in report.methods)
-    screen.say(
-        f"{report.prompts} prompts x {report.repeats}, medians [range]; {report.model} on "
-        f"{report.device}, {computed(report.dtype, report.quantize)}; peak {peak // 2**20} MiB"
+    return (
+        f"{report.model} on {report.device}, {computed(report.dtype, report.quantize)}: "
+        f"{report.prompts} prompts x {report.repeats}; peak {peak // 2**20} MiB"
     )
 
 

@@ -65,13 +65,16 @@ def require_alone() -> None:
             raise UsageError(f"--synthetic measures random weights: leave {option.opts[0]} out")
 
 
+NOTE = "Bound: the bytes that the forward reads, at the speed of a large copy in this run."
+
+
 def tables(report: RandomWeightsReport) -> list[Table]:
     """Forwards with their bandwidth bound, the stages before the first token, and ratios."""
     peak = f"{report.peak_memory_bytes / 2**30:.2f} GiB"
     ratios = [(name, f"{ratio:.3f}") for name, ratio in report.ratios.items()]
-    columns = ("", "positions", "ms", "positions/s")
+    columns, bounds = ("", "positions", "ms", "positions/s"), ("", "ms", "bound, ms", "bound / ms")
     return [
-        Table(_setting(report), ("", "ms", "bound, ms", "bound / ms"), list(_forwards(report))),
+        Table(_setting(report), bounds, list(_forwards(report)), NOTE),
         Table("Before the first token", columns, list(_before(report))),
         Table(f"Ratios; peak memory {peak}", ("", "measured"), ratios),
         *([price_table(report.prices)] if report.prices else []),

@@ -12,6 +12,11 @@ COLUMNS = (
     *("start to first token, s", "peak, MiB", "same tokens"),
 )
 NONE = "-"
+NOTE = (
+    "Medians [range]. Times first: beside the first row, pair by pair. First token: from the "
+    "question. Start to first token: a new process, with loading. Same tokens: as the first row."
+)
+"""What the columns mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ def tables(report: PeerReport) -> list[Table]:
             f"{label}: {count} prompts x {report.repeats}",
             COLUMNS,
             [_row(result, label) for result in report.peers],
+            NOTE,
         )
         for label, count in report.prompts.items()
     ]

@@ -65,4 +65,5 @@ def price_table(prices: Sequence[ExactPrice]) -> Table:
         )
         for price in prices
     ]
-    return Table("Target forwards, exact and ordinary", columns, rows)
+    note = "Exact: forwards whose bits do not depend on what is drafted. Ratio: exact / ordinary."
+    return Table("Target forwards, exact and ordinary", columns, rows, note)

@@ -44,8 +44,11 @@ class Spread:
         return cls(median(values), min(values), max(values))
 
     def text(self, digits: int) -> str:
-        """The spread as text, with `digits` decimals, such as `2.10 [1.95..2.30]`."""
-        return f"{self.median:.{digits}f} [{self.least:.{digits}f}..{self.most:.{digits}f}]"
+        """The spread as text, with `digits` decimals: `2.10 [1.95..2.30]`, `2.10` if all agree."""
+        middle = f"{self.median:.{digits}f}"
+        if self.least == self.most:
+            return middle
+        return f"{middle} [{self.least:.{digits}f}..{self.most:.{digits}f}]"
 
 
 @dataclass(frozen=True, slots=True)

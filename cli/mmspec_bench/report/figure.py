@@ -2,19 +2,32 @@
 
 from math import ceil
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from mmspec.errors import UsageError
 from mmspec.output_files import replace_file
 from mmspec_bench.report.merge import BenchRun, grouped
+from mmspec_bench.report.table import count_of
 from mmspec_bench.suite.metrics import block_efficiency
 
 FIGURE = "efficiency.png"
 WIDTH = 9.0
 """The width of the figure in inches."""
 DPI = 160
+TITLE, NAME = 24, 28
+"""The most characters in a line of a panel's title, and of a method's name."""
 COLUMNS = 5
 """The most panels in one row of the figure."""
+
+OURS: dict[str, Any] = {"marker": "o", "color": "C0", "linestyle": "none", "clip_on": False}
+PUBLISHED: dict[str, Any] = {
+    "marker": "D",
+    "markeredgecolor": "black",
+    "markerfacecolor": "none",
+    "linestyle": "none",
+    "clip_on": False,
+}
 
 RULES: dict[Any, Any] = {
     "font.size": 9.0,
@@ -32,11 +45,13 @@ RULES: dict[Any, Any] = {
 }
 
 
-def draw_figure(run: BenchRun, published: dict[tuple[str, str], float], file: Path) -> None:
+def draw_figure(
+    run: BenchRun, published: dict[tuple[str, str], float], paper: str, file: Path
+) -> None:
     """Draw block efficiency in first turns as PNG, a panel for each task.
 
-    published: a paper's values by task and method, shown as open diamonds.  Raises UsageError if
-    matplotlib is not installed.
+    published: the values of the paper by task and method, shown as open diamonds.  Raises
+    UsageError if matplotlib is not installed.
     """
     try:
         from matplotlib import rc_context
@@ -47,25 +62,40 @@ def draw_figure(run: BenchRun, published: dict[tuple[str, str], float], file: Pa
     columns = min(COLUMNS, len(panels))
     lines = ceil(len(panels) / columns)
     with rc_context(RULES):
-        height = lines * (0.5 + 0.17 * len(run.drafting)) + 0.5
+        height = lines * (0.5 + 0.17 * len(run.drafting)) + 0.8
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         every = list(figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flat)
         for axes, (task, rows) in zip(every, panels.items(), strict=False):
             by_method = grouped(rows, lambda row: row.method)
             for place, name in enumerate(run.drafting):
-                values = [1, block_efficiency(by_method.get(name, ()))]
-                axes.plot(values, [place, place], "C0o-", markevery=[1])
+                value = block_efficiency(by_method.get(name, ()))
+                if value:
+                    axes.plot([1, value], [place, place], "C0-")
+                    axes.plot(value, place, label="this run", **OURS)
                 if (task, name) in published:
-                    axes.plot(published[task, name], place, "D", mfc="none", mec="black")
-            axes.set_title(f"{task} ({rows[0].images})")
-            axes.set_yticks(range(len(run.drafting)), run.drafting)
+                    axes.plot(
+                        published[task, name], place, label=f"published in {paper}", **PUBLISHED
+                    )
+            axes.set_title(fill(f"{task}, {count_of(rows[0].images, 'image')}", TITLE))
+            axes.set_yticks(range(len(run.drafting)), map(_short, run.drafting))
         for unused in every[len(panels) :]:
             unused.set_axis_off()
         for above in every[len(panels) - columns : columns * (lines - 1)]:
             above.tick_params(labelbottom=True)
-        every[0].invert_yaxis()
+        every[0].set_ylim(len(run.drafting) - 0.5, -0.5)
         every[0].set_xlim(left=1)
-        figure.supxlabel("tokens per round (block efficiency)")
+        figure.supxlabel("tokens per round (block efficiency)", fontsize=9)
+        marks = {
+            label: line
+            for axes in every
+            for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(marks.values(), marks, loc="outside upper left", ncols=2, frameon=False)
         # Without the version in the file, the same run gives the same bytes.
         with replace_file(file) as partial:
             figure.savefig(partial, dpi=DPI, format="png", metadata={"Software": None})
+
+
+def _short(name: str) -> str:
+    """A method's name, without its middle if it is long, as one with a draft's directory."""
+    return name if len(name) <= NAME else f"{name[: NAME // 2]}…{name[-NAME // 2 :]}"

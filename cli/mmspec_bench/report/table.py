@@ -61,9 +61,9 @@ def percent(value: float | None, digits: int = 1) -> str:
     return "" if value is None else f"{value:.{digits}%}".replace("%", " %")
 
 
-def signed_percent(value: float) -> str:
-    """A relative difference in per cent, with its sign."""
-    return f"{value:+.1%}".replace("%", " %")
+def signed_percent(value: float | None) -> str:
+    """A relative difference in per cent, with its sign; empty for None."""
+    return "" if value is None else f"{value:+.1%}".replace("%", " %")
 
 
 def share(part: int, whole: int) -> str:

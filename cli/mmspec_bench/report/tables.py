@@ -1,6 +1,6 @@
 """The tables of a run: block efficiency, time, equality with plain decoding, correct facts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from mmspec_bench.report.merge import BenchRun, grouped
@@ -15,8 +15,8 @@ from mmspec_bench.report.table import (
     signed_percent,
 )
 from mmspec_bench.suite import metrics
-from mmspec_bench.suite.confidence import DRAWS, LEVEL, difference
-from mmspec_bench.suite.methods import read_method
+from mmspec_bench.suite.confidence import DRAWS, LEVEL, Difference, difference
+from mmspec_bench.suite.methods import is_single_view
 from mmspec_bench.suite.metrics import Pair, Summary, block_efficiency
 from mmspec_bench.suite.rows import PLAIN, Row
 
@@ -115,7 +115,7 @@ def _padded(shares: Sequence[float], count: int) -> list[str]:
 def against_best_view(run: BenchRun) -> list[Table]:
     """Other methods against the best single view, with intervals; empty if either is missing."""
     values = {name: block_efficiency(run.of(name)) for name in run.drafting}
-    views = [name for name in run.drafting if values[name] and _is_single_view(name)]
+    views = [name for name in run.drafting if values[name] and is_single_view(name)]
     best = max(views, key=lambda name: values[name], default="")
     found = {
         name: interval
@@ -124,25 +124,32 @@ def against_best_view(run: BenchRun) -> list[Table]:
     }
     if not found:
         return []
-    samples = next(iter(found.values())).samples
-    note = (
-        f"Tokens per round (micro) beside the {number(values[best])} of {best}, the best single "
-        f"view. Interval: {percent(LEVEL, 0)} of {DRAWS:,} paired resamples of "
-        f"{count_of(samples, 'sample')}; the best view was chosen on the same answers."
-    )
-    if samples < FEW_SAMPLES:
-        note += f" With fewer than {FEW_SAMPLES} samples the interval is too narrow to rely on."
-    columns = ("method", "tokens per round", f"than {best}", "from", "to")
+    ends = ("from", "to") if any(interval.low is not None for interval in found.values()) else ()
+    columns = ("method", "tokens per round", f"than {best}", *ends)
     lines = [
-        (name, number(values[name]), *map(signed_percent, interval[1:]))
+        (name, number(values[name]), *map(signed_percent, interval[1 : 2 + len(ends)]))
         for name, interval in found.items()
     ]
+    note = (
+        f"Tokens per round (micro) beside the {number(values[best])} of {best}, the best single "
+        f"view, which was chosen on the same answers. {_ends(found.values())}"
+    )
     return [Table("Against the best single view", columns, lines, note, in_terminal=True)]
 
 
-def _is_single_view(name: str) -> bool:
-    method = read_method(name)
-    return len(method.drafting) == 1 and not method.tree
+def _ends(found: Iterable[Difference]) -> str:
+    """What the ends of the intervals mean."""
+    with_ends = [each.samples for each in found if each.low is not None]
+    if not with_ends:
+        return "All samples are of one image: there is no interval."
+    samples = with_ends[0]
+    text = (
+        f"From, to: {percent(LEVEL, 0)} of {DRAWS:,} paired resamples of "
+        f"{count_of(samples, 'sample')}."
+    )
+    if samples < FEW_SAMPLES:
+        text += f" With fewer than {FEW_SAMPLES} samples the interval is too narrow to rely on."
+    return text
 
 
 def speeds(summaries: Sequence[Summary]) -> Table:

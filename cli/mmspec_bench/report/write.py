@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mmspec.errors import UsageError
+from mmspec.errors import MmspecError, UsageError
 from mmspec.output_files import make_directory, replace_text
 from mmspec_bench.report import provenance_tables, published, tables
 from mmspec_bench.report.csv_files import csv_files
@@ -12,6 +12,7 @@ from mmspec_bench.report.figure import FIGURE, draw_figure
 from mmspec_bench.report.markdown import document
 from mmspec_bench.report.merge import BenchRun
 from mmspec_bench.report.published import Paper
+from mmspec_bench.report.samples_page import SAMPLES, samples_page
 from mmspec_bench.report.table import Section, count_of
 from mmspec_bench.suite.metrics import Summary, summarise
 
@@ -25,22 +26,36 @@ class Report:
     files: list[Path]
     summaries: list[Summary]
     sections: list[Section]
-    warning: str = ""
-    """The reason why there is no figure; empty if there is one."""
+    warnings: list[str]
+    """The reasons why a file is missing."""
 
 
 def write(run: BenchRun, papers: Sequence[Paper], folder: Path) -> Report:
-    """Write Markdown, CSV and a figure into a folder; without matplotlib all but the figure."""
+    """Write Markdown, CSV, a figure and a page of samples into a folder.
+
+    A warning says why there is no figure or no page: without matplotlib, or without the suite.
+    """
     summaries = [summarise(run.of(name), run.plain) for name in run.decoding]
     contents = sections(run, summaries, papers)
     figures, warning = _figure(run, papers, folder)
+    page, reason = _samples(run)
     texts = {
         REPORT: document("Benchmark report", contents, figures),
         **csv_files(run, summaries),
+        **page,
     }
     for name, text in texts.items():
         replace_text(folder / name, text)
-    return Report([folder / name for name in (*texts, *figures)], summaries, contents, warning)
+    files = [folder / name for name in (*texts, *figures)]
+    return Report(files, summaries, contents, [why for why in (warning, reason) if why])
+
+
+def _samples(run: BenchRun) -> tuple[dict[str, str], str]:
+    """The page of samples by its file, and the reason if there is none."""
+    try:
+        return {SAMPLES: samples_page(run)}, ""
+    except MmspecError as error:
+        return {}, f"no {SAMPLES}: {error}"
 
 
 def _figure(run: BenchRun, papers: Sequence[Paper], folder: Path) -> tuple[dict[str, str], str]:
@@ -52,11 +67,11 @@ def _figure(run: BenchRun, papers: Sequence[Paper], folder: Path) -> tuple[dict[
     name = f"{FIGURES}/{FIGURE}"
     make_directory(folder / FIGURES)
     try:
-        draw_figure(run, diamonds, folder / name)
+        draw_figure(run, diamonds, paper, folder / name)
     except UsageError as error:
         return {}, str(error)
-    whose = f"; the open diamonds are {paper}'s" if diamonds else ""
-    return {name: f"Tokens per round by task (its images) and method, first turns{whose}."}, ""
+    whose = f"; the open diamonds are published in {paper}" if diamonds else ""
+    return {name: f"Tokens per round by task and method, first turns{whose}."}, ""
 
 
 def sections(run: BenchRun, summaries: Sequence[Summary], papers: Sequence[Paper]) -> list[Section]:

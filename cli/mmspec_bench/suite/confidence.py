@@ -19,9 +19,9 @@ class Difference(NamedTuple):
 
     samples: int
     value: float
-    low: float
-    high: float
-    """Ends of the interval that contains the true value with probability LEVEL."""
+    low: float | None
+    high: float | None
+    """Ends of the interval that has the true value with probability LEVEL; None for one image."""
 
 
 def difference(
@@ -39,12 +39,14 @@ def difference(
     if not shared:
         return None
     counts = _by_image(np.array([[*ours[s], *theirs[s]] for s in shared]), _images(rows, shared))
+    [value] = _relative(counts.sum(axis=0, keepdims=True))
+    if len(counts) == 1:
+        return Difference(len(shared), float(value), None, None)
     even = np.full(len(counts), 1 / len(counts))
     times = np.random.default_rng(seed).multinomial(len(counts), even, size=draws)
     resampled = _relative(times @ counts)
     tail = 50 * (1 - LEVEL)
     low, high = np.percentile(resampled, [tail, 100 - tail])
-    [value] = _relative(counts.sum(axis=0, keepdims=True))
     return Difference(len(shared), float(value), float(low), float(high))
 
 

@@ -1,7 +1,8 @@
 """The methods that --methods names, and their decoding options.
 
-METHOD  = none | ngram | PROBE | DRAFTED
+METHOD  = none | ngram | PROBE | DRAFTED[@DRAFT]
 DRAFTED = [adaptive:|tree[SHAPE]:]LETTERS[:WEIGHTS][/RULE] | [tree[SHAPE]:]KIND
+DRAFT   = a draft's name, repository or directory; needed if several drafts can do the method
 SHAPE   = nodes of a dynamic tree, perhaps with its width (20, 30w5; default 60w10), or the
           children of each level of a static one (3x2x1)
 LETTERS = one or more of M, T, C, P; P may be followed by its positions, as in P36
@@ -17,7 +18,7 @@ from dataclasses import dataclass, fields, replace
 from mmspec.chat.options import Options
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.tree import NODES, WIDTH, Tree
-from mmspec.drafters.views import OVERFLOWS, read_letters
+from mmspec.drafters.views import LETTERS, OVERFLOWS, UNLETTERED, read_letters
 from mmspec.errors import UsageError
 from mmspec.plugins import is_kind
 from mmspec_bench.suite.rows import PLAIN
@@ -39,6 +40,7 @@ _SHAPE = re.compile(
     r"tree(?:(?P<branching>\d+(?:x\d+)+)|(?P<nodes>\d+)?(?:w(?P<width>\d+))?)",
     re.IGNORECASE | re.ASCII,
 )
+_SINGLE_VIEW = re.compile(rf"[{''.join(LETTERS)}]\d*(?:[:/@].*)?", re.ASCII)
 _NUMBER = re.compile(r"[\d.]+(?:/\w+)?", re.ASCII)
 
 
@@ -53,12 +55,13 @@ class Method:
     pool: int | None = None
     weights: tuple[float, ...] = ()
     overflow: str = OVERFLOWS[0]
+    draft: str = ""
+    """The name of the draft that it asks for; empty if it asks for none."""
 
     def options(self, others: Options) -> Options:
         """The options of this method; those that no method sets come from `others`."""
-        own = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        del own["name"]
-        return replace(others, **own)
+        names = {entry.name for entry in fields(self)} - {"name", "draft"}
+        return replace(others, **{name: getattr(self, name) for name in names})
 
     @property
     def probe(self) -> bool:
@@ -101,6 +104,23 @@ def read_methods(text: str) -> list[Method]:
 
 def read_method(word: str) -> Method:
     """Parse one method; raises UsageError for an unknown one."""
+    text, at, draft = word.partition("@")
+    method = _read(text)
+    if not at:
+        return method
+    if not draft or method.drafting in UNLETTERED:
+        raise UsageError(
+            f"--methods: {word!r}: after @ name a draft, for views or a head: M@mini-draft"
+        )
+    return replace(method, name=f"{method.name}@{draft}", draft=draft)
+
+
+def is_single_view(name: str) -> bool:
+    """True if a method of this name drafts chains from one view."""
+    return bool(_SINGLE_VIEW.fullmatch(name))
+
+
+def _read(word: str) -> Method:
     name = word.lower()
     if name in (PLAIN, NGRAM, *PROBES):
         return Method(name, NGRAM if name == NGRAM else PLAIN)
@@ -111,8 +131,8 @@ def read_method(word: str) -> Method:
     if not match or not _LETTERS.fullmatch(kind):
         raise UsageError(
             f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
-            "MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, a head's kind, "
-            f"{', '.join((NGRAM, PLAIN, *PROBES))}"
+            "MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, a head's kind, any of these with "
+            f"@DRAFT, {', '.join((NGRAM, PLAIN, *PROBES))}"
         )
     letters = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
     pool = re.search(r"\d+", match["letters"])

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.options import Gamma, Options
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.json_file import read_json
-from mmspec.checkpoints.loading_plan import weight_files
+from mmspec.checkpoints.loading_plan import has_safetensors, weight_files
 from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics.provenance import provenance
 from mmspec.errors import UsageError
@@ -63,15 +64,21 @@ FIXED = (
 """Entries of the provenance that must not change within a run."""
 
 
-def description(settings: Settings, engine: Engine) -> dict[str, Any]:
-    """The entries of `provenance.json` at the start of the run."""
+def description(settings: Settings, engines: Sequence[Engine]) -> dict[str, Any]:
+    """The entries of `provenance.json` at the start of the run.
+
+    engines: one for each draft, with the same target.
+    """
+    engine, vision = engines[0], engines[0].target.model.config.vision
     models = {"target": engine.target, "draft": engine.drafts}
+    models |= {f"draft {n}": other.drafts for n, other in enumerate(engines[1:], start=2)}
     return provenance([engine.backend]) | {
         **asdict(settings),
         "models": {role: _model(loaded) for role, loaded in models.items()},
         "backend": engine.backend.name,
         "device": engine.target.model.device,
         "dtype": engine.target.model.dtype,
+        "image_size": vision.image_size if vision else 0,
         "is_exact": engine.exact_rows(settings.exact) is not None,
         "skipped": [],
         "resumed": [],
@@ -88,9 +95,16 @@ def _model(loaded: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
 
 
 def model_digest(directory: Path) -> str:
-    """SHA-256 over a checkpoint's config and weights, equal for equal files anywhere."""
+    """SHA-256 over a checkpoint's config and weights, equal for equal files anywhere.
+
+    Without safetensors, as of another package's drafter, over all files of the directory.
+    """
     digest = hashlib.sha256()
-    for file in sorted([directory / CONFIG_FILE, *weight_files(directory)]):
+    if has_safetensors(directory):
+        files = [directory / CONFIG_FILE, *weight_files(directory)]
+    else:
+        files = [file for file in directory.iterdir() if file.is_file()]
+    for file in sorted(files):
         digest.update(f"{file.name} {_file_digest(file)}\n".encode())
     return digest.hexdigest()
 
@@ -130,6 +144,10 @@ def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[
     return rows
 
 
+ADDED = {"captions": "", "exact": "off"}
+"""Settings that older runs lack, with what those runs did."""
+
+
 def _check_same(folder: Path, earlier: dict[str, Any], entries: dict[str, Any]) -> None:
     now = json.loads(json.dumps(entries))  # as it would be read: tuples as lists
     for name in FIXED:
@@ -145,8 +163,8 @@ def _shown(value: Any) -> str:
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
-    """The content of `provenance.json` in a run's folder."""
-    return read_json(folder / PROVENANCE)
+    """The content of `provenance.json` in a run's folder, with the settings that it lacks."""
+    return ADDED | read_json(folder / PROVENANCE)
 
 
 def update_provenance(folder: Path, **entries: Any) -> None:

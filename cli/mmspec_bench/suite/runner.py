@@ -9,6 +9,7 @@ from mmspec.errors import MmspecError, UsageError
 from mmspec_bench import Progress
 from mmspec_bench.measure.speed import rotated
 from mmspec_bench.suite.answerer import Answerer, answer_row, open_answerer
+from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.rows import PLAIN, ROWS, Row, append, rewrite
 from mmspec_bench.suite.run_folder import Settings, description, open_folder, record_skipped
@@ -83,7 +84,7 @@ class Runner:
 
 
 def prepare(
-    engine: Engine,
+    engines: Sequence[Engine],
     settings: Settings,
     folder: Path,
     *,
@@ -93,16 +94,18 @@ def prepare(
 ) -> tuple[Runner, list[Row]]:
     """Open the run's folder and warm up; returns the runner and the rows in the folder.
 
-    note_skipped: shows each broken sample; None makes it an error.  Raises UsageError for a method
-    that the models cannot do, an unknown suite, or another run in the folder.
+    engines: one for each draft, with the same target.  note_skipped: shows each broken sample; None
+    makes it an error.  Raises UsageError for a method that the models cannot do, an unknown suite,
+    or another run in the folder.
     """
+    methods = [read_method(name) for name in settings.methods]
     answerers = [
-        open_answerer(read_method(name), engine, settings.options) for name in settings.methods
+        open_answerer(method, engine_for(method, engines), settings.options) for method in methods
     ]
     progress("reading the suite")
-    samples = shard(_samples(engine, settings), settings.shard)
+    samples = shard(_samples(engines[0], settings), settings.shard)
     progress("reading the models' files")
-    rows = open_folder(folder, description(settings, engine), resume=resume)
+    rows = open_folder(folder, description(settings, engines), resume=resume)
     skip = _skip(folder, note_skipped) if note_skipped else None
     runner = Runner(answerers, samples, folder / ROWS, skip)
     progress("warming up")
