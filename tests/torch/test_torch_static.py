@@ -3,15 +3,19 @@
 import gc
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.block_attention import BLOCK
+from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
+from mmspec.exactness import probe
 from mmspec.exactness.probe import rows_are_exact
 from mmspec.seam import Segment
 from mmspec_bench.prompts import world_prompts
@@ -141,13 +145,31 @@ def test_a_sequence_that_ends_in_an_image_is_fed_as_before(pair, views, capture,
     assert run() == expected
 
 
-@pytest.mark.parametrize("exact", [ExactRows(1, 64), ExactRows(8, 8)])
-def test_static_rows_are_exact(pair_paths, exact, capture, switch):
+@pytest.mark.parametrize("exact", [ExactRows(1, 16), ExactRows(8, 8)])
+def test_static_rows_are_exact(pair_paths, exact, capture, switch, monkeypatch):
+    monkeypatch.setattr(probe, "POSITIONS", 4 * BLOCK)
     model = TorchBackend().load(pair_paths[0], dtype="bfloat16")
     switch([model], capture)
     assert rows_are_exact(model, exact)
     if isinstance(capture, Recording):
         assert capture.captured < capture.replayed
+
+
+@pytest.mark.parametrize("exact", [None, ExactRows(1, 64), ExactRows(8, 8)])
+def test_rows_of_trees_are_those_of_the_dynamic_form(pair, views, exact, capture, switch):
+    wide = [-1] * 3 + [node // 2 for node in range(80)]
+    trees = [wide, [-1, 0, 0, 1], [-1, -1], wide[:20], [-1, 0, 0, 1]]
+
+    def run():
+        target = pair[0].open_target(GREEDY, exact)
+        target.extend(views[0])
+        drafts = [HostDraft([3 + node for node in range(len(tree))], tree) for tree in trees]
+        return [rows for draft in drafts for rows in target.fed_rows(draft)]
+
+    expected = run()
+    switch(pair, capture)
+    for found, rows in zip(run(), expected, strict=True):
+        np.testing.assert_allclose(found, rows, atol=1e-4)
 
 
 @pytest.mark.parametrize("call", range(1, 30, 7))
