@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @together(*LISTENING, *LIMITS)
 @together(DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE, CAPTIONER, DECODING)
 def serve(port: int, **values: Any) -> None:
-    """Answer programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
+    """Answer browsers and programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
 
     MODEL is a name, repository or directory, as `--model` of `mmspec chat`. Temperature, top-p,
     seed and the number of tokens apply where a request names none.
@@ -54,7 +54,10 @@ def serve(port: int, **values: Any) -> None:
             engine = _loaded(setup, queue, screen)
             service = Service(engine, setup.options, settings, queue, reader, access)
             address = f"http://{access.host}:{listener.getsockname()[1]}"
-            screen.note(f"{service.model} answers at {address}/v1; Ctrl-C ends the server")
+            screen.note(
+                f"{service.model} answers at {address}/v1, and browsers at {address}; "
+                "Ctrl-C ends the server"
+            )
             Server(service).run(sockets=[listener])
     finally:
         queue.close()

@@ -14,8 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mmspec.errors import UsageError
 from mmspec_server.endpoint import refused
 from mmspec_server.errors import ApiError
+from mmspec_server.page import FILES
 
-OPEN = ("/health",)
+OPEN = ("/health", *FILES)
 """Addresses that need no key."""
 
 

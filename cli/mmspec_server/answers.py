@@ -55,6 +55,8 @@ class Finished:
     statistics: Statistics
     speed_up: float | None = None
     """How many times as fast as plain decoding; None if it is not known."""
+    plain_reason: str | None = None
+    """Why the answer ended in plain decoding, if drafting did not pay."""
 
 
 Event = Prefilled | Text | Finished
@@ -127,7 +129,8 @@ def _events(chat: Chat, question: Message, stops: StopStrings) -> Generator[Even
         yield Text(list(origins.take(len(rest))))
     done = answering.answer
     ended = stops.found or done.finish_reason == "stop"
-    yield Finished("stop" if ended else "length", done.statistics, done.speed_up)
+    reason = "stop" if ended else "length"
+    yield Finished(reason, done.statistics, done.speed_up, done.plain_reason)
 
 
 class _TokenEntries:

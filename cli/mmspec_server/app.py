@@ -18,6 +18,7 @@ from mmspec_server.endpoint import guarded, http_error
 from mmspec_server.fields import Fields, read_json
 from mmspec_server.messages import read_messages
 from mmspec_server.metrics import Counted
+from mmspec_server.page import page_routes
 from mmspec_server.responses import ResponseReply
 from mmspec_server.responses_request import read_input, read_responses_request
 from mmspec_server.service import Service
@@ -28,6 +29,7 @@ def create_app(service: Service) -> Starlette:
     """The ASGI application of a service."""
     addresses = Addresses(service)
     routes = [
+        *page_routes(),
         Route("/health", guarded(addresses.health)),
         Route("/metrics", guarded(addresses.metrics)),
         Route("/v1/models", guarded(addresses.models)),

@@ -64,9 +64,15 @@ class Completion:
         return _event(error.body) + DONE
 
     def _figures(self, finished: Finished) -> dict[str, Any]:
-        """The figures of `mmspec generate --json`, if they were asked for."""
-        stats = finished.statistics.as_dict()
-        return {"mmspec": {"speed_up": finished.speed_up, "stats": stats}} if self.details else {}
+        """The figures of an answer, if they were asked for."""
+        if not self.details:
+            return {}
+        figures = {
+            "speed_up": finished.speed_up,
+            "plain_reason": finished.plain_reason,
+            "stats": finished.statistics.as_dict(),
+        }
+        return {"mmspec": figures}
 
     def _chunk(
         self,

@@ -8,6 +8,7 @@ from typing import Any
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
+from mmspec.checkpoints.cards import load_cards
 from mmspec_server.access import Access
 from mmspec_server.answers import Event, Finished, Prompt, answer, prepare
 from mmspec_server.chat_request import ChatRequest
@@ -54,8 +55,10 @@ class Service:
         return Path(name).name if Path(name).is_dir() else name
 
     def card(self) -> dict[str, Any]:
-        """The model as `/v1/models` lists it."""
+        """The model as `/v1/models` lists it; of the bundled one with what it knows."""
+        known = load_cards().get(self.engine.target.name)
         return {
+            **({"mmspec": {"note": known.note}} if known and known.bundled else {}),
             "id": self.model,
             "object": "model",
             "created": self.created,

@@ -45,7 +45,10 @@ def test_the_process_answers_and_ends_at_sigterm(pair_paths, tmp_path):
         assert process.exitcode in (-signal.SIGTERM, 128 + signal.SIGTERM)
     finally:
         process.kill()
-    assert f"{pair_paths[0].name} answers at {url}/v1; Ctrl-C ends the server" in log.read_text()
+    note = (
+        f"{pair_paths[0].name} answers at {url}/v1, and browsers at {url}; Ctrl-C ends the server"
+    )
+    assert note in log.read_text()
     assert "Traceback" not in log.read_text()
 
 

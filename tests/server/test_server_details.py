@@ -61,6 +61,7 @@ def test_every_event_says_whether_its_text_was_drafted(pair: Live):
 def test_the_figures_come_with_the_end(pair: Live):
     *_, last = chunks(pair, mmspec=DETAILS)
     assert last["choices"][0]["finish_reason"] == "length"
+    assert last["mmspec"].keys() == {"speed_up", "plain_reason", "stats"}
     stats = last["mmspec"]["stats"]
     assert (stats["tokens"], stats["peak_memory_bytes"] > 0) == (12, True)
     assert 0 < stats["accepted"] <= stats["drafted"]

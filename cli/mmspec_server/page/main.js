@@ -1,0 +1,225 @@
+// The page: a conversation kept in memory, the form under it, and the key that a server may need.
+
+import { answer, Failure, model, useKey } from "./api.js";
+import { addText, element, figuresElement, questionElement } from "./elements.js";
+import { figures } from "./figures.js";
+import { addFiles, setPictures, takePictures } from "./pictures.js";
+import { race } from "./race.js";
+
+const byId = (id) => document.getElementById(id);
+const [box, askButton, raceButton, stopButton] = ["question", "ask", "race", "stop"].map(byId);
+const [conversation, composer, problem] = ["conversation", "composer", "problem"].map(byId);
+const welcome = byId("welcome");
+
+let turns = []; // {question: {text, pictures}, answer}
+let last = null; // {question, asked: messages, turn}: what a race with an empty form asks again
+let running = null; // the AbortController of the answer that comes
+let atEnd = true; // whether the page follows what comes
+
+const say = (text) => { byId("status").textContent = text; };
+
+function messages(question) {
+  const asked = ({ text, pictures }) => ({
+    role: "user",
+    content: [
+      ...pictures.map(({ url }) => ({ type: "image_url", image_url: { url } })),
+      { type: "text", text },
+    ],
+  });
+  const before = turns.flatMap((turn) => [
+    asked(turn.question),
+    { role: "assistant", content: turn.answer },
+  ]);
+  return [...before, asked(question)];
+}
+
+/** Streams the answer into `turn`; returns its text, also if it was stopped. */
+async function ask(turn, asked, signal) {
+  const shown = element("div", "answer", "", { "aria-busy": "true" });
+  turn.append(element("h3", "unseen", "Answer"), shown);
+  say("Answering");
+  const started = performance.now();
+  let text = "", first = 0;
+  try {
+    for await (const piece of answer(asked, { mmspec: { details: true } }, signal)) {
+      if (piece.reason) {
+        turn.append(figuresElement(figures(piece, first)));
+        say(`Answer: ${text}`);
+        continue;
+      }
+      first ||= (performance.now() - started) / 1000;
+      text += piece.text;
+      addText(shown, piece);
+    }
+  } catch (error) {
+    if (error.name !== "AbortError") throw error;
+    turn.append(element("p", "figures", "stopped"));
+    say("Stopped");
+  } finally {
+    shown.setAttribute("aria-busy", "false");
+  }
+  return text;
+}
+
+const page = document.documentElement;
+const toEnd = () => scrollTo(0, page.scrollHeight);
+let height = 0; // where the page was scrolled to
+document.onscroll = () => {
+  if (page.scrollHeight - innerHeight - scrollY < 80) atEnd = true;
+  else if (scrollY < height) atEnd = false;
+  height = scrollY;
+};
+new ResizeObserver(() => atEnd && toEnd()).observe(conversation);
+
+async function run(answering, { again = false } = {}) {
+  if (!again) last = take();
+  const { question, asked, turn } = last;
+  toEnd();
+  running = new AbortController();
+  working(true);
+  try {
+    const text = await answering(turn, asked, running.signal);
+    if (text && !again) turns.push({ question, answer: text });
+    else if (!again) giveBack(question);
+  } catch (error) {
+    report(error, turn);
+    if (!again) giveBack(question);
+  } finally {
+    running = null;
+    working(false);
+  }
+}
+
+/** The question in the form, which becomes a turn of the conversation. */
+function take() {
+  const question = { text: box.value, pictures: takePictures() };
+  const turn = element("article", "turn");
+  turn.append(element("h2", "unseen", "Question"), questionElement(question));
+  conversation.append(turn);
+  welcome.hidden = true;
+  box.value = "";
+  return { question, asked: messages(question), turn };
+}
+
+/** Puts a question without an answer back into the form, unless another has been begun. */
+function giveBack({ text, pictures }) {
+  if (box.value || byId("pictures").childElementCount) return;
+  box.value = text;
+  setPictures(pictures);
+}
+
+function report(error, turn) {
+  if (error.name === "AbortError") {
+    turn.append(element("p", "figures", "stopped"));
+    say("Stopped");
+    return;
+  }
+  if (!(error instanceof Failure)) throw error;
+  turn.append(element("p", "error", error.message, { role: "alert" }));
+  if (error.status === 401) askForKey("");
+}
+
+function working(yes) {
+  const focused = document.activeElement;
+  stopButton.hidden = !yes;
+  askButton.hidden = yes;
+  raceButton.setAttribute("aria-disabled", yes);
+  byId("new").hidden = yes || !conversation.querySelector(".turn");
+  if (yes && focused === askButton) stopButton.focus();
+  if (!yes && focused === stopButton) box.focus();
+}
+
+/** True if the form holds a question; else the browser says that it needs one. */
+function complete() {
+  problem.textContent = "";
+  box.value = box.value.trim();
+  return composer.reportValidity();
+}
+
+composer.onsubmit = (event) => {
+  event.preventDefault();
+  if (!running && complete()) run(ask);
+};
+raceButton.onclick = () => {
+  if (running) return;
+  const empty = !box.value.trim() && !byId("pictures").childElementCount;
+  if (empty && last) run(racing, { again: true });
+  else if (complete()) run(racing);
+};
+const racing = (turn, asked, signal) => race(turn, asked, signal, say);
+stopButton.onclick = () => running?.abort();
+document.onkeydown = (event) => {
+  if (event.key === "Escape") running?.abort();
+};
+box.onkeydown = (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  composer.requestSubmit();
+};
+byId("new").onclick = () => {
+  turns = [];
+  last = null;
+  conversation.querySelectorAll(".turn").forEach((turn) => turn.remove());
+  welcome.hidden = false;
+  byId("new").hidden = true;
+  say("New conversation");
+  box.focus();
+};
+
+async function add(files) {
+  problem.textContent = (await addFiles([...files])).join(" ");
+  box.focus();
+}
+byId("files").onchange = async ({ target }) => {
+  await add(target.files);
+  target.value = "";
+};
+document.onpaste = (event) => {
+  if (!event.clipboardData.files.length) return;
+  event.preventDefault();
+  add(event.clipboardData.files);
+};
+const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+document.ondragover = (event) => {
+  if (!hasFiles(event)) return;
+  event.preventDefault();
+  document.body.dataset.drop = "";
+};
+document.ondragleave = (event) => {
+  if (!event.relatedTarget) delete document.body.dataset.drop;
+};
+document.ondrop = (event) => {
+  delete document.body.dataset.drop;
+  if (!hasFiles(event)) return;
+  event.preventDefault();
+  add(event.dataTransfer.files);
+};
+
+function askForKey(wrong) {
+  byId("unlock").hidden = false;
+  byId("wrong").textContent = wrong;
+  byId("key").focus();
+}
+byId("unlock").onsubmit = (event) => {
+  event.preventDefault();
+  useKey(byId("key").value);
+  byId("key").value = "";
+  connect("The server refused this key.");
+};
+
+/** Shows the model's name, or asks for the key. */
+async function connect(wrong = "") {
+  try {
+    const { id, note } = await model();
+    byId("model").textContent = id;
+    byId("note").textContent = note ? `${id}: ${note}.` : "";
+    document.title = `${id} · mmspec`;
+    problem.textContent = "";
+    if (!byId("unlock").hidden) box.focus();
+    byId("unlock").hidden = true;
+  } catch (error) {
+    if (error.status === 401) askForKey(wrong);
+    else problem.textContent = error.message;
+  }
+}
+connect();

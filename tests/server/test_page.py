@@ -1,0 +1,164 @@
+"""The page at `/`: its files, and the rules under which a browser shows them."""
+
+import re
+import tomllib
+from html.parser import HTMLParser
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from mmspec_server.access import Access
+from mmspec_server.page import FILES, FOLDER
+from support.live_server import Live, live
+from support.scripted_engine import scripted_engine
+
+LARGEST = 40_000
+"""Bytes of the whole page."""
+TEXTS = {name: (FOLDER / name).read_text(encoding="utf-8") for name in FILES.values()}
+PAGE = TEXTS["index.html"]
+SCRIPTS = "".join(text for name, text in TEXTS.items() if name.endswith(".js"))
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.all = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.all.append((tag, dict(attrs)))
+
+    def of(self, *tags):
+        return [attributes for tag, attributes in self.all if tag in tags]
+
+
+ELEMENTS = Elements(PAGE)
+
+
+def test_every_file_comes_with_a_strict_policy(scripted: Live):
+    for address, name in FILES.items():
+        reply = scripted.client.get(address)
+        assert (reply.status_code, reply.text) == (200, TEXTS[name])
+        policy = dict(
+            rule.split(" ", 1) for rule in reply.headers["content-security-policy"].split("; ")
+        )
+        assert policy["default-src"] == policy["frame-ancestors"] == "'none'"
+        assert {policy[f"{kind}-src"] for kind in ("script", "style", "connect")} == {"'self'"}
+        assert policy["img-src"] == "data:"
+        assert policy["require-trusted-types-for"] == "'script'"
+        assert "unsafe" not in str(policy)
+        assert "*" not in str(policy)
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert reply.headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [("/", "text/html"), ("/page/style.css", "text/css"), ("/page/main.js", "text/javascript")],
+)
+def test_files_have_their_types(scripted: Live, address, kind):
+    assert scripted.client.get(address).headers["content-type"] == f"{kind}; charset=utf-8"
+    assert scripted.client.head(address).status_code == 200
+    assert scripted.client.post(address, json={}).status_code == 405
+
+
+@pytest.mark.parametrize(
+    "address", ["/page", "/page/", "/page/index.html", "/page/../app.py", "/page/%2e%2e/app.py"]
+)
+def test_nothing_else_is_served(scripted: Live, address):
+    assert scripted.client.get(address).status_code == 404
+
+
+def test_the_page_is_small():
+    assert sum(len(text.encode()) for text in TEXTS.values()) < LARGEST
+
+
+def test_nothing_is_asked_of_others():
+    without_icon = PAGE.replace("xmlns='http://www.w3.org/2000/svg'", "")
+    for text in (without_icon, TEXTS["style.css"], SCRIPTS):
+        assert not re.search(r"https?:|[\"'(]//|@import|url\(", text)
+    sources = [each.get("src", each.get("href", "")) for each in ELEMENTS.of("script", "link")]
+    files = [source for source in sources if not source.startswith("data:")]
+    assert {f"/{file}" for file in files} <= set(FILES)
+    imported = re.findall(r'from "\./([\w.]+)"', SCRIPTS)
+    assert {"main.js", "style.css", "index.html", *imported} == set(TEXTS)
+
+
+def test_the_policy_has_nothing_to_refuse():
+    assert "<style" not in PAGE
+    assert all(attributes.get("src") for attributes in ELEMENTS.of("script"))
+    names = set(chain.from_iterable(attributes for _, attributes in ELEMENTS.all))
+    assert not [name for name in names if name == "style" or name.startswith("on")]
+
+
+def test_text_is_never_read_as_html_and_nothing_is_stored():
+    sinks = (
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|srcdoc|DOMParser"
+    )
+    stores = r"localStorage|sessionStorage|indexedDB|document\.cookie|caches\."
+    assert not re.search(f"{sinks}|{stores}", SCRIPTS)
+
+
+def test_every_control_has_a_name():
+    labelled = {label.get("for") for label in ELEMENTS.of("label")}
+    for control in ELEMENTS.of("textarea"):
+        assert control["id"] in labelled
+    assert re.search(r"<label[^>]*>Add pictures\s*<input", PAGE)
+    assert all(name.strip() for name in re.findall(r"<button[^>]*>([^<]*)</button>", PAGE))
+    assert [each.get("role") for each in ELEMENTS.of("p") if each.get("id") == "status"] == [
+        "status"
+    ]
+    assert ELEMENTS.of("html")[0]["lang"] == "en"
+    ids = [attributes["id"] for _, attributes in ELEMENTS.all if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_text_can_be_read_on_its_ground(scheme):
+    """The contrast that WCAG asks of text (AA)."""
+    blocks = re.findall(r":root \{(.*?)\}", TEXTS["style.css"], re.S)
+    colours = dict(re.findall(r"--([\w-]+): (#\w{6})", blocks[scheme]))
+    for ground in ("ground", "raised", "sunk"):
+        for text in ("ink", "quiet"):
+            assert contrast(colours[text], colours[ground]) >= 4.5
+    pairs = [("ink", "tint"), ("on-accent", "accent"), ("accent", "ground"), ("wrong", "raised")]
+    assert all(contrast(colours[one], colours[other]) >= 4.5 for one, other in pairs)
+
+
+def test_the_page_needs_no_key_and_what_it_asks_does(directory):
+    access = Access("127.0.0.1", "the key")
+    with live(lambda: scripted_engine(directory), access=access) as server:
+        assert {server.client.get(address).status_code for address in FILES} == {200}
+        assert server.client.get("/v1/models").status_code == 401
+        foreign = {"Host": "evil.example"}
+        assert server.client.get("/", headers=foreign).status_code == 403
+        framed = {"Origin": "http://evil.example"}
+        assert server.client.get("/page/main.js", headers=framed).status_code == 403
+
+
+def test_the_page_comes_with_the_package():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    [pattern] = project["tool"]["setuptools"]["package-data"]["mmspec_server"]
+    assert {path.name for path in FOLDER.parent.glob(pattern)} == set(FILES.values())
+
+
+def test_the_bundled_model_says_what_it_knows(mini: Live, scripted: Live):
+    [card] = mini.client.get("/v1/models").json()["data"]
+    assert "only the pictures that this project draws" in card["mmspec"]["note"]
+    assert "mmspec" not in scripted.client.get("/v1/models").json()["data"][0]

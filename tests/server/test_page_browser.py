@@ -1,0 +1,476 @@
+"""The page at `/` in a real Chromium, used as a person uses it."""
+
+import json
+from contextlib import contextmanager
+from itertools import repeat
+from pathlib import Path
+from threading import Event as Flag
+from time import sleep
+
+import pytest
+from PIL import Image
+
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.decoding.statistics import Statistics
+from mmspec_server.access import Access
+from mmspec_server.answers import Finished, Text
+from mmspec_server.origins import Part
+from support.bundled import SAMPLES
+from support.commands import start_process
+from support.live_server import CHAT, data_url, live, png, text_of, words
+from support.scripted_engine import scripted_engine
+
+pytestmark = pytest.mark.slow
+support = pytest.importorskip("support.browser", reason="selenium is not installed")
+if support.MISSING:
+    pytest.skip(f"{' and '.join(support.MISSING)} not installed", allow_module_level=True)
+
+SHAPES = (SAMPLES / "shapes.png").read_bytes()
+PNG = ("shapes.png", "image/png", SHAPES)
+LOOK = [words("What is in this picture?")]
+ENTER, ESCAPE, TAB, SHIFT = "\ue007", "\ue00c", "\ue004", "\ue008"
+
+
+@pytest.fixture(scope="module")
+def window():
+    with support.browser() as it:
+        yield it
+
+
+@pytest.fixture
+def page(window):
+    """The window, empty; afterwards nothing may have been refused by the browser."""
+    window.driver.get("about:blank")
+    window.resize(1000, 900)
+    window.prefer("light")
+    window.complaints()
+    yield window
+    refused = ("Content Security Policy", "TypeError", "ReferenceError", "TrustedHTML", "Uncaught")
+    assert not [line for line in window.complaints() if any(word in line for word in refused)]
+
+
+@pytest.fixture(scope="module")
+def drafting():
+    """A server of the bundled pair that drafts in every round."""
+    options = Options(max_new_tokens=60, gamma=4)
+    with live(lambda: load("mini", backend="torch"), options) as server:
+        yield server
+
+
+class Speaker:
+    """Answers in place of a model, one part at a time, and remembers what it was asked."""
+
+    def __init__(self, parts=("one ", "two"), pause=0.0):
+        self.parts, self.pause = parts, pause
+        self.asked, self.closed, self.plain_parts = [], Flag(), None
+        self.seconds, self.cached = 0.01, repeat(6)
+
+    def __call__(self, cache, prompt, options, stops, *, plain=False):
+        self.asked.append((prompt, options, plain))
+        statistics = Statistics(prompt_tokens=7, cached_tokens=next(self.cached))
+        try:
+            parts = self.plain_parts if plain and self.plain_parts else self.parts
+            for number, part in enumerate(parts[: options.max_new_tokens]):
+                sleep(self.pause)
+                statistics.tokens += 1
+                statistics.rounds += 1
+                statistics.seconds["decode"] += self.seconds
+                yield Text([Part(part, drafted=not plain and number % 2 == 0)])
+            yield Finished("stop", statistics)
+        finally:
+            self.closed.set()
+
+    def questions(self, index=-1):
+        """The texts of the user's turns of one request."""
+        prompt, _, _ = self.asked[index]
+        turns = [*(turn.question for turn in prompt.before.turns), prompt.question]
+        return [part for turn in turns for part in turn.parts if isinstance(part, str)]
+
+
+@contextmanager
+def speaking(directory, monkeypatch, speaker, **options):
+    monkeypatch.setattr("mmspec_server.service.answer", speaker)
+    with live(lambda: scripted_engine(directory), **options) as server:
+        yield server
+
+
+@pytest.fixture
+def speaker():
+    return Speaker()
+
+
+@pytest.fixture
+def spoken(directory, monkeypatch, speaker):
+    with speaking(directory, monkeypatch, speaker) as server:
+        yield server
+
+
+def address(server):
+    return str(server.client.base_url)
+
+
+def described(server):
+    """What the server answers about the sample, with the origin of every part."""
+    content = [{"type": "image_url", "image_url": {"url": data_url(SHAPES)}}, *LOOK]
+    body = {"messages": [{"role": "user", "content": content}], "stream": True}
+    lines = server.client.post(CHAT, json=body | {"mmspec": {"details": True}}).text.split("\n\n")
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines if "choices" in line]
+    return [
+        (chunk["choices"][0]["delta"]["content"], chunk["mmspec"]["drafted"])
+        for chunk in chunks
+        if "drafted" in chunk.get("mmspec", {})
+    ]
+
+
+def test_a_dropped_image_is_asked_about_and_drafted_text_is_tinted(page, drafting):
+    page.open(address(drafting))
+    assert page.text("#model") == page.driver.title.split(" · ")[0] == "mini"
+    assert page.give("dragover", PNG)
+    assert page.script("return 'drop' in document.body.dataset")
+    assert page.give("drop", PNG)
+    page.until(lambda: page.all("#pictures img"))
+    assert "shapes.png 119 kB" in page.text("#pictures li")
+    page.ask("What is in this picture?")
+    parts = described(drafting)
+    assert page.answers() == ["".join(text for text, _ in parts)]
+    assert "triangle" in page.answers()[0]
+    tinted = "".join(str(e.get_property("textContent")) for e in page.all(".turn .drafted"))
+    drafted = "".join(text for text, was in parts if was)
+    assert tinted.replace(" ", "") == drafted.replace(" ", "") != ""
+    figures = page.text(".turn .figures")
+    assert all(word in figures for word in ("tokens in", "/s", "first after", "tokens/round"))
+    assert all(word in figures for word in ("accepted", "cached +", "new", "peak"))
+    assert not page.all("#pictures img")
+    assert len(page.all(".question img")) == 1
+
+
+def test_images_are_pasted_picked_and_taken_back(page, spoken, speaker, tmp_path):
+    page.open(address(spoken))
+    assert page.give("paste", ("screen.png", "image/png", png()))
+    page.until(lambda: len(page.all("#pictures li")) == 1)
+    picked = tmp_path / "picked.png"
+    picked.write_bytes(png("blue"))
+    page.one("#files").send_keys(str(picked))
+    page.until(lambda: len(page.all("#pictures li")) == 2)
+    page.one("[aria-label='Remove screen.png']").click()
+    assert len(page.all("#pictures li")) == 1
+    page.one("#files").send_keys(str(picked))
+    page.until(lambda: len(page.all("#pictures li")) == 2)
+    page.ask("What?")
+    prompt, _, _ = speaker.asked[0]
+    pixels = [Image.new("RGB", (64, 48), "blue").tobytes()] * 2
+    assert [picture.image.tobytes() for picture in prompt.question.pictures] == pixels
+
+
+def test_files_that_cannot_be_read_are_named_and_nothing_is_lost(page, spoken):
+    page.open(address(spoken))
+    page.one("#question").send_keys("What?")
+    large = ("large.png", "image/png", bytes(21 * 2**20))
+    page.give("drop", ("photo.heic", "image/heic", b"x"), ("a.pdf", "", b"x"), PNG, large)
+    page.until(lambda: page.text("#problem"))
+    assert all(name in page.text("#problem") for name in ("photo.heic", "a.pdf", "large.png"))
+    assert "shapes.png" not in page.text("#problem")
+    assert len(page.all("#pictures li")) == 1
+    assert page.one("#question").get_property("value") == "What?"
+    assert not page.give("drop")
+
+
+def test_an_answer_is_stopped_and_the_conversation_goes_on(page, directory, monkeypatch):
+    speaker = Speaker([f"word{n} " for n in range(500)], pause=0.05)
+    with speaking(directory, monkeypatch, speaker) as server:
+        page.open(address(server))
+        page.one("#question").send_keys("First?", ENTER)
+        page.until(lambda: "word3" in page.text(".turn .answer"))
+        assert page.one(".turn .answer").get_attribute("aria-busy") == "true"
+        page.one("#stop").click()
+        page.until(page.idle)
+        stopped = page.answers()[0]
+        assert speaker.closed.wait(5)
+        assert stopped.startswith("word0 word1")
+        assert len(stopped.split()) < 100
+        assert page.text(".turn .figures") == "stopped"
+        assert page.one(".turn .answer").get_attribute("aria-busy") == "false"
+        speaker.parts = ["done"]
+        page.ask("Second?")
+        assert page.answers() == [stopped, "done"]
+        assert speaker.questions() == ["First?", "Second?"]
+        [before] = speaker.asked[-1][0].before.turns
+        assert before.answer_text == stopped
+
+
+def test_a_race_says_how_fast_and_whether_the_text_is_the_same(page, drafting):
+    page.open(address(drafting))
+    page.give("drop", PNG)
+    page.until(lambda: page.all("#pictures img"))
+    page.one("#question").send_keys("What is in this picture?")
+    page.one("#race").click()
+    page.until(lambda: page.text(".verdict"))
+    page.until(page.idle)
+    plain, drafted = page.answers()
+    assert plain == drafted == "".join(text for text, _ in described(drafting))
+    assert page.text(".verdict").startswith("Same text, ")
+    assert page.text(".verdict").endswith("the speed")
+    speeds = [float(each.text) for each in page.all(".speed b")]
+    assert min(speeds) > 0
+    assert float(page.text(".verdict").split()[2]) == pytest.approx(speeds[1] / speeds[0], abs=0.02)
+    one, other = (str(each.get_property("textContent")) for each in page.all(".lane .figures"))
+    rounds, tokens = one.split()[0], one.split()[3]
+    assert rounds == tokens
+    assert int(other.split()[0]) < int(rounds)
+    assert other.split()[3] == tokens
+    assert "no drafting" in one
+    assert "accepted" in other
+    assert not page.all(".lane:first-child .drafted")
+    assert page.all(".lane:last-child .drafted")
+    total = drafting.service.cache._chats[-1].chat.answer.statistics.prompt_tokens
+    assert f"prompt's {total} tokens {total - 1} were in the cache every" in page.text(".method")
+    replay = next(button for button in page.all(".turn button") if "Replay" in button.text)
+    replay.click()
+    page.until(lambda: page.answers() == [plain, drafted])
+
+
+def test_a_race_of_the_last_question_warms_both_up_and_leaves_the_conversation(
+    page, spoken, speaker
+):
+    page.open(address(spoken))
+    page.ask("First?")
+    page.one("#race").click()
+    page.until(lambda: page.text(".verdict"))
+    page.until(page.idle)
+    asked = [(options.max_new_tokens, plain) for _, options, plain in speaker.asked[1:]]
+    assert asked == [(8, False), (8, True), *[(12, True), (12, False)] * 5]
+    assert all(speaker.questions(index) == ["First?"] for index in range(13))
+    assert "5 times each, in turn; the speeds are medians" in page.text(".method")
+    assert page.text(".verdict") == "Same text, and nothing was drafted (this server has no draft)"
+    page.ask("Second?")
+    assert speaker.questions() == ["First?", "Second?"]
+
+
+def test_a_long_race_is_run_once_and_other_caches_are_told(page, spoken, speaker):
+    speaker.seconds, speaker.cached = 0.6, iter(range(9))
+    page.open(address(spoken))
+    page.one("#question").send_keys("What?")
+    page.one("#race").click()
+    page.until(lambda: page.text(".verdict"))
+    assert len(speaker.asked) == 4
+    assert "timed: once each" in page.text(".method")
+    assert "2 to 3 were in the cache: another program asked in between" in page.text(".method")
+    assert [each.text for each in page.all(".speed b")] == ["1.7", "1.7"]
+
+
+def test_a_race_whose_texts_differ_says_where(page, spoken, speaker):
+    speaker.plain_parts = ["one ", "too"]
+    page.open(address(spoken))
+    page.one("#question").send_keys("What?")
+    page.one("#race").click()
+    page.until(lambda: page.text(".verdict"))
+    assert page.text(".verdict").startswith("Other text from character 6 on")
+    assert "error" in page.one(".verdict").get_attribute("class")
+
+
+def test_after_a_reload_the_page_is_new_and_the_answer_has_ended(page, directory, monkeypatch):
+    speaker = Speaker([f"word{n} " for n in range(500)], pause=0.05)
+    with speaking(directory, monkeypatch, speaker) as server:
+        page.open(address(server))
+        page.one("#question").send_keys("First?", ENTER)
+        page.until(lambda: "word2" in page.text(".turn .answer"))
+        page.driver.refresh()
+        assert speaker.closed.wait(5)
+        page.until(lambda: page.text("#model"))
+        assert not page.all(".turn")
+        assert page.one("#welcome").is_displayed()
+        speaker.parts = ["done"]
+        page.ask("Second?")
+        assert page.answers() == ["done"]
+        assert speaker.questions() == ["Second?"]
+
+
+def test_a_key_is_asked_for_and_kept_in_memory_alone(page, directory, monkeypatch, speaker):
+    access = Access("127.0.0.1", "the key")
+    with speaking(directory, monkeypatch, speaker, access=access) as server:
+        page.open(address(server))
+        page.until(lambda: page.script("return document.activeElement.id") == "key")
+        page.type("another", ENTER)
+        page.until(lambda: page.text("#wrong"))
+        page.type("the key", ENTER)
+        page.until(lambda: page.text("#model"))
+        assert not page.one("#unlock").is_displayed()
+        assert page.script("return document.activeElement.id") == "question"
+        page.type("What?", ENTER)
+        page.until(lambda: page.answers() == ["one two"])
+        stored = "return [localStorage.length, sessionStorage.length, document.cookie]"
+        assert page.script(stored) == [0, 0, ""]
+        assert "the key" not in page.script("return document.documentElement.outerHTML")
+        assert "the key" not in page.script("return location.href")
+        page.driver.refresh()
+        page.until(lambda: page.one("#unlock").is_displayed())
+        page.one("#question").send_keys("What?", ENTER)
+        page.until(lambda: page.all(".turn .error"))
+        assert page.one("#question").get_property("value") == "What?"
+
+
+HOSTILE = (
+    "<img src=x onerror=\"document.title='broken'\">",
+    "<script>document.title = 'broken'</script><b>bold</b>",
+    "\x1b[2J\x1b]0;broken\x07 &amp; \u202e back",
+)
+
+
+def test_text_of_the_model_is_only_text(page, spoken, speaker):
+    speaker.parts = HOSTILE
+    page.open(address(spoken))
+    title = page.driver.title
+    page.ask("<i>What?</i>")
+    expected = "".join(HOSTILE).replace("\x1b", "␛").replace("\x07", "␇")
+    assert page.answers() == [expected]
+    assert page.driver.title == title
+    assert not page.all(".turn img, .turn script, .turn b, .turn i")
+    assert page.text(".question p") == "<i>What?</i>"
+    page.one("#race").click()
+    page.until(lambda: page.text(".verdict"))
+    assert page.answers() == [expected] * 3
+
+
+def test_a_refusal_is_shown_and_the_question_comes_back(page, spoken):
+    page.open(address(spoken))
+    page.give("drop", ("broken.png", "image/png", b"no image"))
+    page.until(lambda: page.all("#pictures li"))
+    page.ask("What?")
+    assert "messages[0].content[0].image_url.url" in page.text(".turn .error")
+    assert page.one("#question").get_property("value") == "What?"
+    assert len(page.all("#pictures li")) == 1
+    page.one("[aria-label='Remove broken.png']").click()
+    page.one("#ask").click()
+    page.until(lambda: page.answers()[-1:] == ["one two"])
+
+
+def endless(arguments):
+    """Serve, at a port, answers that go on until the process is killed."""
+    directory, port_file = map(Path, arguments)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        speaking(directory, patch, Speaker(["word "] * 10_000, pause=0.05)) as server,
+    ):
+        port_file.write_text(address(server))
+        sleep(120)
+    return 0
+
+
+def test_a_server_that_is_gone_in_mid_answer_is_told(page, directory, tmp_path):
+    told = tmp_path / "address"
+    process = start_process(endless, [str(directory), str(told)])
+    try:
+        page.until(lambda: told.exists() and told.read_text())
+        page.open(told.read_text())
+        page.one("#question").send_keys("What?", ENTER)
+        page.until(lambda: "word word" in page.text(".turn .answer"))
+    finally:
+        process.kill()
+    page.until(page.idle)
+    assert "connection ended before the answer did" in page.text(".turn .error")
+    assert page.answers()[0].startswith("word word")
+    assert page.one("#question").get_property("value") == "What?"
+    page.one("#ask").click()
+    page.until(lambda: "does not answer" in page.text(".turn:last-child .error"))
+    assert page.one("#question").get_property("value") == "What?"
+
+
+def test_the_keyboard_and_a_screen_reader_are_enough(page, spoken, speaker):
+    page.open(address(spoken))
+    assert page.script("return document.activeElement.id") == "question"
+    page.type("A first line")
+    page.one("#question").send_keys(SHIFT, ENTER, SHIFT, "and a second")
+    page.type(ENTER)
+    page.until(lambda: page.answers() == ["one two"])
+    assert speaker.questions() == ["A first line\nand a second"]
+    assert page.script("return document.activeElement.id") == "question"
+    assert page.text("#status") == "Answer: one two"
+    assert page.one("#status").get_attribute("role") == "status"
+    reached = []
+    for _ in range(3):
+        page.type(TAB)
+        reached.append(page.script("return document.activeElement.id"))
+    assert reached == ["files", "race", "ask"]
+    tree = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    shown = [node for node in tree if not node["ignored"]]
+    controls = ("button", "textbox", "form", "main", "heading", "image")
+    named = {
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in shown
+        if node["role"]["value"] in controls
+    }
+    assert all(name for _, name in named)
+    assert {("textbox", "Question"), ("button", "Ask"), ("button", "Race")} <= named
+    assert {("heading", "Question"), ("heading", "Answer"), ("main", "Conversation")} <= named
+    page.one("#ask").click()
+    assert not page.one("#question").get_property("validity")["valid"]
+    assert len(page.all(".turn")) == 1
+
+
+def test_escape_stops_an_answer_and_the_focus_is_kept(page, directory, monkeypatch):
+    with speaking(directory, monkeypatch, Speaker(["word "] * 500, pause=0.05)) as server:
+        page.open(address(server))
+        page.one("#question").send_keys("What?")
+        page.one("#ask").send_keys(ENTER)
+        page.until(lambda: "word word" in page.text(".turn .answer"))
+        assert page.script("return document.activeElement.id") == "stop"
+        page.type(ESCAPE)
+        page.until(page.idle)
+        assert page.script("return document.activeElement.id") == "question"
+        assert page.text("#status") == "Stopped"
+
+
+def pixels(page, path):
+    page.driver.save_screenshot(str(path))
+    return Image.open(path).convert("L")
+
+
+@pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
+def test_it_fits_a_phone_in_light_and_dark(page, spoken, speaker, tmp_path, scheme, dark):
+    speaker.parts = ["Wordwithoutend" * 20, " and <b>more</b>"]
+    page.resize(320, 640)
+    page.prefer(scheme)
+    page.open(address(spoken))
+    page.give("drop", (f"{'name' * 30}.png", "image/png", SHAPES))
+    page.until(lambda: page.all("#pictures img"))
+    page.one("#question").send_keys("long" * 60)
+    page.one("#race").click()
+    page.until(lambda: page.text(".verdict"))
+    page.until(page.idle)
+    assert page.script("return document.documentElement.scrollWidth <= innerWidth")
+    lanes = [each.rect for each in page.all(".lane")]
+    assert lanes[0]["x"] == lanes[1]["x"]
+    assert lanes[0]["y"] < lanes[1]["y"]
+    histogram = pixels(page, tmp_path / "phone.png").histogram()
+    assert (sum(histogram[:128]) > sum(histogram[128:])) == dark
+    assert sum(count > 0 for count in histogram) > 30
+
+
+def test_a_race_stands_side_by_side_where_there_is_room(page, spoken):
+    page.open(address(spoken))
+    page.one("#question").send_keys("What?")
+    page.one("#race").click()
+    page.until(lambda: page.text(".verdict"))
+    lanes = [each.rect for each in page.all(".lane")]
+    assert lanes[0]["y"] == lanes[1]["y"]
+    assert lanes[0]["x"] < lanes[1]["x"]
+
+
+def test_the_browser_asks_this_server_alone(page, spoken):
+    page.open(address(spoken))
+    page.ask("What?")
+    asked = page.script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert len(asked) > 6
+    assert all(each.startswith((address(spoken), "data:")) for each in asked)
+
+
+def test_a_new_conversation_forgets_the_old(page, spoken, speaker):
+    page.open(address(spoken))
+    page.ask("First?")
+    page.one("#new").click()
+    assert not page.all(".turn")
+    assert page.one("#welcome").is_displayed()
+    page.ask("Second?")
+    assert speaker.questions() == ["Second?"]
+    assert text_of(spoken.ask("x")) == "one two"
