@@ -290,7 +290,12 @@ class Log:
 
 
 def prepare(out: Path) -> None:
-    """Let everything that is written go to `out`, and stderr to a file in it."""
+    """Let everything that is written go to `out`, stderr to a file in it, and signals arrive.
+
+    What a shell starts in the background is told to ignore Ctrl-C, with nohup SIGHUP too.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     (out / "tmp").mkdir(parents=True)
     os.environ |= {
         "MMSPEC_CACHE": str(out / "cache"),

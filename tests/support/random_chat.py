@@ -26,9 +26,8 @@ WORDS = (
 
 def question(draws: Random) -> str:
     """Words in any order, of which some look like markup."""
-    return " ".join(draws.choices(WORDS.split(), k=draws.randint(1, 12))) + draws.choice(
-        ["?", ".", ""]
-    )
+    words = draws.choices(WORDS.split(), k=draws.randint(1, 12))
+    return " ".join(words) + draws.choice(["?", ".", ""])
 
 
 def drawn_picture(draws: Random) -> Picture:
