@@ -76,7 +76,7 @@ class RandomChat:
     """One chat that goes through everything; drafted answers are compared with a plain cold run.
 
     `counts` has the numbers of steps by name, of answers that were compared (`compared`), of those
-    with accepted drafts (`drafted`), and of `near-tie` and `bug` among their differences.
+    with drafted tokens (`drafted`), and of `near-tie` and `bug` among their differences.
     """
 
     engine: Engine
@@ -116,7 +116,7 @@ class RandomChat:
         """Count the last answer as equal to `plain`, as a near-tie or as a bug."""
         answer = self.chat.answer
         self.counts["compared"] += 1
-        self.counts["drafted"] += answer.statistics.accepted > 0
+        self.counts["drafted"] += answer.statistics.drafted > 0
         found = first_divergence(self.engine, asked, plain, answer, options, before)
         if found:
             exact = self.engine.exact_rows(options.exact) is not None
