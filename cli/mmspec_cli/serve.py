@@ -2,6 +2,8 @@
 
 from functools import partial
 from importlib import import_module
+from socket import socket
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,11 +24,13 @@ from mmspec_cli.options import (
     together,
 )
 from mmspec_cli.serve_options import LIMITS, LISTENING, access_of, reader_of, settings_of
+from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_cli.terminal.render import Screen
 
 if TYPE_CHECKING:
     from mmspec.chat.engine import Engine
     from mmspec_server.decoding_queue import DecodingQueue
+    from mmspec_server.server import Server
 
 
 @click.command(cls=GroupedCommand)
@@ -58,9 +62,23 @@ def serve(port: int, **values: Any) -> None:
                 f"{service.model} answers at {address}/v1, and browsers at {address}; "
                 "Ctrl-C ends the server"
             )
-            Server(service).run(sockets=[listener])
+            _run(Server(service), listener)
     finally:
         queue.close()
+
+
+def _run(server: "Server", listener: socket) -> None:
+    """Serve until a signal: SIGTERM and SIGHUP let the running answer end, and set the status."""
+    received: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        server.should_exit = True
+
+    with ending_handled(end):
+        server.run(sockets=[listener])
+    if received:
+        raise SystemExit(128 + received[0])
 
 
 def _require_packages() -> None:

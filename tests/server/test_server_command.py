@@ -4,52 +4,83 @@ import os
 import signal
 import socket
 import sys
-from time import monotonic, sleep
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from time import sleep
 
-import httpx2
 import pytest
 
 from mmspec_cli.main import main
-from support.commands import start_process
-from support.live_server import CHAT
+from support.serve_process import Served, free_port, serve
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+@pytest.fixture
+def started(pair_paths, tmp_path):
+    """A function that starts a server of the tiny pair, whose answers have a second at its end."""
+    servers = []
+
+    def start() -> Served:
+        target, draft = map(str, pair_paths)
+        options = [target, "--draft", draft, "--backend", "torch", "--grace", "1"]
+        servers.append(serve(options, tmp_path / f"log-{len(servers)}", free_port()))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.process.kill()
 
 
-def served(arguments):
-    """`main` with its errors in the file that the last argument names."""
-    *arguments, log = arguments
-    sys.stderr = open(log, "w", buffering=1)  # noqa: PTH123, SIM115 - until the process ends
-    return main(arguments)
+def end(server: Served, number: signal.Signals) -> None:
+    """Send a signal, and assert that the server ended in order."""
+    os.kill(server.process.pid, number)
+    server.process.join(30)
+    assert server.process.exitcode == 128 + number
+    assert server.said.count("\n") <= 1
+    assert "Traceback" not in server.said
 
 
-def test_the_process_answers_and_ends_at_sigterm(pair_paths, tmp_path):
-    target, draft = map(str, pair_paths)
-    port, log = free_port(), tmp_path / "log"
-    options = ["--draft", draft, "--backend", "torch", "--port", str(port)]
-    process = start_process(served, ["serve", target, *options, str(log)])
-    url, end = f"http://127.0.0.1:{port}", monotonic() + 60
-    try:
-        while "answers at" not in (log.read_text() if log.exists() else ""):
-            assert monotonic() < end
-            assert process.is_alive(), log.read_text()
-            sleep(0.05)
-        question = {"messages": [{"role": "user", "content": "What?"}], "max_tokens": 4}
-        reply = httpx2.post(url + CHAT, json=question, timeout=60)
-        assert reply.status_code == 200
-        os.kill(process.pid, signal.SIGTERM)
-        process.join(10)
-        assert process.exitcode in (-signal.SIGTERM, 128 + signal.SIGTERM)
-    finally:
-        process.kill()
-    note = (
-        f"{pair_paths[0].name} answers at {url}/v1, and browsers at {url}; Ctrl-C ends the server"
-    )
-    assert note in log.read_text()
-    assert "Traceback" not in log.read_text()
+ENDING = [signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_ends_the_server_in_order_while_it_answers(started, pair_paths, number):
+    server = started()
+    server.wait()
+    assert server.ask().status_code == 200
+    places = f"{server.url}/v1, and browsers at {server.url}"
+    assert f"{pair_paths[0].name} answers at {places}; Ctrl-C ends the server" in server.said
+    with ThreadPoolExecutor(1) as pool, server.stream(max_tokens=100_000) as lines:
+        next(lines)
+        waiting = pool.submit(server.ask)
+        sleep(0.2)
+        end(server, number)
+        assert waiting.result().status_code in (200, 503)
+        last = list(lines)[-2:]
+        assert "[DONE]" in "".join(last) or "shutting down" in "".join(last)
+
+
+@pytest.mark.slow
+def test_a_signal_at_any_moment_ends_the_server_in_order(started):
+    """From the start of the process on; half of the servers are asked something."""
+    draws = Random(0)
+    statuses = []
+    for number in range(24):
+        server = started()
+        if number % 2:
+            server.wait()
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(server.ask, max_tokens=200) if number % 2 else None
+            server.process.join(draws.uniform(0, 0.5 if number % 2 else 3))
+            assert server.process.is_alive(), server.said
+            os.kill(server.process.pid, draws.choice(ENDING))
+            server.process.join(30)
+            statuses.append(server.process.exitcode)
+            reached = asked and not asked.exception()
+            assert not reached or asked.result().status_code in (200, 503)
+        assert "Traceback" not in server.said
+        assert "ERROR" not in server.said
+    assert set(statuses) <= {143, 129, -15, -1}  # a minus: before the command began
+    assert statuses.count(143) + statuses.count(129) >= 12
 
 
 @pytest.mark.parametrize(

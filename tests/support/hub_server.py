@@ -2,14 +2,17 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha1
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+PIECE = 8192
+"""Bytes of a file that are sent at a time."""
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -19,6 +22,8 @@ class FakeHub(BaseHTTPRequestHandler):
     repositories: Mapping[str, Path]
     requested: list[str]
     headers_of_every_answer: Mapping[str, str]
+    piece_seconds = 0.0
+    """Seconds before each PIECE of a file."""
 
     def do_GET(self) -> None:
         self.answer(True)
@@ -52,7 +57,13 @@ class FakeHub(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         if with_body:
-            self.wfile.write(body)
+            self.write(body)
+
+    def write(self, body: bytes) -> None:
+        with suppress(ConnectionError):  # of a client that was killed
+            for start in range(0, len(body), PIECE):
+                time.sleep(self.piece_seconds)
+                self.wfile.write(body[start : start + PIECE])
 
     def log_message(self, *args: object) -> None:
         """Keep quiet."""

@@ -1,0 +1,199 @@
+"""24 kills (SIGKILL) in each of bench, train, pull and serve, at moments drawn by seed."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmspec.checkpoints.hub_cache import cached
+from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
+from mmspec_cli.main import main
+from support import factory
+from support.commands import Run, start_process
+from support.hub_server import FakeHub, serving
+from support.serve_process import free_port, serve
+from support.suite_row import without_times
+
+KILLS = 24
+
+pytestmark = pytest.mark.slow
+
+
+def kill(process: BaseProcess, seconds: float) -> None:
+    """Kill a process that is still at work after some seconds."""
+    process.join(seconds)
+    assert process.is_alive(), process.exitcode
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+def test_a_run_of_the_suite_loses_no_row(run: Run, pair_paths, tmp_path):
+    """Every third kill comes from the start on, the others after some rows."""
+    target, draft = map(str, pair_paths)
+    few = ["--tasks", "chart", "--limit", "150", "--methods", "MT,none", "--gamma", "2"]
+    few += ["--turns", "1", "--max-new-tokens", "8", "--backend", "torch"]
+    asked = ["bench", "run", "--model", target, "--draft", draft, *few]
+    out, draws = tmp_path / "killed", Random(0)
+    rows, kept = out / ROWS, list[Any]()
+    for number in range(KILLS):
+        resume = ["--resume"] if (out / PROVENANCE).exists() else []
+        process = start_process(main, [*asked, "--out", str(out), *resume])
+        wanted = size(rows) + draws.randrange(4000) if number % 3 else 0
+        while size(rows) < wanted and process.is_alive():
+            time.sleep(0.002)
+        kill(process, draws.uniform(0, 0.05 if wanted else 3))
+        left = read_rows(rows) if rows.exists() else []
+        assert left[: len(kept)] == kept
+        kept = whole_samples(left)
+    assert kept
+    whole = tmp_path / "whole"
+    assert run(*asked, "--out", out, "--resume").status == 0
+    assert run(*asked, "--out", whole).status == 0
+    ours, theirs = (map(without_times, read_rows(folder / ROWS)) for folder in (out, whole))
+    assert list(ours) == list(theirs)
+
+
+def size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def whole_samples(rows: list[Any]) -> list[Any]:
+    """The rows without those of the last sample, which a resumed run may answer again."""
+    return [row for row in rows if row.sample != rows[-1].sample]
+
+
+@pytest.fixture
+def lessons(tmp_path) -> list[str]:
+    """Options for data in LLaVA's instruction format, every other line with an image."""
+    draws, folder, lines = np.random.default_rng(0), tmp_path / "data", []
+    folder.mkdir()
+    for number in range(40):
+        names = [f"{number}.png"] * (number % 2)
+        for name in names:
+            Image.fromarray(draws.integers(0, 255, (32, 32, 3), np.uint8)).save(folder / name)
+        asked = "<image>\n" * len(names) + f"How many are {number}?"
+        turns = [("human", asked), ("gpt", f"There are {number}."), ("human", "And?")]
+        said = [{"from": who, "value": text} for who, text in [*turns, ("gpt", "No more.")]]
+        lines.append(json.dumps({"image": names, "conversations": said}))
+    (folder / "lines.jsonl").write_text("\n".join(lines) + "\n")
+    return ["--data", str(folder / "lines.jsonl"), "--samples", "24", "--held-out", "4"]
+
+
+def train(out: Path, target: Path, lessons: list[str]) -> list[str]:
+    few = ["--answer-tokens", "6", "--answer-rows", "2", "--steps", "600", "--every", "5"]
+    few += ["--batch", "256", "--gamma", "2", "--device", "cpu", "--threads", "1"]
+    command = [sys.executable, "-m", "mmspec_cli", "train", "distill", "--kind", "medusa"]
+    return [*command, "--target", str(target), *lessons, *few, "--out", str(out)]
+
+
+def test_training_ends_at_the_same_weights(pair_paths, lessons, tmp_path):
+    """Half of the kills come from the start on, the others from the first new step on."""
+    out, draws = tmp_path / "killed", Random(0)
+    log = tmp_path / "killed" / "log.csv"
+    for number in range(KILLS):
+        before = log.stat().st_mtime_ns if log.exists() else 0
+        child = subprocess.Popen(
+            train(out, pair_paths[0], lessons), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        while number % 2 and not (log.exists() and log.stat().st_mtime_ns > before):
+            assert child.poll() is None, child.communicate()
+            time.sleep(0.02)
+        time.sleep(draws.uniform(0, 1 if number % 2 else 12))
+        assert child.poll() is None, child.communicate()
+        child.kill()
+        child.communicate()
+    assert steps(log)
+    whole = tmp_path / "whole"
+    for folder in (out, whole):
+        subprocess.run(train(folder, pair_paths[0], lessons), check=True, capture_output=True)
+    assert steps(log) == steps(whole / "log.csv") == sorted(steps(log))
+    for name in ("model.safetensors", "config.json"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes(), name
+    answers = [sorted((folder / "answers").rglob("*.jsonl")) for folder in (out, whole)]
+    assert [file.read_bytes() for file in answers[0]] == [file.read_bytes() for file in answers[1]]
+    assert answers[0]
+
+
+def steps(log: Path) -> list[int]:
+    """The steps of the rows of training, in their order."""
+    if not log.exists():
+        return []
+    with log.open(newline="") as file:
+        return [int(row["step"]) for row in csv.DictReader(file) if "held" not in row["phase"]]
+
+
+@pytest.fixture
+def slow_hub(tmp_path) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A hub that serves a model in several files slowly; its directory, and the variables."""
+    served = factory.tiny_llama(tmp_path / "served", sharded=True)
+    with serving({"org/model": served}) as (_, address):
+        FakeHub.piece_seconds = 0.01
+        variables = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0"}
+        yield served, variables | {"HF_ENDPOINT": address}
+        FakeHub.piece_seconds = 0.0
+
+
+def test_a_pull_keeps_whole_files_and_ends_with_all(slow_hub, monkeypatch):
+    from huggingface_hub import constants
+
+    served, variables = slow_hub
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", variables["HF_HUB_CACHE"])
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    draws, pull = Random(0), ["models", "pull", "org/model", "--backend", "torch"]
+    kept: set[str] = set()
+    for _ in range(KILLS):
+        process = start_process(main, pull, **variables)
+        process.join(draws.uniform(0.05, 2))
+        process.kill()
+        process.join()
+        snapshot = cached("org/model", "main")
+        assert snapshot is None or contents(snapshot) == contents(served)
+        blobs = {
+            path.name: path
+            for path in Path(variables["HF_HUB_CACHE"]).glob("*/blobs/*")
+            if path.suffix != ".incomplete"
+        }
+        assert kept <= set(blobs)
+        kept = set(blobs)
+    process = start_process(main, pull, **variables)
+    process.join(120)
+    assert process.exitcode == 0
+    assert contents(cached("org/model", "main")) == contents(served)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_a_server_starts_again_at_once_and_answers_as_before(pair_paths, tmp_path):
+    """Killed while it loads, waits or answers, by turns; what it cached can be read."""
+    target, draft = map(str, pair_paths)
+    options = [target, "--draft", draft, "--backend", "torch", "--max-new-tokens", "200"]
+    cache, port, draws = tmp_path / "cache", free_port(), Random(0)
+    texts = set()
+    for number in range(KILLS):
+        server = serve(options, tmp_path / f"log-{number}", port, MMSPEC_CACHE=str(cache))
+        if number % 3:
+            server.wait()
+            texts.add(server.ask().json()["choices"][0]["message"]["content"])
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(server.ask, max_tokens=200) if number % 3 == 2 else None
+            kill(server.process, draws.uniform(0, 1))
+            assert not asked or asked.exception() or asked.result().status_code == 200
+        assert "Traceback" not in server.said
+        for file in cache.rglob("*.json"):
+            json.loads(file.read_text())
+    assert len(texts) == 1
