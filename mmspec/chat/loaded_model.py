@@ -1,10 +1,11 @@
 """A checkpoint in memory with its tokenizer, chat template and image features."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from mmspec.chat.latest_values import LatestValues
 from mmspec.drafters.views import Branch, Views
 from mmspec.prompt.chat_template import ChatTemplate, load_template
 from mmspec.prompt.images import Picture
@@ -26,16 +27,14 @@ class FeatureCache:
     def __init__(self, model: InspectableModel, preprocessing: Preprocessing) -> None:
         self.model = model
         self.preprocessing = preprocessing
-        self._features: OrderedDict[str, InspectableFeatures] = OrderedDict()
+        self._features = LatestValues[InspectableFeatures](MAX_IMAGES)
 
     def __call__(self, picture: Picture) -> InspectableFeatures:
         """The features of `picture`, computed if they are not in the cache."""
-        if picture.digest not in self._features:
-            self._features[picture.digest] = self.model.encode(pixels(picture, self.preprocessing))
-            if len(self._features) > MAX_IMAGES:
-                self._features.popitem(last=False)
-        self._features.move_to_end(picture.digest)
-        return self._features[picture.digest]
+        return self._features.get(picture.digest, partial(self._encoded, picture))
+
+    def _encoded(self, picture: Picture) -> InspectableFeatures:
+        return self.model.encode(pixels(picture, self.preprocessing))
 
     def forget(self) -> None:
         """Empty the cache, so that the next measurement includes computing features."""

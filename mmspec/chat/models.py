@@ -6,6 +6,7 @@ from functools import partial
 
 from mmspec.chat.calibration import finding_file
 from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
+from mmspec.chat.latest_values import LatestValues
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows
@@ -17,6 +18,9 @@ from mmspec.errors import UsageError
 from mmspec.exactness.finding import Progress, exact_rows, silent
 from mmspec.prompt.images import Picture
 from mmspec.seam import InspectableBackend
+
+MAX_CAPTIONS = 4096
+"""The most images whose captions stay in memory, of about a kilobyte each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +45,9 @@ class Models:
     _adaptive: dict[tuple[Drafting, Tree | None], AdaptiveDraftLength] = field(
         default_factory=dict, init=False
     )
-    _captions: dict[str, Sequence[int]] = field(default_factory=dict, init=False)
+    _captions: LatestValues[Sequence[int]] = field(
+        default_factory=lambda: LatestValues(MAX_CAPTIONS), init=False
+    )
 
     @property
     def drafts(self) -> LoadedModel | LoadedHead | None:
@@ -52,10 +58,10 @@ class Models:
         """Token ids, without BOS, that replace the image in view C; computed once per image."""
         if self.captioner is None:
             raise UsageError("drafting C needs a captioner: load with a `draft` or a `captioner`")
-        if picture.digest not in self._captions:
-            text = f"image: {self.captioner.caption(picture)}"
-            self._captions[picture.digest] = self.target.tokenizer.encode(text)
-        return self._captions[picture.digest]
+        return self._captions.get(picture.digest, partial(self._captioned, picture, self.captioner))
+
+    def _captioned(self, picture: Picture, captioner: Captioner) -> Sequence[int]:
+        return self.target.tokenizer.encode(f"image: {captioner.caption(picture)}")
 
     def exact_rows(self, mode: str, progress: Progress = silent) -> ExactRows | None:
         """The rows with which the target decodes in a mode of `--exact`; None: ordinary forwards.

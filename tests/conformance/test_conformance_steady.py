@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 from PIL import Image
@@ -13,6 +14,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.prompt.images import picture_from
 from support import factory
+from support.random_chat import RandomChat
 
 TURNS, SETTLED = 200, 60
 """The first turns fill the caches that are bounded, of 32 images' features for one."""
@@ -83,6 +85,28 @@ def test_a_conversation_grows_by_its_keys_and_values_alone(chat, backend):
     held = positions * 2 * 2 * 64 * 4 * 3
     assert process < 4 * held + 4 * MEBIBYTE
     assert arrays < 2 * held + MEBIBYTE
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
+def test_two_thousand_turns_are_those_of_plain_cold_runs_in_flat_memory(backend, tmp_path, capsys):
+    """Images, undo, retry, reset, interrupts and resumed conversations, by any drafting."""
+    engine = load(*map(str, factory.tiny_pair(tmp_path, positions=1024)), backend=backend)
+    chat = RandomChat(engine, Random(0), Options(max_new_tokens=12))
+    marks = []
+    for number in range(2000):
+        chat.step()
+        if number % 100 == 99:
+            marks.append((resident(), active(backend), len(gc.get_objects())))
+    counts, (process, arrays, objects) = chat.counts, zip(*marks, strict=True)
+    with capsys.disabled():
+        megabytes = [size // MEBIBYTE for size in process]
+        print(f"\n{backend}: {dict(counts)}; MiB after each hundred: {megabytes}")  # noqa: T201
+    assert counts["drafted"] >= 1000
+    assert counts["bug"] == counts["near-tie"] == 0
+    assert max(process[1:]) < process[0] + 24 * MEBIBYTE  # arenas of an allocator
+    assert max(arrays[1:]) < max(arrays[0], 2 * MEBIBYTE) * 4  # conversations differ in length
+    assert max(objects[1:]) < 1.01 * objects[0]
 
 
 @pytest.mark.slow

@@ -175,9 +175,10 @@ def test_an_answer_does_not_begin_with_the_space_of_its_first_word(accepted, own
 def test_a_closed_chat_computes_its_prompt_anew_and_says_the_same(engine):
     with engine, engine.chat(OPTIONS) as chat:
         check(chat, "What is this?", A)
-    assert engine.target.features._features == {}
+    encoded = engine.target.model.encoded
     check(chat, "Why?")
     assert chat.answer.statistics.cached_tokens == 0
+    assert engine.target.model.encoded > encoded
 
 
 def test_other_options_hold_from_the_next_answer_on(engine):

@@ -1,0 +1,27 @@
+"""A cache that drops what was used least recently."""
+
+import pytest
+
+from mmspec.chat.latest_values import LatestValues
+
+
+def test_a_value_is_computed_once_while_it_is_among_the_latest():
+    computed: list[str] = []
+    values = LatestValues[str](2)
+
+    def get(key):
+        return values.get(key, lambda: computed.append(key) or key.upper())
+
+    assert [get(key) for key in "abacab"] == list("ABACAB")
+    assert computed == list("abcb")  # c came when b was used less recently than a
+    values.clear()
+    assert get("a") == "A"
+    assert computed == list("abcba")
+
+
+def test_a_value_that_cannot_be_computed_leaves_the_others():
+    values = LatestValues[int](1)
+    values.get("a", lambda: 1)
+    with pytest.raises(ZeroDivisionError):
+        values.get("b", lambda: 1 // 0)
+    assert values.get("a", lambda: 2) == 1
