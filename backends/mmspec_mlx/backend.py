@@ -24,7 +24,7 @@ from mmspec_mlx.device import (
 from mmspec_mlx.heads.load import load_head
 from mmspec_mlx.model import MlxModel
 from mmspec_mlx.save_quantized import quantize
-from mmspec_mlx.weights import Files, Weights, unread
+from mmspec_mlx.weights import Files, Weights, evaluate, leave, unread
 
 
 class MlxBackend:
@@ -56,7 +56,7 @@ class MlxBackend:
         mx.set_default_device(stream(place))
         if place == "gpu":
             limit_memory()
-        weights = Weights(sources, kind, Files(), mx.eval)
+        weights = Weights(sources, kind, Files(), evaluate)
         return _build(weights, config, place, directory)
 
     def load_head(self, directory: Path, model: Model) -> Head:
@@ -101,7 +101,7 @@ def check(sources: dict[str, TensorSource], config: ModelConfig) -> None:
     Raises CheckpointError if its modules do not use exactly the `sources`, with their shapes.
     """
     directory = Path("the plan")
-    model = _build(Weights(sources, mx.float16, unread, lambda *_: None), config, "cpu", directory)
+    model = _build(Weights(sources, mx.float16, unread, leave), config, "cpu", directory)
     try:
         model.trace()
     except ValueError as error:

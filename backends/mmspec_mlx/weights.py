@@ -1,23 +1,26 @@
 """Loads a checkpoint's tensors to the device; quantized matrices stay packed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
-from mmspec.checkpoints.loading_plan import Packing, TensorSource
+from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.errors import CheckpointError
 from mmspec_mlx.cpu.products import Biased, Matrix, Plain, for_few_rows, plain
 from mmspec_mlx.quantized import Packed, unpacked
 
+Settle = Callable[[Sequence[mx.array], Mapping[StoredTensor, mx.array]], None]
+"""Function that takes finished arrays, and for each tensor in them whether it is finite."""
+
 
 class Weights:
     """The tensors of a checkpoint, each taken once, in the activations' dtype.
 
-    read: returns the array of a stored tensor.  settle: called with each finished array; `mx.eval`
-    reads it at once, so that peak memory is the model and one layer; a no-op reads no file.
+    read: returns the array of a stored tensor.  settle: `evaluate` reads finished arrays at once,
+    so that peak memory is the model and one layer; `leave` reads no file.
     """
 
     def __init__(
@@ -25,12 +28,14 @@ class Weights:
         sources: Mapping[str, TensorSource],
         dtype: mx.Dtype,
         read: Callable[[StoredTensor], mx.array],
-        settle: Callable[..., None],
+        settle: Settle,
     ) -> None:
         self.dtype = dtype
         self._sources = dict(sources)
         self._read = read
-        self._settle = settle
+        self._settle_now = settle
+        self._unchecked: dict[StoredTensor, mx.array] = {}
+        """False for each tensor that turns out to hold NaN or infinity, until it is settled."""
 
     def unused(self) -> list[str]:
         """The names of the tensors that have not been taken."""
@@ -87,13 +92,17 @@ class Weights:
         source = self._sources.pop(name)
         if source.packing is not None:
             return self._packed(source.stored, source.packing)
-        array = self._read(source.stored).astype(self.dtype)
+        array = self._floats(source.stored)
         return array.transpose(0, 3, 1, 2) if source.layout == "mlx" else array
 
     def _packed(self, stored: StoredTensor, packing: Packing) -> Packed:
-        scales = self._read(packing.scales).astype(self.dtype)
-        biases = self._read(packing.biases).astype(self.dtype)
+        scales, biases = self._floats(packing.scales), self._floats(packing.biases)
         return Packed(self._read(stored), scales, biases, packing.bits, packing.group_size)
+
+    def _floats(self, stored: StoredTensor) -> mx.array:
+        array = self._read(stored).astype(self.dtype)
+        self._unchecked[stored] = is_finite(array)
+        return array
 
     def _fused(self, parts: list[Packed]) -> Packed:
         weight = self._settled(mx.concatenate([part.weight for part in parts]))
@@ -101,9 +110,41 @@ class Weights:
         biases = self._settled(mx.concatenate([part.biases for part in parts]))
         return Packed(weight, scales, biases, parts[0].bits, parts[0].group_size)
 
+    def _settle(self, *arrays: mx.array) -> None:
+        unchecked, self._unchecked = self._unchecked, {}
+        self._settle_now(arrays, unchecked)
+
     def _settled(self, array: mx.array) -> mx.array:
         self._settle(array)
         return array
+
+
+def evaluate(arrays: Sequence[mx.array], checks: Mapping[StoredTensor, mx.array]) -> None:
+    """Read arrays from their files; raises CheckpointError for a tensor whose check is False."""
+    mx.eval(*arrays, *checks.values())
+    for stored, check in checks.items():
+        if not check.item():
+            raise not_finite(stored.file, stored.name)
+
+
+def leave(arrays: Sequence[mx.array], checks: Mapping[StoredTensor, mx.array]) -> None:
+    """Read nothing."""
+
+
+_INFINITY = {mx.float32: 0x7F800000, mx.float16: 0x7C00, mx.bfloat16: 0x7F80}
+"""The bits of infinity, by type; those of NaN are larger as integers."""
+
+
+def is_finite(array: mx.array) -> mx.array:
+    """One bool, evaluated later: False if there is NaN or infinity.
+
+    Compares bits as integers, whose maximum MLX finds many times faster on a CPU than that of
+    floats: as signed ones positive numbers are the largest, as unsigned ones negative numbers.
+    """
+    infinity = _INFINITY[array.dtype]
+    signed, unsigned = (mx.int32, mx.uint32) if array.itemsize == 4 else (mx.int16, mx.uint16)
+    negative = infinity + (1 << 8 * array.itemsize - 1)
+    return (array.view(signed).max() < infinity) & (array.view(unsigned).max() < negative)
 
 
 class Files:

@@ -1,12 +1,13 @@
 """Loads a checkpoint's tensors to the device: reads, dequantizes and fuses them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.checkpoints.loading_plan import Packing, TensorSource
+from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
 from mmspec.checkpoints.manifest import manifest
 from mmspec.checkpoints.quantization import Scheme
 from mmspec.checkpoints.safetensors_header import StoredTensor
@@ -81,10 +82,19 @@ def read_tensor(source: TensorSource, dtype: torch.dtype) -> Tensor:
     """Read one tensor to the host, in PyTorch's layout.  Raises CheckpointError."""
     stored = _read_stored(source.stored)
     if source.packing is not None:
-        return dequantize(stored, source.packing, dtype)
-    if source.layout == "mlx":
-        stored = stored.permute(0, 3, 1, 2)
-    return stored.to(dtype).contiguous()
+        tensor = dequantize(stored, source.packing, dtype)
+    elif source.layout == "mlx":
+        tensor = stored.permute(0, 3, 1, 2).to(dtype).contiguous()
+    else:
+        tensor = stored.to(dtype).contiguous()
+    require_finite(tensor, source.stored.name, source.stored.file)
+    return tensor
+
+
+def require_finite(tensor: Tensor, name: str, file: Path) -> None:
+    """Raise CheckpointError for a tensor with NaN or infinity; reads it once."""
+    if not torch.stack(torch.aminmax(tensor)).isfinite().all():  # one NaN makes both bounds NaN
+        raise not_finite(file, name)
 
 
 def dequantize(packed: Tensor, packing: Packing, dtype: torch.dtype) -> Tensor:

@@ -6,10 +6,15 @@ import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from mmspec.chat.chat import Chat
 from mmspec.checkpoints.paths import expand_home
+from mmspec.input_files import require_file
+from mmspec.json_reader.limits import Range
+from mmspec.json_reader.reader import read_value
 from mmspec.output_files import make_directory, replace_text
+from mmspec.prompt.saved_conversation import SavedTurn
 
 
 def state_directory() -> Path:
@@ -63,12 +68,19 @@ class KeptConversations:
         return sorted((kept for kept in found if kept), key=lambda kept: -kept.written)
 
 
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What a list of conversations shows of one."""
+
+    model: str
+    turns: Annotated[list[SavedTurn], Range(1, 1_000_000)]
+
+
 def _read(file: Path) -> Kept | None:
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        parts = record["turns"][0]["question"]
-        first = " ".join(part["text"] for part in parts if "text" in part)
-        written = file.stat().st_mtime
-        return Kept(file, written, str(record["model"]), len(record["turns"]), first)
-    except (OSError, ValueError, TypeError, LookupError):
+        require_file(file)
+        record = read_value(_Record, json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError):
         return None
+    first = " ".join(part.text for part in record.turns[0].question if part.text is not None)
+    return Kept(file, file.stat().st_mtime, record.model, len(record.turns), first)

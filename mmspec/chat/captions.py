@@ -12,7 +12,8 @@ from mmspec.checkpoints.json_file import read_lines
 from mmspec.decoding.sampling import GREEDY
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.errors import UsageError
-from mmspec.prompt.conversation import Conversation, Message, render
+from mmspec.json_reader.reader import read_value
+from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import Picture
 
 PROMPT = "Provide a one-sentence caption for the provided image."
@@ -37,7 +38,7 @@ class ModelCaptioner:
         """The model's greedy answer to a request for a one-sentence caption."""
         loaded, conversation = self._loaded, Conversation()
         conversation.add(Message("user", (picture, PROMPT)))
-        chunks = render(conversation, loaded.template, loaded.tokenizer)
+        chunks = loaded.chunks(conversation)
         session = Session(loaded.model.open_target(GREEDY), loaded.views(_nothing), loaded.view)
         for _ in session.prefill(chunks):
             pass
@@ -90,15 +91,20 @@ def read_captions(file: Path) -> FileCaptioner:
     return FileCaptioner(file, dict(pairs))
 
 
+@dataclass(frozen=True, slots=True)
+class _Caption:
+    image: str
+    caption: str
+
+
 def _read_caption(line: str, where: str) -> tuple[str, str]:
     try:
-        value = json.loads(line)
-        image, caption = value["image"], value["caption"]
-        return str(image), " ".join(caption.split())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        entry = read_value(_Caption, json.loads(line))
+    except (ValueError, RecursionError) as error:
         raise UsageError(
             f'{where}: give a line like {{"image": "a.jpg", "caption": "A cat on a mat."}}'
         ) from error
+    return entry.image, " ".join(entry.caption.split())
 
 
 def _nothing(_: Picture) -> Sequence[int]:

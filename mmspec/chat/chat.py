@@ -19,7 +19,7 @@ from mmspec.draft_length.policy import DraftLength, FixedDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.errors import ContextError, UsageError
 from mmspec.prompt.any_image import AnyImage, pictures_of
-from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, render
+from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import TextStream
 
@@ -182,7 +182,7 @@ class Chat:
         models = self.models
         answer.plain_reason = self.answer.plain_reason
         self.answer = answer
-        chunks = render(self.conversation, models.target.template, models.target.tokenizer)
+        chunks = models.target.chunks(self.conversation)
         answer.statistics.prompt_tokens = self._check_context(chunks)
         answer.statistics.cached_tokens = self._session.cached(chunks)
         models.backend.reset_peak_memory()
@@ -215,7 +215,7 @@ class Chat:
     def positions(self, conversation: Conversation) -> int:
         """The number of positions that a conversation takes in the target's context."""
         target = self.models.target
-        chunks = render(conversation, target.template, target.tokenizer)
+        chunks = target.chunks(conversation)
         return target.views(self.models.caption).length(chunks, target.view)
 
     def _select_drafter(self, chunks: Sequence[Chunk]) -> OpenDrafter | None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from mmspec.chat.latest_values import LatestValues
 from mmspec.drafters.views import Branch, Views
+from mmspec.errors import CheckpointError
 from mmspec.prompt.chat_template import ChatTemplate, load_template
+from mmspec.prompt.conversation import Chunk, Conversation, render
 from mmspec.prompt.images import Picture
 from mmspec.prompt.preprocessing import Preprocessing, pixels, read_preprocessing
 from mmspec.prompt.tokenizer import Tokenizer
@@ -76,6 +78,21 @@ class LoadedModel:
         text = self.model.config.text
         width = text.num_key_value_heads * text.head_dim
         return 2 * text.num_hidden_layers * width * ITEM_BYTES[self.model.dtype] * positions
+
+    def chunks(self, conversation: Conversation) -> list[Chunk]:
+        """The conversation as chunks of tokens and images; see `render`.
+
+        Raises CheckpointError for a token that the model does not have.
+        """
+        chunks = render(conversation, self.template, self.tokenizer)
+        size = self.model.config.text.vocab_size
+        for part in (part for chunk in chunks for part in chunk.parts):
+            if isinstance(part, tuple) and max(part, default=0) >= size:
+                raise CheckpointError(
+                    f"the tokenizer in {self.directory} writes token {max(part)}, and the model "
+                    f"has {size}: they are of two models"
+                )
+        return chunks
 
     def views(self, caption: Callable[[Picture], Sequence[int]]) -> Views:
         """Converts prompts to what this model is fed; `caption` gives the token ids for view C."""

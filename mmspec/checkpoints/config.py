@@ -1,27 +1,43 @@
 """Reads the config.json of LLaVA and Llama checkpoints as transformers does."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from mmspec.checkpoints.json_file import Block, read_json
+from mmspec.input_files import is_there
+from mmspec.json_reader.limits import Range
 
 CONFIG_FILE = "config.json"
+
+# Far beyond any model, and small enough that listing a model's tensors takes no time.
+Width = Annotated[int, Range(1, 1_000_000)]
+"""A number of features."""
+Layers = Annotated[int, Range(1, 1000)]
+Heads = Annotated[int, Range(1, 10_000)]
+Vocabulary = Annotated[int, Range(1, 100_000_000)]
+Positions = Annotated[int, Range(1, 1_000_000_000)]
+Pixels = Annotated[int, Range(1, 10_000)]
+"""The side of an image or a patch, in pixels."""
+TokenId = Annotated[int, Range(-(2**31), 2**31)]
+"""A token, in the vocabulary or not."""
+Epsilon = Annotated[float, Range(1e-30, 1.0)]
+RotaryBase = Annotated[float, Range(1.0, 1e15)]
 
 
 @dataclass(frozen=True)
 class VisionConfig:
     """A CLIP vision tower; image_size and patch_size are in pixels."""
 
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    image_size: int
-    patch_size: int
-    num_channels: int = 3
-    layer_norm_eps: float = 1e-5
-    hidden_act: str = "quick_gelu"
+    hidden_size: Width
+    intermediate_size: Width
+    num_hidden_layers: Layers
+    num_attention_heads: Heads
+    image_size: Pixels
+    patch_size: Pixels
+    num_channels: Literal[3] = 3
+    layer_norm_eps: Epsilon = 1e-5
+    hidden_act: Literal["quick_gelu"] = "quick_gelu"
 
     @property
     def grid(self) -> int:
@@ -38,16 +54,16 @@ class VisionConfig:
 class TextConfig:
     """A Llama decoder without attention or MLP biases and with unscaled rotary positions."""
 
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    vocab_size: int
-    max_position_embeddings: int
-    rms_norm_eps: float
-    rope_theta: float
+    hidden_size: Width
+    intermediate_size: Width
+    num_hidden_layers: Layers
+    num_attention_heads: Heads
+    num_key_value_heads: Heads
+    head_dim: Width
+    vocab_size: Vocabulary
+    max_position_embeddings: Positions
+    rms_norm_eps: Epsilon
+    rope_theta: RotaryBase
     tie_word_embeddings: bool
 
 
@@ -55,8 +71,8 @@ class TextConfig:
 class Quantization:
     """MLX's affine quantization: one scale and one bias for each group of a weight's inputs."""
 
-    bits: int
-    group_size: int
+    bits: Literal[2, 4, 8]
+    group_size: Literal[32, 64, 128]
 
 
 @dataclass(frozen=True)
@@ -134,7 +150,7 @@ def _llava(whole: Block, directory: Path) -> ModelConfig:
         kind="llava",
         text=read_text(text, any(ties)),
         vision=vision,
-        image_token_id=whole.index(index, 32000),
+        image_token_id=whole.read(index, TokenId, 32000),
         vision_feature_layer=_feature_layer(whole, vision),
         drops_class_token=strategy == "default",
         projector_act=whole.only("projector_hidden_act", ("gelu",), "gelu"),
@@ -149,25 +165,31 @@ def read_text(text: Block, tied: bool) -> TextConfig:
     text.only("hidden_act", ("silu",), "silu")
     text.only("attention_bias", (False,), False)
     text.only("mlp_bias", (False,), False)
-    hidden, heads = text.count("hidden_size", 4096), text.count("num_attention_heads", 32)
-    key_value_heads = text.count("num_key_value_heads", heads)
+    hidden, heads = (
+        text.read("hidden_size", Width, 4096),
+        text.read("num_attention_heads", Heads, 32),
+    )
     if hidden % heads:
         raise text.error("hidden_size", f"a multiple of num_attention_heads ({heads})")
-    if heads % key_value_heads:
-        raise text.error("num_key_value_heads", f"a divisor of num_attention_heads ({heads})")
-    return TextConfig(
+    config = text.record(
+        TextConfig,
         hidden_size=hidden,
-        intermediate_size=text.count("intermediate_size", 11008),
-        num_hidden_layers=text.count("num_hidden_layers", 32),
+        intermediate_size=11008,
+        num_hidden_layers=32,
         num_attention_heads=heads,
-        num_key_value_heads=key_value_heads,
-        head_dim=text.count("head_dim", hidden // heads),
-        vocab_size=text.count("vocab_size", 32000),
-        max_position_embeddings=text.count("max_position_embeddings", 2048),
-        rms_norm_eps=text.number("rms_norm_eps", 1e-6),
-        rope_theta=_rope_theta(text),
+        num_key_value_heads=heads,
+        head_dim=hidden // heads,
+        vocab_size=32000,
+        max_position_embeddings=2048,
+        rms_norm_eps=1e-6,
+        rope_theta=10000.0,
         tie_word_embeddings=tied,
     )
+    if heads % config.num_key_value_heads:
+        raise text.error("num_key_value_heads", f"a divisor of num_attention_heads ({heads})")
+    if config.head_dim % 2:
+        raise text.error("head_dim", "even, for rotary positions turn pairs of features")
+    return replace(config, rope_theta=_rope_theta(text), tie_word_embeddings=tied)
 
 
 def _rope_theta(text: Block) -> float:
@@ -178,8 +200,9 @@ def _rope_theta(text: Block) -> float:
         rope.only("type", ("default",), "default")
         rope.only("partial_rotary_factor", (1.0,), 1.0)
     text.only("partial_rotary_factor", (1.0,), 1.0)
-    theta = text.number("rope_theta", 10000.0)
-    return text.block("rope_parameters").number("rope_theta", theta)
+    theta = text.read("rope_theta", RotaryBase, 10000.0)
+    base: float = text.block("rope_parameters").read("rope_theta", RotaryBase, theta)
+    return base
 
 
 def _vision(whole: Block) -> VisionConfig:
@@ -188,30 +211,26 @@ def _vision(whole: Block) -> VisionConfig:
         return VisionConfig(1024, 4096, 24, 16, image_size=336, patch_size=14)
     vision = whole.block("vision_config")
     vision.only("model_type", ("clip_vision_model",), "clip_vision_model")
-    hidden, heads = vision.count("hidden_size", 768), vision.count("num_attention_heads", 12)
-    image, patch = vision.count("image_size", 224), vision.count("patch_size", 32)
-    if hidden % heads:
-        raise vision.error("hidden_size", f"a multiple of num_attention_heads ({heads})")
-    if patch > image:
-        raise vision.error("patch_size", f"at most image_size ({image})")
-    return VisionConfig(
-        hidden_size=hidden,
-        intermediate_size=vision.count("intermediate_size", 3072),
-        num_hidden_layers=vision.count("num_hidden_layers", 12),
-        num_attention_heads=heads,
-        image_size=image,
-        patch_size=patch,
-        num_channels=vision.only("num_channels", (3,), 3),
-        layer_norm_eps=vision.number("layer_norm_eps", 1e-5),
-        hidden_act=vision.only("hidden_act", ("quick_gelu",), "quick_gelu"),
+    config = vision.record(
+        VisionConfig,
+        hidden_size=768,
+        intermediate_size=3072,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        image_size=224,
+        patch_size=32,
     )
+    if config.hidden_size % config.num_attention_heads:
+        heads = config.num_attention_heads
+        raise vision.error("hidden_size", f"a multiple of num_attention_heads ({heads})")
+    if config.patch_size > config.image_size:
+        raise vision.error("patch_size", f"at most image_size ({config.image_size})")
+    return config
 
 
 def _feature_layer(whole: Block, vision: VisionConfig) -> int:
-    layer, layers = whole.index("vision_feature_layer", -2), vision.num_hidden_layers
-    if not -layers - 1 <= layer <= layers:
-        raise whole.error("vision_feature_layer", f"from {-layers - 1} to {layers}")
-    return layer
+    layers = vision.num_hidden_layers
+    return whole.integer("vision_feature_layer", -2, -layers - 1, layers)
 
 
 def _quantization(whole: Block) -> Quantization | None:
@@ -224,19 +243,17 @@ def _quantization(whole: Block) -> Quantization | None:
     for name, value in block.values.items():
         if name == "quant_method" or isinstance(value, dict):
             raise block.error(name, "absent: one MLX affine setting for the whole model")
-    bits = block.only("bits", (2, 4, 8), 4)
-    return Quantization(bits, block.only("group_size", (32, 64, 128), 64))
+    return block.record(Quantization, bits=4, group_size=64)
 
 
 def _stop_tokens(text: Block, directory: Path) -> tuple[int, ...]:
     file = directory / "generation_config.json"
-    generation = Block(read_json(file), file) if file.exists() else text
+    generation = Block(read_json(file), file) if is_there(file) else text
     source = generation if generation.get("eos_token_id") is not None else text
-    value = source.get("eos_token_id", 2)
-    ids = tuple(value) if isinstance(value, list) else (value,)
-    if not all(type(id) is int for id in ids):
-        raise source.error("eos_token_id", "an integer or a list of integers")
-    return ids
+    if isinstance(source.get("eos_token_id"), list):
+        ids: tuple[int, ...] = source.read("eos_token_id", tuple[TokenId, ...], ())
+        return ids
+    return (source.read("eos_token_id", TokenId, 2),)
 
 
 def read_dtype(*blocks: Block) -> str | None:

@@ -13,12 +13,15 @@ from mmspec.checkpoints.config import (
     CONFIG_FILE,
     ModelConfig,
     TextConfig,
+    Vocabulary,
+    Width,
     read_dtype,
     read_text,
 )
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.checkpoints.loading_plan import has_safetensors, read_tensors
 from mmspec.errors import CheckpointError, UsageError
+from mmspec.input_files import is_there, open_file
 
 MODEL_TYPE = "mmspec_head"
 """The `model_type` of this project's own heads."""
@@ -29,6 +32,8 @@ LAYERED = ("eagle", "msd", "flash")
 """Kinds of head with a decoder layer, which needs a cache and positions."""
 SLOTTED = ("medusa", "hydra", "flash")
 """Kinds of head with a fixed number of predicted positions."""
+MOST_SLOTS, MOST_QUERIES = 1000, 10_000
+"""The most predicted positions and latents of a head, far beyond any."""
 KINDS = ("eagle", "msd", "medusa", "hydra", "flash")
 
 VISION = ("none", "mean", "attention")
@@ -101,7 +106,7 @@ def is_head(directory: Path) -> bool:
 
     Raises CheckpointError if the files cannot be read.
     """
-    if not (directory / CONFIG_FILE).exists():
+    if not is_there(directory / CONFIG_FILE):
         return False
     kind = read_json(directory / CONFIG_FILE).get("model_type")
     return kind == MODEL_TYPE or (kind in _PUBLISHED and _FUSION in stored_names(directory))
@@ -115,12 +120,12 @@ def stored_names(directory: Path) -> frozenset[str]:
     if has_safetensors(directory):
         return frozenset(read_tensors(directory))
     file = directory / PICKLE_FILE
-    return _strings(file) if file.exists() else frozenset()
+    return _strings(file) if is_there(file) else frozenset()
 
 
 def _strings(file: Path) -> frozenset[str]:
     try:
-        with zipfile.ZipFile(file) as archive:
+        with open_file(file) as opened, zipfile.ZipFile(opened) as archive:
             inner = [name for name in archive.namelist() if name.endswith("/data.pkl")]
             code = b"".join(archive.read(name) for name in inner[:1])
         return frozenset(text for _, text, _ in pickletools.genops(code) if isinstance(text, str))
@@ -145,10 +150,10 @@ def read_head_config(directory: Path) -> HeadConfig:
     layer = _layer(whole) if kind in LAYERED else None
     return HeadConfig(
         kind=kind,
-        hidden_size=layer.hidden_size if layer else whole.count("hidden_size", 0),
-        vocab_size=layer.vocab_size if layer else whole.count("vocab_size", 0),
-        slots=whole.index("slots", 0),
-        queries=whole.index("queries", 0),
+        hidden_size=layer.hidden_size if layer else whole.read("hidden_size", Width, 0),
+        vocab_size=layer.vocab_size if layer else whole.read("vocab_size", Vocabulary, 0),
+        slots=whole.integer("slots", 0, 0, MOST_SLOTS),
+        queries=whole.integer("queries", 0, 0, MOST_QUERIES),
         vision=whole.only("vision", VISION if kind in ("medusa", "hydra") else VISION[:1], "none"),
         bias=whole.flag("bias", True),
         qkv_bias=whole.flag("qkv_bias", False),
@@ -166,13 +171,12 @@ def _require_keys(whole: Block, kind: str) -> None:
     for key in ("hidden_size", "vocab_size", *(_REQUIRED if kind in LAYERED else ())):
         if whole.get(key) is None:
             raise whole.error(key, "there")
-    slots, queries = whole.index("slots", 0), whole.index("queries", 0)
-    if kind in SLOTTED and slots < 1:
-        raise whole.error("slots", "a positive integer")
-    if kind not in SLOTTED and slots:
+    if kind in SLOTTED:
+        whole.integer("slots", 0, 1, MOST_SLOTS)
+    elif whole.get("slots"):
         raise whole.error("slots", "absent")
-    if queries < 0 or (queries and kind != "flash"):
-        raise whole.error("queries", "0 or more" if kind == "flash" else "absent")
+    if whole.get("queries") and kind != "flash":
+        raise whole.error("queries", "absent")
 
 
 def _check_published(whole: Block, names: frozenset[str]) -> None:

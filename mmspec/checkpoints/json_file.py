@@ -1,19 +1,29 @@
 """Reads JSON files; errors name the file, the key, the value and what is allowed."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 from mmspec.errors import CheckpointError, UsageError
+from mmspec.input_files import read_text
+from mmspec.json_reader.limits import Range
+from mmspec.json_reader.mismatch import MismatchError, shown
+from mmspec.json_reader.reader import read_value, reader
+
+T = TypeVar("T")
+
+JSON_BYTES = 16_000_000
+"""The most bytes of a JSON file: reading one takes up to 25 times as much memory."""
+LINES_BYTES = 500_000_000
+"""The most bytes of a file of JSON lines."""
 
 
 def read_json(file: Path) -> dict[str, Any]:
     """The JSON object in `file`; raises CheckpointError if there is none."""
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = json.loads(read_text(file, JSON_BYTES))
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -29,14 +39,17 @@ def read_lines(file: Path) -> list[str]:
     Only a line feed ends a line: JSON strings can contain Unicode's other line separators.
     """
     try:
-        return file.read_text(encoding="utf-8").split("\n")
+        return read_text(file, LINES_BYTES).split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {file}: {error}") from error
 
 
 @dataclass(frozen=True)
 class Block:
-    """A JSON object in `file`, where `path` leads to it. Its methods raise CheckpointError."""
+    """A JSON object in `file`, where `path` leads to it. Its methods raise CheckpointError.
+
+    A key whose value is null counts as missing.
+    """
 
     values: dict[str, Any]
     file: Path
@@ -47,47 +60,50 @@ class Block:
         value = self.values.get(key)
         return default if value is None else value
 
+    def read(self, key: str, kind: Any, default: Any) -> Any:
+        """The value of `key` as the annotation `kind` describes it; see `json_reader`."""
+        try:
+            return reader(kind)(self.get(key, default))
+        except MismatchError as error:
+            raise self._refused(error.within(f".{key}")) from error
+
+    def record(self, kind: type[T], **defaults: Any) -> T:
+        """The whole object as a dataclass; defaults: values of keys that are missing."""
+        present = {key: value for key, value in self.values.items() if value is not None}
+        try:
+            return read_value(kind, defaults | present)
+        except MismatchError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: MismatchError) -> CheckpointError:
+        return CheckpointError(f"{self.file}: {error.within(self.path and '.' + self.path[:-1])}")
+
     def error(self, key: str, allowed: str) -> CheckpointError:
         """The error for the value of `key`; `allowed` completes the sentence "must be …"."""
-        got = json.dumps(self.values.get(key))
-        return CheckpointError(f"{self.file}: {self.path}{key} is {got}, but must be {allowed}")
+        return self._refused(MismatchError(self.values.get(key), allowed, f".{key}"))
 
     def block(self, key: str) -> "Block":
         """The object at `key`, empty if the key is missing."""
-        value = self.get(key, {})
-        if not isinstance(value, dict):
-            raise self.error(key, "an object")
+        value = self.read(key, dict[str, Any], {})
         return Block(value, self.file, f"{self.path}{key}.")
 
     def only(self, key: str, allowed: Sequence[Any], default: Any) -> Any:
         """The value of `key`, which must be one of `allowed`."""
         value = self.get(key, default)
         if value not in allowed or isinstance(value, bool) != isinstance(allowed[0], bool):
-            raise self.error(key, " or ".join(map(json.dumps, allowed)))
+            raise self.error(key, " or ".join(map(shown, allowed)))
         return value
 
     def flag(self, key: str, default: bool) -> bool:
         """The value, which must be true or false."""
         return bool(self.only(key, (default, not default), default))
 
-    def count(self, key: str, default: int) -> int:
-        """The value of `key`, which must be a positive integer."""
-        value = self.get(key, default)
-        if type(value) is not int or value < 1:
-            raise self.error(key, "a positive integer")
+    def integer(self, key: str, default: int, least: int, most: int) -> int:
+        """The value of `key`, which must be an integer from `least` to `most`."""
+        value: int = self.read(key, Annotated[int, Range(least, most)], default)
         return value
 
-    def index(self, key: str, default: int) -> int:
-        """The value of `key`, which must be an integer of either sign."""
-        value = self.get(key, default)
-        if type(value) is not int:
-            raise self.error(key, "one integer")
+    def number(self, key: str, default: float, least: float, most: float) -> float:
+        """The value of `key`, which must be a number from `least` to `most`."""
+        value: float = self.read(key, Annotated[float, Range(least, most)], default)
         return value
-
-    def number(self, key: str, default: float) -> float:
-        """The value of `key`, which must be a positive finite number."""
-        value = self.get(key, default)
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not 0 < value <= sys.float_info.max:
-            raise self.error(key, "a positive number")
-        return float(value)

@@ -7,16 +7,20 @@ safetensors headers; it never opens pickled weights.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from mmspec.checkpoints.config import ModelConfig, Quantization
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.checkpoints.manifest import PATCHES, Shape, canonical, is_buffer, manifest, optional
 from mmspec.checkpoints.safetensors_header import StoredTensor, read_header
 from mmspec.errors import CheckpointError
+from mmspec.input_files import is_there
+from mmspec.json_reader.limits import Range
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+
+FileName = Annotated[str, Range(1, 255)]
 
 _FLOATS = ("F32", "F16", "BF16")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -89,6 +93,14 @@ def plan_named(
     return {name: sources[name] for name in needed}
 
 
+def not_finite(file: Path, name: str) -> CheckpointError:
+    """The error for a tensor with NaN or infinity in the type in which the model computes."""
+    return CheckpointError(
+        f"{file}: {name} holds NaN or infinity: the file is damaged (download it again), or its "
+        "weights are too large for `dtype=float16`"
+    )
+
+
 def read_tensors(directory: Path) -> dict[str, StoredTensor]:
     """The headers of all tensors of a checkpoint by their stored names."""
     tensors = _merged(weight_files(directory))
@@ -112,7 +124,7 @@ def weight_files(directory: Path) -> list[Path]:
     if shards:
         return [directory / shard for shard in shards]
     single = directory / WEIGHTS_FILE
-    files = [single] if single.exists() else sorted(directory.glob("*.safetensors"))
+    files = [single] if is_there(single) else sorted(directory.glob("*.safetensors"))
     if not files:
         raise _no_weights(directory)
     return files
@@ -121,13 +133,15 @@ def weight_files(directory: Path) -> list[Path]:
 def _shards(directory: Path) -> dict[str, str]:
     """The file of every tensor by the tensor's name; empty if the checkpoint has no index."""
     index = directory / INDEX_FILE
-    if not index.exists():
+    if not is_there(index):
         return {}
-    shards = Block(read_json(index), index).block("weight_map").values
+    block = Block(read_json(index), index)
+    shards: dict[str, str] = block.read("weight_map", dict[str, FileName], {})
     for name, shard in shards.items():
-        if not isinstance(shard, str) or shard in ("", "..") or Path(shard).name != shard:
+        if shard == ".." or Path(shard).name != shard:
             raise CheckpointError(f"{index}: {name} must lie in a file beside it, not {shard!r}")
-        if not (directory / shard).exists():
+    for shard in set(shards.values()):
+        if not is_there(directory / shard):
             raise CheckpointError(
                 f"{directory}: the shard {shard} is missing, but {INDEX_FILE} names it"
             )

@@ -4,9 +4,13 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from mmspec.errors import CheckpointError
+from mmspec.input_files import require_file
+from mmspec.json_reader.limits import OneOf, Range
+from mmspec.json_reader.mismatch import MismatchError
+from mmspec.json_reader.reader import read_value
 
 ITEM_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
@@ -14,8 +18,19 @@ ITEM_BYTES = {
 }  # fmt: skip
 """Bytes of an element, by the safetensors dtypes that can be read."""
 
-HEADER_LIMIT = 100_000_000
-"""The format's own limit on a header, in bytes."""
+HEADER_BYTES = 16_000_000
+"""The most bytes of a header, of which the format allows 100 MB: reading takes memory for each."""
+
+Offset = Annotated[int, Range(0, 2**63)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A tensor as the header describes it."""
+
+    dtype: Annotated[str, OneOf(tuple(ITEM_BYTES))]
+    shape: Annotated[list[Offset], Range(0, 8)]
+    data_offsets: Annotated[list[Offset], Range(2, 2)]
 
 
 @dataclass(frozen=True)
@@ -42,12 +57,12 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
     tensors do not cover the rest of the file exactly once.
     """
     try:
-        size = file.stat().st_size
+        size = require_file(file)
         header, base = _parse(file, size)
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
     writer = _writer(header.pop("__metadata__", {}))
-    tensors = {name: _entry(file, name, entry, base, writer) for name, entry in header.items()}
+    tensors = {name: _stored(file, name, entry, base, writer) for name, entry in header.items()}
     _require_cover(file, tensors, base, size)
     return tensors
 
@@ -56,14 +71,14 @@ def _parse(file: Path, size: int) -> tuple[dict[str, Any], int]:
     """The header's JSON object and the offset at which the tensors start."""
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
-        if size < 8 or length > min(HEADER_LIMIT, size - 8):
+        if size < 8 or length > min(HEADER_BYTES, size - 8):
             raise CheckpointError(
-                f"{file} is truncated or not a safetensors file: {size} bytes, "
-                f"header of {length} bytes"
+                f"{file} is truncated or not a safetensors file: {size} bytes, header of {length} "
+                f"bytes, of which {HEADER_BYTES:,} are allowed"
             )
         text = stream.read(length)
     try:
-        header = json.loads(text)
+        header = json.loads(text.decode(), object_pairs_hook=_without_repetition)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: the safetensors header is not JSON: {error}") from error
     if not isinstance(header, dict):
@@ -75,23 +90,22 @@ def _writer(metadata: object) -> str:
     return str(metadata.get("format", "")) if isinstance(metadata, dict) else ""
 
 
-def _entry(file: Path, name: str, entry: Any, base: int, writer: str) -> StoredTensor:
-    match entry:
-        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(start), int(end)]}:
-            if all(type(length) is int and length >= 0 for length in shape):
-                stored = StoredTensor(
-                    file, name, dtype, tuple(shape), base + start, base + end, writer
-                )
-                return _measured(stored)
-    raise CheckpointError(f"{file}: the header's entry for {name} is malformed")
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in values if names.count(name) > 1)
+        raise ValueError(f"{twice} is there twice")
+    return values
 
 
-def _measured(stored: StoredTensor) -> StoredTensor:
-    if stored.dtype not in ITEM_BYTES:
-        raise CheckpointError(
-            f"{stored.file}: {stored.name} has dtype {stored.dtype}: "
-            f"only {', '.join(ITEM_BYTES)} can be read"
-        )
+def _stored(file: Path, name: str, value: Any, base: int, writer: str) -> StoredTensor:
+    try:
+        entry = read_value(_Entry, value)
+    except MismatchError as error:
+        raise CheckpointError(f"{file}: the header's entry for {name}: {error}") from error
+    start, end = (base + offset for offset in entry.data_offsets)
+    stored = StoredTensor(file, name, entry.dtype, tuple(entry.shape), start, end, writer)
     expected = math.prod(stored.shape) * ITEM_BYTES[stored.dtype]
     if stored.end - stored.start != expected:
         raise CheckpointError(

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from mmspec.json_reader.limits import Range
 
 
 class Tile(NamedTuple):
@@ -18,9 +20,9 @@ class Tile(NamedTuple):
 class ExactRows:
     """A row gets the same bits in forwards of these numbers of rows, whatever the others hold."""
 
-    multiple: int
+    multiple: Annotated[int, Range(1, 4096)]
     """The number of rows is a multiple of this one."""
-    most: int
+    most: Annotated[int, Range(1, 4096)]
     """The largest number of rows."""
 
     def tiles(self, count: int) -> Iterator[Tile]:

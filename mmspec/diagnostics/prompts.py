@@ -4,11 +4,13 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 from mmspec.checkpoints.json_file import read_lines
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import UsageError
+from mmspec.json_reader.limits import Range
+from mmspec.json_reader.reader import read_value
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import Picture, open_picture
 
@@ -50,19 +52,23 @@ def _parsed(path: Path, lines: Sequence[str]) -> Iterator[Prompt]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        text, images = _fields(line, f"{path}:{number}")
-        pictures = [open_picture(path.parent / expand_home(image)) for image in images]
-        yield user_prompt(text, pictures, f"{path.name}:{number}")
+        entry = _entry(line, f"{path}:{number}")
+        pictures = [open_picture(path.parent / expand_home(image)) for image in entry.images]
+        yield user_prompt(entry.prompt, pictures, f"{path.name}:{number}")
 
 
-def _fields(line: str, where: str) -> tuple[str, list[str]]:
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One line of the file."""
+
+    prompt: Annotated[str, Range(1, 10_000_000)]
+    images: tuple[str, ...] = ()
+
+
+def _entry(line: str, where: str) -> _Entry:
     try:
-        value: Any = json.loads(line)
+        return read_value(_Entry, json.loads(line))
     except json.JSONDecodeError as error:
         raise UsageError(f"{where}: not JSON ({error.msg})") from error
-    match value:
-        case {"prompt": str(text), **rest} if text:
-            images = rest.get("images", [])
-            if isinstance(images, list) and all(isinstance(image, str) for image in images):
-                return text, images
-    raise UsageError(f'{where}: give {{"prompt": TEXT, "images": [FILE, ...]}}')
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f'{where}: give {{"prompt": TEXT, "images": [FILE, ...]}}') from error

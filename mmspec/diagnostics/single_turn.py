@@ -9,7 +9,7 @@ from mmspec.chat.session import Session
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
-from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, render
+from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn
 from mmspec.seam import InspectableTarget, Target
 
 
@@ -17,7 +17,7 @@ def chunks_of(engine: Engine, message: Message, before: Sequence[Turn] = ()) -> 
     """The chunks of a conversation in which `message` follows the turns `before`."""
     conversation = Conversation(turns=list(before))
     conversation.add(message)
-    return render(conversation, engine.target.template, engine.target.tokenizer)
+    return engine.target.chunks(conversation)
 
 
 def prefilled_target(

@@ -4,16 +4,17 @@ The file is optional: if it is missing or unreadable, costs are measured during 
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.decoding.tree import WIDTH, width_for
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
-from mmspec.draft_length.cost_curves import Curves, at_context
+from mmspec.draft_length.cost_curves import at_context
 from mmspec.errors import CheckpointError
+from mmspec.json_reader.limits import OneOf, Range
 from mmspec.output_files import make_directory, replace_text
 
 TREE_NODES = (8, 16, 32, 60)
@@ -27,16 +28,22 @@ CONTEXTS = (64, 512, 2048, 8192)
 PLAUSIBLE = 0.8
 """Lower limit of a forward's seconds over several rows, divided by its seconds over one row."""
 
+Context = Annotated[int, Range(0, 1_000_000_000)]
+Branches = Annotated[int, Range(BRANCHES.start, BRANCHES.stop - 1)]
+Seconds = Annotated[float, Range(1e-9, 1e6)]
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Median seconds measured on this machine by context; empty if nothing was measured."""
 
-    target: Curves = field(default_factory=dict)
+    target: Mapping[Context, Mapping[Annotated[int, OneOf(ROWS)], Seconds]] = field(
+        default_factory=dict
+    )
     """Seconds of a target forward by its number of rows."""
-    draft: Curves = field(default_factory=dict)
+    draft: Mapping[Context, Mapping[Branches, Seconds]] = field(default_factory=dict)
     """Seconds of one drafted token of a chain by the number of branches (views in one batch)."""
-    level: Curves = field(default_factory=dict)
+    level: Mapping[Context, Mapping[Branches, Seconds]] = field(default_factory=dict)
     """Seconds of one drafted level of a dynamic tree of the default width, by branches."""
 
     def round_costs(self, branches: int, context: int) -> dict[int, float]:
@@ -92,7 +99,7 @@ class CalibrationFile:
             block = Block(read_json(self.path), self.path)
             if block.get("key") != self.key:
                 raise CheckpointError(f"{self.path} is of another machine, backend or model")
-            return _calibration(block), ""
+            return block.record(Calibration), ""
         except (CheckpointError, OSError) as error:
             return Calibration(), f"calibration not used ({error}): run `mmspec calibrate`"
 
@@ -101,29 +108,3 @@ class CalibrationFile:
         text = json.dumps({"key": dict(self.key)} | asdict(calibration), indent=1)
         make_directory(self.path.parent)
         replace_text(self.path, text + "\n")
-
-
-def _calibration(block: Block) -> Calibration:
-    return Calibration(
-        _curves(block.block("target"), ROWS),
-        _curves(block.block("draft"), BRANCHES),
-        _curves(block.block("level"), BRANCHES),
-    )
-
-
-def _curves(block: Block, numbers: Collection[int]) -> dict[int, dict[int, float]]:
-    """Parse seconds by context and by each of `numbers`; raises CheckpointError."""
-    curves: dict[int, dict[int, float]] = {}
-    for name in block.values:
-        if not name.isdecimal():
-            raise block.error(name, "absent: contexts are numbers of positions")
-        curves[int(name)] = _seconds(block.block(name), numbers)
-    return curves
-
-
-def _seconds(block: Block, numbers: Collection[int]) -> dict[int, float]:
-    allowed = {str(number): number for number in numbers}
-    for name in block.values:
-        if name not in allowed:
-            raise block.error(name, f"absent: the numbers are {', '.join(allowed)}")
-    return {allowed[name]: block.number(name, 0.0) for name in block.values}

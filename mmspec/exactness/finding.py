@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.errors import CheckpointError, UsageError, WriteError
 from mmspec.exactness.price import price_of
 from mmspec.exactness.probe import find_exact_rows
+from mmspec.json_reader.limits import Range
 from mmspec.output_files import replace_text
 from mmspec.seam import InspectableModel
 
@@ -35,7 +36,7 @@ LEAST = ExactRows(1, 1)
 class Finding:
     """What is known of a model's exact decoding on this machine."""
 
-    price: float
+    price: Annotated[float, Range(1e-6, 1e6)]
     """Time of a plain token in exact forwards, divided by that in ordinary ones."""
     is_probed: bool = False
     """False if the price alone was measured, because `auto` would not pay it."""
@@ -86,17 +87,11 @@ def read_finding(path: Path) -> tuple[dict[str, Any], Finding] | None:
     """The key and the finding in a file; None if the file is missing or damaged."""
     try:
         block = Block(read_json(path), path)
-        finding = Finding(block.number("price", 0.0), block.flag("is_probed", False), _rows(block))
-        return block.block("key").values, finding
+        key, finding = block.block("key").values, block.record(Finding)
     except CheckpointError:
         return None
-
-
-def _rows(block: Block) -> ExactRows | None:
-    numbers = block.block("rows")
-    if not numbers.values:
-        return None
-    return ExactRows(numbers.count("multiple", 0), numbers.count("most", 0))
+    is_whole = not finding.rows or finding.rows.most % finding.rows.multiple == 0
+    return (key, finding) if is_whole else None
 
 
 def exact_rows(

@@ -7,6 +7,7 @@ from typing import Any
 
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.errors import CheckpointError
+from mmspec.input_files import is_there, read_text
 from mmspec.prompt.tokenizer_files import special_tokens
 
 Content = Sequence[Mapping[str, str]]
@@ -21,6 +22,8 @@ LLAVA = """\
 {% endfor %}
 {% if add_generation_prompt %}ASSISTANT:{% endif %}
 """
+MOST_BYTES = 16_000_000
+"""The most bytes of a template's file."""
 _PROBE, _PROBE_KEY = "mmspec-probe", "mmspec-key"
 # A role and a conversation in which it says _PROBE. Some templates take parts of the user alone.
 _PROBES = {"user": ["user"], "assistant": ["user", "assistant"], "system": ["system", "user"]}
@@ -104,9 +107,9 @@ def load_template(directory: Path) -> ChatTemplate:
     """
     tokens = special_tokens(directory)
     file = directory / "chat_template.jinja"
-    if file.is_file():
+    if is_there(file):
         try:
-            return ChatTemplate(file.read_text(encoding="utf-8"), str(file), tokens)
+            return ChatTemplate(read_text(file, MOST_BYTES), str(file), tokens)
         except (OSError, ValueError) as error:
             raise CheckpointError(f"cannot read {file}: {error}") from error
     for name in ("chat_template.json", "processor_config.json", "tokenizer_config.json"):
@@ -119,7 +122,7 @@ def load_template(directory: Path) -> ChatTemplate:
 
 def _source(file: Path) -> str | None:
     """The template in a JSON file; the one named default if there are several."""
-    if not file.is_file():
+    if not is_there(file):
         return None
     block = Block(read_json(file), file)
     source = block.get("chat_template")
@@ -128,7 +131,7 @@ def _source(file: Path) -> str | None:
         source = {entry.get("name"): entry.get("template") for entry in entries}.get("default", "")
     if source is not None and not (isinstance(source, str) and source):
         raise block.error("chat_template", "a template, or a list with one named default")
-    return source
+    return source and str(Block({"chat_template": source}, file).read("chat_template", str, ""))
 
 
 def _part(text: str) -> Mapping[str, str]:

@@ -5,21 +5,17 @@ only on it and the turns before it, so a prefilled prompt is a prefix of every l
 """
 
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from io import BytesIO
 from itertools import groupby, takewhile, zip_longest
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
-from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError, UsageError
 from mmspec.prompt.chat_template import ChatTemplate, Content
-from mmspec.prompt.images import Picture, decode_picture, open_picture
+from mmspec.prompt.images import Picture
 from mmspec.prompt.placeholders import IMAGE_MARK, IMAGE_PLACEHOLDER, Placeholders
+from mmspec.prompt.saved_conversation import opened_parts, read_saved, saved_part
 from mmspec.prompt.tokenizer import Tokenizer
-
-Value = TypeVar("Value")
 
 IMAGE_MARKER = "<image>"
 """Marks an image's position in the questions of a data set; typed text is not searched for it."""
@@ -112,7 +108,7 @@ class Conversation:
         """Return the conversation as JSON: images of files by path and digest, others as PNG."""
         turns = [
             {
-                "question": [_saved(part) for part in turn.question.parts],
+                "question": [saved_part(part) for part in turn.question.parts],
                 "answer": turn.answer,
                 "answer_text": turn.answer_text,
             }
@@ -127,15 +123,16 @@ class Conversation:
         lost: where to put the errors of images that are missing or changed, which are then left
         out; None raises ImageError.  Raises UsageError for other text.
         """
-        try:
-            saved = json.loads(text)
-            system = None if saved["system"] is None else _checked(saved["system"], str)
-            turns = [_turn(turn, lost) for turn in saved["turns"]]
-        except (ValueError, TypeError, LookupError, RecursionError) as error:
-            raise UsageError("this is not a saved conversation") from error
-        if any(turn.answer is None for turn in turns[:-1]):
-            raise UsageError("this is not a saved conversation: an answer is missing")
-        return cls(system, turns)
+        saved = read_saved(text)
+        turns = [
+            Turn(
+                Message("user", tuple(opened_parts(turn.question, lost))),
+                turn.answer,
+                turn.answer_text,
+            )
+            for turn in saved.turns
+        ]
+        return cls(saved.system, turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,54 +259,3 @@ def _with_pictures(
             yield from (next(remaining) for _ in run)
         else:
             yield tuple(run)
-
-
-def _saved(part: str | Picture) -> dict[str, str]:
-    if isinstance(part, str):
-        return {"text": part}
-    if part.from_file:
-        path = str(expand_home(part.name).absolute())
-        return {"image": path, "digest": part.digest}
-    png = BytesIO()
-    part.image.save(png, "PNG")
-    return {"png": b64encode(png.getvalue()).decode(), "name": part.name, "digest": part.digest}
-
-
-def _opened(saved: Mapping[str, Any]) -> str | Picture:
-    if "text" in saved:
-        return _checked(saved["text"], str)
-    if "png" in saved:
-        content = b64decode(_checked(saved["png"], str))
-        picture = decode_picture(content, _checked(saved["name"], str))
-    else:
-        picture = open_picture(_checked(saved["image"], str))
-    if picture.digest != saved["digest"]:
-        raise ImageError(f"{picture.name}: the image has changed since the conversation was saved")
-    return picture
-
-
-def _parts(
-    question: Iterable[Mapping[str, Any]], lost: list[ImageError] | None
-) -> Iterator[str | Picture]:
-    for part in question:
-        try:
-            yield _opened(part)
-        except ImageError as error:
-            if lost is None:
-                raise
-            lost.append(error)
-
-
-def _turn(saved: Mapping[str, Any], lost: list[ImageError] | None) -> Turn:
-    answer = saved["answer"]
-    return Turn(
-        Message("user", tuple(_parts(saved["question"], lost))),
-        None if answer is None else tuple(_checked(id, int) for id in answer),
-        _checked(saved["answer_text"], str),
-    )
-
-
-def _checked(value: Any, kind: type[Value]) -> Value:
-    if not isinstance(value, kind):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return value

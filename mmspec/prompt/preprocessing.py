@@ -2,17 +2,24 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from mmspec.checkpoints.json_file import Block, read_json
+from mmspec.input_files import is_there
+from mmspec.json_reader.limits import Range
 from mmspec.prompt.images import Picture
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+
+MOST_RESIZED = 4
+"""The most that an image may be larger than the tower's input before it is cropped."""
+Mean = Annotated[float, Range(-1e3, 1e3)]
+Spread = Annotated[float, Range(1e-3, 1e3)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +60,9 @@ def read_preprocessing(directory: Path, image_size: int) -> Preprocessing:
         pad_to_square="Llava" in str(block.get("image_processor_type", ""))
         and block.flag("do_pad", False),
         resample=Image.Resampling(block.only("resample", list(Image.Resampling), 3)),
-        scale=block.number("rescale_factor", 1 / 255) if block.flag("do_rescale", True) else 1.0,
-        mean=_channels(block, "image_mean", CLIP_MEAN, 0.0),
-        std=_channels(block, "image_std", CLIP_STD, 1.0),
+        scale=_scale(block),
+        mean=_channels(block, "image_mean", Mean, CLIP_MEAN, 0.0),
+        std=_channels(block, "image_std", Spread, CLIP_STD, 1.0),
     )
     if (recipe.crop or recipe.resize) != (image_size, image_size):
         key = "crop_size" if recipe.crop else "size"
@@ -78,41 +85,44 @@ def pixels(picture: Picture, preprocessing: Preprocessing) -> NDArray[np.float32
 
 def _processor_block(directory: Path) -> Block | None:
     file = directory / "processor_config.json"
-    if file.is_file():
+    if is_there(file):
         block = Block(read_json(file), file).block("image_processor")
         if block.values:
             return block
     file = directory / "preprocessor_config.json"
-    return Block(read_json(file), file) if file.is_file() else None
+    return Block(read_json(file), file) if is_there(file) else None
 
 
 def _size(block: Block, key: str, default: int, step: str) -> Any:
     """Read a size: the shorter edge (an integer in old files), (height, width), or None."""
     if not block.flag(f"do_{step}", True):
         return None
+    most = MOST_RESIZED * default
     if not isinstance(block.get(key, default), dict):
-        return block.count(key, default)
+        return block.integer(key, default, 1, most)
     size = block.block(key)
     if "shortest_edge" in size.values:
-        return size.count("shortest_edge", default)
-    return size.count("height", default), size.count("width", default)
+        return size.integer("shortest_edge", default, 1, most)
+    return size.integer("height", default, 1, most), size.integer("width", default, 1, most)
+
+
+def _scale(block: Block) -> float:
+    if not block.flag("do_rescale", True):
+        return 1.0
+    return block.number("rescale_factor", 1 / 255, 1e-6, 1e3)
 
 
 def _channels(
-    block: Block, key: str, default: tuple[float, ...], without: float
+    block: Block, key: str, kind: Any, default: tuple[float, ...], without: float
 ) -> tuple[float, ...]:
     if not block.flag("do_normalize", True):
         return (without,) * 3
-    values = block.get(key, default)
-    values = [values] * 3 if isinstance(values, int | float) else values
-    if not (
-        isinstance(values, list | tuple)
-        and len(values) == 3
-        and all(isinstance(value, int | float) for value in values)
-        and (key == "image_mean" or all(values))
-    ):
-        raise block.error(key, "three numbers, none of them zero in image_std")
-    return tuple(float(value) for value in values)
+    if not isinstance(block.get(key, list(default)), list):
+        return (block.read(key, kind, None),) * 3
+    values: tuple[float, ...] = block.read(key, tuple[kind, ...], list(default))
+    if len(values) != 3:
+        raise block.error(key, "three numbers")
+    return values
 
 
 def _square(image: Image.Image, mean: tuple[float, ...]) -> Image.Image:

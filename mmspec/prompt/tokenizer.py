@@ -11,11 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mmspec.errors import CheckpointError, UsageError
-from mmspec.prompt.tokenizer_files import Names, read_backend, read_names
+from mmspec.prompt.tokenizer_files import (
+    FILE,
+    Names,
+    read_backend,
+    read_names,
+    tokenizer_errors,
+    tokenizer_file,
+)
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken
     from tokenizers import Tokenizer as Backend
+
+MOST_TOKENS = 4_000_000
+"""The most ids of a tokenizer."""
 
 # Private-use text standing for any special token while text is encoded.
 _MARK = "\U0010fffdmmspec\U0010fffc"
@@ -29,10 +39,22 @@ class Tokenizer:
     nothing. `eos_ids` holds the end-of-sequence token; a model's config may name others.
     """
 
-    def __init__(self, backend: "Backend", names: Names) -> None:
-        """backend: its settings are changed.  Use `read` to open a directory."""
+    def __init__(self, backend: "Backend", names: Names, file: Path = Path(FILE)) -> None:
+        """backend: its settings are changed.  file: named in errors.  Use `read` for a directory.
+
+        Raises CheckpointError if `tokenizers` cannot use it.
+        """
         self._backend = backend
+        self._file = file
+        with tokenizer_errors(file):
+            self._set_up(backend, names)
+
+    def _set_up(self, backend: "Backend", names: Names) -> None:
+        backend.no_truncation()
+        backend.no_padding()
         self.size = max(backend.get_vocab().values(), default=-1) + 1
+        if self.size > MOST_TOKENS:
+            raise ValueError(f"it has the id {self.size - 1}, and {MOST_TOKENS:,} are allowed")
         self.image_token = names.image
         self.image_token_id = self.token_id(names.image)
         self.bos_id = self.token_id(names.bos)
@@ -50,7 +72,8 @@ class Tokenizer:
 
         Raises CheckpointError if its files are missing or malformed.
         """
-        return cls(read_backend(directory), read_names(directory))
+        backend = read_backend(directory)
+        return cls(backend, read_names(directory), tokenizer_file(directory))
 
     def _take_literally(self) -> dict[int, "AddedToken"]:
         """Make `tokenizers` read special tokens in text as text; returns the added tokens by id."""
@@ -59,8 +82,6 @@ class Tokenizer:
         if self.image_token_id is not None:  # some files do not mark it as special
             self._backend.add_special_tokens([AddedToken(self.image_token, special=True)])
         added = self._backend.get_added_tokens_decoder()
-        self._backend.no_truncation()
-        self._backend.no_padding()
         self._backend.encode_special_tokens = True
         self._backend.add_tokens([AddedToken(_MARK, special=False, normalized=False)])
         return added
@@ -93,7 +114,9 @@ class Tokenizer:
             return self.encode_parts([-1, *self._continued(parts)])[1:]
         given_ids = iter([part for part in parts if isinstance(part, int)])
         texts = (_MARK if isinstance(part, int) else part.replace(_MARK, "") for part in parts)
-        ids = self._backend.encode(_unicode("".join(texts)), add_special_tokens=False).ids
+        text = _unicode("".join(texts))
+        with tokenizer_errors(self._file):
+            ids = self._backend.encode(text, add_special_tokens=False).ids
         return [next(given_ids) if id == self._mark_id else id for id in ids]
 
     def _continued(self, parts: Sequence[str | int]) -> list[str | int]:
@@ -106,12 +129,14 @@ class Tokenizer:
     @cached_property
     def _prepends_space(self) -> bool:
         normalizer = self._backend.normalizer
-        return normalizer is not None and normalizer.normalize_str("x") == "\u2581x"
+        with tokenizer_errors(self._file):
+            return normalizer is not None and normalizer.normalize_str("x") == "\u2581x"
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """The text of `ids`; ids without a token are left out."""
         with_text = [id for id in ids if 0 <= id < self.size]
-        return self._backend.decode(with_text, skip_special_tokens=skip_special)
+        with tokenizer_errors(self._file):
+            return self._backend.decode(with_text, skip_special_tokens=skip_special)
 
     def stream(self) -> "TextStream":
         """A stream whose pieces concatenate to `decode` of all pushed ids."""
@@ -148,11 +173,12 @@ class Tokenizer:
 
     @cached_property
     def _special_ids(self) -> dict[str, int]:
-        return {token.content: id for id, token in self._added.items() if token.special}
+        specials = (pair for pair in self._added.items() if pair[1].special)
+        return {token.content: id for id, token in specials if token.content}
 
     @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
-        tokens = [token for token in self._added.values() if token.special]
+        tokens = [token for token in self._added.values() if token.special and token.content]
         tokens.sort(key=lambda token: len(token.content), reverse=True)
         return re.compile("|".join(map(_written, tokens)) or "(?!)")
 

@@ -1,14 +1,25 @@
 """Reads the tokenizer of a checkpoint directory, in any of the layouts in use."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.errors import CheckpointError
+from mmspec.input_files import is_there, require_file
+from mmspec.json_reader.limits import Range
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
+
+FILE, OLDER_FILE = "tokenizer.json", "tokenizer.model"
+MOST_BYTES = 200_000_000
+"""The most bytes of a tokenizer's file."""
+REASON = 300
+"""Characters of a library's reason that an error repeats."""
+TokenText = Annotated[str, Range(0, 1000)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +36,7 @@ def read_names(directory: Path) -> Names:
     """The tokens' roles; raises CheckpointError for a malformed file."""
     settings, tokens = _settings(directory), special_tokens(directory)
     # A sentencepiece model does not name these tokens; all without tokenizer.json are Llama's.
-    bare = not (directory / "tokenizer.json").is_file()
+    bare = not is_there(directory / FILE)
     return Names(
         bos=tokens.get("bos_token", "<s>" if bare else None),
         eos=tokens.get("eos_token", "</s>" if bare else None),
@@ -36,8 +47,24 @@ def read_names(directory: Path) -> Names:
 
 def special_tokens(directory: Path) -> dict[str, str]:
     """The texts of special tokens by name, such as bos_token; CheckpointError for a broken file."""
-    named = ((key, _content(value)) for key, value in _settings(directory).values.items())
-    return {key: text for key, text in named if text and key.endswith("_token")}
+    settings = _settings(directory)
+    named = ((key, _content(settings, key)) for key in settings.values if key.endswith("_token"))
+    return {key: text for key, text in named if text}
+
+
+@contextmanager
+def tokenizer_errors(file: Path) -> Iterator[None]:
+    """Context in which whatever `tokenizers` raises becomes a CheckpointError that names `file`.
+
+    A panic of its Rust code is no Exception.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, ImportError):
+        raise
+    except BaseException as error:
+        reason = " ".join(str(error).split())[:REASON]
+        raise CheckpointError(f"{file} is not a readable tokenizer: {reason}") from error
 
 
 def read_backend(directory: Path) -> "Backend":
@@ -45,22 +72,34 @@ def read_backend(directory: Path) -> "Backend":
 
     Raises CheckpointError if both are missing or the file cannot be read.
     """
-    file = directory / "tokenizer.json"
-    if not file.is_file():
-        return _converted(directory)
+    file = tokenizer_file(directory)
+    try:
+        size = require_file(file)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
+    if size > MOST_BYTES:
+        raise CheckpointError(f"{file} has {size:,} bytes, and {MOST_BYTES:,} are allowed")
+    if file.name == OLDER_FILE:
+        return _converted(file)
     from tokenizers import Tokenizer as Backend
 
-    try:
+    with tokenizer_errors(file):
         return Backend.from_file(str(file))
-    except Exception as error:  # the library raises nothing narrower
-        raise CheckpointError(f"{file} is not a readable tokenizer: {error}") from error
+
+
+def tokenizer_file(directory: Path) -> Path:
+    """The file of a directory's tokenizer; raises CheckpointError if there is none."""
+    for name in (FILE, OLDER_FILE):
+        if is_there(directory / name):
+            return directory / name
+    raise CheckpointError(f"{directory} has no {FILE} and no {OLDER_FILE}")
 
 
 def _settings(directory: Path) -> Block:
     """The content of tokenizer_config.json, merged with the files that other layouts use."""
     merged: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "processor_config.json", "tokenizer_config.json"):
-        if (directory / name).is_file():
+        if is_there(directory / name):
             values = read_json(directory / name)
             extra = values.get("extra_special_tokens")
             merged |= extra if isinstance(extra, dict) else {}
@@ -68,10 +107,14 @@ def _settings(directory: Path) -> Block:
     return Block(merged, directory / "tokenizer_config.json")
 
 
-def _content(token: Any) -> str | None:
-    """A token's text, stored as a string or as an object with "content"."""
+def _content(settings: Block, key: str) -> str | None:
+    """A token's text, stored as a string or as an object with "content"; None for a setting."""
+    token = settings.get(key)
     content = token.get("content") if isinstance(token, dict) else token
-    return content if isinstance(content, str) and content else None
+    if not isinstance(content, str):
+        return None
+    text: str = Block({key: content}, settings.file).read(key, TokenText, None)
+    return text
 
 
 def _adds_bos(settings: Block, bare: bool) -> bool | None:
@@ -80,22 +123,17 @@ def _adds_bos(settings: Block, bare: bool) -> bool | None:
     return settings.flag("add_bos_token", True)
 
 
-def _converted(directory: Path) -> "Backend":
+def _converted(file: Path) -> "Backend":
     """Convert a sentencepiece model, the format before tokenizer.json."""
-    file = directory / "tokenizer.model"
-    if not file.is_file():
-        raise CheckpointError(f"{directory} has no tokenizer.json and no tokenizer.model")
     try:
         from transformers import LlamaTokenizer
 
-        backend: Backend = LlamaTokenizer.from_pretrained(
-            directory, local_files_only=True
-        ).backend_tokenizer
+        with tokenizer_errors(file):  # damaged protocol buffers raise anything
+            backend: Backend = LlamaTokenizer.from_pretrained(
+                file.parent, local_files_only=True
+            ).backend_tokenizer
     except ImportError as error:
         raise CheckpointError(
             f"{file} has to be converted: pip install transformers sentencepiece protobuf"
         ) from error
-    except Exception as error:  # damaged protocol buffers raise anything
-        reason = " ".join(str(error).split())
-        raise CheckpointError(f"{file} cannot be converted: {reason}") from error
     return backend

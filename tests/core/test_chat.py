@@ -324,7 +324,7 @@ def test_what_breaks_before_an_answer_begins_leaves_the_conversation(engine, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("mmspec.chat.chat.render", broken)
+        patch.setattr("mmspec.chat.loaded_model.render", broken)
         with pytest.raises(KeyboardInterrupt):
             chat.reply("Why?")
         with pytest.raises(KeyboardInterrupt):

@@ -232,7 +232,10 @@ def test_an_index_cannot_point_elsewhere(tmp_path: Path, shard: object) -> None:
     content = json.loads(index.read_text())
     content["weight_map"]["lm_head.weight"] = shard
     index.write_text(json.dumps(content))
-    with pytest.raises(CheckpointError, match=r"lm_head\.weight must lie in a file beside it"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"lm_head\.weight (must lie in a file beside it|is .*but must be a text)",
+    ):
         planned(path)
 
 

@@ -194,7 +194,7 @@ def inside(block: str, **values: object) -> dict[str, Any]:
             inside("text_config", rope_parameters={"rope_type": "llama3", "rope_theta": 1.0}),
             'rope_parameters.rope_type is "llama3"',
         ),
-        (inside("text_config", hidden_size=0), "hidden_size is 0, .* a positive integer"),
+        (inside("text_config", hidden_size=0), "hidden_size is 0, .* an integer from 1 to"),
         (inside("text_config", hidden_size="big"), 'hidden_size is "big"'),
         (inside("text_config", hidden_size=True), "hidden_size is true"),
         (inside("text_config", hidden_size=100), "a multiple of num_attention_heads .32"),
@@ -231,7 +231,7 @@ def test_the_type_of_what_is_not_supported_can_be_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b'{"model_type": "llava"', b"\xff\xfe", b"[" * 99999])
 def test_bad_json_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.json").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"config\.json is not valid JSON"):
+    with pytest.raises(CheckpointError, match=r"config\.json is not (valid JSON|text in UTF-8)"):
         read_config(tmp_path)
 
 

@@ -153,7 +153,7 @@ def test_a_failed_stage_is_recorded_the_rest_goes_on_and_it_is_tried_again(tiny,
 
 @pytest.mark.parametrize("key", [{"model": "other"}, {"versions": {"torch": 2}}])
 def test_other_models_or_versions_are_measured_anew(file, key):
-    file.end("a torch", {"ok": True, "result": {}})
+    file.end("a torch", {"ok": True, "result": {}, "seconds": 1.0})
     assert not ReportFile(file.path, {**file.key, **key}, {}).resume()
     assert ReportFile(file.path, file.key, {}).resume()
 

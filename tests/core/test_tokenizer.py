@@ -198,7 +198,7 @@ def test_broken_files_are_named(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text("[")
     (tmp_path / "tokenizer.json").unlink()
     (tmp_path / "tokenizer.model").write_bytes(b"nonsense")
-    with pytest.raises(CheckpointError, match=r"tokenizer\.model cannot be converted"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.model is not a readable tokenizer"):
         Tokenizer.read(tmp_path)
 
 

@@ -10,14 +10,14 @@ from mmspec.drafters.heads.head import Head
 from mmspec.errors import CheckpointError
 from mmspec_mlx.heads.modules import MlxParts
 from mmspec_mlx.model import MlxModel
-from mmspec_mlx.weights import Files, Weights
+from mmspec_mlx.weights import Files, Weights, evaluate
 
 
 def load_head(directory: Path, model: MlxModel) -> Head[mx.array]:
     """Load a head that drafts for `model`.  Raises CheckpointError or UsageError."""
     config = read_head_config(directory)
     require_fit(config, model.config, directory)
-    weights = Weights(plan_head(directory, config), model.llama.dtype, Files(), mx.eval)
+    weights = Weights(plan_head(directory, config), model.llama.dtype, Files(), evaluate)
     head = Head(config, MlxParts(weights))
     if weights.unused():
         raise CheckpointError(f"a {config.kind} head does not use {weights.unused()[0]}")

@@ -1,7 +1,6 @@
 """Loads heads from checkpoint directories."""
 
 from pathlib import Path
-from pickle import UnpicklingError
 
 import torch
 from torch import Tensor
@@ -10,9 +9,10 @@ from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require
 from mmspec.checkpoints.head_manifest import head_pickle, plan_head, require_tensors
 from mmspec.drafters.heads.head import Head
 from mmspec.errors import CheckpointError
+from mmspec.input_files import require_file
 from mmspec_torch.heads.modules import TorchParts
 from mmspec_torch.model import TorchModel
-from mmspec_torch.weights import Weights, open_weights
+from mmspec_torch.weights import Weights, open_weights, require_finite
 
 
 def load_head(directory: Path, model: TorchModel) -> Head[Tensor]:
@@ -32,6 +32,8 @@ def _weights(directory: Path, config: HeadConfig, model: TorchModel) -> Weights:
     if pickle is None:
         return open_weights(plan_head(directory, config), device, dtype)
     tensors = read_pickle(pickle, config)
+    for name, tensor in tensors.items():
+        require_finite(tensor.to(dtype), name, pickle)
     return Weights(tensors, lambda name: tensors[name].to(device, dtype))
 
 
@@ -41,9 +43,10 @@ def read_pickle(file: Path, config: HeadConfig) -> dict[str, Tensor]:
     Raises CheckpointError if the file contains anything but the tensors of such a head.
     """
     try:
+        require_file(file)
         tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
         shapes = {str(name): tuple(tensor.shape) for name, tensor in tensors.items()}
-    except (OSError, RuntimeError, UnpicklingError, AttributeError) as error:
+    except Exception as error:  # damaged pickles and archives raise anything
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"{file} does not hold tensors alone: {reason}") from error
     return {name: tensors[name] for name in require_tensors(shapes, config, file)}

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from mmspec import errors
+from mmspec.checkpoints.json_file import read_json
+from mmspec.input_files import is_there
 from mmspec.output_files import make_directory, replace_text
 
 NEW_OUT = "give another --out, or the options of before"
@@ -13,9 +15,9 @@ NEW_OUT = "give another --out, or the options of before"
 
 def check_manifest(file: Path, options: dict[str, Any], remedy: str) -> None:
     """Raise UsageError, naming the first difference, if `file` holds other options."""
-    if not file.exists():
+    if not is_there(file):
         return
-    before = _flat(json.loads(file.read_text(encoding="utf-8")))
+    before = _flat(read_json(file))
     for name, value in _flat(json.loads(json.dumps(options))).items():
         if before.get(name) != value:
             raise errors.UsageError(

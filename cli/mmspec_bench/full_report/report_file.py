@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from mmspec.checkpoints.json_file import read_json
+from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.diagnostics.check import EXIT_CODES
 from mmspec.errors import CheckpointError
 from mmspec.output_files import replace_text
@@ -15,6 +15,24 @@ FORMAT = 1
 """Version of the file's layout; files of other versions are measured anew."""
 LIMIT = 200_000
 """Bytes of the largest file."""
+
+
+class _Stage(TypedDict):
+    ok: bool
+    seconds: float
+
+
+class _StageOver(_Stage, total=False):
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """What an earlier run left."""
+
+    key: dict[str, Any]
+    stages: dict[str, _StageOver]
+    starts: dict[str, int]
 
 
 @dataclass(slots=True)
@@ -33,12 +51,13 @@ class ReportFile:
     def resume(self) -> bool:
         """Take the stages of the file if it has the same key; True if there are any."""
         try:
-            earlier = read_json(self.path)
+            earlier = Block(read_json(self.path), self.path).record(_Earlier)
         except CheckpointError:
             return False
-        if earlier.get("key") != json.loads(json.dumps(self.key)):
+        if earlier.key != json.loads(json.dumps(self.key)):
             return False
-        self.stages, self.starts = dict(earlier["stages"]), dict(earlier["starts"])
+        self.stages = {name: {**stage} for name, stage in earlier.stages.items()}
+        self.starts = earlier.starts
         return bool(self.stages)
 
     def is_over(self, name: str) -> bool:

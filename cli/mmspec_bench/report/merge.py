@@ -84,6 +84,9 @@ def merge(folders: Sequence[Path]) -> BenchRun:
     if not placed:
         raise UsageError(f"{folders[0] / ROWS} has no rows yet: let the run go on first")
     order = provenances[0]["methods"]
+    for folder, row in placed:
+        if row.method not in order:
+            raise UsageError(f"{folder / ROWS} has a row of {row.method}, which the run has not")
     rows = sorted((row for _, row in placed), key=_sort_key(order))
     methods = {row.method for row in rows}
     return BenchRun(

@@ -8,7 +8,6 @@ new.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
 
 from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.engine import Engine
@@ -23,7 +22,7 @@ from mmspec.prompt.conversation import Turn
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.methods import Method
 from mmspec_bench.suite.parameters import drafted_share
-from mmspec_bench.suite.rows import PLAIN, RoundRow, Row
+from mmspec_bench.suite.rows import PLAIN, RoundRow, Row, RowDivergence
 from mmspec_bench.suite.samples import Question, SuiteSample
 from mmspec_world import judge
 
@@ -176,9 +175,7 @@ def pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
     return [*texts[:-1], texts[-1] + stream.finish()]
 
 
-def _divergence(
-    answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer
-) -> dict[str, Any] | None:
+def _divergence(answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer) -> RowDivergence | None:
     """Position, top-2 logit gap and outcome of the first difference; None for equal answers."""
     engine, message = answerer.engine, timed.question.message
     divergence = first_divergence(

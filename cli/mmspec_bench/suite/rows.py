@@ -6,11 +6,15 @@
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 from mmspec.errors import UsageError
+from mmspec.input_files import require_file
+from mmspec.json_reader.limits import Keys, Range
+from mmspec.json_reader.mismatch import MismatchError
+from mmspec.json_reader.reader import read_value
 from mmspec.output_files import replace_text, write_errors
 
 ROWS = "rows.jsonl"
@@ -19,15 +23,31 @@ PLAIN = "none"
 """The method that decodes plainly; all others are compared with it."""
 
 
+Count = Annotated[int, Range(0, 10**15)]
+Tokens = Annotated[int, Range(0, 100_000)]
+"""A number of tokens in one round."""
+Seconds = Annotated[float, Range(0, 1e9)]
+Name = Annotated[str, Range(1, 1000)]
+_STAGES = ("vision", "caption", "prefill", "draft", "verify", "decode", "first_token", "total")
+
+
+class RowDivergence(TypedDict):
+    """Where an answer differs from plain decoding's."""
+
+    position: Count
+    margin: float
+    outcome: str
+
+
 class RoundRow(NamedTuple):
     """The counts and seconds of one round."""
 
-    drafted: int
-    accepted: int
-    emitted: int
-    draft_seconds: float
-    verify_seconds: float
-    levels: int | None = None
+    drafted: Tokens
+    accepted: Tokens
+    emitted: Tokens
+    draft_seconds: Seconds
+    verify_seconds: Seconds
+    levels: Tokens | None = None
     """Levels of a drafted tree; None for a chain."""
 
     @property
@@ -44,37 +64,37 @@ class RoundRow(NamedTuple):
 class Row:
     """One method's answer to one question, with counts and seconds."""
 
-    sample: str
+    sample: Name
     """Task and number, such as `chart/17`."""
-    task: str
-    images: int
+    task: Name
+    images: Count
     """Number of images in the conversation so far."""
-    turn: int
-    method: str
-    position: int
+    turn: Count
+    method: Name
+    position: Count
     """The method's index in the order in which the methods answered this sample."""
-    token_ids: list[int]
+    token_ids: list[Count]
     pieces: list[str]
     """The text of each token; together they are the answer."""
-    prompt_tokens: int
+    prompt_tokens: Count
     finish_reason: str
     """'stop', 'length', or 'refused' if the prompt exceeded the model's positions."""
     rounds: list[RoundRow]
     branches: list[str]
     """The views that drafted, such as M, T, P36; empty for plain decoding."""
-    seconds: dict[str, float]
+    seconds: Annotated[dict[str, Seconds], Keys(_STAGES)]
     """Seconds of vision, caption, prefill, draft, verify, decode, first_token, total."""
-    peak_memory_bytes: int
+    peak_memory_bytes: Count
     identical: bool | None = None
     """True if the tokens equal plain decoding's; None if they were not compared."""
-    divergence: dict[str, Any] | None = None
+    divergence: RowDivergence | None = None
     """`position`, `margin` (top-2 logit gap there) and `outcome` of an answer that differs."""
     weights: list[list[float]] | None = None
     """[rounds, branches] adaptive weights; empty for a round without a draft."""
-    facts: dict[str, int] | None = None
+    facts: Annotated[dict[str, Count], Keys(("asked", "right"))] | None = None
     """Numbers of facts `asked` and `right`, if the truth is known."""
     notes: list[str] = field(default_factory=list)
-    drafted_share: float | None = None
+    drafted_share: Annotated[float, Range(0, 1e6)] | None = None
     """Parameters read for a drafted token over the target's; None in rows of older versions."""
     first_image: str | None = None
     """Digest of the sample's first image, by which samples are resampled together."""
@@ -119,11 +139,14 @@ class Row:
     def from_dict(cls, values: dict[str, Any]) -> "Row":
         """The row in the output of `as_dict`; unknown keys are ignored.
 
-        Raises TypeError for a missing key, and for a malformed round.
+        Raises MismatchError.
         """
-        names = {entry.name for entry in fields(cls)}
-        row = cls(**{name: value for name, value in values.items() if name in names})
-        return replace(row, rounds=[RoundRow(*round_) for round_ in row.rounds])
+        row = read_value(cls, values)
+        for number, round_ in enumerate(row.rounds):
+            if round_.accepted > round_.depth:
+                allowed = f"at most the {round_.depth} drafted"
+                raise MismatchError(round_.accepted, allowed, f"rounds[{number}].accepted")
+        return row
 
 
 def read_rows(file: Path) -> list[Row]:
@@ -132,6 +155,7 @@ def read_rows(file: Path) -> list[Row]:
     Raises UsageError naming the file and a malformed line.
     """
     try:
+        require_file(file)
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
@@ -145,7 +169,7 @@ def _row(line: str, where: str) -> Row:
         return Row.from_dict(json.loads(line))
     except json.JSONDecodeError as error:
         raise UsageError(f"{where}: not JSON ({error.msg}); delete the line to go on") from error
-    except (AttributeError, TypeError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not a row: {error}") from error
 
 

@@ -6,17 +6,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.options import Gamma, Options
 from mmspec.checkpoints.config import CONFIG_FILE
-from mmspec.checkpoints.json_file import read_json
+from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.checkpoints.loading_plan import has_safetensors, weight_files
 from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics.provenance import provenance
 from mmspec.errors import UsageError
+from mmspec.json_reader.limits import Matches, Range
 from mmspec.output_files import make_directory, replace_text
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, Row, read_rows, rewrite
 
@@ -55,6 +56,39 @@ class Settings:
             max_new_tokens=self.max_new_tokens,
             exact=self.exact,
         )
+
+
+class _Model(TypedDict):
+    name: str
+    digest: str
+
+
+class _Target(TypedDict):
+    target: _Model
+
+
+class _Skipped(TypedDict):
+    sample: str
+    reason: str
+
+
+class _Provenance(TypedDict, total=False):
+    """What `provenance.json` holds beside the settings, as far as it is read again."""
+
+    methods: list[str]
+    shard: Annotated[str, Matches(r"[0-9]{1,4}/[0-9]{1,4}", "I/N, such as 1/4")]
+    models: _Target
+    image_size: Annotated[int, Range(0, 100_000)]
+    backend: str
+    device: str
+    dtype: str
+    processor: str
+    platform: str
+    threads: dict[str, str | None]
+    versions: dict[str, str | None]
+    command: list[str]
+    skipped: list[_Skipped]
+    resumed: list[dict[str, Any]]
 
 
 FIXED = (
@@ -163,8 +197,14 @@ def _shown(value: Any) -> str:
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
-    """The content of `provenance.json` in a run's folder, with the settings that it lacks."""
-    return ADDED | read_json(folder / PROVENANCE)
+    """The content of `provenance.json` in a run's folder, with the settings that it lacks.
+
+    Raises CheckpointError for another content.
+    """
+    block = Block(read_json(folder / PROVENANCE), folder / PROVENANCE)
+    block.record(_Provenance)
+    block.read("models", dict[str, _Model | None], {})
+    return ADDED | block.values
 
 
 def update_provenance(folder: Path, **entries: Any) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError, MmspecError, UsageError
+from mmspec.input_files import require_file
 from mmspec.output_files import replace_text
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.chat_commands import words
@@ -98,6 +99,7 @@ def _go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) 
 
 def _read(file: Path, name: str) -> str:
     try:
+        require_file(file)
         return file.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{name} cannot be read ({error.strerror})") from error

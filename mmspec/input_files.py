@@ -1,0 +1,56 @@
+"""Opens files for reading: regular ones alone, and small ones whole.
+
+A pipe or a device in place of a file would be waited for without end. Callers turn the OSError into
+their own error, which names the file.
+"""
+
+import errno
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def require_file(path: Path) -> int:
+    """The size in bytes of the regular file at `path`; raises OSError for anything else."""
+    try:
+        status = path.stat()
+    except ValueError as error:  # a name with a zero byte
+        raise OSError(errno.EINVAL, str(error), str(path)) from error
+    for is_kind, name in _KINDS:
+        if is_kind(status.st_mode):
+            raise OSError(errno.EINVAL, f"it is {name}, not a file", str(path))
+    return status.st_size
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file; raises OSError for anything else."""
+    require_file(path)
+    return path.open("rb")
+
+
+def read_text(path: Path, most: int) -> str:
+    """The text of a UTF-8 file of at most `most` bytes.
+
+    Raises OSError for a larger file and for what is no file, UnicodeDecodeError.
+    """
+    size = require_file(path)
+    if size > most:
+        reason = f"it has {size:,} bytes, and {most:,} are allowed"
+        raise OSError(errno.EFBIG, reason, str(path))
+    return path.read_text(encoding="utf-8")
+
+
+def is_there(path: Path) -> bool:
+    """True if anything is at `path`; False for a name that no file can have."""
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long
+        return False

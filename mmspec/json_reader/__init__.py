@@ -1,0 +1,1 @@
+"""Reads JSON values against the type annotations of the dataclasses that hold them."""

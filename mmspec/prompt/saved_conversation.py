@@ -1,0 +1,112 @@
+"""The JSON of a saved conversation: images of files by path and digest, others as PNG."""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from io import BytesIO
+
+from mmspec.checkpoints.config import TokenId
+from mmspec.checkpoints.paths import expand_home
+from mmspec.errors import ImageError, UsageError
+from mmspec.json_reader.mismatch import MismatchError
+from mmspec.json_reader.reader import read_value
+from mmspec.prompt.images import Picture, decode_picture, open_picture
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPart:
+    """A text, an image's path, or the image itself as PNG in base64."""
+
+    text: str | None = None
+    image: str | None = None
+    png: str | None = None
+    name: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTurn:
+    """A question and its answer, None until it is given."""
+
+    question: list[SavedPart]
+    answer: tuple[TokenId, ...] | None
+    answer_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What `Conversation.to_json` writes."""
+
+    system: str | None
+    turns: list[SavedTurn]
+
+
+def saved_part(part: str | Picture) -> dict[str, str]:
+    """The JSON object of a part of a question."""
+    if isinstance(part, str):
+        return {"text": part}
+    if part.from_file:
+        path = str(expand_home(part.name).absolute())
+        return {"image": path, "digest": part.digest}
+    png = BytesIO()
+    part.image.save(png, "PNG")
+    return {"png": b64encode(png.getvalue()).decode(), "name": part.name, "digest": part.digest}
+
+
+def read_saved(text: str) -> Saved:
+    """Read what `Conversation.to_json` wrote, without opening images.
+
+    Raises UsageError for other text, for an answer that is missing before the last question, and
+    for an answer whose text has no tokens.
+    """
+    try:
+        saved = read_value(Saved, json.loads(text))
+    except MismatchError as error:
+        raise _refused(str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise _refused("not valid JSON") from error
+    for number, turn in enumerate(saved.turns, 1):
+        if turn.answer is None and number < len(saved.turns):
+            raise _refused(f"answer {number} is missing")
+        if turn.answer_text and not turn.answer:
+            raise _refused(f"answer {number} has a text without tokens")
+    return saved
+
+
+def _refused(reason: str) -> UsageError:
+    return UsageError(f"this is not a saved conversation: {reason}")
+
+
+def opened_parts(
+    question: Iterable[SavedPart], lost: list[ImageError] | None
+) -> Iterator[str | Picture]:
+    """Yield the parts of a question, its images opened anew; see `Conversation.from_json`."""
+    for part in question:
+        try:
+            yield _opened(part)
+        except ImageError as error:
+            if lost is None:
+                raise
+            lost.append(error)
+
+
+def _opened(saved: SavedPart) -> str | Picture:
+    if saved.text is not None:
+        return saved.text
+    if saved.png is not None:
+        picture = decode_picture(_decoded(saved.png), saved.name)
+    elif saved.image is not None:
+        picture = open_picture(saved.image)
+    else:
+        raise _refused("a part is neither text nor image")
+    if picture.digest != saved.digest:
+        raise ImageError(f"{picture.name}: the image has changed since the conversation was saved")
+    return picture
+
+
+def _decoded(png: str) -> bytes:
+    try:
+        return b64decode(png, validate=True)
+    except ValueError as error:
+        raise _refused("a picture is not base64") from error
