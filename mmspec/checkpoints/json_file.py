@@ -22,15 +22,24 @@ LINES_BYTES = 500_000_000
 
 def read_json(file: Path) -> dict[str, Any]:
     """The JSON object in `file`; raises CheckpointError if there is none."""
+    text = read_whole(file, JSON_BYTES)
     try:
-        value = json.loads(read_text(file, JSON_BYTES))
-    except OSError as error:
-        raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise CheckpointError(f"{file} must hold a JSON object, not {type(value).__name__}")
     return value
+
+
+def read_whole(file: Path, most: int) -> str:
+    """The text of a file of at most `most` bytes; raises CheckpointError."""
+    try:
+        return read_text(file, most)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{file} is not text in UTF-8: {error}") from error
 
 
 def read_lines(file: Path) -> list[str]:
@@ -40,7 +49,9 @@ def read_lines(file: Path) -> list[str]:
     """
     try:
         return read_text(file, LINES_BYTES).split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise UsageError(f"cannot read {file}: {error}") from error
 
 

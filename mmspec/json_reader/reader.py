@@ -93,7 +93,8 @@ def _limited(kind: Any, limits: Range) -> Reader:
         try:
             result = read(value)
         except MismatchError as error:
-            raise error if error.place else MismatchError(value, phrase) from error
+            is_text = kind is str and isinstance(value, str)  # with half of a surrogate pair
+            raise error if error.place or is_text else MismatchError(value, phrase) from error
         if not least <= measured(result) <= most:
             raise MismatchError(value, phrase)
         return result

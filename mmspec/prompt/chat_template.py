@@ -5,9 +5,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mmspec.checkpoints.json_file import Block, read_json
+from mmspec.checkpoints.json_file import Block, read_json, read_whole
 from mmspec.errors import CheckpointError
-from mmspec.input_files import is_there, read_text
+from mmspec.input_files import is_there
 from mmspec.prompt.tokenizer_files import special_tokens
 
 Content = Sequence[Mapping[str, str]]
@@ -108,10 +108,7 @@ def load_template(directory: Path) -> ChatTemplate:
     tokens = special_tokens(directory)
     file = directory / "chat_template.jinja"
     if is_there(file):
-        try:
-            return ChatTemplate(read_text(file, MOST_BYTES), str(file), tokens)
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"cannot read {file}: {error}") from error
+        return ChatTemplate(read_whole(file, MOST_BYTES), str(file), tokens)
     for name in ("chat_template.json", "processor_config.json", "tokenizer_config.json"):
         file = directory / name
         source = _source(file)

@@ -1,9 +1,13 @@
 """Checkpoints of every layout and type load as the same model; what cannot be had is named."""
 
+from shutil import copytree
+
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
-from mmspec.errors import UsageError
+from mmspec.checkpoints.safetensors_header import read_header
+from mmspec.errors import CheckpointError, UsageError
 from mmspec.plugins import load_backend
 from support import factory
 from support import sequence_helpers as helpers
@@ -72,6 +76,41 @@ def test_a_text_model_has_no_tower_and_no_eyes(loaded, llama_path):
     assert model.tower == ""
     with pytest.raises(UsageError, match="text-only"):
         model.encode(helpers.pixels(32)[0])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_weights_that_are_not_finite_are_named(loaded, tmp_path, llama_path, value, dtype):
+    name = "model.layers.1.mlp.up_proj.weight"
+    path = damaged(llama_path, tmp_path / "damaged", name, value)
+    with pytest.raises(CheckpointError, match=rf"model\.safetensors: {name} holds NaN or inf"):
+        loaded(path, dtype=dtype)
+
+
+def test_scales_that_are_not_finite_are_named(loaded, tmp_path, mlx_path):
+    name = "language_model.lm_head.scales"
+    path = damaged(mlx_path, tmp_path / "damaged", name, np.inf)
+    with pytest.raises(CheckpointError, match=r"lm_head.* holds NaN or infinity"):
+        loaded(path)
+
+
+def test_weights_that_overflow_are_named_and_large_ones_load(loaded, tmp_path, llama_path):
+    path = damaged(llama_path, tmp_path / "large", "model.norm.weight", -60_000)
+    assert loaded(path, dtype="float16").dtype == "float16"
+    path = damaged(llama_path, tmp_path / "larger", "model.norm.weight", 70_000)
+    with pytest.raises(CheckpointError, match=r"too large for `dtype=float16`"):
+        loaded(path, dtype="float16")
+    assert loaded(path, dtype="bfloat16").dtype == "bfloat16"
+
+
+def damaged(source, path, name, value):
+    """A copy of a checkpoint with one element changed."""
+    copytree(source, path)
+    file = next(path.glob("*.safetensors"))
+    tensors = load_file(file)
+    tensors[name].reshape(-1)[-1] = value
+    save_file(tensors, file, metadata={"format": read_header(file)[name].writer})
+    return path
 
 
 def test_an_unknown_device_or_type_is_named_with_what_there_is(loaded, llava_path):
