@@ -360,5 +360,12 @@ class InspectableBackend(Backend[InspectableModel], Protocol):
         Its bandwidth bounds the speed of every forward that reads its weights once.
         """
 
+    def set_threads(self, count: int | None) -> None:
+        """Compute with so many CPU threads in the whole process; None: all cores but one.
+
+        None changes nothing where the environment names a number. Raises UsageError for more than
+        the cores, BackendError if the framework chooses itself.
+        """
+
     def describe(self) -> dict[str, Any]:
         """Versions, devices and threads, for reports; JSON-serializable."""

@@ -141,7 +141,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 LAYERS = (
     {"errors"},
-    {"escape", "input_files", "json_reader", "output_files"},
+    {"cpu_threads", "escape", "input_files", "json_reader", "output_files"},
     {"checkpoints"},
     {"decoding", "seam", "prompt"},
     {"drafters"},

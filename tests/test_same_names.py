@@ -7,6 +7,7 @@ BACKENDS = Path(__file__).parent.parent / "backends"
 TORCH_ALONE = {
     "graphs": "CUDA graphs; MLX has none",
     "captioner.py": "captioners that transformers runs",
+    "cpu/openmp.py": "only OpenMP can be told how long its threads wait for each other",
     "cpu/norms.py": "MLX's norm is one of the calls in cpu/kernels.py",
     "tensor_files.py": "training writes PyTorch's tensors",
     "heads/convert.py": "published heads are PyTorch pickles",

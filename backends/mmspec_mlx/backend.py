@@ -87,6 +87,10 @@ class MlxBackend:
         mx.eval(source)
         return lambda: mx.eval(mx.add(source, 0.0, stream=stream(device)))
 
+    def set_threads(self, count: int | None) -> None:
+        """Compute matrix products on a CPU with so many threads of OpenBLAS."""
+        blas.set_threads(count)
+
     def describe(self) -> dict[str, Any]:
         """Return MLX's version, devices, BLAS and memory limits, for reports."""
         report: dict[str, Any] = {"name": self.name, "mlx": version("mlx"), "devices": devices()}

@@ -10,6 +10,7 @@ import torch
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import TensorSource, plan
 from mmspec.checkpoints.quantization import SCHEMES, read_scheme
+from mmspec.cpu_threads import check_threads, default_threads
 from mmspec.errors import BackendError, UsageError
 from mmspec.seam import Head, Model
 from mmspec_torch.device import available, find_device, find_dtype, require_ieee_float32
@@ -85,6 +86,12 @@ class TorchBackend:
         source = torch.rand(size // 4, device=device)
         sink = torch.empty_like(source)
         return lambda: sink.copy_(source)
+
+    def set_threads(self, count: int | None) -> None:
+        """Compute with so many CPU threads in the whole process."""
+        if count is not None:
+            check_threads(count)
+        torch.set_num_threads(count or default_threads(torch.get_num_threads()))
 
     def describe(self) -> dict[str, Any]:
         """Return versions, devices and threads, for reports."""

@@ -9,7 +9,7 @@ import click
 from mmspec.diagnostics.doctor import examine
 from mmspec_bench.commands.output import Output
 from mmspec_bench.full_report.run import DRAFT, MODEL, Lines, full_report, outcome_line
-from mmspec_cli.options import JSON, PLAIN
+from mmspec_cli.options import JSON, PLAIN, THREADS
 from mmspec_cli.terminal.render import Screen, in_words
 
 
@@ -29,6 +29,7 @@ from mmspec_cli.terminal.render import Screen, in_words
     help="Where --full writes its report, and finds what is done of it.",
 )
 @click.option("--mlx-vlm", metavar="PYTHON", help="For --full: of mlx-vlm's own environment.")
+@THREADS
 @JSON
 @PLAIN
 def doctor(
@@ -37,6 +38,7 @@ def doctor(
     draft: str,
     out: Path,
     mlx_vlm: str | None,
+    threads: int | None,
     as_json: bool,
     plain: bool,
 ) -> int:
@@ -52,7 +54,8 @@ def doctor(
         report = examine()
         Output(screen, None, as_json).report(report, partial(_show, screen, report))
         return int(report["exit_code"])
-    report = full_report(model, draft, out, Lines(screen.progress, screen.note), mlx_vlm)
+    lines = Lines(screen.progress, screen.note)
+    report = full_report(model, draft, out, lines, mlx_vlm, threads)
     Output(screen, None, as_json).report(report, partial(_show_stages, screen, report))
     screen.note(f"wrote {out}")
     return int(report["exit_code"])

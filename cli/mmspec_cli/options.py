@@ -83,9 +83,20 @@ QUANTIZE = click.option(
     help="Keep every model's matrices in 8 bits, or in 4 bits by groups of 64 inputs or as many as "
     "named. PyTorch only; for MLX see `models quantize`.",
 )
-LOADING = together(MODEL, DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE)
+THREADS = click.option(
+    "--threads",
+    type=int,
+    metavar="N",
+    help="CPU threads. Default: those of OMP_NUM_THREADS or its like, else all cores but one.",
+)
+PLACE = together(BACKEND, DEVICE, DTYPE, QUANTIZE, THREADS)
+"""Where and in which numbers models compute."""
+LOADING = together(MODEL, DRAFT, PLACE)
 """The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
-MODELS = ("model", "draft", "captioner", "captions", "backend", "device", "dtype", "quantize")
+MODELS = (
+    *("model", "draft", "captioner", "captions", "backend", "device", "dtype", "quantize"),
+    "threads",
+)
 """The names of the options for loading models and a captioner."""
 
 
@@ -238,7 +249,7 @@ ACCEPTED = click.option("--accepted", is_flag=True, help="Mark the drafted token
 class Setup:
     """The shared options: models, decoding and output."""
 
-    models: Mapping[str, str]
+    models: Mapping[str, Any]
     """Keywords of `mmspec.chat.engine.load`."""
     options: "Options"
     as_json: bool

@@ -14,7 +14,7 @@ from mmspec.diagnostics.prompts import read_prompts
 from mmspec.plugins import load_backend
 from mmspec_bench.prompts import prompts_for
 from mmspec_cli.documentation import more
-from mmspec_cli.options import DEVICE, EXACT, JSON, PLAIN
+from mmspec_cli.options import DEVICE, EXACT, JSON, PLAIN, THREADS
 from mmspec_cli.terminal.render import Screen
 
 DEFAULT_PROMPTS = 4
@@ -42,6 +42,7 @@ DEFAULT_PROMPTS = 4
 )
 @DEVICE
 @click.option("--dtype", default="float32", show_default=True, help="What both compute in.")
+@THREADS
 @click.option("--max-new-tokens", type=int, default=48, show_default=True)
 @EXACT
 @JSON
@@ -55,6 +56,7 @@ def parity(
     reference: str | None,
     device: str,
     dtype: str,
+    threads: int | None,
     max_new_tokens: int,
     exact: str,
     as_json: bool,
@@ -77,7 +79,9 @@ def parity(
     typed = read_prompts(prompts) if prompts else None
 
     report = compare_all(
-        lambda backend, where: load(str(where), pair, backend=backend, device=device, dtype=dtype),
+        lambda backend, where: load(
+            str(where), pair, backend=backend, device=device, dtype=dtype, threads=threads
+        ),
         directory,
         names,
         typed or prompts_for(read_config(directory), DEFAULT_PROMPTS),

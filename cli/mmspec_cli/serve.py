@@ -12,14 +12,11 @@ from mmspec.errors import not_installed
 from mmspec_cli.decoding import decoding_options
 from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.options import (
-    BACKEND,
     CAPTIONER,
     DECODING,
-    DEVICE,
     DRAFT,
-    DTYPE,
     MODELS,
-    QUANTIZE,
+    PLACE,
     Setup,
     together,
 )
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 @click.command(cls=GroupedCommand)
 @click.argument("model", default="auto", metavar="[MODEL]")
 @together(*LISTENING, *LIMITS)
-@together(DRAFT, BACKEND, DEVICE, DTYPE, QUANTIZE, CAPTIONER, DECODING)
+@together(DRAFT, PLACE, CAPTIONER, DECODING)
 def serve(port: int, **values: Any) -> None:
     """Answer browsers and programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
 

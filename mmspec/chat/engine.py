@@ -62,6 +62,7 @@ def load(
     quantize: str = "none",
     captioner: str = "auto",
     captions: str = "",
+    threads: int | None = None,
     options: Options | None = None,
     progress: Progress = silent,
 ) -> Engine:
@@ -78,11 +79,13 @@ def load(
     progress: shows what is being done, if that takes long.
 
     quantize: 'int8', 'int4', 'int4-32' or 'int4-128' for the matrices of every model (torch only).
+    threads: of the CPU, for the whole process; None leaves the environment's or all cores but one.
     options: checked before any weights are read; UsageError if the draft cannot do them.
     """
     started = perf_counter()
     from_file = read_captions(expand_home(captions)) if captions else None
     chosen = load_backend(backend)
+    chosen.set_threads(threads)
     notes: list[str] = []
     name, directory = _find_target(chosen, model, notes)
     own = None if isinstance(draft, str) else _own_head(draft)

@@ -46,7 +46,9 @@ def examine() -> dict[str, Any]:
 
 def _described(name: str) -> dict[str, Any]:
     try:
-        return load_backend(name).describe()
+        backend = load_backend(name)
+        backend.set_threads(None)  # as loading a model does
+        return backend.describe()
     except (MmspecError, ImportError, OSError) as error:  # a broken framework is a finding
         return {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
 

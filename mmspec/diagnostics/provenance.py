@@ -10,13 +10,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from mmspec.cpu_threads import VARIABLES
 from mmspec.seam import InspectableBackend
 
 PACKAGES = (
     *("mmspec", "numpy", "pillow", "tokenizers", "jinja2", "huggingface_hub", "click", "rich"),
     *("torch", "mlx", "transformers", "mlx-lm", "pyarrow", "matplotlib"),
 )
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def provenance(
@@ -39,7 +39,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
-        "threads": {name: os.environ.get(name) for name in THREADS},
+        "threads": {name: os.environ.get(name) for name in VARIABLES},
         "versions": versions(),
     }
 

@@ -77,3 +77,28 @@ def test_the_chat_s_help_fits_a_narrow_terminal(run: Run, narrow, pair):
 
 def test_every_command_has_a_help_page(run: Run):
     assert all(run(name, "--help").status == 0 for name in COMMANDS)
+
+
+def leaves(command, path=()):
+    """Every command that is no group, by its words."""
+    if not isinstance(command, click.Group):
+        return {path: command}
+    context = click.Context(command)
+    names = command.list_commands(context)
+    found = [leaves(command.get_command(context, name), (*path, name)) for name in names]
+    return {words: leaf for every in found for words, leaf in every.items()}
+
+
+def test_every_command_that_computes_takes_a_number_of_threads():
+    """Those that choose a backend or a device compute; those of `models` read and write files."""
+    computes = {
+        words: {option for param in leaf.params for option in param.opts}
+        for words, leaf in leaves(cli).items()
+        if words[0] != "models"
+    }
+    assert len([words for words, options in computes.items() if "--threads" in options]) > 12
+    assert not {
+        words
+        for words, options in computes.items()
+        if options & {"--backend", "--device", "--backends"} and "--threads" not in options
+    }

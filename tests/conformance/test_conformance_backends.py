@@ -4,6 +4,9 @@ import json
 import tomllib
 from pathlib import Path
 
+import pytest
+
+from mmspec.cpu_threads import VARIABLES
 from mmspec.plugins import BACKENDS, load_backend, registered
 from mmspec_bench.random_weights.bandwidth_bound import copy_bandwidth
 from support.conformance_cases import PICTURES, small
@@ -20,6 +23,27 @@ def test_a_backend_knows_its_name_and_describes_itself(backend):
     loaded = load_backend(backend)
     assert loaded.name == backend
     assert json.loads(json.dumps(loaded.describe()))["devices"][-1] == "cpu"
+
+
+def test_threads_are_those_asked_for_until_none_are_asked_for(backend, monkeypatch):
+    monkeypatch.setattr("mmspec.cpu_threads.cores", lambda: 3)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    loaded = load_backend(backend)
+    if backend == "mlx" and loaded.describe()["blas"] != "OpenBLAS":
+        pytest.skip("MLX's BLAS here takes no number of threads")
+    try:
+        loaded.set_threads(3)
+        assert threads_of(loaded) == 3
+        loaded.set_threads(None)
+        assert threads_of(loaded) == 2
+    finally:
+        loaded.set_threads(1)
+
+
+def threads_of(backend):
+    said = backend.describe()
+    return said["blas_threads"] if backend.name == "mlx" else said["threads"]
 
 
 def test_an_answers_peak_memory_is_counted(engine):

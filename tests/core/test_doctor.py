@@ -68,7 +68,7 @@ def test_findings_of_another_version_have_no_line(cache, pair_engine, monkeypatc
 def test_what_a_backend_would_be_faster_with_is_named_with_its_command(
     monkeypatch, hint, what, fix
 ):
-    backend = SimpleNamespace(describe=lambda: {"hint": hint})
+    backend = SimpleNamespace(describe=lambda: {"hint": hint}, set_threads=lambda _: None)
     monkeypatch.setattr(doctor, "load_backend", lambda _: backend)
     fixes = {each["what"]: each for each in examine()["missing"]}
     assert fixes[what]["fix"] == fix

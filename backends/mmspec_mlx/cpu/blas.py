@@ -8,21 +8,34 @@ import ctypes
 import os
 import sys
 
+from mmspec.cpu_threads import check_threads, default_threads
+from mmspec.errors import BackendError
+
 LIBRARY = "libopenblas.so.0"
 INSTALL = "apt install libopenblas0-pthread"
-THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def prepare() -> None:
-    """Load OpenBLAS if it is installed, and turn TensorFloat-32 off.
-
-    OpenBLAS gets all cores but one: its threads spin while they wait, and the Python thread needs a
-    core to enqueue operations. OPENBLAS_NUM_THREADS overrides this.
-    """
+    """Load OpenBLAS if it is installed, and turn TensorFloat-32 off."""
     os.environ["MLX_ENABLE_TF32"] = "0"
+    set_threads(None)
+
+
+def set_threads(count: int | None) -> None:
+    """Compute with so many threads; None: all cores but one, or the environment's number.
+
+    OpenBLAS's threads spin while they wait, and the Python thread needs a core to enqueue
+    operations. Raises UsageError for more than the cores, BackendError for another BLAS.
+    """
     library = _openblas()
-    if library is not None and THREADS not in os.environ:
-        library.openblas_set_num_threads(max(1, len(os.sched_getaffinity(0)) - 1))
+    if count is not None:
+        check_threads(count)
+        if library is None:
+            blas = describe()["blas"]
+            raise BackendError(f"`threads={count}`: MLX's BLAS is {blas}: leave it out")
+    if library is not None:
+        present = int(library.openblas_get_num_threads())
+        library.openblas_set_num_threads(count or default_threads(present))
 
 
 def describe() -> dict[str, str | int]:

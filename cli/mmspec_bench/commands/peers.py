@@ -13,8 +13,9 @@ from mmspec.chat.engine import pair_of
 from mmspec.chat.options import Gamma
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
+from mmspec.cpu_threads import VARIABLES
 from mmspec.diagnostics.prompts import Prompt, read_prompts
-from mmspec.diagnostics.provenance import THREADS, provenance
+from mmspec.diagnostics.provenance import provenance
 from mmspec.errors import UsageError
 from mmspec_bench.commands.output import Output, show_tables, split, with_output
 from mmspec_bench.compare.methods import PEERS, peer_methods
@@ -71,7 +72,7 @@ def peers(
     which this project is installed too.
     """
     screen = output.screen
-    os.environ.update(dict.fromkeys(THREADS if threads else (), str(threads)))
+    os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
     methods = peer_methods(split(peers), split(drafting), gamma, mlx_vlm)
     name, directory, drafts = _named(model, draft)
     sets = _prompts(directory, prompts, count)

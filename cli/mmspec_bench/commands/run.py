@@ -18,18 +18,7 @@ from mmspec_bench.suite.run_folder import Settings
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
 from mmspec_cli.completed_values import complete_draft
-from mmspec_cli.options import (
-    BACKEND,
-    CAPTIONER,
-    DEVICE,
-    DTYPE,
-    EXACT,
-    JSON,
-    MODEL,
-    QUANTIZE,
-    gamma_option,
-    together,
-)
+from mmspec_cli.options import CAPTIONER, EXACT, JSON, MODEL, PLACE, gamma_option
 from mmspec_cli.options import PLAIN as UNADORNED
 from mmspec_cli.terminal.render import Screen
 
@@ -88,7 +77,7 @@ COUNT = click.IntRange(min=1)
     help="Draft model or head; may be repeated, so that several stand in one table. A method that "
     "two of them can do names its own: M@mini-draft. auto: the one that the target's card names.",
 )
-@together(BACKEND, DEVICE, DTYPE, QUANTIZE)
+@PLACE
 @CAPTIONER
 @JSON
 @UNADORNED

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import gettempdir
+from typing import Any
 
 import click
 
@@ -29,7 +30,7 @@ SYNTHETIC = together(
         help="Where they are written and kept. Default: mmspec-synthetic in the temporary folder.",
     ),
 )
-LOADING_OPTIONS = ("backend", "device", "dtype", "quantize")
+LOADING_OPTIONS = ("backend", "device", "dtype", "quantize", "threads")
 """Options for loading models that apply to random weights."""
 OPTIONS = {
     *LOADING_OPTIONS,
@@ -43,7 +44,7 @@ def measure_random(
     name: str,
     directory: Path | None,
     repeats: int,
-    loading: Mapping[str, str],
+    loading: Mapping[str, Any],
     *,
     priced: bool,
 ) -> RandomWeightsReport:

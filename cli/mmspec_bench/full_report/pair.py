@@ -49,6 +49,8 @@ class Pair:
 
     model: dict[str, Path]
     draft: dict[str, Path]
+    threads: int | None = None
+    """CPU threads, as for `mmspec.chat.engine.load`."""
 
     def load(
         self, backend: str, model: Path | None = None, dtype: str = "auto", quantize: str = "none"
@@ -56,8 +58,14 @@ class Pair:
         """Load the pair on one backend; raises Inapplicable before that if memory is too small."""
         directory = model or self.model[backend]
         require_room(backend, directory, dtype if quantize == "none" else "bfloat16")
-        draft = str(self.draft[backend])
-        return load(str(directory), draft, backend=backend, dtype=dtype, quantize=quantize)
+        return load(
+            str(directory),
+            str(self.draft[backend]),
+            backend=backend,
+            dtype=dtype,
+            quantize=quantize,
+            threads=self.threads,
+        )
 
     def types(self, backend: str) -> tuple[NumberType, ...]:
         """The number types in which a backend can decode the target."""

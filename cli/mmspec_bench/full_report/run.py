@@ -35,13 +35,18 @@ class Lines:
 
 
 def full_report(
-    model: str, draft: str, out: Path, lines: Lines, mlx_vlm: str | None = None
+    model: str,
+    draft: str,
+    out: Path,
+    lines: Lines,
+    mlx_vlm: str | None = None,
+    threads: int | None = None,
 ) -> dict[str, Any]:
     """Fetch a pair, then check, measure and compare it on every installed backend.
 
     Writes the report to `out` before and after every stage; a second run does not repeat what is in
     that file, unless models or versions changed. The entry of a failed stage is its error.
-    mlx_vlm: the Python of mlx-vlm's environment.
+    mlx_vlm: the Python of mlx-vlm's environment.  threads: of the CPU, as for `load`.
 
     Returns the report with the command's `exit_code`. Raises HubError if the pair is not on this
     machine and cannot be fetched, WriteError if the file cannot be written.
@@ -49,11 +54,13 @@ def full_report(
     backends = installed_backends()
     if not backends:
         raise BackendError('no backend is installed: run pip install "mmspec[mlx]" on a Mac')
+    for backend in backends:
+        load_backend(backend).set_threads(threads)
     models, drafts = (
         {backend: _fetched(name, backend, lines.progress) for backend in backends}
         for name in (model, draft)
     )
-    pair = Pair(models, drafts)
+    pair = Pair(models, drafts, threads)
     file = ReportFile(out, _key(model, draft, pair), {"examination": examine()})
     stages = stages_of(pair, backends, mlx_vlm, lines.progress)
     if file.resume():
