@@ -88,17 +88,11 @@ def load(
     chosen.set_threads(threads)
     notes: list[str] = []
     name, directory = _find_target(chosen, model, notes)
-    own = None if isinstance(draft, str) else _own_head(draft)
-    place = _find_draft(chosen, name, draft, notes) if isinstance(draft, str) else None
-    if options and own:
-        refuse_kind(options, own.name, own.kind)
-    elif options and place:
-        refuse(options, *place)
-    elif options:
-        options.require_draft()
+    place = _find_draft(chosen, name, draft, notes)
+    _refuse(options, place)
     loading = partial(load_model, chosen, device=device, dtype=dtype, quantize=quantize)
     target = model if isinstance(model, LoadedModel) else loading(name, directory)
-    drafts = _load_draft(loading, chosen, target, *place) if place else own
+    drafts = _load_draft(loading, chosen, target, place)
     head = drafts if isinstance(drafts, LoadedHead) else None
     draft_model = drafts if isinstance(drafts, LoadedModel) else None
     models = (model for model in (draft_model, target) if model and model.features)
@@ -137,9 +131,11 @@ def _auto_model(backend: InspectableBackend, notes: list[str]) -> str:
 
 
 def _find_draft(
-    backend: InspectableBackend, target: str, draft: str, notes: list[str]
-) -> tuple[str, Path] | None:
-    """The draft's name and directory; if 'auto' finds none, None and a note."""
+    backend: InspectableBackend, target: str, draft: str | Head, notes: list[str]
+) -> tuple[str, Path] | LoadedHead | None:
+    """The draft's name and directory, or a head of the user's; if 'auto' finds none, a note."""
+    if not isinstance(draft, str):
+        return _own_head(draft)
     if draft == "none":
         return None
     name = pair_of(target) if draft == "auto" else draft
@@ -163,9 +159,28 @@ def _own_head(draft: Head) -> LoadedHead:
     return LoadedHead(draft.config.kind, None, draft)
 
 
+def _refuse(options: Options | None, place: tuple[str, Path] | LoadedHead | None) -> None:
+    """Raise UsageError for options that this draft cannot do."""
+    match options, place:
+        case None, _:
+            pass
+        case Options(), LoadedHead():
+            refuse_kind(options, place.name, place.kind)
+        case Options(), (name, directory):
+            refuse(options, name, directory)
+        case _:
+            options.require_draft()
+
+
 def _load_draft(
-    loading: Loading, backend: InspectableBackend, target: LoadedModel, name: str, directory: Path
-) -> LoadedModel | LoadedHead:
+    loading: Loading,
+    backend: InspectableBackend,
+    target: LoadedModel,
+    place: tuple[str, Path] | LoadedHead | None,
+) -> LoadedModel | LoadedHead | None:
+    if place is None or isinstance(place, LoadedHead):
+        return place
+    name, directory = place
     head = load_head(backend, directory, target.model)
     if head:
         return LoadedHead(name, directory, head)
