@@ -43,7 +43,9 @@ def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
     stream, own = fields.flag("stream"), fields.block("mmspec")
     options = sampling_options(fields, defaults, _most_tokens(fields, defaults))
     return ChatRequest(
-        replace(options, logprobs=_logprobs(fields)),
+        replace(
+            options, logprobs=likeliest(fields, "logprobs: true", wanted=fields.flag("logprobs"))
+        ),
         _stops(fields),
         stream,
         stream and fields.block("stream_options").flag("include_usage"),
@@ -89,14 +91,15 @@ def _most_tokens(fields: Fields, defaults: Options) -> int:
     return fields.integer("max_completion_tokens", older, 1, MOST_TOKENS)
 
 
-def _logprobs(fields: Fields) -> int | None:
-    """The number of likeliest tokens to report; None if no log-probabilities are wanted."""
+def likeliest(fields: Fields, switch: str, *, wanted: bool) -> int | None:
+    """The number of likeliest tokens to report; None if no log-probabilities are wanted.
+
+    switch: the field and value by which they are wanted.
+    """
     count = fields.integer("top_logprobs", 0, 0, MOST_LOGPROBS)
-    if fields.flag("logprobs"):
-        return count
-    if count:
-        raise fields.error("top_logprobs", "left out without logprobs: true")
-    return None
+    if count and not wanted:
+        raise fields.error("top_logprobs", f"left out without {switch}")
+    return count if wanted else None
 
 
 def _stops(fields: Fields) -> list[str]:

@@ -11,6 +11,7 @@ from mmspec.decoding.statistics import Statistics
 from mmspec_server.answers import Finished, Text
 from mmspec_server.chat_request import ChatRequest
 from mmspec_server.errors import ApiError
+from mmspec_server.token_texts import Entry
 
 
 @dataclass(slots=True)
@@ -26,10 +27,10 @@ class ResponseReply:
 
     def whole(self, texts: Sequence[Text], finished: Finished) -> dict[str, Any]:
         """The object of a complete answer."""
-        text = "".join(text.text for text in texts)
+        text, tokens = "".join(text.text for text in texts), _tokens(texts)
         cut = finished.reason == "length"
         status = "incomplete" if cut else "completed"
-        reply = self._object(status, [self._item(status, text)])
+        reply = self._object(status, [self._item(status, [_part(text, tokens)])])
         reply["incomplete_details"] = {"reason": "max_output_tokens"} if cut else None
         reply["usage"] = _usage(finished.statistics)
         return reply
@@ -39,24 +40,25 @@ class ResponseReply:
         begun = self._object("in_progress", [])
         yield self._event("response.created", response=begun)
         yield self._event("response.in_progress", response=begun)
-        item = self._item("in_progress", None)
+        item = self._item("in_progress", [])
         yield self._event("response.output_item.added", output_index=0, item=item)
-        yield self._event("response.content_part.added", **self._place, part=_part(""))
+        yield self._event("response.content_part.added", **self._place, part=_part("", []))
 
     def delta(self, text: Text) -> str:
         """The event of more text."""
         self._texts.append(text)
         return self._event(
-            "response.output_text.delta", **self._place, delta=text.text, logprobs=[]
+            "response.output_text.delta", **self._place, delta=text.text, logprobs=text.tokens
         )
 
     def end(self, finished: Finished) -> Iterator[str]:
         """The events after the last text."""
         reply = self.whole(self._texts, finished)
-        text = reply["output"][0]["content"][0]["text"]
-        yield self._event("response.output_text.done", **self._place, text=text, logprobs=[])
-        yield self._event("response.content_part.done", **self._place, part=_part(text))
-        item = reply["output"][0]
+        [item] = reply["output"]
+        [part] = item["content"]
+        text = {name: part[name] for name in ("text", "logprobs")}
+        yield self._event("response.output_text.done", **self._place, **text)
+        yield self._event("response.content_part.done", **self._place, part=part)
         yield self._event("response.output_item.done", output_index=0, item=item)
         yield self._event(f"response.{reply['status']}", response=reply)
 
@@ -79,13 +81,13 @@ class ResponseReply:
         self._events += 1
         return f"event: {kind}\ndata: {json.dumps(value)}\n\n"
 
-    def _item(self, status: str, text: str | None) -> dict[str, Any]:
+    def _item(self, status: str, content: list[Any]) -> dict[str, Any]:
         return {
             "id": self._message_id,
             "type": "message",
             "role": "assistant",
             "status": status,
-            "content": [] if text is None else [_part(text)],
+            "content": content,
         }
 
     def _object(self, status: str, output: list[Any]) -> dict[str, Any]:
@@ -102,6 +104,7 @@ class ResponseReply:
             "max_output_tokens": options.max_new_tokens,
             "temperature": options.sampling.temperature,
             "top_p": options.sampling.top_p,
+            "top_logprobs": options.logprobs or 0,
             "parallel_tool_calls": False,
             "tool_choice": "none",
             "tools": [],
@@ -110,8 +113,12 @@ class ResponseReply:
         }
 
 
-def _part(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+def _part(text: str, tokens: Sequence[Entry]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": tokens}
+
+
+def _tokens(texts: Sequence[Text]) -> list[Entry]:
+    return [token for text in texts for token in text.tokens]
 
 
 def _usage(statistics: Statistics) -> dict[str, Any]:

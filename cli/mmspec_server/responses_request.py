@@ -1,15 +1,21 @@
 """Reads the body of a request to `/v1/responses`."""
 
+from dataclasses import replace
+
 from mmspec.chat.options import Options
 from mmspec_server.chat_request import (
     MOST_TOKENS,
     ChatRequest,
+    likeliest,
     refuse_unsupported,
     sampling_options,
 )
 from mmspec_server.fields import Fields
 from mmspec_server.images import ImageReader
 from mmspec_server.messages import Dialogue, read_messages
+
+LOGPROBS = "message.output_text.logprobs"
+"""The value of `include` that asks for log-probabilities; others are ignored."""
 
 REFUSED = {
     "previous_response_id": "left out: nothing is stored, so send the whole conversation",
@@ -30,7 +36,16 @@ def read_responses_request(fields: Fields, defaults: Options) -> ChatRequest:
     if form.get("type", "text") != "text":
         raise form.error("type", "text: JSON schemas are not enforced")
     most = fields.integer("max_output_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
-    return ChatRequest(sampling_options(fields, defaults, most), stream=fields.flag("stream"))
+    options = replace(sampling_options(fields, defaults, most), logprobs=_logprobs(fields))
+    return ChatRequest(options, stream=fields.flag("stream"))
+
+
+def _logprobs(fields: Fields) -> int | None:
+    """The number of likeliest tokens to report, if `include` names them; see `likeliest`."""
+    included = fields.get("include", [])
+    if not isinstance(included, list):
+        raise fields.error("include", "a list of strings")
+    return likeliest(fields, f'include: ["{LOGPROBS}"]', wanted=LOGPROBS in included)
 
 
 def read_input(fields: Fields, reader: ImageReader, most_images: int) -> Dialogue:

@@ -72,6 +72,39 @@ def test_the_text_is_that_of_a_chat_completion(pair: Live, client, asked, messag
     assert last.usage.output_tokens == whole.usage.output_tokens
 
 
+def test_log_probabilities_are_those_of_a_chat_completion(pair: Live, client):
+    asked = pair.chat(
+        [{"role": "user", "content": "What?"}], max_tokens=9, logprobs=True, top_logprobs=2
+    )
+    expected = asked.json()["choices"][0]["logprobs"]["content"]
+    fields = {
+        "model": pair.service.model,
+        "input": "What?",
+        "max_output_tokens": 9,
+        "include": ["message.output_text.logprobs", "reasoning.encrypted_content"],
+        "top_logprobs": 2,
+    }
+    [item] = client.responses.create(**fields).output
+    assert [entry.model_dump() for entry in item.content[0].logprobs] == expected
+    *events, last = client.responses.create(**fields, stream=True)
+    told = [
+        entry.token
+        for event in events
+        if event.type == "response.output_text.delta"
+        for entry in event.logprobs
+    ]
+    assert told == [entry["token"] for entry in expected]
+    [done] = [event for event in events if event.type == "response.output_text.done"]
+    assert [entry.token for entry in done.logprobs] == told
+    assert last.response.output[0].content[0].logprobs == item.content[0].logprobs
+    assert last.response.top_logprobs == 2
+
+
+def test_log_probabilities_come_on_request_alone(pair: Live):
+    reply = respond(pair, input="What?", include=[]).json()
+    assert reply["output"][0]["content"][0]["logprobs"] == []
+
+
 def test_instructions_come_first(scripted: Live):
     text = respond(scripted, input="What?", instructions="Be short.").json()
     system = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "What?"}]
@@ -100,6 +133,8 @@ def test_an_answer_that_is_cut_is_incomplete(scripted: Live):
         ({"input": "x", "text": {"format": {"type": "json_schema"}}}, "text.format.type"),
         ({"input": "x", "max_output_tokens": 0}, "max_output_tokens"),
         ({"input": "x", "model": "gpt-5"}, "model"),
+        ({"input": "x", "top_logprobs": 2}, "top_logprobs"),
+        ({"input": "x", "include": "message.output_text.logprobs"}, "include"),
     ],
 )
 def test_what_cannot_be_done_is_refused(scripted: Live, body, param):
