@@ -12,8 +12,10 @@ from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
 from mmspec.draft_length.cost_curves import Curves
 from mmspec.errors import WriteError
 from mmspec_bench.commands.output import loaded
+from mmspec_bench.measure.calibrate import Measured
 from mmspec_bench.measure.calibrate import calibrate as measure
 from mmspec_cli.documentation import more
+from mmspec_cli.flags import with_flags
 from mmspec_cli.options import JSON, LOADING, PLAIN
 from mmspec_cli.terminal.render import Screen
 
@@ -26,18 +28,20 @@ def calibrate(as_json: bool, plain: bool, **where: Any) -> int:
     """Measure the cost of target forwards and drafted tokens by context, and write it to a file.
 
     Contexts are 64, 512, 2,048 and 8,192 tokens, as far as the models have positions. `--gamma
-    auto` starts from that file on this machine, with this backend, dtype and pair. Exits with 1 if
-    it cannot be written.
+    auto` starts from that file on this machine, with this backend, dtype and pair. Nothing is
+    written if other programs disturbed the measurement. Exits with 1 if nothing is written.
     """
     screen = Screen(plain=plain)
     engine = loaded(screen, where)
-    calibration = measure(engine, screen.progress)
+    measured = measure(engine, screen.progress)
+    calibration = measured.calibration
     file = calibration_file(engine.backend, engine.target, engine.drafts)
-    written = _write(screen, file, calibration)
+    written = _write(screen, file, measured)
     if as_json:
         names = {"model": engine.target.name, "draft": engine.drafts and engine.drafts.name}
         path = {"file": str(file.path) if written else None}
-        screen.json(names | {"key": file.key} | asdict(calibration) | path)
+        steady = {"steadiness": asdict(measured.steadiness), "problem": measured.problem}
+        screen.json(names | {"key": file.key} | asdict(calibration) | steady | path)
     else:
         _show(screen, engine, calibration)
         if written:
@@ -45,15 +49,13 @@ def calibrate(as_json: bool, plain: bool, **where: Any) -> int:
     return 0 if written else 1
 
 
-def _write(screen: Screen, file: CalibrationFile, calibration: Calibration) -> bool:
+def _write(screen: Screen, file: CalibrationFile, measured: Measured) -> bool:
     """Write the file; if that fails, show why and return False."""
-    if not calibration.is_plausible:
-        screen.note(
-            "not written: rows took less than a single one, so the machine was busy: run again"
-        )
+    if measured.problem:
+        screen.note(with_flags(f"not written: the machine was busy: {measured.problem}"))
         return False
     try:
-        file.write(calibration)
+        file.write(measured.calibration)
     except WriteError as error:
         screen.note(f"not written: {error}")
         return False

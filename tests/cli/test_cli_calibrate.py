@@ -9,6 +9,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.draft_length import calibration_file
 from mmspec.draft_length.calibration_file import ROWS
+from mmspec_bench.measure import steadiness
 from mmspec_bench.measure.calibrate import calibrate
 from support import factory
 
@@ -17,6 +18,8 @@ from support import factory
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(calibration_file, "PLAUSIBLE", 0.0)  # other tests keep this machine busy
+    monkeypatch.setattr(steadiness, "LEAST_SHARE", 0.0)
+    monkeypatch.setattr(steadiness, "MOST_RATIO", 1e9)
     return tmp_path / "cache"
 
 
@@ -74,12 +77,14 @@ def test_where_nothing_can_be_written_it_is_shown_all_the_same(run, models, cach
 
 
 def test_what_a_busy_machine_gives_is_shown_and_not_written(run, models, cache, monkeypatch):
-    monkeypatch.setattr(calibration_file, "PLAUSIBLE", 1000.0)
+    monkeypatch.setattr(steadiness, "LEAST_SHARE", 1000.0)
     result = run("calibrate", *models)
     assert result.status == 1
     assert "target rows" in result.out
     assert "written to" not in result.out
-    assert "the machine was busy" in result.err
+    assert "not written: the machine was busy: " in result.err
+    assert "other programs had the processor" in result.err
+    assert "fewer --threads" in result.err
     assert not (cache / "calibration").exists()
 
 

@@ -11,6 +11,7 @@ from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import NGRAM, parse_drafting
 from mmspec_bench.measure.calibrate import calibrate
+from mmspec_bench.measure.steadiness import Steadiness, Stopwatch
 from support.chat_turns import OPTIONS, check
 from support.scripted_clock import FLAT, STEEP, Machine
 from support.scripted_engine import SEES, scripted_engine, with_positions
@@ -39,7 +40,7 @@ def drafted(chat):
 @pytest.mark.parametrize("machine", [FLAT, STEEP], ids=["1.1", "3.3"])
 def test_what_is_measured_is_the_machines_curve(engine, monkeypatch, machine):
     machine.run(monkeypatch)
-    measured = calibrate(engine, quietly, repeats=2)
+    measured = calibrate(engine, quietly, repeats=2).calibration
     expected = machine.calibration((64, 512, SEES.text.max_position_embeddings - max(ROWS)))
     assert measured.target.keys() == measured.draft.keys() == expected.target.keys()
     for context in expected.target:
@@ -49,25 +50,77 @@ def test_what_is_measured_is_the_machines_curve(engine, monkeypatch, machine):
 
 def test_costs_are_measured_at_the_context_that_they_are_of(engine, monkeypatch):
     Machine(per_position=0.001).run(monkeypatch)
-    target = calibrate(engine, quietly, repeats=1).target
+    target = calibrate(engine, quietly, repeats=1).calibration.target
     assert [target[context][1] for context in (64, 512)] == pytest.approx([1.064, 1.512])
 
 
 def test_no_draft_is_measured_beyond_its_positions(directory, monkeypatch):
     FLAT.run(monkeypatch)
     engine = scripted_engine(directory, draft=with_positions(SEES, 512))
-    measured = calibrate(engine, quietly, repeats=1)
+    measured = calibrate(engine, quietly, repeats=1).calibration
     assert (len(measured.target), list(measured.draft)) == (3, [64])
     assert len(measured.round_costs(2, 500)) == 9  # goes on from the last that is known
 
 
 def test_without_a_draft_only_the_target_is_measured(directory, monkeypatch):
     FLAT.run(monkeypatch)
-    measured = calibrate(scripted_engine(directory, draft=None), quietly, repeats=1)
+    engine = scripted_engine(directory, draft=None)
+    measured = calibrate(engine, quietly, repeats=1).calibration
     assert measured.target[64] == pytest.approx(FLAT.calibration().target[64])
     assert measured.draft == {}
     assert measured.round_costs(1, 64) == {}
     assert measured.round_costs(0, 64)[4] == pytest.approx(FLAT.verify(5))
+
+
+class Disturbed(Machine):
+    """A machine that takes `times` as long for every second `period` of its verifications."""
+
+    times, period, count = 1.0, 1, 0
+
+    def verify(self, rows, context=0):
+        self.count += 1
+        slow = (self.count - 1) // self.period % 2
+        return super().verify(rows, context) * (self.times if slow else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("share", "times", "problem"),
+    [
+        (1.0, 1.0, ""),
+        (3.7, 1.2, ""),
+        (0.95, 1.0, ""),
+        (0.68, 1.0, "32% of the time other programs had the processor: end other programs"),
+        (1.0, 1.5, "the same steps took 1.5 times as long once as again: end other programs"),
+    ],
+)
+def test_a_busy_moment_is_known_by_its_time_and_by_measuring_again(
+    directory, monkeypatch, share, times, problem
+):
+    def measure(machine):
+        engine = scripted_engine(directory, draft=None)
+        monkeypatch.setattr(engine.target.model, "device", "cpu")
+        clock = Stopwatch(lambda: machine.now, lambda: machine.now * share)
+        with monkeypatch.context() as patch:
+            machine.run(patch)
+            return calibrate(engine, quietly, 1, clock)
+
+    counting, machine = Disturbed(), Disturbed()
+    measure(counting)
+    machine.times, machine.period = times, counting.count // 6  # two passes in three contexts
+    measured = measure(machine)
+    assert measured.problem.startswith(problem)
+    assert bool(measured.problem) == bool(problem)
+    assert measured.calibration.target[64][1] == pytest.approx((1 + times) / 2)
+
+
+def test_rows_that_cost_less_than_one_are_refused_too(engine, monkeypatch):
+    Machine(four=0.5).run(monkeypatch)
+    assert "less than a single one" in calibrate(engine, quietly, 1).problem
+
+
+def test_an_accelerator_may_be_waited_for():
+    assert Steadiness(None, 1.0).problem == ""
+    assert "`threads`" in Steadiness(None, 2.0).problem
 
 
 def test_a_round_costs_its_rows_and_its_drafted_tokens():

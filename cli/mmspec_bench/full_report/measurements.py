@@ -40,7 +40,7 @@ SAMPLINGS = (GREEDY, Sampling(temperature=0.8))
 DRAFTINGS, GAMMAS = ("M", "T", "MT"), (2, 4, 6)
 IMAGES = (0, 1, 2, 5)
 """Numbers of images in the questions whose first tokens are timed."""
-PRICE_REPEATS, COST_REPEATS = 15, 7
+PRICE_REPEATS, COST_REPEATS = 15, 4
 
 
 def start(pair: Pair, backend: str) -> dict[str, Any]:
@@ -153,9 +153,9 @@ def costs(pair: Pair, backend: str, progress: Progress) -> dict[str, Any]:
     """
     engine = pair.load(backend)
     rows = engine.exact_rows("auto")
-    calibration = calibrate(engine, progress, COST_REPEATS)
-    own = {"exact": rows.line() if rows else "off", "is_plausible": calibration.is_plausible}
-    return _described(engine) | own | asdict(calibration)
+    measured = calibrate(engine, progress, COST_REPEATS)
+    own = {"exact": rows.line() if rows else "off", "problem": measured.problem}
+    return _described(engine) | own | asdict(measured.calibration)
 
 
 def speeds(pair: Pair, backend: str, progress: Progress) -> dict[str, Any]:

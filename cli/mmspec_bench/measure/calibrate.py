@@ -4,7 +4,8 @@ The context is one token repeated: costs do not depend on which.
 """
 
 from collections.abc import Sequence
-from statistics import median
+from dataclasses import dataclass, field
+from statistics import mean, median
 
 from mmspec.chat.draft_selection import drafting_for, open_drafter
 from mmspec.chat.engine import Engine
@@ -20,6 +21,13 @@ from mmspec.draft_length.cost_curves import Seconds
 from mmspec.seam import Segment, Target
 from mmspec_bench import Progress
 from mmspec_bench.measure.costs import branch_draftings, seconds_of, steps_beside
+from mmspec_bench.measure.steadiness import (
+    REMEDY,
+    Steadiness,
+    Stopwatch,
+    share_between,
+    usual_ratio,
+)
 
 TOKEN = 5
 """Id of the repeated token, which is not a special one in a Llama vocabulary."""
@@ -27,28 +35,89 @@ ROOM = max(ROWS)
 """Positions that must be free after a context, for the largest forward."""
 LEVELS = 5
 """Number of levels of the tree whose drafting is timed."""
+STOPWATCH = Stopwatch()
 
 
-def calibrate(engine: Engine, progress: Progress, repeats: int = 7) -> Calibration:
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A calibration, and whether other programs disturbed it."""
+
+    calibration: Calibration
+    steadiness: Steadiness
+
+    @property
+    def problem(self) -> str:
+        """Why it should not be used, and what to do; '' if nothing speaks against it."""
+        if self.steadiness.problem or self.calibration.is_plausible:
+            return self.steadiness.problem
+        return f"several rows took less than a single one: {REMEDY}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One of two equal measurements: seconds by context, as in a `Calibration`."""
+
+    target: dict[int, Seconds] = field(default_factory=dict)
+    draft: dict[int, Seconds] = field(default_factory=dict)
+    level: dict[int, Seconds] = field(default_factory=dict)
+
+    @property
+    def curves(self) -> tuple[dict[int, Seconds], ...]:
+        """What a `Calibration` holds, in its order."""
+        return self.target, self.draft, self.level
+
+    def measure(
+        self, engine: Engine, target: Target, drafters: Sequence[OpenDrafter], repeats: int
+    ) -> None:
+        """Time sequences at their context."""
+        context = target.length
+        forwards, tokens = steps_beside(engine, target, drafters, ROWS, MAX_AUTO_GAMMA, repeats)
+        self.target[context] = dict(zip(ROWS, forwards, strict=True))
+        if drafters:
+            wide = (_level_seconds(engine, target, drafter, repeats) for drafter in drafters)
+            self.draft[context] = dict(enumerate(tokens, start=1))
+            self.level[context] = dict(enumerate(wide, start=1))
+
+
+def calibrate(
+    engine: Engine, progress: Progress, repeats: int = 4, clock: Stopwatch = STOPWATCH
+) -> Measured:
     """Time target forwards over each of ROWS, drafted tokens and levels with 1 to all branches.
 
     They are timed at each of CONTEXTS for which the models have positions; in place of a first one
-    that exceeds the target's positions, at the longest that leaves room for every forward.
+    that exceeds the target's positions, at the longest that leaves room for every forward. All is
+    timed twice, `repeats` times each, to see whether other programs disturb.
     """
+    started = clock()
     target = engine.target.model.open_target(GREEDY, engine.exact_rows("auto"))
     drafters = [_opened(engine, spec, target) for spec in branch_draftings(engine)]
-    forwards, tokens, levels = dict[int, Seconds](), dict[int, Seconds](), dict[int, Seconds]()
+    both = Pass(), Pass()
     for context in _contexts(engine.target.model.config.text.max_position_embeddings):
         progress(f"measuring after {context} tokens")
         target.extend(_repeated(context - target.length))
         drafters = [drafter for drafter in drafters if _extended(drafter, context)]
-        measured = steps_beside(engine, target, drafters, ROWS, MAX_AUTO_GAMMA, repeats)
-        forwards[context] = dict(zip(ROWS, measured[0], strict=True))
-        if drafters:
-            wide = (_level_seconds(engine, target, drafter, repeats) for drafter in drafters)
-            tokens[context] = dict(enumerate(measured[1], start=1))
-            levels[context] = dict(enumerate(wide, start=1))
-    return Calibration(forwards, tokens, levels)
+        for each in both:
+            each.measure(engine, target, drafters, repeats)
+    on_cpu = engine.target.model.device == "cpu"
+    share = share_between(started, clock()) if on_cpu else None
+    return _joined(*both, share)
+
+
+def _joined(first: Pass, second: Pass, share: float | None) -> Measured:
+    """The means of two measurements, and how well they agree."""
+    pairs = [
+        {
+            context: {number: (seconds, later[context][number]) for number, seconds in row.items()}
+            for context, row in earlier.items()
+        }
+        for earlier, later in zip(first.curves, second.curves, strict=True)
+    ]
+    means = (
+        {context: {n: mean(pair) for n, pair in row.items()} for context, row in curve.items()}
+        for curve in pairs
+    )
+    every = (pair for curve in pairs for row in curve.values() for pair in row.values())
+    return Measured(Calibration(*means), Steadiness(share, usual_ratio(every)))
 
 
 def _level_seconds(engine: Engine, target: Target, opened: OpenDrafter, repeats: int) -> float:

@@ -1,0 +1,54 @@
+"""Whether other programs disturbed a measurement, by the processor's time and a repetition."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import perf_counter, process_time
+
+LEAST_SHARE = 0.9
+"""Least processor seconds by second: a process that computes without pause has at least 1."""
+MOST_RATIO = 1.3
+"""Most that the longer of two equal measurements may take, by the shorter."""
+REMEDY = "end other programs that compute, or take fewer `threads`, and run again"
+
+
+@dataclass(frozen=True, slots=True)
+class Stopwatch:
+    """Counts this process's seconds, and how many of them it was on a processor."""
+
+    wall: Callable[[], float] = perf_counter
+    processor: Callable[[], float] = process_time
+
+    def __call__(self) -> tuple[float, float]:
+        """The time, and the processor's time of all threads, in seconds since some start."""
+        return self.wall(), self.processor()
+
+
+@dataclass(frozen=True, slots=True)
+class Steadiness:
+    """How much a measurement on a CPU computed, and how well two halves of it agree."""
+
+    share: float | None
+    """Processor seconds by second; None on an accelerator, for which a process may wait."""
+    ratio: float
+    """The longer by the shorter time of one thing measured twice; a fifth of all exceed it."""
+
+    @property
+    def problem(self) -> str:
+        """Why the times are not those of a machine at rest, and what to do; '' if they may be."""
+        if self.share is not None and self.share < LEAST_SHARE:
+            lost = f"{1 - self.share:.0%} of the time other programs had the processor"
+            return f"{lost}: {REMEDY}"
+        if self.ratio > MOST_RATIO:
+            return f"the same steps took {self.ratio:.1f} times as long once as again: {REMEDY}"
+        return ""
+
+
+def share_between(start: tuple[float, float], end: tuple[float, float]) -> float:
+    """Processor seconds by second between two readings of a `Stopwatch`."""
+    return (end[1] - start[1]) / (end[0] - start[0]) if end[0] > start[0] else 1.0
+
+
+def usual_ratio(pairs: Iterable[tuple[float, float]]) -> float:
+    """The ratio of the longer to the shorter time that a fifth of the pairs exceed."""
+    ratios = sorted(max(pair) / min(pair) for pair in pairs if min(pair) > 0)
+    return ratios[len(ratios) * 4 // 5] if ratios else 1.0
