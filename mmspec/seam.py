@@ -46,21 +46,26 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
+from mmspec.families.grid import Grid
 
 Float32 = NDArray[np.float32]
 
 
 class Features(Protocol):
-    """Vision features [N, D] of one image on the device, before any projector."""
+    """Vision features [N, D] of one image on the device, and what else the family caches."""
 
     @property
     def positions(self) -> int:
-        """N, the number of visual positions; a square number."""
+        """N, the number of visual positions."""
+
+    @property
+    def grid(self) -> Grid:
+        """Where the visual positions are in the image, and their rotary positions."""
 
     def pooled(self, positions: int) -> "Features":
-        """Average-pool the square grid to `positions`, a square whose side divides the grid's.
+        """Average-pool to the grid's `pooled(positions)`; cached (IbED, section 3.2).
 
-        The result is cached (IbED, section 3.2).
+        Raises UsageError for a number that the grid cannot be pooled to.
         """
 
 
@@ -204,7 +209,7 @@ class Drafter(Protocol):
 
 
 class Model(Protocol):
-    """A loaded checkpoint on a device: LLaVA, or a bare Llama (no images)."""
+    """A loaded checkpoint on a device, of any family, with or without images."""
 
     @property
     def config(self) -> ModelConfig:

@@ -142,7 +142,7 @@ def test_no_module_imports_itself_by_way_of_others():
 LAYERS = (
     {"errors"},
     {"cpu_threads", "escape", "input_files", "json_reader", "output_files"},
-    {"checkpoints"},
+    {"checkpoints", "families"},
     {"decoding", "seam", "prompt"},
     {"drafters"},
     {"draft_length", "exactness"},

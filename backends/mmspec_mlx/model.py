@@ -1,20 +1,79 @@
-"""A loaded checkpoint that opens target and draft sequences."""
+"""A loaded checkpoint that opens target and draft sequences.
 
+Shape letters: N visual positions of one image, W numbers of each: an embedding [H] first.
+"""
+
+from functools import cached_property
+
+import mlx.core as mx
+
+from mmspec.checkpoints.config import ModelConfig
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec_mlx.network.llava import Llava
+from mmspec.errors import UsageError
+from mmspec.seam import Features, Float32
+from mmspec_mlx import device_io
+from mmspec_mlx.network.families import build_vision
+from mmspec_mlx.network.llama import Llama
+from mmspec_mlx.network.vision import MlxFeatures, digest
 from mmspec_mlx.sequence.drafter import MlxDrafter
 from mmspec_mlx.sequence.target import MlxTarget
+from mmspec_mlx.weights import Weights
 
 
-class MlxModel(Llava):
+class MlxModel:
     """Implements `mmspec.seam.InspectableModel`."""
+
+    quantize = "none"
+
+    def __init__(self, weights: Weights, config: ModelConfig, device: str) -> None:
+        self.config, self.device = config, device
+        self.llama = Llama(weights, config.text)
+        self._vision = build_vision(weights, config)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of activations."""
+        return str(self.llama.dtype).removeprefix("mlx.core.")
+
+    @cached_property
+    def tower(self) -> str:
+        """Digest of the tower's tensors, dtype and settings; '' without a tower."""
+        return digest(self._vision) if self._vision else ""
+
+    def encode(self, pixels: Float32) -> MlxFeatures:
+        """Run the tower on preprocessed pixels [3, height, width]."""
+        if self._vision is None:
+            raise UsageError("this model is text-only: it cannot look at an image")
+        features = self._vision.encode(mx.array(pixels).astype(self.llama.dtype))
+        mx.eval(features.rows)
+        return features
+
+    def trace(self) -> None:
+        """Enqueue every module without evaluating it.  Raises ValueError for mismatched shapes."""
+        rows = self.llama.embedding.rows(device_io.integers([0]))
+        if self._vision and self.config.vision:
+            side = self.config.vision.image_size
+            rows = self._vision.place(self._vision.encode(mx.zeros((3, side, side))).rows)
+        cache, x = self.llama.new_cache(rows=1), mx.expand_dims(rows, 0)
+        x = x[..., : self.config.text.hidden_size]
+        self.llama.logits(self.llama.feed(x, cache, 0, self.llama.rotary.at([0], x.shape[1]), None))
+
+    def project(self, features: Features) -> Float32:
+        """Return an image's rows [N, W] on the host.  Blocks."""
+        return device_io.to_host(self.placed(features))
+
+    def placed(self, features: Features) -> mx.array:
+        """Return an image's rows [N, W]; UsageError for features that this model cannot read."""
+        if self._vision is None or not isinstance(features, MlxFeatures):
+            raise UsageError("these image features are not ones this model can read")
+        return self._vision.place(features.rows)
 
     def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> MlxTarget:
         """Open an empty target sequence."""
-        return MlxTarget(self, sampling, exact)
+        return MlxTarget(self.llama, self.placed, sampling, exact)
 
     def open_drafter(
         self,
@@ -25,4 +84,5 @@ class MlxModel(Llava):
         tree: Tree | None = None,
     ) -> MlxDrafter:
         """Open an empty draft sequence with `branches` rows, for a target of `vocabulary` ids."""
-        return MlxDrafter(self, branches, vocabulary, sampling, adaptation, tree)
+        model = self.llama, self.placed
+        return MlxDrafter(*model, branches, vocabulary, sampling, adaptation, tree)

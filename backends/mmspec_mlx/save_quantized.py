@@ -12,14 +12,14 @@ from mmspec.checkpoints.json_file import read_json
 from mmspec.checkpoints.loading_plan import INDEX_FILE, WEIGHTS_FILE, plan, read_tensors
 from mmspec.checkpoints.manifest import (
     LM_HEAD,
-    PATCHES,
-    Shape,
+    TOWER,
     canonical,
     hub_name,
     is_buffer,
     manifest,
 )
 from mmspec.errors import UsageError, choice
+from mmspec.families.tensors import Shape
 from mmspec.output_files import new_directory
 from mmspec_mlx.weights import Files
 
@@ -64,11 +64,11 @@ def _tensors(source: Path, config: ModelConfig, bits: int, group_size: int) -> N
     """Yield every tensor of the source, including those that mmspec does not load."""
     shapes, read = manifest(config), Files()
     for stored in read_tensors(source).values():
-        name = canonical(stored.name)
+        name = canonical(stored.name, config)
         if is_buffer(stored.name) or (name == LM_HEAD and name not in shapes):
             continue
         array, public_name = read(stored), hub_name(name, config)
-        if name == PATCHES:
+        if name == config.family.convolution:
             yield public_name, _mlx_convolution(array, shapes[name])
         elif _is_matrix(name, shapes.get(name, ()), group_size):
             parts = mx.quantize(array, group_size=group_size, bits=bits)
@@ -79,13 +79,13 @@ def _tensors(source: Path, config: ModelConfig, bits: int, group_size: int) -> N
 
 
 def _is_matrix(name: str, shape: Shape, group_size: int) -> bool:
-    inside = not name.startswith("vision_tower.")
+    inside = not name.startswith(TOWER)
     return inside and len(shape) == 2 and shape[1] % group_size == 0
 
 
 def _mlx_convolution(array: mx.array, shape: Shape) -> mx.array:
-    """Return a convolution kernel as (out, height, width, in), from either order."""
-    return array.transpose(0, 2, 3, 1) if array.shape == shape else array
+    """Return a convolution kernel with its inputs as the last axis, from either order."""
+    return mx.moveaxis(array, 1, -1) if array.shape == shape else array
 
 
 def _copy_files(source: Path, destination: Path) -> None:

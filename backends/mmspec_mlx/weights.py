@@ -93,7 +93,7 @@ class Weights:
         if source.packing is not None:
             return self._packed(source.stored, source.packing)
         array = self._floats(source.stored)
-        return array.transpose(0, 3, 1, 2) if source.layout == "mlx" else array
+        return mx.moveaxis(array, -1, 1) if source.layout == "mlx" else array
 
     def _packed(self, stored: StoredTensor, packing: Packing) -> Packed:
         scales, biases = self._floats(packing.scales), self._floats(packing.biases)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ def read(*parts: Tensor) -> Iterator[list[float]]:
 
 
 def upload(
-    values: Sequence[float] | Sequence[Sequence[float]], dtype: torch.dtype, device: torch.device
+    values: Sequence[float] | Sequence[Any], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
     """Copy numbers to the device without waiting for its queued work."""
     # A copy to a CUDA device may wait for its stream unless it comes from pinned memory, which is

@@ -1,31 +1,78 @@
-"""A loaded checkpoint that opens target and draft sequences."""
+"""A loaded checkpoint that opens target and draft sequences.
+
+Shape letters: N visual positions of one image, W numbers of each: an embedding [H] first.
+"""
+
+from functools import cached_property
 
 import torch
+from torch import Tensor
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
+from mmspec.errors import UsageError
+from mmspec.seam import Features, Float32
+from mmspec_torch.device_io import to_host
 from mmspec_torch.graphs.pool import Statics
-from mmspec_torch.network.llava import Llava
+from mmspec_torch.network.families import build_vision
+from mmspec_torch.network.llama import Llama
+from mmspec_torch.network.vision import TorchFeatures, digest
 from mmspec_torch.sequence.drafter import TorchDrafter
 from mmspec_torch.sequence.target import TorchTarget
 from mmspec_torch.weights import Weights
 
 
-class TorchModel(Llava):
+class TorchModel:
     """Implements `mmspec.seam.InspectableModel`."""
 
     def __init__(
         self, weights: Weights, config: ModelConfig, device: torch.device, dtype: torch.dtype
     ) -> None:
-        super().__init__(weights, config, device, dtype)
+        self.config = config
+        self.quantize = weights.scheme.name if weights.scheme else "none"
+        self.llama = Llama(weights, config.text, device, dtype)
+        self._vision = build_vision(weights, config)
         self.statics = Statics(self.llama)
+
+    @property
+    def device(self) -> str:
+        """The device's name in PyTorch."""
+        return str(self.llama.device)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of activations."""
+        return str(self.llama.dtype).removeprefix("torch.")
+
+    @cached_property
+    def tower(self) -> str:
+        """Digest of the tower's tensors, dtype and settings; '' without a tower."""
+        return digest(self._vision) if self._vision else ""
+
+    @torch.inference_mode()
+    def encode(self, pixels: Float32) -> TorchFeatures:
+        """Run the tower on preprocessed pixels [3, height, width]."""
+        if self._vision is None:
+            raise UsageError("this model is text-only: it cannot look at an image")
+        return self._vision.encode(torch.tensor(pixels).to(self.llama.device, self.llama.dtype))
+
+    @torch.inference_mode()
+    def project(self, features: Features) -> Float32:
+        """Return an image's rows [N, W] on the host."""
+        return to_host(self.placed(features))
+
+    def placed(self, features: Features) -> Tensor:
+        """Return an image's rows [N, W]; UsageError for features that this model cannot read."""
+        if self._vision is None or not isinstance(features, TorchFeatures):
+            raise UsageError("these image features are not ones this model can read")
+        return self._vision.place(features.rows.to(self.llama.device, self.llama.dtype))
 
     def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> TorchTarget:
         """Open an empty target sequence."""
-        return TorchTarget(self, self.statics, sampling, exact)
+        return TorchTarget(self.llama, self.placed, self.statics, sampling, exact)
 
     def open_drafter(
         self,
@@ -36,5 +83,5 @@ class TorchModel(Llava):
         tree: Tree | None = None,
     ) -> TorchDrafter:
         """Open an empty draft sequence with `branches` rows, for a target of `vocabulary` ids."""
-        sequences = self, self.statics
-        return TorchDrafter(*sequences, branches, vocabulary, sampling, adaptation, tree)
+        model = self.llama, self.placed, self.statics
+        return TorchDrafter(*model, branches, vocabulary, sampling, adaptation, tree)

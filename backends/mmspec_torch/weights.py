@@ -84,7 +84,7 @@ def read_tensor(source: TensorSource, dtype: torch.dtype) -> Tensor:
     if source.packing is not None:
         tensor = dequantize(stored, source.packing, dtype)
     elif source.layout == "mlx":
-        tensor = stored.permute(0, 3, 1, 2).to(dtype).contiguous()
+        tensor = stored.movedim(-1, 1).to(dtype).contiguous()
     else:
         tensor = stored.to(dtype).contiguous()
     require_finite(tensor, source.stored.name, source.stored.file)

@@ -14,6 +14,7 @@ from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.manifest import manifest
 from mmspec.errors import UsageError, choice
+from mmspec.families.llava import LlavaVision
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.drafts.draft_model import untrained_draft
 from mmspec_train.heads.head_checkpoint import head_config, max_depth, untrained_head
@@ -207,7 +208,8 @@ class Training:
     def _target_operations(self, *, with_text: bool = True) -> float:
         """Operations of the tower over a conversation's images, and of the decoder over it."""
         vision = _parameters(self.target, "vision_tower.")
-        seen = self.target.vision.positions * self.lengths.images if self.target.vision else 0.0
+        vision_rows = tower.rows if isinstance(tower := self.target.vision, LlavaVision) else 0
+        seen = vision_rows * self.lengths.images
         text = (_parameters(self.target) - vision) * self.lengths.columns * with_text
         return 2 * text + 2 * vision * seen
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from transformers import LlamaConfig
 
-from mmspec.checkpoints.config import TextConfig
 from mmspec.errors import UsageError
+from mmspec.families.decoder import TextConfig
 from mmspec_train.settings import LlamaShape
 
 ATTENTION = "eager"

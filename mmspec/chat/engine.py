@@ -13,12 +13,13 @@ from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.checkpoints.cards import load_cards, present
-from mmspec.checkpoints.config import model_type
+from mmspec.checkpoints.config import model_type, read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.paths import expand_home
 from mmspec.drafters.views import NGRAM, PLAIN
 from mmspec.errors import HubError, UsageError
 from mmspec.exactness.finding import Progress, silent
+from mmspec.families.known import find_family
 from mmspec.plugins import load_backend, load_captioner, load_head
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.tokenizer import shared_vocabulary
@@ -205,6 +206,6 @@ def _captioner(
         return ModelCaptioner(default) if default else None
     directory = resolve(name, backend.name)
     kind = model_type(directory)
-    if kind == "llava":
+    if find_family(kind) and read_config(directory).vision:
         return ModelCaptioner(loading(name, directory))
     return load_captioner(kind, directory)

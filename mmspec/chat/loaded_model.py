@@ -4,16 +4,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Never
 
 from mmspec.chat.latest_values import LatestValues
 from mmspec.drafters.views import Branch, Views
 from mmspec.errors import CheckpointError
+from mmspec.families.family import Preprocessing
+from mmspec.families.grid import Grid
 from mmspec.prompt.chat_template import ChatTemplate, load_template
 from mmspec.prompt.conversation import Chunk, Conversation, render
 from mmspec.prompt.images import Picture
-from mmspec.prompt.preprocessing import Preprocessing, pixels, read_preprocessing
 from mmspec.prompt.tokenizer import Tokenizer
-from mmspec.seam import Head, InspectableBackend, InspectableFeatures, InspectableModel
+from mmspec.seam import Float32, Head, InspectableBackend, InspectableFeatures, InspectableModel
 
 MAX_IMAGES = 32
 """The most images whose features stay on the device; LLaVA-1.5's take 1.2 MB each in 16 bits."""
@@ -36,7 +38,17 @@ class FeatureCache:
         return self._features.get(picture.digest, partial(self._encoded, picture))
 
     def _encoded(self, picture: Picture) -> InspectableFeatures:
-        return self.model.encode(pixels(picture, self.preprocessing))
+        return self.model.encode(self.pixels(picture))
+
+    def pixels(self, picture: Picture) -> Float32:
+        """The pixel values of `picture` that the tower is given."""
+        return self.preprocessing.pixels(picture.image)
+
+    def grid(self, picture: Picture) -> Grid:
+        """The visual positions of `picture`; computes no features.  Raises ImageError."""
+        vision = self.model.config.vision
+        assert vision
+        return vision.grid(*self.preprocessing.size(*picture.image.size))
 
     def forget(self) -> None:
         """Empty the cache, so that the next measurement includes computing features."""
@@ -65,8 +77,7 @@ class LoadedModel:
     @property
     def view(self) -> Branch:
         """The view in which this model sees a prompt as a target: M if it sees images, else T."""
-        sees = self.model.config.vision is not None
-        return Branch("M", self.model.config.image_tokens) if sees else Branch("T")
+        return Branch("T" if self.model.config.vision is None else "M")
 
     @property
     def stop(self) -> frozenset[int]:
@@ -96,7 +107,9 @@ class LoadedModel:
 
     def views(self, caption: Callable[[Picture], Sequence[int]]) -> Views:
         """Converts prompts to what this model is fed; `caption` gives the token ids for view C."""
-        return Views(self.tokenizer.newline_id, self.features or _blind, caption)
+        features = self.features
+        grid = features.grid if features else _blind
+        return Views(self.tokenizer.newline_id, features or _blind, grid, caption)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +127,7 @@ class LoadedHead:
         return self.head.config.kind
 
 
-def _blind(picture: Picture) -> InspectableFeatures:
+def _blind(picture: Picture) -> Never:
     raise ValueError(f"a text-only model was shown {picture.name}")
 
 
@@ -135,9 +148,8 @@ def load_model(
     model = backend.load(directory, device=device, dtype=dtype, quantize=quantize)
     features = None
     if model.config.vision:
-        preprocessing = read_preprocessing(directory, model.config.vision.image_size)
+        preprocessing = model.config.vision.preprocessing(directory)
         shared = sharing and sharing.serves(model, preprocessing)
         features = sharing if shared else FeatureCache(model, preprocessing)
-    return LoadedModel(
-        name, directory, model, Tokenizer.read(directory), load_template(directory), features
-    )
+    tokenizer = Tokenizer.read(directory, model.config.family.image_tokens)
+    return LoadedModel(name, directory, model, tokenizer, load_template(directory), features)

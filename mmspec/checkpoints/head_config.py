@@ -12,15 +12,13 @@ from typing import Any
 from mmspec.checkpoints.config import (
     CONFIG_FILE,
     ModelConfig,
-    TextConfig,
-    Vocabulary,
-    Width,
     read_dtype,
-    read_text,
 )
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.checkpoints.loading_plan import has_safetensors, read_tensors
 from mmspec.errors import CheckpointError, UsageError
+from mmspec.families.decoder import TextConfig, Vocabulary, Width
+from mmspec.families.llama import read_llama
 from mmspec.input_files import is_there, open_file
 
 MODEL_TYPE = "mmspec_head"
@@ -188,7 +186,7 @@ def _check_published(whole: Block, names: frozenset[str]) -> None:
 
 
 def _layer(whole: Block) -> TextConfig:
-    return read_text(Block(whole.values | {"num_hidden_layers": 1}, whole.file, whole.path), False)
+    return read_llama(Block(whole.values | {"num_hidden_layers": 1}, whole.file, whole.path), False)
 
 
 def require_fit(config: HeadConfig, target: ModelConfig, directory: Path) -> None:

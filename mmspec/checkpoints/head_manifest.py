@@ -11,12 +11,13 @@ Shapes are PyTorch's, (out, in). H width, V vocabulary, F the layer's inner widt
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.head_config import PICKLE_FILE, HeadConfig
 from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_named, read_tensors
-from mmspec.checkpoints.manifest import Shape, decoder_layer
+from mmspec.checkpoints.manifest import decoder_layer
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.errors import CheckpointError
+from mmspec.families.decoder import TextConfig
+from mmspec.families.tensors import Shape
 
 LAYER = "layers.0"
 EMBEDDING = "embed_tokens.weight"

@@ -11,9 +11,10 @@ from typing import Annotated, Literal
 
 from mmspec.checkpoints.config import ModelConfig, Quantization
 from mmspec.checkpoints.json_file import Block, read_json
-from mmspec.checkpoints.manifest import PATCHES, Shape, canonical, is_buffer, manifest, optional
+from mmspec.checkpoints.manifest import canonical, is_buffer, manifest, optional
 from mmspec.checkpoints.safetensors_header import StoredTensor, read_header
 from mmspec.errors import CheckpointError
+from mmspec.families.tensors import Shape
 from mmspec.input_files import is_there
 from mmspec.json_reader.limits import Range
 
@@ -45,7 +46,7 @@ class TensorSource:
     """Where one tensor of a model is in the checkpoint's files.
 
     `shape` is the model's, in PyTorch's order of axes. `layout` is "mlx" for a convolution stored
-    as (out, height, width, in). A quantized weight has a `packing`.
+    with the inputs as the last axis. A quantized weight has a `packing`.
     """
 
     stored: StoredTensor
@@ -60,8 +61,11 @@ def plan(directory: Path, config: ModelConfig) -> dict[str, TensorSource]:
     Raises CheckpointError for files that are missing, malformed or pickled, and for tensors that
     are missing, unexpected or misshapen.
     """
-    by_name = _by_canonical_name(read_tensors(directory), directory)
-    return plan_named(by_name, manifest(config), optional(config), directory, config.quantization)
+    by_name = _by_canonical_name(read_tensors(directory), directory, config)
+    shapes = manifest(config), optional(config)
+    return plan_named(
+        by_name, *shapes, directory, config.quantization, convolution=config.family.convolution
+    )
 
 
 def plan_named(
@@ -70,8 +74,12 @@ def plan_named(
     spare: Mapping[str, Shape],
     directory: Path,
     quantization: Quantization | None = None,
+    *,
+    convolution: str = "",
 ) -> dict[str, TensorSource]:
     """Where each tensor of `needed` is, by name; for those of `spare` only shapes are checked.
+
+    convolution: the name of the weight that may have MLX's order of axes.
 
     Raises CheckpointError for tensors that are missing, unexpected or misshapen.
     """
@@ -83,7 +91,7 @@ def plan_named(
             problems += [f"{name} {list(shape)} is missing"] if name in needed else []
             continue
         try:
-            sources[name] = _source(name, shape, by_name, quantization)
+            sources[name] = _source(name, shape, by_name, quantization, name == convolution)
         except _Misfit as misfit:
             problems.append(str(misfit))
     problems += _unexpected(by_name, sources, allowed)
@@ -169,13 +177,13 @@ def _no_weights(directory: Path) -> CheckpointError:
 
 
 def _by_canonical_name(
-    tensors: Mapping[str, StoredTensor], directory: Path
+    tensors: Mapping[str, StoredTensor], directory: Path, config: ModelConfig
 ) -> dict[str, StoredTensor]:
     by_name: dict[str, StoredTensor] = {}
     for name, stored in tensors.items():
         if is_buffer(name):
             continue
-        other = by_name.setdefault(canonical(name), stored)
+        other = by_name.setdefault(canonical(name, config), stored)
         if other is not stored:
             raise CheckpointError(f"{directory}: {other.name} and {name} are the same tensor twice")
     return by_name
@@ -186,12 +194,16 @@ class _Misfit(Exception):
 
 
 def _source(
-    name: str, shape: Shape, by_name: Mapping[str, StoredTensor], quantization: Quantization | None
+    name: str,
+    shape: Shape,
+    by_name: Mapping[str, StoredTensor],
+    quantization: Quantization | None,
+    convolves: bool,
 ) -> TensorSource:
     stored = by_name[name]
     scales = by_name.get(name.removesuffix("weight") + "scales")
     if scales is None:
-        return _plain(stored, name, shape)
+        return _plain(stored, shape, convolves)
     biases = by_name.get(name.removesuffix("weight") + "biases")
     if quantization is None:
         raise _Misfit(f"{scales.name} is there, but config.json has no quantization")
@@ -201,10 +213,10 @@ def _source(
     return _packed(stored, shape, packing)
 
 
-def _plain(stored: StoredTensor, name: str, shape: Shape) -> TensorSource:
+def _plain(stored: StoredTensor, shape: Shape, convolves: bool) -> TensorSource:
     if stored.dtype not in _FLOATS:
         raise _Misfit(f"{stored.name} is {stored.dtype}, not {', '.join(_FLOATS)}")
-    if name == PATCHES and _is_mlx_convolution(stored, shape):
+    if convolves and _is_mlx_convolution(stored, shape):
         return TensorSource(stored, shape, "mlx")
     _require(stored, shape)
     return TensorSource(stored, shape)
@@ -212,8 +224,8 @@ def _plain(stored: StoredTensor, name: str, shape: Shape) -> TensorSource:
 
 def _is_mlx_convolution(stored: StoredTensor, shape: Shape) -> bool:
     """True for MLX's layout, judged by the shape; if both layouts fit, by the file's `writer`."""
-    outputs, inputs, height, width = shape
-    if stored.shape != (outputs, height, width, inputs):
+    outputs, inputs, *window = shape
+    if stored.shape != (outputs, *window, inputs):
         return False
     return stored.shape != shape or stored.writer == "mlx"
 

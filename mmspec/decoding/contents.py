@@ -1,12 +1,18 @@
 """The content of a sequence on the host: token ids, placed images and padding.
 
-Shape letters: n columns, N visual positions of one image, H width.
+A column is a place in the cache. A rotary position is where the model sees it: padding takes none,
+and an image may take fewer than it has columns, so text after it stands before its own column.
+
+Shape letters: n columns, N visual positions of one image, H width, W numbers of a visual position.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Generic, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mmspec.decoding.arrays import A
 from mmspec.seam import Features, Segment
@@ -20,19 +26,30 @@ CHUNK = 512
 """Number of columns fed at once in a prefill, which bounds the memory of activations and masks."""
 
 Projection = Callable[[Features], A]
-"""Function from an image's features to embeddings [N, H]."""
+"""Function from an image's features to the rows [N, W] of a placed image."""
+
+Positions = NDArray[np.int64]
+"""Rotary positions [3, n]: time, row and column."""
 
 
 class PlacedImage(NamedTuple, Generic[A]):
-    """An image's embeddings [N, H] and their first column."""
+    """An image's first column and its rows [N, W], embeddings [N, H] first."""
 
     start: int
-    rows: A
+    rows: Any
+    rotary: Positions | None = None
+    """Rotary positions [3, N] relative to the image's first; None if they count up."""
 
     @property
     def stop(self) -> int:
         """The first column after the image."""
         return self.start + len(self.rows)
+
+    def cut(self, columns: int) -> "PlacedImage[A]":
+        """The image without its columns from `columns` on."""
+        count = columns - self.start
+        rotary = None if self.rotary is None else self.rotary[:, :count]
+        return PlacedImage(self.start, self.rows[:count], rotary)
 
 
 @dataclass(slots=True)
@@ -44,36 +61,79 @@ class Row(Generic[A]):
 
     tokens: list[int] = field(default_factory=list)
     images: list[PlacedImage[A]] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    """For each column, the rotary position that follows it."""
+    first: int = 0
+    """The rotary position of the first column."""
 
     def append(
         self, length: int, segment: Segment, project: Projection[A], padding: int = 0
     ) -> None:
         """Write `padding` columns of padding, then a segment, from column `length` on."""
         images = [
-            PlacedImage(start, project(features))
+            PlacedImage(start, project(features), features.grid.rotary)
             for start, features in segment.images(length + padding)
         ]
         self.cut(length)
         self.tokens += [PAD] * padding + segment.token_ids(IMAGE)
         self.images += images
+        at = self.position(length)
+        self.ends += [at] * padding + list(_ends(at, segment))
 
     def extend(self, length: int, tokens: Sequence[int]) -> None:
         """Write text tokens from column `length` on."""
         self.cut(length)
         self.tokens += tokens
+        at = self.position(length)
+        self.ends += range(at + 1, at + 1 + len(tokens))
+
+    def pad(self, count: int) -> None:
+        """Append `count` columns of padding."""
+        self.ends += [self.position(len(self.tokens))] * count
+        self.tokens += [PAD] * count
 
     def cut(self, length: int) -> None:
         """Remove the columns from `length` on."""
-        del self.tokens[length:]
+        del self.tokens[length:], self.ends[length:]
         if self.images and self.images[-1].stop > length:
             within = (image for image in self.images if image.start < length)
-            self.images = [
-                PlacedImage(image.start, image.rows[: length - image.start]) for image in within
-            ]
+            self.images = [image.cut(length) for image in within]
+
+    def position(self, column: int) -> int:
+        """The rotary position that follows the columns before `column`."""
+        return self.ends[column - 1] if column else self.first
 
     def has_image(self, start: int, stop: int) -> bool:
         """True if an image has any of the columns `start` to `stop`."""
         return any(max(image.start, start) < min(image.stop, stop) for image in self.images)
+
+    def image_width(self, start: int, stop: int) -> int:
+        """W of the images in the columns `start` to `stop`; 0 if there are none."""
+        within = (image for image in self.images if image.start < stop and start < image.stop)
+        return next((int(image.rows.shape[1]) for image in within), 0)
+
+    def shift(self, column: int) -> int:
+        """What must be added to `column`, of text or not known yet, for its rotary position."""
+        known = min(column, len(self.ends))
+        return self.position(known) - known
+
+    def counts_up(self, start: int, stop: int) -> bool:
+        """True if the rotary positions of the columns `start` to `stop` are those of text."""
+        return not any(
+            image.rotary is not None and max(image.start, start) < min(image.stop, stop)
+            for image in self.images
+        )
+
+    def positions(self, start: int, stop: int) -> Positions:
+        """Rotary positions [3, n] of columns `start` to `stop`; of padding arbitrary ones."""
+        line = np.maximum(np.array(self.ends[start:stop], dtype=np.int64) - 1, 0)
+        planes = np.repeat(line[None], 3, axis=0)
+        for image in self.images:
+            low, high = max(image.start, start), min(image.stop, stop)
+            if image.rotary is not None and low < high:
+                part = image.rotary[:, low - image.start : high - image.start]
+                planes[:, low - start : high - start] = self.position(image.start) + part
+        return planes
 
     def lengths(self, columns: int) -> list[int]:
         """For each of the first `columns` columns, the number of tokens up to and including it."""
@@ -83,13 +143,31 @@ class Row(Generic[A]):
         """Token ids [n] of columns `start` to `stop`; invalid ids become the nearest valid one."""
         return [min(max(token, 0), vocabulary - 1) for token in self.tokens[start:stop]]
 
-    def write_images(self, x: Any, start: int, stop: int) -> None:
-        """Write the images' embeddings into x [n, H], which holds columns `start` to `stop`."""
+    def write_images(self, x: Any, start: int, stop: int, first: int = 0) -> None:
+        """Write the images' rows into x [n, w], which holds columns `start` to `stop`.
+
+        first: the first of the w numbers of a row that are written.
+        """
+        last = first + x.shape[1]
         for image in self.images:
             low, high = max(image.start, start), min(image.stop, stop)
             if low < high:
-                part = image.rows[low - image.start : high - image.start]
+                part = image.rows[low - image.start : high - image.start, first:last]
                 x[low - start : high - start] = part
+
+
+def _ends(at: int, segment: Segment) -> Iterator[int]:
+    """For each position of a segment that begins at rotary position `at`, the one that follows."""
+    for part in segment.parts:
+        ends: Sequence[int]
+        rotary = None if isinstance(part, Sequence) else part.grid.rotary
+        if rotary is None:
+            size = len(part) if isinstance(part, Sequence) else part.positions
+            ends = range(at + 1, at + 1 + size)
+        else:
+            ends = (at + 1 + np.maximum.accumulate(rotary.max(axis=0))).tolist()
+        yield from ends
+        at = ends[-1] if ends else at
 
 
 def chunks(start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -1,48 +1,52 @@
-"""Vision features whose positions form a square grid, perhaps after a class token.
+"""Vision features whose positions form a grid, perhaps after a class token.
 
-Shape letters: N visual positions of one image, D width of the vision tower.
+Shape letters: N visual positions of one image, D numbers of a position.
 """
 
-from math import isqrt
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Self
 
-from mmspec.errors import UsageError
+from mmspec.families.grid import Grid
 
 
-class GridFeatures:
-    """Implements `mmspec.seam.Features`; a backend adds how rows are copied to the host."""
+class GridFeatures(ABC):
+    """Implements `mmspec.seam.Features`; a backend adds copies to the host and concatenation."""
 
-    def __init__(self, rows: Any) -> None:
+    def __init__(self, rows: Any, grid: Grid) -> None:
         """rows: the features [N, D] on the device."""
-        self.rows = rows
+        self.rows, self.grid = rows, grid
         self._pooled: dict[int, Self] = {}
 
     @property
     def positions(self) -> int:
         """N, the number of visual positions of the image."""
-        return len(self.rows)
+        return self.grid.positions
 
     def pooled(self, positions: int) -> Self:
-        """Average-pool the grid to `positions` rows; cached.  Raises UsageError like `pooled`."""
+        """Average-pool to the grid's `pooled(positions)`; cached.  Raises UsageError like it."""
         if positions == self.positions:
             return self
         if positions not in self._pooled:
-            self._pooled[positions] = type(self)(pooled(self.rows, positions))
+            grid = self.grid.pooled(positions)
+            rows = averaged(self.rows, self.grid, grid, self._joined)
+            self._pooled[positions] = type(self)(rows, grid)
         return self._pooled[positions]
 
+    @abstractmethod
+    def _joined(self, parts: Sequence[Any]) -> Any:
+        """Concatenate arrays along their last axis."""
 
-def pooled(rows: Any, positions: int) -> Any:
-    """Average a square grid [N, D] in equal blocks to [positions, D]; UsageError if impossible.
 
-    A class token before the grid, as `vision_feature_select_strategy: full` keeps, is left out.
+def averaged(rows: Any, grid: Grid, to: Grid, joined: Any) -> Any:
+    """Average the squares of a grid's rows [N, D] to those of the grid `to`; no class tokens.
+
+    Squares at the lower and right edges may be cut.  joined: concatenates along the last axis.
     """
-    grid, side = isqrt(len(rows)), isqrt(positions)
-    class_tokens = len(rows) - grid**2
-    if class_tokens > 1 or side**2 != positions or not side or grid % side:
-        raise UsageError(
-            f"{len(rows)} visual positions cannot be pooled to {positions}: "
-            f"give a square whose side divides {grid}"
-        )
-    block = grid // side
-    squares = rows[class_tokens:].reshape(side, block, side, block, -1)
-    return squares.mean(axis=(1, 3)).reshape(positions, -1)
+    squares = rows[grid.class_tokens :].reshape(grid.height, grid.width, -1)
+    block = -(-grid.height // to.height)
+    bands = [squares[at : at + block].mean(axis=0) for at in range(0, grid.height, block)]
+    lines = joined(bands).reshape(grid.width, to.height, -1)
+    block = -(-grid.width // to.width)
+    parts = [lines[at : at + block].mean(axis=0) for at in range(0, grid.width, block)]
+    return joined(parts).reshape(to.height * to.width, -1)

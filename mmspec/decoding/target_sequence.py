@@ -204,6 +204,9 @@ class TargetSequence(ABC, Generic[A]):
         start = self.length - 1
         if start < 0:
             raise ValueError("an empty sequence has no next token: extend it first")
+        if not self._row.counts_up(start, start + 1):
+            raise ValueError("nothing is decoded after an image: extend by text first")
+        self._row.cut(self.length)  # columns that a rewind left are not those of a draft
         x = self._embed_columns(start, start + 1)
         if draft is not None:
             x = self._framework.concat([x, self.embed(draft.ids)], 0)

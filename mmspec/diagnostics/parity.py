@@ -19,7 +19,6 @@ from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import answer_once, prefilled_target
 from mmspec.drafters.views import PLAIN
 from mmspec.errors import UsageError
-from mmspec.prompt.preprocessing import pixels
 from mmspec.seam import Float32
 
 RELATIVE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
@@ -145,7 +144,7 @@ def _arrays(engine: Engine, prompt: Prompt) -> Iterator[tuple[str, Float32]]:
     if cache and pictures:
         features = [cache(picture) for picture in pictures]
         project = engine.target.model.project
-        yield "pixels", np.concatenate([pixels(each, cache.preprocessing) for each in pictures])
+        yield "pixels", np.concatenate([cache.pixels(each).ravel() for each in pictures])
         yield "vision features", np.concatenate([image.numpy() for image in features])
         yield "projected features", np.concatenate([project(image) for image in features])
     yield "prefill logits", prefilled_target(engine, prompt.message).logits()

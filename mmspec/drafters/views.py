@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.errors import UsageError, choice
+from mmspec.families.grid import Grid
 from mmspec.prompt.conversation import Chunk
 from mmspec.prompt.images import Picture
 from mmspec.seam import Features, Segment
@@ -20,7 +21,7 @@ OVERFLOWS = ("auto", "pool", "drop", "run")
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A view's letter and, for M and P, the number of positions of an image in it."""
+    """A view's letter and, for P, the number of positions to which an image is pooled."""
 
     letter: str
     positions: int = 0
@@ -91,13 +92,12 @@ def _branch(letter: str, draft: ModelConfig, pool: int | None) -> Branch:
             f"drafting {letter} ({LETTERS[letter]}) needs a draft that sees images; this one is "
             "text-only: use T or C"
         )
-    return Branch(letter, draft.image_tokens if letter == "M" else pooled_positions(draft, pool))
+    return Branch(letter, 0 if letter == "M" else pooled_positions(draft, pool))
 
 
 def pool_sizes(draft: ModelConfig) -> list[int]:
-    """Numbers of positions to which the draft's patch grid can be pooled, largest first."""
-    grid = draft.vision.grid if draft.vision else 0
-    return [side * side for side in range(grid - 1, 0, -1) if grid % side == 0]
+    """Numbers of positions to which the draft's images can be pooled, largest first."""
+    return draft.vision.pool_sizes if draft.vision else []
 
 
 def pooled_positions(draft: ModelConfig, pool: int | None) -> int:
@@ -128,6 +128,8 @@ class Views:
 
     newline_id: int
     features: Callable[[Picture], Features]
+    grid: Callable[[Picture], Grid]
+    """Function that returns an image's visual positions without computing its features."""
     caption: Callable[[Picture], Sequence[int]]
     """Function that returns the token ids that replace an image in view C."""
 
@@ -154,8 +156,7 @@ class Views:
         if branch.letter == "C":
             return self.caption(part)
         features = self.features(part)
-        same = features.positions == branch.positions
-        return features if same else features.pooled(branch.positions)
+        return features.pooled(branch.positions) if branch.letter == "P" else features
 
     def length(self, chunks: Iterable[Chunk], branch: Branch) -> int:
         """Number of positions of `chunks` in the view of `branch`; computes no features."""
@@ -164,9 +165,10 @@ class Views:
     def _part_length(self, part: tuple[int, ...] | Picture, branch: Branch) -> int:
         if not isinstance(part, Picture):
             return len(part)
-        if branch.letter == "C":
-            return len(self.caption(part))
-        return branch.positions or 1
+        if branch.letter in "MP":
+            grid = self.grid(part)
+            return (grid.pooled(branch.positions) if branch.positions else grid).positions
+        return len(self.caption(part)) if branch.letter == "C" else 1
 
 
 def fit(
@@ -207,7 +209,8 @@ def _fitted(
 ) -> Branch | None:
     candidates = [branch]
     if rule == "pool" and branch.letter in "MP":
-        smaller = (size for size in pool_sizes(draft) if size < branch.positions)
+        largest = branch.positions or draft.image_tokens
+        smaller = (size for size in pool_sizes(draft) if size < largest)
         candidates += [replace(branch, letter="P", positions=size) for size in smaller]
     return next((view for view in candidates if length(view) <= room), None)
 

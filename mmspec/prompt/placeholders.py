@@ -61,6 +61,8 @@ class Placeholders:
         Raises CheckpointError unless there are `images` image placeholders.
         """
         image_id, parts = self._tokenizer.image_token_id, list[str | int]()
+        frame = self._tokenizer.image_tokens
+        text = text.replace(IMAGE_MARK, f"{frame.before}{IMAGE_MARK}{frame.after}")
         if image_id is None:
             text = text.replace(self._tokenizer.image_token, IMAGE_MARK)
         for part in self._tokenizer.split_special(text):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 
-from mmspec.checkpoints.config import TokenId
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError, UsageError
+from mmspec.families.decoder import TokenId
 from mmspec.json_reader.mismatch import MismatchError
 from mmspec.json_reader.reader import read_value
 from mmspec.prompt.images import Picture, decode_picture, open_picture

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mmspec.errors import CheckpointError, UsageError
+from mmspec.families.family import ImageTokens
 from mmspec.prompt.tokenizer_files import (
     FILE,
+    LLAVA_IMAGE,
     Names,
     read_backend,
     read_names,
@@ -55,8 +57,8 @@ class Tokenizer:
         self.size = max(backend.get_vocab().values(), default=-1) + 1
         if self.size > MOST_TOKENS:
             raise ValueError(f"it has the id {self.size - 1}, and {MOST_TOKENS:,} are allowed")
-        self.image_token = names.image
-        self.image_token_id = self.token_id(names.image)
+        self.image_tokens, self.image_token = names.image, names.image.image
+        self.image_token_id = self.token_id(self.image_token)
         self.bos_id = self.token_id(names.bos)
         eos_id = self.token_id(names.eos)
         self.eos_ids = frozenset(() if eos_id is None else (eos_id,))
@@ -67,13 +69,14 @@ class Tokenizer:
         self._mark_id = backend.token_to_id(_MARK)
 
     @classmethod
-    def read(cls, directory: Path) -> "Tokenizer":
+    def read(cls, directory: Path, image: ImageTokens = LLAVA_IMAGE) -> "Tokenizer":
         """Return the tokenizer of a checkpoint directory.
 
-        Raises CheckpointError if its files are missing or malformed.
+        image: the family's tokens of an image.  Raises CheckpointError if its files are missing or
+        malformed.
         """
         backend = read_backend(directory)
-        return cls(backend, read_names(directory), tokenizer_file(directory))
+        return cls(backend, read_names(directory, image), tokenizer_file(directory))
 
     def _take_literally(self) -> dict[int, "AddedToken"]:
         """Make `tokenizers` read special tokens in text as text; returns the added tokens by id."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.errors import CheckpointError
+from mmspec.families.family import ImageTokens
 from mmspec.input_files import is_there, require_file
 from mmspec.json_reader.limits import Range
 
@@ -22,25 +23,31 @@ REASON = 300
 TokenText = Annotated[str, Range(0, 1000)]
 
 
+LLAVA_IMAGE = ImageTokens("<image>")
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """The tokens that have a role; `adds_bos` is None if only tokenizer.json says so."""
 
     bos: str | None = None
     eos: str | None = None
-    image: str = "<image>"
+    image: ImageTokens = LLAVA_IMAGE
     adds_bos: bool | None = None
 
 
-def read_names(directory: Path) -> Names:
-    """The tokens' roles; raises CheckpointError for a malformed file."""
+def read_names(directory: Path, image: ImageTokens = LLAVA_IMAGE) -> Names:
+    """The tokens' roles; raises CheckpointError for a malformed file.
+
+    image: the family's tokens of an image, where the files name none.
+    """
     settings, tokens = _settings(directory), special_tokens(directory)
     # A sentencepiece model does not name these tokens; all without tokenizer.json are Llama's.
     bare = not is_there(directory / FILE)
     return Names(
         bos=tokens.get("bos_token", "<s>" if bare else None),
         eos=tokens.get("eos_token", "</s>" if bare else None),
-        image=tokens.get("image_token", "<image>"),
+        image=replace(image, image=tokens.get("image_token", image.image)),
         adds_bos=_adds_bos(settings, bare),
     )
 

@@ -8,7 +8,6 @@ import pytest
 
 from mmspec.chat.engine import load
 from mmspec.errors import UsageError
-from mmspec.prompt.preprocessing import pixels
 from support import factory
 from support.conformance_cases import PICTURES
 
@@ -16,8 +15,8 @@ from support.conformance_cases import PICTURES
 @pytest.fixture(scope="session")
 def encoded(engine):
     """The features of two images."""
-    preprocessing = engine.target.features.preprocessing
-    return [engine.target.model.encode(pixels(each, preprocessing)) for each in PICTURES[:2]]
+    cache = engine.target.features
+    return [engine.target.model.encode(cache.pixels(each)) for each in PICTURES[:2]]
 
 
 def test_another_image_has_other_features(encoded):

@@ -8,7 +8,6 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.prompt.conversation import render
 from mmspec.prompt.images import Picture
-from mmspec.prompt.preprocessing import pixels
 from support import factory
 from support.conformance_cases import picture
 
@@ -40,7 +39,7 @@ def checkpoint(request, checkpoints):
 
 def generated(model, ids, pictures, preprocessing):
     """What generate says after `ids`, its pixel values ours (held to the processor's elsewhere)."""
-    values = [torch.tensor(pixels(each, preprocessing)) for each in pictures]
+    values = [torch.tensor(preprocessing.pixels(each.image)) for each in pictures]
     inputs = torch.tensor([ids])
     said = model.generate(
         input_ids=inputs,

@@ -46,7 +46,7 @@ def test_vision_and_projector_equal_transformers(ours, theirs):
     features = ours.encode(images[0])
     states = theirs.model.vision_tower(torch.tensor(images), output_hidden_states=True)
     hidden = states.hidden_states[theirs.config.vision_feature_layer][0]
-    expected = hidden[1:] if ours.config.drops_class_token else hidden
+    expected = hidden[1:] if ours.config.vision.drops_class_token else hidden
     assert features.positions == len(expected) == ours.config.image_tokens
     np.testing.assert_allclose(features.numpy(), expected, atol=2e-5)
     projected = theirs.model.multi_modal_projector(expected)

@@ -8,6 +8,7 @@ import pytest
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.families.grid import Grid
 from mmspec.plugins import load_backend
 from mmspec.seam import Segment
 from support import factory
@@ -65,7 +66,9 @@ def beginning(segment, tokens, cut):
     ids = [*flat(segment), *tokens][:cut]
     left, images = ids.count(helpers.IMAGE), []
     for image in features(segment):
-        images += [type(image)(image.rows[:left])] if left else []
+        images += (
+            [type(image)(image.rows[:left], Grid(1, min(left, image.positions)))] if left else []
+        )
         left = max(left - image.positions, 0)
     return segment_of([*ids, 50, 51, 52], images)
 

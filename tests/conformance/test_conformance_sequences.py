@@ -15,7 +15,7 @@ from mmspec.drafters.views import Branch
 from mmspec.prompt.conversation import Chunk
 from support.conformance_cases import PICTURES, TREES, small
 
-BRANCHES = [Branch("M", 16), Branch("T"), Branch("C"), Branch("P", 4)]
+BRANCHES = [Branch("M"), Branch("T"), Branch("C"), Branch("P", 4)]
 CHUNKS = [
     Chunk("prompt", ((1, 20, 21), PICTURES[0], (22, 30))),
     Chunk("answer", ((40, 41, 42, 43),)),

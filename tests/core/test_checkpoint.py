@@ -13,8 +13,9 @@ from safetensors.numpy import load_file, save_file
 
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import TensorSource, plan, read_tensors
-from mmspec.checkpoints.manifest import LM_HEAD, PATCHES, canonical, hub_name, manifest, optional
+from mmspec.checkpoints.manifest import LM_HEAD, canonical, hub_name, manifest, optional
 from mmspec.errors import CheckpointError
+from mmspec.families.llava import PATCHES
 from support import factory
 
 DTYPES = {"F32": np.float32, "U32": np.uint32}
@@ -120,7 +121,7 @@ def test_names_turn_back(llava_path: Path, llama_path: Path) -> None:
     for path in (llava_path, llama_path):
         config = read_config(path)
         for name in manifest(config) | optional(config):
-            assert canonical(hub_name(name, config)) == name
+            assert canonical(hub_name(name, config), config) == name
             assert hub_name(name, config) in read_tensors(path)
 
 

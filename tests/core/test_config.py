@@ -86,7 +86,7 @@ def assert_reads_like_transformers(path: Path) -> None:
     named = theirs.dtype or text.dtype
     assert ours.dtype == (str(named).removeprefix("torch.") if named else None)
     assert ours.eos_token_ids == (text.eos_token_id,)
-    if ours.kind == "llava":
+    if ours.family.model_type == "llava":
         assert_sees_like_transformers(ours, theirs)
 
 
@@ -105,9 +105,9 @@ def assert_sees_like_transformers(ours: ModelConfig, theirs: Any) -> None:
     ):
         assert getattr(ours.vision, key) == getattr(theirs.vision_config, key), key
     assert ours.image_token_id == theirs.image_token_index
-    assert ours.vision_feature_layer == theirs.vision_feature_layer
-    assert ours.drops_class_token == (theirs.vision_feature_select_strategy == "default")
-    assert ours.projector_act == theirs.projector_hidden_act
+    assert ours.vision.feature_layer == theirs.vision_feature_layer
+    assert ours.vision.drops_class_token == (theirs.vision_feature_select_strategy == "default")
+    assert ours.vision.projector_act == theirs.projector_hidden_act
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -126,11 +126,11 @@ def test_written_checkpoints(tmp_path: Path, layout: factory.Layout, tied: bool)
 def test_positions_of_an_image(tmp_path: Path) -> None:
     config = read_config(written(tmp_path, HUB_7B))
     assert config.image_tokens == 576
-    assert config.vision_layers == 23
+    assert config.vision.layers == 23
     kept = HUB_7B | {"vision_feature_select_strategy": "full", "vision_feature_layer": 0}
     config = read_config(written(tmp_path, kept))
     assert config.image_tokens == 577
-    assert config.vision_layers == 0
+    assert config.vision.layers == 0
 
 
 def test_a_llama_sees_nothing(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_feature_layer_counts_the_layers_it_needs(tmp_path: Path, layer: int) ->
     vision = {"num_hidden_layers": 2}
     changes = {"vision_config": vision, "vision_feature_layer": layer}
     config = read_config(written(tmp_path, LLAVA | changes))
-    assert config.vision_layers == range(3)[layer]
+    assert config.vision.layers == range(3)[layer]
 
 
 def test_mlx_quantization(tmp_path: Path) -> None:

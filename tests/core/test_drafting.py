@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mmspec.decoding.grid_features import pooled
+from mmspec.decoding.grid_features import GridFeatures
 from mmspec.drafters.views import (
     PLAIN,
     Branch,
@@ -17,11 +17,12 @@ from mmspec.drafters.views import (
     pool_sizes,
 )
 from mmspec.errors import UsageError
+from mmspec.families.grid import Grid, PlaneGrid
 from mmspec.prompt.conversation import Chunk
 from support.scripted import ScriptedFeatures
 from support.scripted_engine import BLIND, SEES, picture
 
-M, T, C, P = Branch("M", 16), Branch("T"), Branch("C"), Branch("P", 4)
+M, T, C, P = Branch("M"), Branch("T"), Branch("C"), Branch("P", 4)
 ONE, TWO = picture(1), picture(2)
 CHUNK = Chunk("prompt", ((1, 5), ONE, (6,), TWO, (7, 8)))
 CAPTIONS = {ONE: [30, 31, 32], TWO: [40]}
@@ -30,7 +31,7 @@ CAPTIONS = {ONE: [30, 31, 32], TWO: [40]}
 @pytest.fixture
 def views():
     kept = {each: ScriptedFeatures(each.name, 16) for each in (ONE, TWO)}
-    return Views(13, kept.__getitem__, CAPTIONS.__getitem__)
+    return Views(13, kept.__getitem__, lambda _: Grid(4, 4), CAPTIONS.__getitem__)
 
 
 # Words and weights
@@ -128,7 +129,7 @@ def test_pieces_join_to_the_segment_and_keep_images_whole(views, size):
 
 def lengths(images, text=20, captions=10):
     """Prompt positions by branch for a prompt of so many images."""
-    sizes = {"T": 1, "C": captions}
+    sizes = {"M": 16, "T": 1, "C": captions}
     return lambda branch: text + images * (branch.positions or sizes[branch.letter])
 
 
@@ -209,12 +210,34 @@ def test_without_a_limit_weights_never_change():
     assert static.weights([10**6], 8) == (1.0,)
 
 
+class HostFeatures(GridFeatures):
+    """Features in numpy."""
+
+    def _joined(self, parts):
+        return np.concatenate(parts, axis=-1)
+
+
 def test_a_class_token_before_the_grid_is_not_pooled():
-    """Only one row may precede a grid."""
-    grid = np.arange(32.0).reshape(16, 2)
-    with_class_token = np.concatenate([[[99.0, 99.0]], grid])
+    rows = np.arange(32.0).reshape(16, 2)
+    seen = HostFeatures(rows, Grid(4, 4))
+    with_class_token = HostFeatures(np.concatenate([[[99.0, 99.0]], rows]), Grid(4, 4, 1))
     for positions in (4, 1):
-        expected = pooled(grid, positions)
-        np.testing.assert_array_equal(pooled(with_class_token, positions), expected)
-    with pytest.raises(UsageError, match="18 visual positions cannot be pooled to 4"):
-        pooled(np.concatenate([with_class_token, grid[:1]]), 4)
+        expected = seen.pooled(positions).rows
+        np.testing.assert_array_equal(with_class_token.pooled(positions).rows, expected)
+    with pytest.raises(UsageError, match="17 visual positions cannot be pooled to 9"):
+        with_class_token.pooled(9)
+
+
+@given(some.integers(1, 9), some.integers(1, 9), some.integers(1, 90))
+def test_a_plane_of_any_shape_is_pooled_to_at_most_so_many(height, width, positions):
+    """Every square's average counts each of its rows once; the smallest squares that fit."""
+    rows = np.random.default_rng(height).normal(size=(height * width, 3))
+    pooled = HostFeatures(rows, PlaneGrid(height, width)).pooled(positions)
+    assert pooled.positions == len(pooled.rows) <= positions
+    down, across = -(-height // pooled.grid.height), -(-width // pooled.grid.width)
+    squares = rows.reshape(height, width, 3)
+    for index, row in enumerate(pooled.rows):
+        y, x = divmod(index, pooled.grid.width)
+        square = squares[y * down : (y + 1) * down, x * across : (x + 1) * across]
+        np.testing.assert_allclose(row, square.mean((0, 1)))
+    assert height * width <= positions or max(down, across) > 1

@@ -8,8 +8,9 @@ import pytest
 
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import plan, read_tensors
-from mmspec.checkpoints.manifest import PATCHES, canonical, manifest, optional
+from mmspec.checkpoints.manifest import canonical, manifest, optional
 from mmspec.errors import CheckpointError
+from mmspec.families.llava import PATCHES
 from mmspec_bench.random_weights.shapes import llava, text
 from support.full_size import FULL_SIZE, transformers_layout
 
@@ -57,7 +58,9 @@ def test_one_layer_more_than_the_config_has_is_an_error(directory: Path) -> None
 def test_manifests_list_what_transformers_has(tmp_path: Path, config: dict[str, object]) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     ours = read_config(tmp_path)
-    theirs = {canonical(name): shape for name, (_, shape) in transformers_layout(config).items()}
+    theirs = {
+        canonical(name, ours): shape for name, (_, shape) in transformers_layout(config).items()
+    }
     assert manifest(ours) | optional(ours) == theirs
 
 

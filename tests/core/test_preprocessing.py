@@ -13,12 +13,10 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 
 from mmspec.errors import CheckpointError
-from mmspec.prompt.images import picture_from
-from mmspec.prompt.preprocessing import (
-    Preprocessing,
-    clip_preprocessing,
-    pixels,
-    read_preprocessing,
+from mmspec.families.clip_images import (
+    ClipImages,
+    clip_images,
+    read_clip_images,
 )
 
 SHAPES = [
@@ -37,7 +35,7 @@ def test_pixels_equal_the_clip_processor_bit_for_bit(shape):
     processor = CLIPImageProcessorPil(
         size={"shortest_edge": size}, crop_size={"height": size, "width": size}
     )
-    found = pixels(picture_from(noise(*shape)), clip_preprocessing(size))
+    found = clip_images(size).pixels(noise(*shape))
     assert found.dtype == np.float32
     assert found.shape == (3, size, size)
     np.testing.assert_array_equal(found, reference(processor, noise(*shape)))
@@ -55,9 +53,9 @@ def test_any_crop_and_padding_equals_the_processor(width, height, edge, crop_hei
     processor = CLIPImageProcessorPil(
         size={"shortest_edge": edge}, crop_size={"height": crop_height, "width": crop_width}
     )
-    recipe = Preprocessing(resize=edge, crop=(crop_height, crop_width))
+    recipe = ClipImages(resize=edge, crop=(crop_height, crop_width))
     image = noise(width, height)
-    np.testing.assert_array_equal(pixels(picture_from(image), recipe), reference(processor, image))
+    np.testing.assert_array_equal(recipe.pixels(image), reference(processor, image))
 
 
 def written(directory: Path, name: str, content: object) -> Path:
@@ -66,7 +64,7 @@ def written(directory: Path, name: str, content: object) -> Path:
 
 
 def test_without_a_file_the_recipe_is_clips(tmp_path):
-    assert read_preprocessing(tmp_path, 336) == clip_preprocessing(336)
+    assert read_clip_images(tmp_path, 336) == clip_images(336)
 
 
 def test_old_and_new_layouts_mean_the_same(tmp_path):
@@ -74,14 +72,14 @@ def test_old_and_new_layouts_mean_the_same(tmp_path):
         size={"shortest_edge": 42}, crop_size={"height": 42, "width": 42}
     )
     processor.save_pretrained(tmp_path)
-    assert read_preprocessing(tmp_path, 42) == clip_preprocessing(42)
+    assert read_clip_images(tmp_path, 42) == clip_images(42)
     block = json.loads((tmp_path / "preprocessor_config.json").read_text())
     (tmp_path / "preprocessor_config.json").unlink()
     written(tmp_path, "processor_config.json", {"image_processor": block, "patch_size": 14})
-    assert read_preprocessing(tmp_path, 42) == clip_preprocessing(42)
+    assert read_clip_images(tmp_path, 42) == clip_images(42)
     written(tmp_path, "processor_config.json", {"processor_class": "LlavaProcessor"})
     written(tmp_path, "preprocessor_config.json", {"size": 42, "crop_size": 42, "resample": 3})
-    assert read_preprocessing(tmp_path, 42) == clip_preprocessing(42)
+    assert read_clip_images(tmp_path, 42) == clip_images(42)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +98,9 @@ def test_options_of_the_file_are_followed(tmp_path, options):
     options = {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}} | options
     processor = LlavaImageProcessorPil(**options)
     written(tmp_path, "preprocessor_config.json", processor.to_dict())
-    recipe = read_preprocessing(tmp_path, 28)
+    recipe = read_clip_images(tmp_path, 28)
     for image in (noise(50, 37), noise(20, 45)):
-        np.testing.assert_array_equal(
-            pixels(picture_from(image), recipe), reference(processor, image)
-        )
+        np.testing.assert_array_equal(recipe.pixels(image), reference(processor, image))
 
 
 @pytest.mark.parametrize(
@@ -125,5 +121,5 @@ def test_options_of_the_file_are_followed(tmp_path, options):
 def test_malformed_recipes_name_the_file_and_the_key(tmp_path, content, named):
     written(tmp_path, "preprocessor_config.json", content)
     with pytest.raises(CheckpointError, match=named) as caught:
-        read_preprocessing(tmp_path, 336)
+        read_clip_images(tmp_path, 336)
     assert "preprocessor_config.json" in str(caught.value)

@@ -7,12 +7,13 @@ from mmspec.chat.session import PREFILL_TOKENS, OpenDrafter, Prefilled, Session
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import Branch, Views, parse_drafting
+from mmspec.families.grid import Grid
 from mmspec.prompt.conversation import Chunk
 from support.faults import Fault
 from support.scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, items, logits
 from support.scripted_engine import SEES, picture
 
-M = Branch("M", 16)
+M = Branch("M")
 VOCABULARY = 11
 NEWLINE = 8
 A, B = picture(1), picture(2)
@@ -25,7 +26,7 @@ def features(picture):
     return ScriptedFeatures(picture.name, 16)
 
 
-VIEWS = Views(NEWLINE, features, lambda picture: [9, 9, 9])
+VIEWS = Views(NEWLINE, features, lambda _: Grid(4, 4), lambda picture: [9, 9, 9])
 
 
 class Drafting(Session):

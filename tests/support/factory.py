@@ -98,13 +98,13 @@ def _llava_model(sizes: Sizes, seed: int) -> Any:
         vision_feature_select_strategy=sizes.select_strategy,
         tie_word_embeddings=sizes.tied,
     )
-    return _randomized(LlavaForConditionalGeneration(config), seed)
+    return _silenced(randomized(LlavaForConditionalGeneration(config), seed))
 
 
 def _llama_model(sizes: Sizes, seed: int) -> Any:
     from transformers import LlamaForCausalLM
 
-    return _randomized(LlamaForCausalLM(_llama_config(sizes)), seed)
+    return _silenced(randomized(LlamaForCausalLM(_llama_config(sizes)), seed))
 
 
 def _llama_config(sizes: Sizes) -> Any:
@@ -124,7 +124,7 @@ def _llama_config(sizes: Sizes) -> Any:
     )
 
 
-def _randomized(model: Any, seed: int) -> Any:
+def randomized(model: Any, seed: int) -> Any:
     """Fill every parameter, norms and biases too.
 
     Matrices get twice the variance that keeps a signal's size, so that attention looks at
@@ -140,14 +140,18 @@ def _randomized(model: Any, seed: int) -> Any:
                 weight.copy_(0.1 * noise + ("norm" in name and name.endswith("weight")))
             else:
                 weight.copy_(noise * (2.0 / weight[0].numel()) ** 0.5)
-        _silence(model.get_output_embeddings().weight)
     return model.eval()
 
 
-def _silence(outputs: Any) -> None:
+def _silenced(model: Any) -> Any:
     """Keep pad, <s>, <image> and padded ids from being generated, as training does: logit 0."""
-    outputs[[0, 1, IMAGE_TOKEN_ID]] = 0
-    outputs[TOKENIZER_SIZE:] = 0
+    import torch
+
+    with torch.no_grad():
+        outputs = model.get_output_embeddings().weight
+        outputs[[0, 1, IMAGE_TOKEN_ID]] = 0
+        outputs[TOKENIZER_SIZE:] = 0
+    return model
 
 
 def _perturb(model: Any, noise: float, seed: int) -> None:

@@ -19,7 +19,7 @@ CHAT_TEMPLATE = (
     "{{ eos_token if message.role == 'assistant' else ' ' }}{% endif %}"
     "{% endfor %}{{ 'ASSISTANT:' if add_generation_prompt }}"
 )
-_CORPUS = (
+CORPUS = (
     "USER: what is in the picture? ASSISTANT: a small red circle stands left of the large blue "
     "square, and the green triangle is above them. How many shapes are there? There are three. "
     "Describe the image in one sentence. The chart shows that the third bar is the tallest bar. "
@@ -196,7 +196,7 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=2))
 
 
-def write_tokenizer(path: Path, *, seed_text: str = _CORPUS) -> None:
+def write_tokenizer(path: Path, *, seed_text: str = CORPUS) -> None:
     """Write a byte-level BPE of TOKENIZER_SIZE tokens, Llama's special ids and a template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 

@@ -11,29 +11,29 @@ from PIL import Image
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.loaded_model import FeatureCache, LoadedModel
-from mmspec.checkpoints.config import ModelConfig, TextConfig, VisionConfig
+from mmspec.checkpoints.config import ModelConfig
+from mmspec.families.clip_images import clip_images
+from mmspec.families.decoder import TextConfig
+from mmspec.families.known import FAMILIES
+from mmspec.families.llava import LlavaVision
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.images import Picture, picture_from
-from mmspec.prompt.preprocessing import clip_preprocessing
 from mmspec.prompt.tokenizer import Tokenizer
 from support import factory_layouts
 from support.scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, no_fault
 
 SEES = ModelConfig(
-    kind="llava",
+    family=FAMILIES["llava"],
     text=TextConfig(8, 8, 1, 1, 1, 8, factory_layouts.TOKENIZER_SIZE, 600, 1e-5, 1e4, False),
-    vision=VisionConfig(8, 8, 1, 1, image_size=16, patch_size=4),
+    vision=LlavaVision(8, 8, 1, 1, image_size=16, patch_size=4),
     image_token_id=factory_layouts.TOKENIZER_SIZE,  # never generated: past the vocabulary
-    vision_feature_layer=-2,
-    drops_class_token=True,
-    projector_act="gelu",
     quantization=None,
     eos_token_ids=(2,),
     dtype="float32",
 )
 """A LLaVA of 16 positions per image, pooled to 4 or 1, and 600 positions in all."""
 
-BLIND = replace(SEES, kind="llama", vision=None, image_token_id=None)
+BLIND = replace(SEES, family=FAMILIES["llama"], vision=None, image_token_id=None)
 
 
 def with_positions(config: ModelConfig, positions: int) -> ModelConfig:
@@ -100,7 +100,7 @@ def backend() -> Any:
 
 def loaded(model: ScriptedModel, directory: Path) -> LoadedModel:
     """`model` with the tokenizer in `directory` and LLaVA-1.5's template."""
-    features = FeatureCache(model, clip_preprocessing(16)) if model.config.vision else None
+    features = FeatureCache(model, clip_images(16)) if model.config.vision else None
     tokenizer = Tokenizer.read(directory)
     return LoadedModel("scripted", directory, model, tokenizer, ChatTemplate(), features)
 

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from mmspec.checkpoints.config import ModelConfig, TextConfig, VisionConfig, read_config
+from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import hub_name
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.errors import BackendError, CheckpointError, UsageError
+from mmspec.families.decoder import TextConfig
+from mmspec.families.known import FAMILIES
+from mmspec.families.llava import LlavaVision
 from mmspec.seam import Segment
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.model import TorchModel
@@ -20,13 +23,10 @@ from mmspec_torch.weights import meta_weights, read_tensor
 from support import factory
 
 LLAVA_7B = ModelConfig(
-    kind="llava",
+    family=FAMILIES["llava"],
     text=TextConfig(4096, 11008, 32, 32, 32, 128, 32064, 4096, 1e-5, 1e4, False),
-    vision=VisionConfig(1024, 4096, 24, 16, 336, 14),
+    vision=LlavaVision(1024, 4096, 24, 16, 336, 14),
     image_token_id=32000,
-    vision_feature_layer=-2,
-    drops_class_token=True,
-    projector_act="gelu",
     quantization=None,
     eos_token_ids=(2,),
     dtype="float16",
@@ -37,7 +37,7 @@ LLAVA_13B = replace(
 LVLM_68M = replace(
     LLAVA_7B, text=TextConfig(768, 3072, 2, 12, 12, 64, 32064, 2048, 1e-6, 1e4, False)
 )
-LLAMA_68M = replace(LVLM_68M, kind="llama", vision=None, image_token_id=None)
+LLAMA_68M = replace(LVLM_68M, family=FAMILIES["llama"], vision=None, image_token_id=None)
 GROUPED_TIED = replace(
     LLAVA_7B, text=TextConfig(2048, 8192, 2, 32, 8, 64, 32064, 4096, 1e-5, 5e5, True)
 )

@@ -5,8 +5,8 @@ from functools import partial
 
 import mlx.core as mx
 
-from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.head_manifest import LAYER
+from mmspec.families.decoder import TextConfig
 from mmspec_mlx.cpu.kernels import kernels
 from mmspec_mlx.framework import framework
 from mmspec_mlx.heads.cached_layer import CachedLayer

@@ -4,28 +4,10 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from mmspec.checkpoints.config import VisionConfig
-from mmspec.checkpoints.manifest import PATCHES
+from mmspec.families.llava import PATCHES, LlavaVision
 from mmspec_mlx.cpu.products import Biased
+from mmspec_mlx.network.affine import LayerNorm, layer_norm
 from mmspec_mlx.weights import Weights
-
-
-@dataclass(frozen=True, slots=True)
-class LayerNorm:
-    """A layer norm: weight, bias and epsilon."""
-
-    weight: mx.array
-    bias: mx.array
-    epsilon: float
-
-    def __call__(self, x: mx.array) -> mx.array:
-        """Normalise x [..., width] over its last axis."""
-        return mx.fast.layer_norm(x, self.weight, self.bias, self.epsilon)
-
-    @property
-    def arrays(self) -> list[mx.array]:
-        """All tensors of the module."""
-        return [self.weight, self.bias]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +30,19 @@ class EncoderLayer:
 
 
 class Tower:
-    """CLIP's first `layers` encoder layers.  N patches after the class token, D width."""
+    """CLIP's encoder layers up to the feature layer.  N patches after the class token, D width."""
 
-    def __init__(self, weights: Weights, config: VisionConfig, layers: int) -> None:
+    def __init__(self, weights: Weights, config: LlavaVision) -> None:
         path = "vision_tower.embeddings"
         self.config = config
         self._class = weights.array(f"{path}.class_embedding")
         self._patches = weights.array(PATCHES).reshape(config.hidden_size, -1)
         self._positions = weights.array(f"{path}.position_embedding.weight")
-        self._norm = _norm(weights, "vision_tower.pre_layrnorm", config)
-        self._layers = [_layer(weights, index, config) for index in range(layers)]
+        self._norm = layer_norm(weights, "vision_tower.pre_layrnorm", config.layer_norm_eps)
+        self._layers = [_layer(weights, index, config) for index in range(config.layers)]
 
     def __call__(self, pixels: mx.array) -> mx.array:
-        """Encode pixels [3, height, width] to hidden states [1 + N, D]."""
+        """Encode pixels [3, height, width] to features, with or without the class token."""
         patches = self._cut(pixels) @ self._patches.T
         x = mx.concatenate([mx.expand_dims(self._class, 0), patches]) + self._positions
         x = self._norm(x)
@@ -68,7 +50,7 @@ class Tower:
             x = x + self._attend(layer, layer.layer_norm1(x))
             inner = layer.fc1(layer.layer_norm2(x))
             x = x + layer.fc2(inner * mx.sigmoid(1.702 * inner))
-        return x
+        return x[1:] if self.config.drops_class_token else x
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -78,7 +60,7 @@ class Tower:
 
     def _cut(self, pixels: mx.array) -> mx.array:
         """Cut pixels into N patches [3 * patch * patch], in the order of the convolution kernel."""
-        channels, grid, patch = self.config.num_channels, self.config.grid, self.config.patch_size
+        channels, grid, patch = self.config.num_channels, self.config.side, self.config.patch_size
         side = grid * patch  # pixels beyond the last whole patch are ignored
         tiles = pixels[:, :side, :side].reshape(channels, grid, patch, grid, patch)
         return tiles.transpose(1, 3, 0, 2, 4).reshape(grid * grid, -1)
@@ -92,18 +74,13 @@ class Tower:
         return layer.out_proj(attended[0].swapaxes(0, 1).reshape(len(x), -1))
 
 
-def _norm(weights: Weights, path: str, config: VisionConfig) -> LayerNorm:
-    weight, bias = weights.array(f"{path}.weight"), weights.array(f"{path}.bias")
-    return LayerNorm(weight, bias, config.layer_norm_eps)
-
-
-def _layer(weights: Weights, index: int, config: VisionConfig) -> EncoderLayer:
+def _layer(weights: Weights, index: int, config: LlavaVision) -> EncoderLayer:
     path = f"vision_tower.encoder.layers.{index}"
     return EncoderLayer(
-        layer_norm1=_norm(weights, f"{path}.layer_norm1", config),
+        layer_norm1=layer_norm(weights, f"{path}.layer_norm1", config.layer_norm_eps),
         qkv_proj=weights.linear(*(f"{path}.self_attn.{part}_proj" for part in "qkv")),
         out_proj=weights.linear(f"{path}.self_attn.out_proj"),
-        layer_norm2=_norm(weights, f"{path}.layer_norm2", config),
+        layer_norm2=layer_norm(weights, f"{path}.layer_norm2", config.layer_norm_eps),
         fc1=weights.linear(f"{path}.mlp.fc1"),
         fc2=weights.linear(f"{path}.mlp.fc2"),
     )

@@ -6,12 +6,13 @@ Shape letters: R rows, n tokens per row, H width, D head size, V vocabulary.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 import mlx.core as mx
 
-from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
 from mmspec.decoding.block_attention import Places, attend, whole_blocks
+from mmspec.families.decoder import TextConfig
 from mmspec_mlx import device_io
 from mmspec_mlx.cpu.kernels import kernels
 from mmspec_mlx.network.cache import Cache, LayerCache
@@ -29,8 +30,11 @@ Linear = Callable[[mx.array], mx.array]
 class Attention:
     """Self-attention; q_proj, k_proj and v_proj are one product."""
 
-    def __init__(self, qkv_proj: Linear, o_proj: Linear, config: TextConfig) -> None:
-        self.qkv_proj, self.o_proj = qkv_proj, o_proj
+    def __init__(
+        self, qkv_proj: Linear, o_proj: Linear, config: TextConfig, qk_norm: Linear | None = None
+    ) -> None:
+        """qk_norm: normalises the heads [..., heads + KV heads, D] of queries and keys; or None."""
+        self.qkv_proj, self.o_proj, self._qk_norm = qkv_proj, o_proj, qk_norm
         self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
         self._head_dim = config.head_dim
 
@@ -38,9 +42,11 @@ class Attention:
         self, x: mx.array, rotate: Rotation, cache: LayerCache, visible: Visible
     ) -> mx.array:
         """Return attention's output [R, n, H] for x [R, n, H]."""
-        qkv = self.qkv_proj(x).reshape(*x.shape[:2], -1, self._head_dim).swapaxes(1, 2)
+        qkv = self.qkv_proj(x).reshape(*x.shape[:2], -1, self._head_dim)
         heads = self._heads + self._kv_heads
-        rotated, values = rotate(qkv[:, :heads]), qkv[:, heads:]
+        turned, values = qkv[:, :, :heads], qkv[:, :, heads:].swapaxes(1, 2)
+        turned = self._qk_norm(turned) if self._qk_norm else turned
+        rotated = rotate(turned.swapaxes(1, 2))
         keys, values = cache.update(rotated[:, self._heads :], values)
         attended = _attended(rotated[:, : self._heads], keys, values, visible)
         return self.o_proj(mx.flatten(attended.swapaxes(1, 2), -2))
@@ -100,10 +106,11 @@ class DecoderLayer:
             return weights.decoding_linear(*(f"{path}.{name}" for name in names), bias=bias)
 
         qkv_proj = linear(*(f"self_attn.{part}_proj" for part in "qkv"), bias=qkv_bias)
+        qk_norm = _qk_norm(weights, f"{path}.self_attn", config) if config.qk_norm else None
         gate_up_proj = linear("mlp.gate_proj", "mlp.up_proj")
         return cls(
             norm("input_layernorm") if input_norm else lambda x: x,
-            Attention(qkv_proj, linear("self_attn.o_proj"), config),
+            Attention(qkv_proj, linear("self_attn.o_proj"), config, qk_norm),
             norm("post_attention_layernorm"),
             MLP(gate_up_proj, linear("mlp.down_proj"), weights.dtype),
         )
@@ -116,6 +123,16 @@ class DecoderLayer:
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
+def _qk_norm(weights: Weights, path: str, config: TextConfig) -> Linear:
+    """Return the norm of the heads of queries and keys, which have a weight [D] each."""
+    counts = config.num_attention_heads, config.num_key_value_heads
+    parts = (weights.array(f"{path}.{part}_norm.weight") for part in "qk")
+    shape, pairs = config.head_dim, zip(parts, counts, strict=True)
+    weight = mx.concatenate([mx.broadcast_to(part, (count, shape)) for part, count in pairs])
+    ones = mx.ones(shape, weight.dtype)
+    return lambda x: mx.fast.rms_norm(x, ones, config.rms_norm_eps) * weight
+
+
 class Decoder:
     """The decoder layers with their rotary positions, without embedding, last norm and head."""
 
@@ -123,7 +140,7 @@ class Decoder:
         self.config = config
         self.dtype = dtype
         self.kernels = kernels(dtype)
-        self.rotary = Rotary(config.head_dim, config.rope_theta, dtype)
+        self.rotary = Rotary(config.head_dim, config.rope_theta, dtype, config.rotary_sections)
         self._layers = layers
 
     def new_cache(self, rows: int) -> Cache:
@@ -133,17 +150,25 @@ class Decoder:
         return Cache(len(self._layers), rows, heads, width, self.dtype)
 
     def feed(
-        self, x: mx.array, cache: Cache, at: int, rotate: Rotation, visible: Visible
+        self,
+        x: mx.array,
+        cache: Cache,
+        at: int,
+        rotate: Rotation,
+        visible: Visible,
+        deepstack: Sequence[mx.array] = (),
     ) -> mx.array:
         """Run embeddings x [R, n, H] through the layers, at columns `at` to at + n.
 
-        rotate: the rotation of their positions.  Returns hidden states [R, n, H] before the last
-        norm.
+        rotate: the rotation of their positions.  deepstack: what is added to the outputs
+        [R, n, H] of the first layers.  Returns hidden states [R, n, H] before the last norm.
         """
         end = at + x.shape[1]
         seen = whole_blocks(end) if isinstance(visible, Places) else end
-        for layer, layer_cache in zip(self._layers, cache.layers(at, seen), strict=True):
-            x = layer(x, rotate, layer_cache, visible)
+        added = chain(deepstack, repeat(None))
+        for layer, memory, extra in zip(self._layers, cache.layers(at, seen), added, strict=False):
+            x = layer(x, rotate, memory, visible)
+            x = x if extra is None else x + extra
             self.kernels.ahead(x)
         return x
 

@@ -5,6 +5,9 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 import numpy as np
 
+from mmspec.decoding.contents import Positions
+from mmspec.families.decoder import frequency_axes
+
 Rotation = Callable[[mx.array], mx.array]
 
 _STEP = 1024
@@ -17,7 +20,11 @@ class Rotary:
     operations, so a table of cosines and sines is used, which needs three.
     """
 
-    def __init__(self, width: int, base: float, dtype: mx.Dtype) -> None:
+    def __init__(
+        self, width: int, base: float, dtype: mx.Dtype, sections: Sequence[int] = ()
+    ) -> None:
+        """sections: `TextConfig.rotary_sections`."""
+        self._axes = 2 * frequency_axes(width // 2, sections)
         self._width = width
         self._base = base
         self._dtype = dtype
@@ -42,6 +49,12 @@ class Rotary:
         self._grow(furthest + 1)
         index = mx.expand_dims(positions, 1)
         return self._turn(self._cos[index], self._sin[index])
+
+    def planes(self, positions: Positions) -> Rotation:
+        """Return a rotation of x [R, heads, n, width] to positions [R, 3, n]: time, row, column."""
+        self._grow(int(positions.max()) + 1)
+        index = mx.array(positions[:, self._axes].transpose(0, 2, 1)), mx.arange(self._width)
+        return self._turn(*(mx.expand_dims(table[index], 1) for table in (self._cos, self._sin)))
 
     def _separately(self, x: mx.array, positions: mx.array) -> mx.array:
         """Rotate each token as a row of its own: the kernel takes one offset per row."""

@@ -4,6 +4,8 @@ Shape letters: R rows, n columns, P columns of a prompt, H width, w nodes of a t
 of all its levels so far.
 """
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +23,41 @@ def embed(llama: Llama, row: Row[mx.array], start: int, stop: int) -> mx.array:
     return x
 
 
+def deepstack(
+    llama: Llama, rows: Sequence[Row[mx.array]], start: int, stop: int
+) -> Sequence[mx.array]:
+    """Return what the first layers add to their outputs, [R, n, H] each; zero but for images.
+
+    Nothing is returned for columns without images, and for families without DeepStack.
+    """
+    width = llama.config.hidden_size
+    layers = max(row.image_width(start, stop) for row in rows) // width - 1
+    if layers < 1:
+        return ()
+    parts = [mx.zeros((stop - start, layers * width), llama.dtype) for _ in rows]
+    for row, part in zip(rows, parts, strict=True):
+        row.write_images(part, start, stop, width)
+    return list(mx.split(mx.stack(parts), layers, axis=-1))
+
+
 class Columns:
     """Which columns of the prompt hold tokens and which padding, for each of R rows.
 
     After the prompt's P columns every row has tokens.
     """
 
-    def __init__(self, is_token: NDArray[np.bool_], dtype: mx.Dtype) -> None:
-        """is_token: [R, P], False at padding.  dtype: of masks."""
+    def __init__(
+        self,
+        is_token: NDArray[np.bool_],
+        dtype: mx.Dtype,
+        ends: NDArray[np.int64] | None = None,
+    ) -> None:
+        """is_token: [R, P], False at padding.  dtype: of masks.
+
+        ends: [R, P] the rotary position that follows each column; None if each token takes one.
+        """
         self._is_token = is_token
+        self._ends = is_token.cumsum(axis=1) if ends is None else ends
         self._dtype = dtype
         self._padded = not is_token.all()
         self._mask = mx.zeros((len(is_token), 1, 1, 0), dtype)
@@ -41,14 +69,29 @@ class Columns:
 
     def cut(self, columns: int) -> "Columns":
         """Return the first `columns` columns."""
-        return Columns(self._is_token[:, :columns], self._dtype)
+        return Columns(self._is_token[:, :columns], self._dtype, self._ends[:, :columns])
 
-    def padded(self, columns: int, lengths: list[int]) -> "Columns":
-        """Append lengths[r] tokens, then padding, to row r after its first `columns` columns."""
-        known = self._is_token.shape[1]
-        before = np.pad(self._is_token, ((0, 0), (0, columns - known)), constant_values=True)
+    def positions(self, columns: int) -> list[int]:
+        """Return the rotary position [R] that follows the first `columns` of each row."""
+        if not columns or not self._ends.shape[1]:
+            return [columns] * len(self._ends)
+        last = min(columns, self._ends.shape[1])
+        return [int(end) + columns - last for end in self._ends[:, last - 1]]
+
+    def padded(
+        self, columns: int, lengths: list[int], ends: Sequence[Sequence[int]] | None = None
+    ) -> "Columns":
+        """Append lengths[r] tokens, then padding, to row r after its first `columns` columns.
+
+        ends: [R, n] the rotary position that follows each new column; None: each token takes one.
+        """
+        known, before = self._is_token.shape[1], np.array(self.positions(columns))[:, None]
+        shared = np.pad(self._is_token, ((0, 0), (0, columns - known)), constant_values=True)
         after = np.arange(max(lengths)) < np.array(lengths)[:, None]
-        return Columns(np.hstack([before, after]), self._dtype)
+        follows = np.array(ends) if ends is not None else before + after.cumsum(axis=1)
+        text = before - columns + np.arange(known, columns) + 1
+        whole = np.hstack([self._ends, text, follows.astype(np.int64)])
+        return Columns(np.hstack([shared, after]), self._dtype, whole)
 
     def mask(self, at: int, n: int) -> mx.array | None:
         """The mask of n tokens from column `at` on, broadcast to [R, heads, n, at + n].

@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 
 from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
-from mmspec.decoding.contents import PAD, Row, chunks
+from mmspec.decoding.contents import Projection, Row, chunks
 from mmspec.decoding.draft import DeviceDraft, require_path
 from mmspec.decoding.ensemble_expander import EnsembleExpander
 from mmspec.decoding.noise import Noise
@@ -17,8 +17,9 @@ from mmspec.decoding.tree import Tree
 from mmspec.seam import Segment
 from mmspec_mlx import device_io
 from mmspec_mlx.framework import framework, top
-from mmspec_mlx.network.llava import Llava
-from mmspec_mlx.sequence.contents import Columns, embed
+from mmspec_mlx.network.llama import Llama
+from mmspec_mlx.network.rotary import Rotation
+from mmspec_mlx.sequence.contents import Columns, deepstack, embed
 from mmspec_mlx.sequence.draft_tail import MlxDraftTail
 from mmspec_mlx.sequence.ensemble import Ensemble
 
@@ -33,15 +34,16 @@ class MlxDrafter:
 
     def __init__(
         self,
-        llava: Llava,
+        llama: Llama,
+        place: Projection[mx.array],
         branches: int,
         vocabulary: int,
         sampling: Sampling,
         adaptation: Adaptation | None = None,
         tree: Tree | None = None,
     ) -> None:
-        self._llava, llama = llava, llava.llama
-        self._llama = llama
+        """place: returns the rows [N, W] of an image's features."""
+        self._llama, self._place = llama, place
         self._rows = branches
         self._tree = tree
         self._ensemble = Ensemble(llama, branches, vocabulary)
@@ -75,8 +77,10 @@ class MlxDrafter:
         if last is None or any(segment.last != last for segment in segments):
             raise ValueError("all segments must end in the same token")
         lengths = [len(segment) - 1 for segment in segments]
-        columns = self._columns.padded(self.length, lengths)
-        self._prefill(segments, columns, max(lengths))
+        rows = self._new_rows(segments, max(lengths))
+        ends = [row.ends[self.length - self._fed :] for row in rows]
+        columns = self._columns.padded(self.length, lengths, ends)
+        self._prefill(rows, columns)
         self._tokens = [*self._tokens, *[0] * max(lengths), self._known(last)]
         self._columns, self._fed, self._draft = columns, self.length - 1, None
 
@@ -109,8 +113,8 @@ class MlxDrafter:
     ) -> DeviceDraft[mx.array]:
         at, end = self._fed, self.length
         rows = self._llama.embedding.rows(device_io.integers(self._tokens[at:]))
-        last = self._fed_to_all(rows, at, self._columns.lengths(at))[:, -1]
-        starts = self._columns.lengths(end)
+        last = self._fed_to_all(rows, at, self._columns.positions(at))[:, -1]
+        starts = self._columns.positions(end)
         tail = MlxDraftTail(self._llama, self._cache, self._columns, end, starts)
         record: list[mx.array] = []
         project = partial(self._ensemble.logits, mixture, record)
@@ -146,20 +150,33 @@ class MlxDrafter:
         """`token`, or 0 if the draft's vocabulary lacks it."""
         return token if token < self._llama.config.vocab_size else 0
 
-    def _prefill(self, segments: Sequence[Segment], columns: Columns, longest: int) -> None:
-        """Feed the pending tokens, then the segments but their last tokens, padded to `longest`."""
+    def _new_rows(self, segments: Sequence[Segment], longest: int) -> list[Row[mx.array]]:
+        """The pending tokens, then the segments but their last tokens, padded to `longest`."""
         pending, rows = self._tokens[self._fed :], list[Row[mx.array]]()
-        for segment in segments:
-            rows.append(Row(list(pending)))
-            rows[-1].append(len(pending), segment, self._llava.projected)
-            rows[-1].tokens[-1:] = [PAD] * (longest + 1 - len(segment))
-        starts = columns.lengths(self._fed)
-        for start, stop in chunks(0, len(pending) + longest):
+        for segment, first in zip(segments, self._columns.positions(self._fed), strict=True):
+            row = Row[mx.array](first=first)
+            row.extend(0, pending)
+            row.append(len(pending), segment, self._place)
+            row.cut(len(pending) + len(segment) - 1)
+            row.pad(longest + 1 - len(segment))
+            rows.append(row)
+        return rows
+
+    def _prefill(self, rows: Sequence[Row[mx.array]], columns: Columns) -> None:
+        """Feed rows, which follow the columns that are fed."""
+        for start, stop in chunks(0, len(rows[0].tokens)):
             x = mx.stack([embed(self._llama, row, start, stop) for row in rows])
-            at, ahead = self._fed + start, [position + start for position in starts]
-            turn = self._llama.rotary.at(ahead, stop - start)
-            self._llama.feed(x, self._cache, at, turn, columns.mask(at, stop - start))
+            at, mask = self._fed + start, columns.mask(self._fed + start, stop - start)
+            added = deepstack(self._llama, rows, start, stop)
+            self._llama.feed(x, self._cache, at, self._turn(rows, start, stop), mask, added)
             self._cache.settle()
+
+    def _turn(self, rows: Sequence[Row[mx.array]], start: int, stop: int) -> Rotation:
+        """Return the rotation of the rows' columns; that of padding is arbitrary."""
+        rotary = self._llama.rotary
+        if all(row.counts_up(start, stop) for row in rows):
+            return rotary.at([row.position(start) for row in rows], stop - start)
+        return rotary.planes(np.stack([row.positions(start, stop) for row in rows]))
 
     def _fed_to_all(self, rows: mx.array, at: int, starts: Sequence[int]) -> mx.array:
         """Feed embeddings [n, H] to all rows from column `at` on; returns states [R, n, H]."""

@@ -5,15 +5,16 @@ Shape letters: n rows fed or drafted, V vocabulary, H width.
 
 import mlx.core as mx
 
+from mmspec.decoding.contents import Projection
 from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.target_sequence import TargetSequence
 from mmspec_mlx.framework import framework
 from mmspec_mlx.network.cache import Cache
-from mmspec_mlx.network.llama import additive, behind
-from mmspec_mlx.network.llava import Llava
-from mmspec_mlx.sequence.contents import embed
+from mmspec_mlx.network.llama import Llama, additive, behind, causal
+from mmspec_mlx.network.rotary import Rotation
+from mmspec_mlx.sequence.contents import deepstack, embed
 from mmspec_mlx.sequence.hidden_states import Rows
 
 
@@ -22,10 +23,17 @@ class MlxTarget(TargetSequence[mx.array]):
 
     _cache: Cache
 
-    def __init__(self, llava: Llava, sampling: Sampling, exact: ExactRows | None) -> None:
-        self._llama = llama = llava.llama
+    def __init__(
+        self,
+        llama: Llama,
+        place: Projection[mx.array],
+        sampling: Sampling,
+        exact: ExactRows | None,
+    ) -> None:
+        """place: returns the rows [N, W] of an image's features."""
+        self._llama = llama
         cache = llama.new_cache(rows=1)
-        super().__init__(framework(llama.kernels), cache, llava.projected, sampling, exact)
+        super().__init__(framework(llama.kernels), cache, place, sampling, exact)
 
     def embed(self, ids: mx.array) -> mx.array:
         """Return the embeddings [n, H] of drafted ids [n]; starts computing the ids."""
@@ -39,20 +47,32 @@ class MlxTarget(TargetSequence[mx.array]):
         return embed(self._llama, self._row, start, stop)
 
     def _append(self, x: mx.array, start: int) -> mx.array:
-        return self._llama.append(x, self._cache, start)
+        end, mask = start + len(x), causal(start, len(x), x.dtype)
+        added = deepstack(self._llama, [self._row], start, end)
+        rows, turn = mx.expand_dims(x, 0), self._turn(start, end)
+        return self._llama.feed(rows, self._cache, start, turn, mask, added)[0]
+
+    def _turn(self, start: int, end: int) -> Rotation:
+        """Return the rotation of columns, of which those of a draft count up."""
+        rotary = self._llama.rotary
+        if self._row.counts_up(start, end):
+            return rotary.at([self._row.position(start)], end - start)
+        return rotary.planes(self._row.positions(start, end)[None])
 
     def _branch(self, x: mx.array, start: int, ancestry: Ancestry, levels: int) -> mx.array:
-        positions = mx.expand_dims(start + ancestry.depths, 0)
-        turn = self._llama.rotary.each(positions, start + levels)
+        first = self._row.position(start)
+        positions = mx.expand_dims(first + ancestry.depths, 0)
+        turn = self._llama.rotary.each(positions, first + levels)
         mask = behind(start, additive(ancestry.visible, x.dtype))
         return self._llama.feed(mx.expand_dims(x, 0), self._cache, start, turn, mask)[0]
 
     def _by_blocks(
         self, exact: ExactRows, x: mx.array, first: int, root: int, ancestry: Ancestry | None
     ) -> mx.array:
-        end = first + len(x)
+        end, shift = first + len(x), self._row.shift(first)
         places = self._places(exact, first, end, root, ancestry)
-        turn = self._llama.rotary.each(mx.expand_dims(places.own, 0), end)
+        own = mx.expand_dims(places.own + shift if shift else places.own, 0)
+        turn = self._llama.rotary.each(own, end)
         return self._llama.feed(mx.expand_dims(x, 0), self._cache, first, turn, places)[0]
 
     def _normalised(self, outputs: mx.array) -> mx.array:

@@ -32,8 +32,9 @@ class ShortRMSNorm:
     """
 
     def __init__(self, weight: Tensor, eps: float) -> None:
-        self._weight = weight * math.sqrt(len(weight))
-        self._floor = torch.tensor(math.sqrt(len(weight) * eps))
+        width = weight.shape[-1]
+        self._weight = weight * math.sqrt(width)
+        self._floor = torch.tensor(math.sqrt(width * eps))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Normalise x [..., H] over its last axis."""
@@ -41,7 +42,19 @@ class ShortRMSNorm:
         return x.div(length.hypot_(self._floor)).mul_(self._weight)
 
 
+class GroupedRMSNorm:
+    """PyTorch's own norm of groups [..., g, H], each of which has its weight."""
+
+    def __init__(self, weight: Tensor, eps: float) -> None:
+        self._weight, self._eps = weight, eps
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Normalise x [..., g, H] over its last axis."""
+        return F.rms_norm(x, self._weight.shape[-1:], None, self._eps).mul_(self._weight)
+
+
 def rms_norm(weight: Tensor, eps: float) -> Norm:
-    """Return the norm with `weight` [H] that is fastest on its device."""
-    short = weight.device.type == "cpu" and weight.dtype == torch.float32
-    return ShortRMSNorm(weight, eps) if short else RMSNorm(weight, eps)
+    """Return the norm with `weight` [H], or [g, H] for groups, that is fastest on its device."""
+    if weight.device.type == "cpu" and weight.dtype == torch.float32:
+        return ShortRMSNorm(weight, eps)
+    return RMSNorm(weight, eps) if weight.ndim == 1 else GroupedRMSNorm(weight, eps)

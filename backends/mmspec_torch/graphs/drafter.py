@@ -32,8 +32,8 @@ class Pending(NamedTuple):
     """[p] tokens not fed yet, the same in every row."""
     columns: int
     """Number of columns of the sequence, including the pending ones."""
-    lengths: Sequence[int]
-    """[R] number of tokens of each row, without padding."""
+    positions: Sequence[int]
+    """[R] the rotary position that follows each row."""
     mask: Tensor | None
     """Mask [R, 1, 1, any] that hides padding; later columns are visible."""
 
@@ -60,7 +60,7 @@ class StaticDrafter:
         width = self._frame.reach(pending.columns + k)
         start, count = pending.columns - len(pending.tokens), len(pending.tokens)
         keys = chain.from_iterable(noise.keys(k))
-        send((start, *pending.tokens, *pending.lengths, *keys), self._numbers)
+        send((start, *pending.tokens, *pending.positions, *keys), self._numbers)
         self._blend.copy_(blend)
         self._hide(pending.mask)
         ids, q = self._frame.run((k, count, width), lambda: self._forward(k, count, width, choose))
@@ -80,10 +80,10 @@ class StaticDrafter:
 
     def _forward(self, k: int, count: int, width: int, choose: Choose) -> Outputs:
         frame, llama = self._frame, self._frame.llama
-        start, tokens, lengths, keys = self._unpacked(k, count)
+        start, tokens, following, keys = self._unpacked(k, count)
         x = llama.embed(tokens).repeat(self._rows, 1)
         columns = start + frame.count(count)
-        positions = lengths.unsqueeze(1) - count + frame.count(count)
+        positions = following.unsqueeze(1) - count + frame.count(count)
         shade = self._shade if self._rows > 1 else None
         ids: list[Tensor] = []
         record: list[Tensor] = []
@@ -99,7 +99,7 @@ class StaticDrafter:
         return torch.cat(ids), torch.stack(record) if record else ids[0][:0]
 
     def _unpacked(self, k: int, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Split the uploaded numbers: start [1], tokens [p = count], lengths [R], keys [k, 2]."""
+        """Split the uploaded numbers: start [1], tokens [p = count], positions [R], keys [k, 2]."""
         sizes = [1, count, self._rows, 2 * k]
-        start, tokens, lengths, keys = torch.split(self._numbers[: sum(sizes)], sizes)
-        return start, tokens, lengths, keys.view(k, 2).to(torch.int32)
+        start, tokens, following, keys = torch.split(self._numbers[: sum(sizes)], sizes)
+        return start, tokens, following, keys.view(k, 2).to(torch.int32)

@@ -42,7 +42,7 @@ class StaticTarget:
 
     def __init__(self, llama: Llama, capture: Capture) -> None:
         self._frame, self._llama = Frame(llama, 1, capture), llama
-        self._starts = self._frame.integers(2)
+        self._starts = self._frame.integers(3)
         self._x = torch.zeros(
             ROWS, llama.config.hidden_size, device=llama.device, dtype=llama.dtype
         )
@@ -51,18 +51,23 @@ class StaticTarget:
         self.cache = self._frame.cache
 
     def feed(
-        self, x: Tensor, first: int, tree: Tree | None = None, multiple: int | None = None
+        self,
+        x: Tensor,
+        first: int,
+        shift: int,
+        tree: Tree | None = None,
+        multiple: int | None = None,
     ) -> Tensor:
         """Feed x [m, H] to the columns from `first` on; returns the last layer's output [m, H].
 
-        tree: what the rows see; None for a chain.  multiple: that of exact rows; None for attention
-        with a fused kernel.
+        shift: added to columns for rotary positions.  tree: what the rows see; None for a chain.
+        multiple: that of exact rows; None for attention with a fused kernel.
         """
         root, visible = tree or (first, self._chain[: len(x), : len(x)])
         rows = 1 << (max(len(x), multiple or 1) - 1).bit_length()
         nodes = rows if visible.shape[1] <= rows else ROWS
         width = self._frame.reach(first + nodes + 2 * BLOCK)
-        send((first, root), self._starts)
+        send((first, root, shift), self._starts)
         self._x[: len(x)].copy_(x)
         self._visible[: len(x)].zero_()  # padding keeps what it saw, at least the root
         self._visible[: len(x), : visible.shape[1]].copy_(visible)
@@ -71,11 +76,11 @@ class StaticTarget:
         return outputs[: len(x)]
 
     def _forward(self, rows: int, nodes: int, width: int, multiple: int | None) -> Outputs:
-        frame, first, root = self._frame, self._starts[:1], self._starts[1:]
+        frame, (first, root, shift) = self._frame, torch.split(self._starts, 1)
         visible = self._visible[:rows, :nodes]
         span = StaticSpan(frame.cache, first + frame.count(rows), width)
         ancestry = Ancestry(visible, visible.sum(1) - 1)
-        angles = frame.angles(width, root + ancestry.depths)
+        angles = frame.angles(width, root + shift + ancestry.depths)
         if multiple is None:
             step = Step(angles, span, self._mask(visible, root, width))
         else:

@@ -5,8 +5,8 @@ from functools import partial
 
 from torch import Tensor
 
-from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.head_manifest import LAYER
+from mmspec.families.decoder import TextConfig
 from mmspec_torch.cpu.norms import Norm, rms_norm
 from mmspec_torch.cpu.products import Product
 from mmspec_torch.framework import framework

@@ -4,72 +4,16 @@ Shape letters: N positions (class token and patches), D width, P patches.
 """
 
 from dataclasses import dataclass
-from hashlib import sha256
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec.checkpoints.config import ModelConfig, VisionConfig
-from mmspec.checkpoints.manifest import PATCHES
-from mmspec_torch.quantized import Matrix, quantized
+from mmspec.families.llava import PATCHES, LlavaVision
+from mmspec_torch.network.affine import Affine, Linear, linear
 from mmspec_torch.weights import Weights
 
 _ROOT = "vision_tower"
-
-
-@dataclass(frozen=True, slots=True)
-class Affine:
-    """A weight and its bias, of a linear layer or a layer norm."""
-
-    weight: Tensor
-    bias: Tensor
-
-    @classmethod
-    def take(cls, weights: Weights, *names: str) -> "Affine":
-        """Take weight and bias of a layer, or of several fused along their outputs."""
-        return cls(weights.stack(names), weights.stack(names, "bias"))
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """The weight and the bias."""
-        return self.weight, self.bias
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """The linear layer's output for x."""
-        return F.linear(x, self.weight, self.bias)
-
-    def norm(self, x: Tensor, eps: float) -> Tensor:
-        """The layer norm's output for x."""
-        return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, eps)
-
-
-@dataclass(frozen=True, slots=True)
-class QuantizedAffine:
-    """A linear layer with a quantized weight, and its bias."""
-
-    matrix: Matrix
-    bias: Tensor
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """The tensors of the quantized weight, and the bias."""
-        return *self.matrix.tensors, self.bias
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """The linear layer's output for x."""
-        return self.matrix(x).add_(self.bias)
-
-
-Linear = Affine | QuantizedAffine
-
-
-def linear(weights: Weights, *paths: str) -> Linear:
-    """Take linear layers with the same input as one layer, quantized if there is a scheme."""
-    if weights.scheme is None:
-        return Affine.take(weights, *paths)
-    matrix = quantized(weights.stack(paths), weights.scheme, paths[0])
-    return QuantizedAffine(matrix, weights.stack(paths, "bias"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +50,14 @@ class EncoderLayer:
 class Tower:
     """CLIP's encoder layers up to the feature layer."""
 
-    def __init__(self, weights: Weights, config: ModelConfig, vision: VisionConfig) -> None:
+    def __init__(self, weights: Weights, vision: LlavaVision) -> None:
         self.vision = vision
-        self._first = 1 if config.drops_class_token else 0
-        self._settings = f"{vision} {config.vision_layers} {self._first}"
+        self._first = 1 if vision.drops_class_token else 0
         self._class = weights.take(f"{_ROOT}.embeddings.class_embedding")
         self._patches = weights.take(PATCHES).flatten(1)
         self._places = weights.take(f"{_ROOT}.embeddings.position_embedding.weight")
         self._norm = Affine.take(weights, f"{_ROOT}.pre_layrnorm")
-        paths = (f"{_ROOT}.encoder.layers.{index}" for index in range(config.vision_layers))
+        paths = (f"{_ROOT}.encoder.layers.{index}" for index in range(vision.layers))
         self._layers = [EncoderLayer.take(weights, path) for path in paths]
 
     def __call__(self, pixels: Tensor) -> Tensor:
@@ -139,14 +82,9 @@ class Tower:
         attended = F.scaled_dot_product_attention(query, key, value)[0]
         return x + layer.out_proj(attended.transpose(0, 1).flatten(1))
 
-    def digest(self) -> str:
-        """Return the SHA-256 of the tower's tensors, dtype and settings."""
-        total = sha256(f"{self._class.dtype} {self._settings}".encode())
-        for tensor in self._tensors():
-            total.update(tensor.contiguous().cpu().view(torch.uint8).numpy().data)
-        return total.hexdigest()
-
-    def _tensors(self) -> list[Tensor]:
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All tensors, always in the same order."""
         parts = [self._norm, *(part for layer in self._layers for part in layer.parts)]
         flat = [tensor for part in parts for tensor in part.tensors]
         return [self._class, self._patches, self._places, *flat]

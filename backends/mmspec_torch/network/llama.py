@@ -1,4 +1,4 @@
-"""Llama over plain weight tensors, for a few rows at a time.
+"""The decoder of Llama and Qwen3 over plain weight tensors, for a few rows at a time.
 
 Projections of one input are fused, and keys and values are written together: for few rows the
 cost is the number of operations.
@@ -9,6 +9,7 @@ Activations are [R * n, H].
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import NamedTuple
 
 import array_api_compat.torch as xp
@@ -16,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
 from mmspec.decoding.block_attention import Places, attend
+from mmspec.families.decoder import TextConfig
 from mmspec_torch.cpu.norms import Norm, rms_norm
 from mmspec_torch.cpu.products import Product, product
 from mmspec_torch.network import cache
@@ -37,6 +38,8 @@ class Step(NamedTuple):
     """True to attend causally from column 0 on, which needs no mask."""
     places: Places | None = None
     """The places of one sequence's rows if attention is by blocks; then there is no mask."""
+    deepstack: Sequence[Tensor] = ()
+    """What is added to the outputs [R * n, H] of the first layers, where images are."""
 
 
 def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
@@ -62,15 +65,22 @@ def hidden(dtype: torch.dtype) -> float:
 class Attention:
     """Self-attention; q_proj, k_proj and v_proj are one product."""
 
-    def __init__(self, qkv_proj: Product, o_proj: Product, config: TextConfig) -> None:
-        self.qkv_proj, self.o_proj = qkv_proj, o_proj
+    def __init__(
+        self, qkv_proj: Product, o_proj: Product, config: TextConfig, qk_norm: Norm | None = None
+    ) -> None:
+        """qk_norm: normalises the heads [..., heads + KV heads, D] of queries and keys; or None."""
+        self.qkv_proj, self.o_proj, self._qk_norm = qkv_proj, o_proj, qk_norm
         self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
         self._head_dim = config.head_dim
 
     def __call__(self, x: Tensor, residual: Tensor, memory: cache.LayerCache, step: Step) -> Tensor:
         """Return `residual` plus attention's output for x [R * n, H]; may overwrite `residual`."""
         rows, heads, kv_heads = memory.rows, self._heads, self._kv_heads
-        qkv = self.qkv_proj(x).view(rows, -1, heads + 2 * kv_heads, self._head_dim).transpose(1, 2)
+        qkv = self.qkv_proj(x).view(rows, -1, heads + 2 * kv_heads, self._head_dim)
+        if self._qk_norm:
+            turned = qkv.narrow(2, 0, heads + kv_heads)
+            turned.copy_(self._qk_norm(turned))
+        qkv = qkv.transpose(1, 2)
         rotate(qkv.narrow(1, 0, heads + kv_heads), step.angles)
         keys, values = memory.update(qkv.narrow(1, heads, 2 * kv_heads))
         attended = _attended(qkv.narrow(1, 0, heads), keys, values, step)
@@ -134,10 +144,11 @@ class DecoderLayer:
             return weights.product(*(f"{path}.{name}" for name in names), bias=bias)
 
         qkv_proj = product(*(f"self_attn.{part}_proj" for part in "qkv"), bias=qkv_bias)
+        qk_norm = _qk_norm(weights, f"{path}.self_attn", config) if config.qk_norm else None
         gate_up_proj = product("mlp.gate_proj", "mlp.up_proj")
         return cls(
             norm("input_layernorm") if input_norm else lambda x: x,
-            Attention(qkv_proj, product("self_attn.o_proj"), config),
+            Attention(qkv_proj, product("self_attn.o_proj"), config, qk_norm),
             norm("post_attention_layernorm"),
             MLP(gate_up_proj, product("mlp.down_proj")),
         )
@@ -146,6 +157,14 @@ class DecoderLayer:
         """Feed x [R * n, H], which may be overwritten; returns the layer's output."""
         x = self.self_attn(self.input_layernorm(x), x, memory, step)
         return self.mlp(self.post_attention_layernorm(x), x)
+
+
+def _qk_norm(weights: Weights, path: str, config: TextConfig) -> Norm:
+    """Return the norm of the heads of queries and keys, which have a weight [D] each."""
+    counts = config.num_attention_heads, config.num_key_value_heads
+    parts = (weights.take(f"{path}.{part}_norm.weight") for part in "qk")
+    weight = [part.expand(count, -1) for part, count in zip(parts, counts, strict=True)]
+    return rms_norm(torch.cat(weight), config.rms_norm_eps)
 
 
 class Decoder:
@@ -159,7 +178,9 @@ class Decoder:
         dtype: torch.dtype,
     ) -> None:
         self.config, self.device, self.dtype = config, device, dtype
-        self.rotary = Rotary(config.head_dim, config.rope_theta, device, dtype)
+        self.rotary = Rotary(
+            config.head_dim, config.rope_theta, device, dtype, config.rotary_sections
+        )
         self._layers = layers
 
     def new_cache(self, rows: int) -> cache.Cache:
@@ -170,8 +191,11 @@ class Decoder:
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """Feed embeddings [R * n, H], which may be overwritten; returns the last layer's output."""
-        for layer, memory in zip(self._layers, step.span.layers(), strict=True):
+        added = chain(step.deepstack, repeat(None))
+        for layer, memory, extra in zip(self._layers, step.span.layers(), added, strict=False):
             x = layer(x, memory, step)
+            if extra is not None:
+                x += extra
         return x
 
     def append(self, x: Tensor, memory: cache.Cache, start: int) -> Tensor:
@@ -189,18 +213,20 @@ class Decoder:
         span: cache.CacheSpan,
         angles: Angles,
         padding: Tensor | None = None,
+        deepstack: Sequence[Tensor] = (),
     ) -> Tensor:
         """Feed embeddings [R * n, H] to a span of columns, with a causal mask.
 
         x may be overwritten.  padding: mask [R, 1, 1, C or more] that hides it; None if none.
-        Returns the last layer's output [R * n, H].
+        deepstack: see `Step`.  Returns the last layer's output [R * n, H].
         """
         several = span.end - span.start > 1
         mask = None if padding is None else padding[..., : span.end]
         if several and (span.start or mask is not None):
             order = causal_mask(span.start, span.end, x)
             mask = order if mask is None else mask + order
-        return self.forward(x, Step(angles, span, mask, several and mask is None))
+        causal = several and mask is None
+        return self.forward(x, Step(angles, span, mask, causal, deepstack=deepstack))
 
 
 class Llama(Decoder):

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec.decoding.contents import Positions
+from mmspec.families.decoder import frequency_axes
 from mmspec_torch.device_io import upload
 from mmspec_torch.network import cache
 
@@ -19,12 +21,25 @@ Angles = tuple[Tensor, Tensor]
 class Rotary:
     """The cosines and sines of all positions so far, in a table that grows."""
 
-    def __init__(self, head_dim: int, theta: float, device: torch.device, dtype: torch.dtype):
-        """Compute tables in float32, then round them to `dtype`."""
+    def __init__(
+        self,
+        head_dim: int,
+        theta: float,
+        device: torch.device,
+        dtype: torch.dtype,
+        sections: Sequence[int] = (),
+    ) -> None:
+        """Compute tables in float32, then round them to `dtype`.
+
+        sections: `TextConfig.rotary_sections`.
+        """
         steps = torch.arange(0, head_dim, 2, dtype=torch.int64).float()
         self._frequencies = 1.0 / theta ** (steps / head_dim)
         self._device, self._dtype = device, dtype
         self._table = self._compute(cache.STEP)
+        axes = 2 * frequency_axes(head_dim // 2, sections)
+        self._axes = upload(axes, torch.int64, device) if sections else None
+        self._numbers = torch.arange(head_dim, device=device)
 
     def run(self, start: int, end: int) -> Angles:
         """Return the angles of positions `start` to `end`, the same in every row."""
@@ -36,6 +51,15 @@ class Rotary:
         cos, sin = self._reaching(max(max(row) for row in positions) + 1)
         index = upload([list(row) for row in positions], torch.int64, self._device)
         return F.embedding(index, cos).unsqueeze(1), F.embedding(index, sin).unsqueeze(1)
+
+    def planes(self, positions: Positions) -> Angles:
+        """Return the angles of positions [R, 3, n] in time, row and column."""
+        if self._axes is None:
+            return self.at(positions[:, 0].tolist())
+        cos, sin = self._reaching(int(positions.max()) + 1)
+        planes = upload(positions.tolist(), torch.int64, self._device)
+        index = planes[:, self._axes].transpose(1, 2), self._numbers
+        return cos[index].unsqueeze(1), sin[index].unsqueeze(1)
 
     def runs(self, positions: Sequence[range], sizes: Sequence[int]) -> Iterator[Angles]:
         """Yield the angles of each row's range of positions, `sizes[i]` positions at a time."""
@@ -49,6 +73,8 @@ class Rotary:
     def after(self, start: int, depths: Tensor, deepest: int) -> Angles:
         """Return the angles of positions `start` + depths [n]; depths are at most `deepest`."""
         cos, sin = self._reaching(start + deepest + 1)
+        if start < 0:
+            return cos[depths + start], sin[depths + start]
         return cos[start:][depths], sin[start:][depths]
 
     def _reaching(self, end: int) -> Angles:

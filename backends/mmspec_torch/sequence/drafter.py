@@ -8,12 +8,13 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
-from mmspec.decoding.contents import PAD, Row, chunks
+from mmspec.decoding.contents import PAD, Projection, Row, chunks
 from mmspec.decoding.draft import DeviceDraft, require_path
 from mmspec.decoding.ensemble_expander import EnsembleExpander
 from mmspec.decoding.noise import Noise
@@ -25,10 +26,9 @@ from mmspec_torch.framework import framework, top
 from mmspec_torch.graphs.drafter import NUMBERS, Pending, StaticDrafter
 from mmspec_torch.graphs.pool import Statics
 from mmspec_torch.network.cache import STEP, CacheSpan
-from mmspec_torch.network.llama import hidden
-from mmspec_torch.network.llava import Llava
+from mmspec_torch.network.llama import Llama, hidden
 from mmspec_torch.network.rotary import Angles
-from mmspec_torch.sequence.contents import embed
+from mmspec_torch.sequence.contents import deepstack, embed
 from mmspec_torch.sequence.draft import TorchDraft
 from mmspec_torch.sequence.draft_tail import TorchDraftTail
 from mmspec_torch.sequence.ensemble import Ensemble
@@ -42,6 +42,8 @@ class State(NamedTuple):
     """Number of columns in the cache; later ones are pending tokens, shared by all rows."""
     lengths: tuple[int, ...]
     """[R] number of tokens of each row, without padding."""
+    positions: tuple[int, ...]
+    """[R] the rotary position that follows each row."""
     mask: Tensor | None = None
     """Mask [R, 1, 1, columns or more] that hides padding; None if no row has any."""
     draft: DeviceDraft[Tensor] | None = None
@@ -60,7 +62,8 @@ class TorchDrafter:
 
     def __init__(
         self,
-        llava: Llava,
+        llama: Llama,
+        place: Projection[Tensor],
         statics: Statics,
         branches: int,
         vocabulary: int,
@@ -68,20 +71,20 @@ class TorchDrafter:
         adaptation: Adaptation | None = None,
         tree: Tree | None = None,
     ) -> None:
-        self._llava, self._llama = llava, llava.llama
-        self._tree = tree
-        self._ensemble = Ensemble(llava.llama, branches, vocabulary)
-        self._framework = framework(llava.llama.device)
+        """place: returns the rows [N, W] of an image's features."""
+        self._llama, self._place, self._tree = llama, place, tree
+        self._ensemble = Ensemble(llama, branches, vocabulary)
+        self._framework = framework(llama.device)
         self._sampler = self._framework.sampler(sampling)
         settings = vocabulary, sampling, adaptation is None
         self._static = statics.drafter(self, branches, *settings)
-        self._cache = self._static.cache if self._static else llava.llama.new_cache(branches)
+        self._cache = self._static.cache if self._static else llama.new_cache(branches)
         self._rows: list[Row[Tensor]] = [Row() for _ in range(branches)]
         tally = None
         if adaptation and branches > 1:
             points = upload(adaptation.candidates(branches), torch.float32, self._llama.device)
             tally = Tally(self._framework.xp, adaptation, points, top)
-        self._state = State(0, 0, (0,) * branches, tally=tally)
+        self._state = State(0, 0, (0,) * branches, (0,) * branches, tally=tally)
         self._uploaded: tuple[Sequence[float], Tensor] = (), torch.empty(0)
 
     @property
@@ -101,7 +104,7 @@ class TorchDrafter:
         columns = self._state.columns
         width = max(map(len, segments))
         for row, segment in zip(self._rows, segments, strict=True):
-            row.append(columns, segment, self._llava.projected, width - len(segment))
+            row.append(columns, segment, self._place, width - len(segment))
         self._state = self._prefilled(self._state.fed, columns + width)
 
     def rewind(self, length: int) -> None:
@@ -140,10 +143,12 @@ class TorchDrafter:
             row.extend(state.columns, list(tokens))
         reused = state.columns + min(len(path), state.followed)
         lengths = tuple(length + len(tokens) for length in state.lengths)
+        positions = tuple(position + len(tokens) for position in state.positions)
         fed, tally = reused if state.draft else state.fed, state.tally
         if tally and state.draft:
             tally = tally.noted(evidence, len(tokens))
-        self._state = State(state.columns + len(tokens), fed, lengths, state.mask, tally=tally)
+        columns = state.columns + len(tokens)
+        self._state = State(columns, fed, lengths, positions, state.mask, tally=tally)
 
     def forget(self) -> None:
         """Discard the scores on which adaptive weights depend, if any."""
@@ -168,24 +173,26 @@ class TorchDrafter:
         if start >= end:
             return state
         x = torch.stack([embed(self._llama, row, start, end) for row in self._rows])
-        lengths = [row.lengths(end)[start:] for row in self._rows]
-        cos, sin = self._llama.rotary.at([[max(n - 1, 0) for n in row] for row in lengths])
+        positions = np.stack([row.positions(start, end) for row in self._rows])
+        cos, sin = self._llama.rotary.planes(positions)
         for at, stop in chunks(start, end):
             part = slice(at - start, stop - start)
             angles = cos[:, :, part], sin[:, :, part]
-            self._forward(x[:, part].flatten(0, 1), at, stop, angles, state.mask)
+            added = deepstack(self._llama, self._rows, at, stop)
+            self._forward(x[:, part].flatten(0, 1), at, stop, angles, state.mask, added)
         return state
 
     def _described(self, columns: int, fed: int) -> State:
         """The state in which `columns` columns are valid and `fed` of them are in the cache."""
         lengths = tuple(sum(row.lengths(columns)[-1:]) for row in self._rows)
+        positions = tuple(row.position(columns) for row in self._rows)
         tally = self._state.tally
         if min(lengths) == columns:
-            return State(columns, fed, lengths, tally=tally)
+            return State(columns, fed, lengths, positions, tally=tally)
         shade = hidden(self._llama.dtype)
         shades = [[shade * (t == PAD) for t in row.tokens[:columns]] for row in self._rows]
         mask = upload(shades, self._llama.dtype, self._llama.device)[:, None, None]
-        return State(columns, fed, lengths, F.pad(mask, (0, STEP)), tally=tally)
+        return State(columns, fed, lengths, positions, F.pad(mask, (0, STEP)), tally=tally)
 
     def _ready(self, k: int) -> State:
         """Return the state without its draft, with a mask that covers k more columns."""
@@ -223,7 +230,7 @@ class TorchDrafter:
         if numbers > NUMBERS or row.has_image(start, state.columns):
             return None
         tokens = row.ids(start, state.columns, self._llama.config.vocab_size)
-        return Pending(tokens, state.columns, state.lengths, state.mask)
+        return Pending(tokens, state.columns, state.positions, state.mask)
 
     def _static_draft(
         self, static: StaticDrafter, pending: Pending, k: int, blend: Tensor, noise: Noise
@@ -242,10 +249,16 @@ class TorchDrafter:
     def _angles(self, state: State, start: int, k: int) -> Iterator[Angles]:
         """Yield the angles of the pending columns, then of each drafted token but the last."""
         pending = state.columns - start
-        positions = [range(length - pending, length + k - 1) for length in state.lengths]
+        positions = [range(end - pending, end + k - 1) for end in state.positions]
         return self._llama.rotary.runs(positions, [pending] + [1] * (k - 1))
 
     def _forward(
-        self, x: Tensor, start: int, end: int, angles: Angles, mask: Tensor | None
+        self,
+        x: Tensor,
+        start: int,
+        end: int,
+        angles: Angles,
+        mask: Tensor | None,
+        added: Sequence[Tensor] = (),
     ) -> Tensor:
-        return self._llama.follow(x, CacheSpan(self._cache, start, end), angles, mask)
+        return self._llama.follow(x, CacheSpan(self._cache, start, end), angles, mask, added)

@@ -6,6 +6,7 @@ Shape letters: n rows fed or drafted, V vocabulary, H width.
 import torch
 from torch import Tensor
 
+from mmspec.decoding.contents import Projection
 from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
@@ -14,9 +15,9 @@ from mmspec_torch.framework import framework
 from mmspec_torch.graphs.pool import Statics
 from mmspec_torch.graphs.target import ROWS, Tree
 from mmspec_torch.network.cache import BlockSpan, Cache, CacheSpan
-from mmspec_torch.network.llama import Step, tree_mask
-from mmspec_torch.network.llava import Llava
-from mmspec_torch.sequence.contents import embed
+from mmspec_torch.network.llama import Llama, Step, tree_mask
+from mmspec_torch.network.rotary import Angles
+from mmspec_torch.sequence.contents import deepstack, embed
 from mmspec_torch.sequence.hidden_states import Rows
 
 
@@ -26,12 +27,18 @@ class TorchTarget(TargetSequence[Tensor]):
     _cache: Cache
 
     def __init__(
-        self, llava: Llava, statics: Statics, sampling: Sampling, exact: ExactRows | None
+        self,
+        llama: Llama,
+        place: Projection[Tensor],
+        statics: Statics,
+        sampling: Sampling,
+        exact: ExactRows | None,
     ) -> None:
-        self._llama = llama = llava.llama
+        """place: returns the rows [N, W] of an image's features."""
+        self._llama = llama
         self._static = statics.target(self)
         cache = self._static.cache if self._static else llama.new_cache(rows=1)
-        super().__init__(framework(llama.device), cache, llava.projected, sampling, exact)
+        super().__init__(framework(llama.device), cache, place, sampling, exact)
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings [n, H] of drafted ids [n]."""
@@ -45,15 +52,27 @@ class TorchTarget(TargetSequence[Tensor]):
         return embed(self._llama, self._row, start, stop)
 
     def _append(self, x: Tensor, start: int) -> Tensor:
-        if self._static and not self._exact and len(x) <= ROWS:
-            return self._static.feed(x, start)
-        return self._llama.append(x, self._cache, start)
+        end = start + len(x)
+        added = deepstack(self._llama, [self._row], start, end)
+        text = self._row.counts_up(start, end) and not added
+        if self._static and text and not self._exact and len(x) <= ROWS:
+            return self._static.feed(x, start, self._row.shift(start))
+        span, angles = CacheSpan(self._cache, start, end), self._angles(start, end)
+        return self._llama.follow(x, span, angles, deepstack=added)
+
+    def _angles(self, start: int, end: int) -> Angles:
+        """Return the angles of columns, of which those of a draft count up."""
+        rotary, first = self._llama.rotary, self._row.position(start)
+        if self._row.counts_up(start, end):
+            return rotary.run(first, first + end - start)
+        cos, sin = rotary.planes(self._row.positions(start, end)[None])
+        return cos[0], sin[0]
 
     def _branch(self, x: Tensor, start: int, ancestry: Ancestry, levels: int) -> Tensor:
-        tree = Tree(start, ancestry.visible)
+        tree, first = Tree(start, ancestry.visible), self._row.position(start)
         if self._static and tree.fits:
-            return self._static.feed(x, start, tree)
-        angles = self._llama.rotary.after(start, ancestry.depths, levels)
+            return self._static.feed(x, start, first - start, tree)
+        angles = self._llama.rotary.after(first, ancestry.depths, levels)
         span = CacheSpan(self._cache, start, start + len(x))
         return self._llama.forward(x, Step(angles, span, tree_mask(start, ancestry.visible, x)))
 
@@ -61,10 +80,11 @@ class TorchTarget(TargetSequence[Tensor]):
         self, exact: ExactRows, x: Tensor, first: int, root: int, ancestry: Ancestry | None
     ) -> Tensor:
         end, tree = first + len(x), Tree(root, ancestry.visible) if ancestry else None
+        shift = self._row.shift(first)
         if self._static and (tree is None or tree.fits):
-            return self._static.feed(x, first, tree, exact.multiple)
+            return self._static.feed(x, first, shift, tree, exact.multiple)
         places = self._places(exact, first, end, root, ancestry)
-        angles = self._llama.rotary.after(0, places.own, end)
+        angles = self._llama.rotary.after(shift, places.own, end)
         return self._llama.forward(
             x, Step(angles, BlockSpan(self._cache, first, end), places=places)
         )

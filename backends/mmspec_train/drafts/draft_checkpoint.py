@@ -16,14 +16,13 @@ from torch import Tensor
 from mmspec.checkpoints.config import CONFIG_FILE, read_config
 from mmspec.checkpoints.json_file import read_json
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan, plan_named, read_tensors
-from mmspec.checkpoints.manifest import canonical, is_buffer, manifest, optional
+from mmspec.checkpoints.manifest import TOWER, canonical, is_buffer, manifest, optional
 from mmspec.output_files import make_directory, replace_file, replace_text
 from mmspec_torch.tensor_files import save_tensors
 from mmspec_torch.weights import read_tensor
 from mmspec_train.drafts.draft_model import DraftModel
 from mmspec_train.llama import llama_config
 
-TOWER = "vision_tower."
 DTYPE = "float16"
 TOWER_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
 """Types in which the target's tower is stored unchanged; other types become float16."""
@@ -54,7 +53,7 @@ def read_tower(target: Path) -> dict[str, Tensor]:
     """Return a checkpoint's whole vision tower, by transformers' tensor names."""
     config = read_config(target)
     stored = {n: tensor for n, tensor in read_tensors(target).items() if not is_buffer(n)}
-    by_name = {canonical(name): tensor for name, tensor in stored.items()}
+    by_name = {canonical(name, config): tensor for name, tensor in stored.items()}
     shapes = manifest(config) | optional(config)
     tower = {n: shape for n, shape in shapes.items() if n.startswith(TOWER) and n in by_name}
     sources = plan_named(by_name, tower, shapes, target, config.quantization)
@@ -70,8 +69,7 @@ def tower_digest(directory: Path) -> str:
     Reads one tensor at a time, so that a target need not fit into memory.
     """
     config = read_config(directory)
-    settings = config.vision, config.vision_layers, config.drops_class_token
-    total = sha256(repr(settings).encode())
+    total = sha256(repr(config.vision).encode())
     for name, source in sorted(plan(directory, config).items()):
         if name.startswith(TOWER):
             total.update(read_tensor(source, torch.float32).contiguous().numpy().data)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mmspec_torch.network.llava import TorchFeatures
+from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.distillation.draft_starts import DraftStarts, all_starts
 from mmspec_train.distillation.losses import divergence, target_log_probabilities
 from mmspec_train.distillation.on_policy import continued, random_starts, with_states

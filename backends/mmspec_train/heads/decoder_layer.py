@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaMLP
 
-from mmspec.checkpoints.config import TextConfig
+from mmspec.families.decoder import TextConfig
 from mmspec_train.llama import llama_config
 
 KeysValues = tuple[Tensor, Tensor]

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.head_config import HeadConfig
+from mmspec.families.decoder import TextConfig
 from mmspec_train.distillation.draft_starts import DraftStarts
 from mmspec_train.heads.decoder_layer import DecoderLayer, KeysValues
 from mmspec_train.heads.layout import Layout, lay_out_slots

@@ -1,11 +1,14 @@
 """Untrained LLaVA models and their training forward pass, in transformers' own modules."""
 
+from math import isqrt
+
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration
 
-from mmspec.decoding.grid_features import pooled
+from mmspec.families.grid import Grid
+from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.llama import ATTENTION, llama_config, llama_of_shape
 from mmspec_train.mini.recipe import Rates, Recipe
 from mmspec_train.mini.samples import SampleBatch
@@ -80,7 +83,9 @@ def embed(model: LlavaForConditionalGeneration, batch: SampleBatch) -> Tensor:
         return text
     features = patch_features(inner.vision_tower, batch.pixels)
     sizes = [int(size) for size in batch.patches]
-    rows = torch.cat([pooled(*pair) for pair in zip(features, sizes, strict=True)])
+    grid = Grid(isqrt(features.shape[1]), isqrt(features.shape[1]))
+    images = zip(features, sizes, strict=True)
+    rows = torch.cat([TorchFeatures(image, grid).pooled(size).rows for image, size in images])
     is_image = (batch.ids == model.config.image_token_id).unsqueeze(-1)
     return text.masked_scatter(is_image, inner.multi_modal_projector(rows).to(text.dtype))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mmspec import errors
-from mmspec.prompt.preprocessing import Preprocessing, pixels
+from mmspec.families.family import Preprocessing
 from mmspec.seam import Float32
 from mmspec_train.teacher.batch import ConversationBatch, collate
 from mmspec_train.teacher.cache import TeacherCache
@@ -116,7 +116,7 @@ class ConversationBatches:
         if self.preprocessing is None:
             return []
         return [
-            pixels(picture, self.preprocessing)
+            self.preprocessing.pixels(picture.image)
             for record in records
             if record.images
             for turn in self.corpus.turns(record.number)

@@ -15,14 +15,13 @@ from mmspec.checkpoints.manifest import LM_HEAD
 from mmspec.errors import UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.images import Picture
-from mmspec.prompt.preprocessing import pixels, read_preprocessing
 from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
 from mmspec.seam import Float32
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.model import TorchModel
 from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.llama import Step
-from mmspec_torch.network.llava import TorchFeatures
+from mmspec_torch.network.vision import TorchFeatures
 from mmspec_torch.weights import read_tensor
 from mmspec_train.teacher.batch import ConversationBatch, TeacherBatch
 
@@ -34,9 +33,12 @@ class Teacher:
         self.directory = directory
         self.model: TorchModel = TorchBackend().load(directory, device=device, dtype=dtype)
         self.config = self.model.config
+        if self.config.text.rotary_sections:
+            kind = self.config.family.model_type
+            raise UsageError(f"{directory} is a {kind}: heads are trained for llava and llama")
         self.tokenizer, self.template = Tokenizer.read(directory), load_template(directory)
         vision = self.config.vision
-        self.preprocessing = read_preprocessing(directory, vision.image_size) if vision else None
+        self.preprocessing = vision.preprocessing(directory) if vision else None
         self.output_matrix = self._output_matrix()
 
     def _output_matrix(self) -> Tensor:
@@ -64,7 +66,7 @@ class Teacher:
         """Preprocess a picture into pixels [3, height, width] for the vision tower."""
         if self.preprocessing is None:
             raise UsageError("this model is text-only: it cannot look at an image")
-        return pixels(picture, self.preprocessing)
+        return self.preprocessing.pixels(picture.image)
 
     def digest(self) -> str:
         """Return a digest of the embeddings and output matrix, which identifies the target."""
@@ -88,7 +90,7 @@ class Teacher:
         llama = self.model.llama
         if not features:
             return torch.zeros(shape, device=llama.device, dtype=llama.dtype)
-        return torch.stack([self.model.projected(image) for image in features])
+        return torch.stack([self.model.placed(image) for image in features])
 
     @torch.no_grad()
     def read(

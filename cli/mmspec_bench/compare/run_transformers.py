@@ -32,13 +32,13 @@ class Transformers(Program):
         self._options = {"max_new_tokens": task.max_tokens} | self._speculation(task)
 
     def _load(self, directory: str, dtype: str) -> Any:
-        from transformers import LlamaForCausalLM, LlavaForConditionalGeneration
+        from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
         config = read_config(Path(directory))
         if config.quantization is not None:
             raise UsageError(f"transformers cannot read {directory}: it is MLX-quantized")
         kind = find_dtype(dtype, self._device, config.dtype)
-        network: Any = LlavaForConditionalGeneration if config.vision else LlamaForCausalLM
+        network: Any = AutoModelForImageTextToText if config.vision else AutoModelForCausalLM
         loaded = network.from_pretrained(directory, dtype=kind, local_files_only=True)
         return loaded.to(self._device).eval()
 

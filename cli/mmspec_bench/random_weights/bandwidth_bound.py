@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from math import prod
 
 from mmspec.chat.engine import Engine
-from mmspec.checkpoints.config import ModelConfig, TextConfig
+from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD, manifest
 from mmspec.checkpoints.quantization import read_scheme
+from mmspec.families.decoder import TextConfig
 from mmspec_bench.measure.costs import median_seconds
 from mmspec_bench.weight_memory import WIDTHS, held_bytes
 

@@ -12,7 +12,6 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import prefilled_target
 from mmspec.plugins import load_head
 from mmspec.prompt.images import Picture
-from mmspec.prompt.preprocessing import pixels
 from mmspec_bench import Progress
 from mmspec_bench.measure.costs import branch_draftings, median_seconds, open_beside, step_seconds
 from mmspec_bench.measure.exact_price import ExactPrice, exact_prices
@@ -178,6 +177,6 @@ def _prefill(engine: Engine, prompt: Prompt, repeats: int, progress: Progress) -
 def _vision(engine: Engine, picture: Picture, repeats: int) -> float:
     cache = engine.target.features
     assert cache
-    array = pixels(picture, cache.preprocessing)
+    array = cache.pixels(picture)
     cache.model.encode(array)
     return median_seconds(engine, lambda: cache.model.encode(array), repeats)

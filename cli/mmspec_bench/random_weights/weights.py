@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
-from mmspec.checkpoints.manifest import Shape
+from mmspec.families.tensors import Shape
 
 DRAWS = 16_777_213
 """Number of normal draws that all tensors share: a prime, so that a matrix's rows differ."""

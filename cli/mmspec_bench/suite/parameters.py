@@ -7,7 +7,8 @@ from mmspec.chat.models import Models
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.checkpoints.head_manifest import head_manifest
-from mmspec.checkpoints.manifest import Shape, manifest
+from mmspec.checkpoints.manifest import manifest
+from mmspec.families.tensors import Shape
 
 DECODER = ("language_model.", "lm_head.")
 """Beginnings of the canonical names of tensors that every token reads."""

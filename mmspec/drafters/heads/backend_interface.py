@@ -8,10 +8,10 @@ Shape letters: n rows, H width.
 from collections.abc import Callable
 from typing import Protocol
 
-from mmspec.checkpoints.config import TextConfig
 from mmspec.decoding.arrays import A, Map
 from mmspec.decoding.ensemble_expander import DraftTail
 from mmspec.decoding.framework import Framework
+from mmspec.families.decoder import TextConfig
 
 
 class Layer(Protocol[A]):

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
-from mmspec.checkpoints.config import TextConfig
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.arrays import A, Map
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.backend_interface import Parts
+from mmspec.families.decoder import TextConfig
 
 
 @dataclass(frozen=True, slots=True)

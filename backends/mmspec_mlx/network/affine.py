@@ -1,0 +1,42 @@
+"""Layer norms and activations of towers and projectors."""
+
+import math
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from mmspec_mlx.weights import Weights
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNorm:
+    """A layer norm: weight, bias and epsilon."""
+
+    weight: mx.array
+    bias: mx.array
+    epsilon: float
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Normalise x [..., width] over its last axis."""
+        return mx.fast.layer_norm(x, self.weight, self.bias, self.epsilon)
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """All tensors of the module."""
+        return [self.weight, self.bias]
+
+
+def layer_norm(weights: Weights, path: str, epsilon: float) -> LayerNorm:
+    """Take the layer norm at `path`."""
+    return LayerNorm(weights.array(f"{path}.weight"), weights.array(f"{path}.bias"), epsilon)
+
+
+def gelu(x: mx.array) -> mx.array:
+    """Return the exact GELU of x [...]."""
+    return x * (1 + mx.erf(x / math.sqrt(2))) / 2
+
+
+def gelu_tanh(x: mx.array) -> mx.array:
+    """Return the GELU of x [...] by its tanh approximation."""
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+    return x * (1 + mx.tanh(inner)) / 2

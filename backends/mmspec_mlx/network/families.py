@@ -1,0 +1,42 @@
+"""The towers of all families on MLX, by config.json's `model_type`."""
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any
+
+from mmspec.checkpoints.config import ModelConfig
+from mmspec.errors import BackendError
+from mmspec_mlx.network.llava import Llava
+from mmspec_mlx.network.qwen3_vl import Qwen3VL
+from mmspec_mlx.network.vision import Vision
+from mmspec_mlx.weights import Weights
+
+GROUP = "mmspec_mlx.families"
+"""Entry-point group for towers from other packages; see docs/extending.md."""
+
+Build = Callable[[Weights, Any], Vision]
+"""Function from a checkpoint's tensors and the family's vision config to tower and projector."""
+
+TOWERS: dict[str, Build] = {"llava": Llava, "qwen3_vl": Qwen3VL}
+"""This project's towers by `model_type`."""
+
+
+def build_vision(weights: Weights, config: ModelConfig) -> Vision | None:
+    """Take tower and projector of a checkpoint; None for a text-only one.
+
+    Raises BackendError for a family without a tower on MLX.
+    """
+    if config.vision is None:
+        return None
+    name = config.family.model_type
+    build = TOWERS.get(name) or _from_package(name)
+    return build(weights, config.vision)
+
+
+def _from_package(name: str) -> Build:
+    points = (point for point in entry_points(group=GROUP) if point.name == name)
+    point = next(points, None)
+    if point is None:
+        raise BackendError(f"the mlx backend has no tower for {name}: use another backend")
+    build: Build = point.load()
+    return build

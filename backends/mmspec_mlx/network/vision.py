@@ -1,0 +1,55 @@
+"""Vision features on MLX, and what every family's tower and projector offer.
+
+Shape letters: N visual positions of one image, D numbers of a position, W numbers that it becomes
+in the decoder: an embedding [H] first.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Protocol
+
+import mlx.core as mx
+
+from mmspec.decoding.grid_features import GridFeatures
+from mmspec.seam import Float32
+from mmspec_mlx import device_io
+
+
+class MlxFeatures(GridFeatures):
+    """Vision features [N, D] of one image on the device."""
+
+    rows: mx.array
+
+    def numpy(self) -> Float32:
+        """Copy the features [N, D] to the host.  Blocks."""
+        return device_io.to_host(self.rows)
+
+    def _joined(self, parts: Sequence[mx.array]) -> mx.array:
+        return mx.concatenate(list(parts), axis=-1)
+
+
+class Vision(Protocol):
+    """A family's tower and projector on a device."""
+
+    def encode(self, pixels: mx.array) -> MlxFeatures:
+        """Run the tower on pixel values [3, height, width]."""
+
+    def place(self, rows: mx.array) -> mx.array:
+        """What features [N, D] become in the decoder, [N, W]."""
+
+    @property
+    def settings(self) -> str:
+        """What else than the tensors decides what the tower computes."""
+
+    @property
+    def tensors(self) -> list[mx.array]:
+        """The tower's tensors, always in the same order."""
+
+
+def digest(vision: Vision) -> str:
+    """Return the SHA-256 of a tower's tensors, dtype and settings."""
+    tensors = vision.tensors
+    total = sha256(f"{tensors[0].dtype} {vision.settings}".encode())
+    for tensor in tensors:
+        total.update(device_io.raw(tensor))
+    return total.hexdigest()

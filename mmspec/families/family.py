@@ -1,0 +1,109 @@
+"""What the core asks of a family of models.
+
+Shape letters: N visual positions of one image.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from mmspec.checkpoints.json_file import Block
+from mmspec.families.decoder import TextConfig
+from mmspec.families.grid import Grid
+from mmspec.families.tensors import Prefixes, Tensors
+
+
+class Preprocessing(Protocol):
+    """How an image becomes pixel values; two that compare equal give the same pixels."""
+
+    def size(self, width: int, height: int) -> tuple[int, int]:
+        """Height and width of the pixel values of an image of this size.
+
+        Raises ImageError for a size that the family cannot see.
+        """
+
+    def pixels(self, image: Image.Image) -> NDArray[np.float32]:
+        """The pixel values [3, height, width] of an upright RGB image."""
+
+    def limited(self, positions: int) -> Self:
+        """The same with at most `positions` for an image; UsageError if the family cannot."""
+
+
+class Vision(Protocol):
+    """The config of a family's tower and projector."""
+
+    @property
+    def image_size(self) -> int:
+        """Side in pixels of a square picture that the tower sees without resizing."""
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the tower."""
+
+    @property
+    def pool_sizes(self) -> list[int]:
+        """Numbers of positions to which an image can be pooled, largest first."""
+
+    def tensors(self, text: TextConfig) -> Tensors:
+        """The tensors of tower and projector, in the order of the forward pass."""
+
+    def grid(self, height: int, width: int) -> Grid:
+        """The visual positions of pixel values [3, height, width]."""
+
+    def preprocessing(self, directory: Path) -> Preprocessing:
+        """The preprocessing of a checkpoint.  Raises CheckpointError for a malformed file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """What a family reads from a config.json."""
+
+    block: Block
+    """Where the decoder's keys are: the whole file, or a block of it."""
+    text: TextConfig
+    vision: Vision | None = None
+    image_token_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageTokens:
+    """Special tokens that stand for an image in a prompt, where the files name none."""
+
+    image: str
+    before: str = ""
+    after: str = ""
+
+
+class Family(Protocol):
+    """A family of models, which config.json names as its `model_type`."""
+
+    @property
+    def model_type(self) -> str:
+        """The family's name in config.json."""
+
+    @property
+    def image_tokens(self) -> ImageTokens:
+        """The special tokens of an image."""
+
+    @property
+    def convolution(self) -> str:
+        """Name of the tower's convolution weight, which MLX stores in another axis order; or ''."""
+
+    @property
+    def stored_prefixes(self) -> Prefixes:
+        """Beginnings of names in files, in any layout, and the canonical ones."""
+
+    @property
+    def hub_prefixes(self) -> Prefixes:
+        """Beginnings of canonical names, and those in the files of mlx-vlm and mlx-lm."""
+
+    def read(self, whole: Block) -> Architecture:
+        """Read config.json.
+
+        Absent keys take transformers' defaults. Raises CheckpointError, naming file, key, value and
+        what is allowed, for anything that the family's networks do not compute.
+        """

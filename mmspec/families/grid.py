@@ -1,0 +1,68 @@
+"""The visual positions of one image: how many, in which grid, and where rotary embeddings put them.
+
+Shape letters: N visual positions of one image.
+"""
+
+from dataclasses import dataclass, replace
+from math import isqrt
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmspec.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A square grid, row by row, perhaps after a class token; its positions count up as text's."""
+
+    height: int
+    width: int
+    class_tokens: int = 0
+
+    @property
+    def positions(self) -> int:
+        """N, the number of visual positions."""
+        return self.class_tokens + self.height * self.width
+
+    @property
+    def rotary(self) -> NDArray[np.int64] | None:
+        """Rotary positions [3, N] relative to the image's first; None if they count up."""
+        return None
+
+    def pooled(self, positions: int) -> Self:
+        """The grid after averaging equal squares, without the class token.
+
+        Raises UsageError unless `positions` is a square whose side divides the grid's.
+        """
+        side = isqrt(positions)
+        if side**2 != positions or not side or self.height % side or self.height != self.width:
+            raise UsageError(
+                f"{self.positions} visual positions cannot be pooled to {positions}: "
+                f"give a square whose side divides {self.height}"
+            )
+        return replace(self, height=side, width=side, class_tokens=0)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneGrid(Grid):
+    """A grid of any shape, whose rotary positions are time, row and column (M-RoPE)."""
+
+    @property
+    def rotary(self) -> NDArray[np.int64]:
+        """Rotary positions [3, N]: time 0, the row and the column."""
+        rows, columns = np.indices((self.height, self.width)).reshape(2, -1)
+        return np.stack([np.zeros_like(rows), rows, columns])
+
+    def pooled(self, positions: int) -> Self:
+        """The grid after averaging the smallest squares that leave at most `positions`.
+
+        Squares at the lower and right edges may be cut. Raises UsageError below one position.
+        """
+        if positions < 1:
+            raise UsageError(f"visual positions cannot be pooled to {positions}: give 1 or more")
+        sides = range(1, max(self.height, self.width) + 1)
+        shapes = ((-(-self.height // side), -(-self.width // side)) for side in sides)
+        height, width = next(shape for shape in shapes if shape[0] * shape[1] <= positions)
+        return replace(self, height=height, width=width)

@@ -1,0 +1,34 @@
+"""The families that mmspec knows, and those of other packages, by config.json's `model_type`."""
+
+from importlib.metadata import entry_points
+
+from mmspec.checkpoints.json_file import Block
+from mmspec.families.family import Family
+from mmspec.families.llama import Llama
+from mmspec.families.llava import Llava
+from mmspec.families.qwen3 import Qwen3
+from mmspec.families.qwen3_vl import Qwen3VL
+
+GROUP = "mmspec.families"
+"""Entry-point group for families from other packages; see docs/extending.md."""
+
+_ALL: tuple[Family, ...] = Llava(), Llama(), Qwen3(), Qwen3VL()
+
+FAMILIES = {family.model_type: family for family in _ALL}
+"""This project's families by `model_type`."""
+
+
+def find_family(model_type: str) -> Family | None:
+    """The family of a `model_type`; None if no package has one."""
+    if model_type in FAMILIES:
+        return FAMILIES[model_type]
+    points = (point for point in entry_points(group=GROUP) if point.name == model_type)
+    return next((point.load()() for point in points), None)
+
+
+def family_of(whole: Block) -> Family:
+    """The family that a config.json names; CheckpointError for one that no package has."""
+    family = find_family(str(whole.get("model_type")))
+    if family is None:
+        raise whole.error("model_type", " or ".join(f'"{name}"' for name in FAMILIES))
+    return family

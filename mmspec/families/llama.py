@@ -1,0 +1,47 @@
+"""Llama: a decoder without eyes, and the decoder of LLaVA."""
+
+from dataclasses import replace
+
+from mmspec.checkpoints.json_file import Block
+from mmspec.families.decoder import Heads, TextConfig, Width, read_sizes
+from mmspec.families.family import Architecture, ImageTokens
+from mmspec.families.tensors import Prefixes
+
+DEFAULTS = TextConfig(
+    hidden_size=4096,
+    intermediate_size=11008,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=32,
+    head_dim=128,
+    vocab_size=32000,
+    max_position_embeddings=2048,
+    rms_norm_eps=1e-6,
+    rope_theta=10000.0,
+    tie_word_embeddings=False,
+)
+"""Transformers' sizes of a Llama whose config names none."""
+
+
+class Llama:
+    """Implements `mmspec.families.family.Family`."""
+
+    model_type = "llama"
+    image_tokens = ImageTokens("<image>")
+    convolution = ""
+    stored_prefixes: Prefixes = (("model.", "language_model."),)
+    hub_prefixes: Prefixes = (("language_model.", "model."),)
+
+    def read(self, whole: Block) -> Architecture:
+        """Read config.json.  Raises CheckpointError."""
+        return Architecture(whole, read_llama(whole, whole.flag("tie_word_embeddings", False)))
+
+
+def read_llama(text: Block, tied: bool) -> TextConfig:
+    """Read a Llama decoder's sizes; tied: true if its output head is its embedding."""
+    hidden = text.read("hidden_size", Width, DEFAULTS.hidden_size)
+    heads = text.read("num_attention_heads", Heads, DEFAULTS.num_attention_heads)
+    if hidden % heads:
+        raise text.error("hidden_size", f"a multiple of num_attention_heads ({heads})")
+    sizes = replace(DEFAULTS, num_key_value_heads=heads, head_dim=hidden // heads)
+    return read_sizes(text, sizes, tied)

@@ -1,0 +1,175 @@
+"""LLaVA-1.5: CLIP's tower up to a feature layer, a projector of two layers, and Llama."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from mmspec.checkpoints.json_file import Block
+from mmspec.families.clip_images import ClipImages, read_clip_images
+from mmspec.families.decoder import Epsilon, Heads, Layers, TextConfig, TokenId, Width
+from mmspec.families.family import Architecture, ImageTokens
+from mmspec.families.grid import Grid
+from mmspec.families.llama import read_llama
+from mmspec.families.tensors import Prefixes, Tensors, affine
+from mmspec.json_reader.limits import Range
+
+Pixels = Annotated[int, Range(1, 10_000)]
+"""The side of an image or a patch, in pixels."""
+
+PATCHES = "vision_tower.embeddings.patch_embedding.weight"
+"""Name of the only convolution's weight, which MLX stores in another axis order."""
+
+
+@dataclass(frozen=True)
+class LlavaVision:
+    """A CLIP tower and LLaVA's projector; image_size and patch_size are in pixels.
+
+    `feature_layer` indexes the tower's hidden states: 0 is the embeddings, -1 the last layer's
+    output.
+    """
+
+    hidden_size: Width
+    intermediate_size: Width
+    num_hidden_layers: Layers
+    num_attention_heads: Heads
+    image_size: Pixels
+    patch_size: Pixels
+    num_channels: Literal[3] = 3
+    layer_norm_eps: Epsilon = 1e-5
+    hidden_act: Literal["quick_gelu"] = "quick_gelu"
+    feature_layer: int = -2
+    drops_class_token: bool = True
+    projector_act: str = "gelu"
+
+    @property
+    def side(self) -> int:
+        """Number of patches along one side of the square image."""
+        return self.image_size // self.patch_size
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the tower's output: the class token and all patches."""
+        return self.side**2 + 1
+
+    @property
+    def layers(self) -> int:
+        """Number of the tower's layers up to the one whose output is used."""
+        layer = self.feature_layer
+        return layer if layer >= 0 else self.num_hidden_layers + 1 + layer
+
+    @property
+    def pool_sizes(self) -> list[int]:
+        """The squares into which the patches divide, largest first."""
+        grid = self.side
+        return [side * side for side in range(grid - 1, 0, -1) if grid % side == 0]
+
+    def grid(self, height: int, width: int) -> Grid:
+        """The visual positions of pixel values; all images have the same."""
+        sides = height // self.patch_size, width // self.patch_size
+        return Grid(*sides, class_tokens=int(not self.drops_class_token))
+
+    def preprocessing(self, directory: Path) -> ClipImages:
+        """CLIP's preprocessing with a checkpoint's settings.  Raises CheckpointError."""
+        return read_clip_images(directory, self.image_size)
+
+    def tensors(self, text: TextConfig) -> Tensors:
+        """The tensors of tower and projector; those after the feature layer are not loaded."""
+        width, inner, patch = self.hidden_size, self.intermediate_size, self.patch_size
+        yield "vision_tower.embeddings.class_embedding", (width,), True
+        yield PATCHES, (width, self.num_channels, patch, patch), True
+        yield "vision_tower.embeddings.position_embedding.weight", (self.rows, width), True
+        yield from affine("vision_tower.pre_layrnorm", width)
+        for layer in range(self.num_hidden_layers):
+            path = f"vision_tower.encoder.layers.{layer}"
+            yield from _encoder_layer(path, width, inner, layer < self.layers)
+        yield from affine("vision_tower.post_layernorm", width, needed=False)
+        yield from affine("multi_modal_projector.linear_1", text.hidden_size, width)
+        yield from affine("multi_modal_projector.linear_2", text.hidden_size, text.hidden_size)
+
+
+class Llava:
+    """Implements `mmspec.families.family.Family`."""
+
+    model_type = "llava"
+    image_tokens = ImageTokens("<image>")
+    convolution = PATCHES
+    # Saved by: transformers 5 in memory, transformers 4 and the hub, MLX conversions (as the hub).
+    stored_prefixes: Prefixes = (
+        ("model.language_model.", "language_model."),
+        ("model.vision_tower.vision_model.", "vision_tower."),
+        ("model.vision_tower.", "vision_tower."),
+        ("model.multi_modal_projector.", "multi_modal_projector."),
+        ("language_model.model.", "language_model."),
+        ("language_model.lm_head.", "lm_head."),
+        ("vision_tower.vision_model.", "vision_tower."),
+    )
+    hub_prefixes: Prefixes = (
+        ("language_model.", "language_model.model."),
+        ("lm_head.", "language_model.lm_head."),
+        ("vision_tower.", "vision_tower.vision_model."),
+    )
+
+    def read(self, whole: Block) -> Architecture:
+        """Read config.json.  Raises CheckpointError for anything but CLIP's tower and Llama."""
+        if "mm_vision_tower" in whole.values:
+            raise whole.error(
+                "mm_vision_tower", "absent: use the checkpoint converted as llava-hf/…"
+            )
+        whole.only("multimodal_projector_bias", (True,), True)
+        text = whole.block("text_config")
+        text.only("model_type", ("llama",), "llama")
+        ties = [block.flag("tie_word_embeddings", False) for block in (whole, text)]
+        old = whole.get("image_token_index") is not None
+        return Architecture(
+            text,
+            read_llama(text, any(ties)),
+            _vision(whole),
+            whole.read("image_token_index" if old else "image_token_id", TokenId, 32000),
+        )
+
+
+def _encoder_layer(path: str, width: int, inner: int, needed: bool) -> Tensors:
+    yield from affine(f"{path}.layer_norm1", width, needed=needed)
+    for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
+        yield from affine(f"{path}.self_attn.{projection}", width, width, needed=needed)
+    yield from affine(f"{path}.layer_norm2", width, needed=needed)
+    yield from affine(f"{path}.mlp.fc1", inner, width, needed=needed)
+    yield from affine(f"{path}.mlp.fc2", width, inner, needed=needed)
+
+
+def _vision(whole: Block) -> LlavaVision:
+    strategy = whole.only("vision_feature_select_strategy", ("default", "full"), "default")
+    tower = _tower(whole)
+    return replace(
+        tower,
+        feature_layer=_feature_layer(whole, tower.num_hidden_layers),
+        drops_class_token=strategy == "default",
+        projector_act=whole.only("projector_hidden_act", ("gelu",), "gelu"),
+    )
+
+
+def _tower(whole: Block) -> LlavaVision:
+    """Read the tower; missing keys are CLIP's defaults, a missing block is LLaVA-1.5's tower."""
+    if whole.get("vision_config") is None:
+        return LlavaVision(1024, 4096, 24, 16, image_size=336, patch_size=14)
+    vision = whole.block("vision_config")
+    vision.only("model_type", ("clip_vision_model",), "clip_vision_model")
+    config = vision.record(
+        LlavaVision,
+        hidden_size=768,
+        intermediate_size=3072,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        image_size=224,
+        patch_size=32,
+    )
+    if config.hidden_size % config.num_attention_heads:
+        heads = config.num_attention_heads
+        raise vision.error("hidden_size", f"a multiple of num_attention_heads ({heads})")
+    if config.patch_size > config.image_size:
+        raise vision.error("patch_size", f"at most image_size ({config.image_size})")
+    return config
+
+
+def _feature_layer(whole: Block, layers: int) -> int:
+    return whole.integer("vision_feature_layer", -2, -layers - 1, layers)

@@ -1,0 +1,168 @@
+"""Tiny random Qwen3 and Qwen3-VL checkpoints, written by transformers."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.factory import randomized
+from support.factory_layouts import CORPUS, write_json
+
+SPECIAL_TOKENS = [
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+]
+IMAGE_ID = SPECIAL_TOKENS.index("<|image_pad|>")
+STOP_ID = SPECIAL_TOKENS.index("<|im_end|>")
+TOKENIZER_SIZE = 312
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}"
+    "{% if message.content is string %}{{ message.content }}{% else %}"
+    "{% for part in message.content %}{% if part.type == 'image' %}"
+    "<|vision_start|><|image_pad|><|vision_end|>"
+    "{% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}"
+    "{{ '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+
+@dataclass(frozen=True)
+class QwenSizes:
+    """What can be chosen about a tiny Qwen; an image cell is 2 x 2 patches of 4 x 4 pixels."""
+
+    hidden_size: int = 64
+    intermediate_size: int = 128
+    layers: int = 3
+    heads: int = 4
+    key_value_heads: int = 2
+    head_dim: int = 16
+    vocab_size: int = 320
+    positions: int = 1024
+    tied: bool = False
+    theta: float = 10000.0
+    sections: tuple[int, int, int] = (4, 2, 2)
+    vision_hidden_size: int = 32
+    depth: int = 3
+    vision_heads: int = 2
+    side: int = 6
+    deepstack: tuple[int, ...] = (0, 2)
+    least: int = 4 * 64
+    largest: int = 40 * 64
+
+
+def tiny_qwen3_vl(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
+    """Write a random Qwen3-VL to `path` with tokenizer and processor files; returns `path`."""
+    chosen = QwenSizes(**sizes)
+    return _written(qwen3_vl_model(chosen, seed), path, chosen, dtype)
+
+
+def tiny_qwen3(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
+    """Write a random Qwen3 to `path` with its tokenizer; returns `path`."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    chosen = QwenSizes(**sizes)
+    config = Qwen3Config(**_text(chosen), tie_word_embeddings=chosen.tied)
+    return _written(_quiet(randomized(Qwen3ForCausalLM(config), seed)), path, chosen, dtype)
+
+
+def qwen3_vl_model(sizes: QwenSizes, seed: int) -> Any:
+    """The model in memory."""
+    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": sizes.theta}
+    rope |= {"mrope_section": list(sizes.sections), "mrope_interleaved": True}
+    config = Qwen3VLConfig(
+        text_config=_text(sizes) | {"rope_parameters": rope},
+        vision_config={
+            "depth": sizes.depth,
+            "hidden_size": sizes.vision_hidden_size,
+            "intermediate_size": 2 * sizes.vision_hidden_size,
+            "num_heads": sizes.vision_heads,
+            "patch_size": 4,
+            "out_hidden_size": sizes.hidden_size,
+            "num_position_embeddings": sizes.side**2,
+            "deepstack_visual_indexes": list(sizes.deepstack),
+        },
+        image_token_id=IMAGE_ID,
+        video_token_id=IMAGE_ID + 1,
+        vision_start_token_id=IMAGE_ID - 2,
+        vision_end_token_id=IMAGE_ID - 1,
+        tie_word_embeddings=sizes.tied,
+    )
+    return _quiet(randomized(Qwen3VLForConditionalGeneration(config), seed))
+
+
+def _text(sizes: QwenSizes) -> dict[str, Any]:
+    return {
+        "hidden_size": sizes.hidden_size,
+        "intermediate_size": sizes.intermediate_size,
+        "num_hidden_layers": sizes.layers,
+        "num_attention_heads": sizes.heads,
+        "num_key_value_heads": sizes.key_value_heads,
+        "head_dim": sizes.head_dim,
+        "vocab_size": sizes.vocab_size,
+        "max_position_embeddings": sizes.positions,
+        "rope_parameters": {"rope_type": "default", "rope_theta": sizes.theta},
+    }
+
+
+def _quiet(model: Any) -> Any:
+    """Keep special and padded ids from being generated, as training does: logit 0."""
+    import torch
+
+    with torch.no_grad():
+        outputs = model.get_output_embeddings().weight
+        outputs[: len(SPECIAL_TOKENS)] = 0
+        outputs[TOKENIZER_SIZE:] = 0
+    return model.eval()
+
+
+def _written(model: Any, path: Path, sizes: QwenSizes, dtype: str) -> Path:
+    import torch
+
+    model = model.to(getattr(torch, dtype))
+    model.generation_config.eos_token_id = [STOP_ID, 0]
+    model.save_pretrained(path)
+    _write_tokenizer(path)
+    if hasattr(model.config, "vision_config"):
+        write_json(path / "preprocessor_config.json", processor_settings(sizes))
+    return path
+
+
+def processor_settings(sizes: QwenSizes) -> dict[str, Any]:
+    """The hub's preprocessor_config.json, for a tower of this size."""
+    return {
+        "size": {"longest_edge": sizes.largest, "shortest_edge": sizes.least},
+        "patch_size": 4,
+        "temporal_patch_size": 2,
+        "merge_size": 2,
+        "image_mean": [0.5, 0.5, 0.5],
+        "image_std": [0.5, 0.5, 0.5],
+        "processor_class": "Qwen3VLProcessor",
+        "image_processor_type": "Qwen2VLImageProcessorFast",
+    }
+
+
+def _write_tokenizer(path: Path) -> None:
+    """Write a byte-level BPE as Qwen's: without BOS, special tokens only added."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=TOKENIZER_SIZE,
+        special_tokens=SPECIAL_TOKENS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([CORPUS], trainer)
+    tokenizer.save(str(path / "tokenizer.json"))
+    names = {"pad_token": "<|endoftext|>", "bos_token": None, "eos_token": "<|im_end|>"}
+    kind = {"tokenizer_class": "Qwen2Tokenizer", "chat_template": CHAT_TEMPLATE}
+    write_json(path / "tokenizer_config.json", names | kind | {"add_bos_token": False})
+    write_json(path / "chat_template.json", {"chat_template": CHAT_TEMPLATE})

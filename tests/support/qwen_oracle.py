@@ -1,0 +1,73 @@
+"""Transformers' own processor and generate for Qwen, built from files without a network."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from transformers import AutoTokenizer, Qwen3ForCausalLM, Qwen3VLForConditionalGeneration
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
+
+from mmspec.prompt.conversation import Chunk
+from mmspec.prompt.images import Picture
+from support.factory_qwen import CHAT_TEMPLATE, IMAGE_ID
+
+
+class ImageProcessor(Qwen3VLProcessor):
+    """The processor without its video part, which needs torchvision."""
+
+    def check_argument_for_proper_class(self, argument_name: str, argument: Any) -> Any:
+        if argument_name != "video_processor":
+            return super().check_argument_for_proper_class(argument_name, argument)
+        return None
+
+
+class Oracle:
+    """A checkpoint as transformers runs it."""
+
+    def __init__(self, path: Path) -> None:
+        self.model = Qwen3VLForConditionalGeneration.from_pretrained(path, dtype=torch.float32)
+        self.model.eval()
+        self.images = Qwen2VLImageProcessorPil.from_pretrained(path)
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        self.processor = ImageProcessor(self.images, tokenizer, None, CHAT_TEMPLATE)
+
+    def inputs(self, messages: Sequence[dict[str, Any]], images: Sequence[Image.Image]) -> Any:
+        """What the processor makes of messages in the template's form."""
+        text = self.processor.apply_chat_template(messages, add_generation_prompt=True)
+        return self.processor(images=list(images) or None, text=text, return_tensors="pt")
+
+    def generated(self, chunks: Sequence[Chunk], count: int) -> list[int]:
+        """What generate says after the ids and pictures of a prompt's chunks."""
+        parts = [part for chunk in chunks for part in chunk.parts]
+        pictures = [part.image for part in parts if isinstance(part, Picture)]
+        seen = self.images(pictures, return_tensors="pt") if pictures else {}
+        grids = iter(seen["image_grid_thw"].prod(-1) // 4 if pictures else ())
+        ids: list[int] = []
+        for part in parts:
+            ids += [IMAGE_ID] * int(next(grids)) if isinstance(part, Picture) else part
+        rows = torch.tensor([ids])
+        # Generated ids are fed as text, whatever they are.
+        kinds = {"mm_token_type_ids": (rows == IMAGE_ID).int()} if pictures else {}
+        return _generate(self.model, rows, count, **seen, **kinds)
+
+
+def generated_text(path: Path, chunks: Sequence[Chunk], count: int) -> list[int]:
+    """What generate of a Qwen3 says after a prompt's chunks."""
+    model = Qwen3ForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    ids = [token for chunk in chunks for part in chunk.parts for token in part]
+    return _generate(model, torch.tensor([ids]), count)
+
+
+def _generate(model: Any, rows: torch.Tensor, count: int, **inputs: Any) -> list[int]:
+    said = model.generate(
+        input_ids=rows,
+        attention_mask=torch.ones_like(rows),
+        do_sample=False,
+        max_new_tokens=count,
+        pad_token_id=0,
+        **inputs,
+    )
+    return said[0, rows.shape[1] :].tolist()
