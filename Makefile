@@ -4,6 +4,8 @@
 #   make test [PYTEST_ARGS="-k chat"]
 #   make gpu [OUT=runs/gpu] [NAMES="llava-1.5-7b llava-1.5-13b"]
 #   make docs-cli   (writes docs/cli.md from the commands)
+#   make site       (writes the documentation to site/, strictly)
+#   make picture    (draws docs/figures/chat.svg from a chat in tmux)
 #
 # PYTHON       a Python, at least 3.11
 # TORCH        the requirement for PyTorch, such as torch==2.13.0
@@ -22,10 +24,12 @@ TORCH ?= $(if $(CUDA),torch>=2.11$(COMMA)<2.14,torch==2.13.0)
 CPU_INDEX := https://download.pytorch.org/whl/cpu
 COMMA := ,
 
+SITE := "mkdocs-material>=9.7"
+
 IMAGE ?= $(wildcard models/mmspec_models/samples/shapes.png)
 PYTEST_ARGS ?= -n auto --maxprocesses 4
 
-.PHONY: help setup chat test gpu check lint docs-cli clean
+.PHONY: help setup chat test gpu check lint docs-cli site picture clean
 
 help:
 	@sed -n 's/^#  *make/make/p; s/^# \([A-Z_]*  .*\)/    \1/p' Makefile
@@ -52,8 +56,14 @@ lint: $(VENV)/test.stamp
 docs-cli: $(VENV)/test.stamp
 	$(BIN)/python -m mmspec_cli.cli_reference > docs/cli.md
 
+site: $(VENV)/site/stamp
+	NO_MKDOCS_2_WARNING=1 $(VENV)/site/bin/mkdocs build --strict
+
+picture: $(VENV)/test.stamp
+	PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python .ci/chat_picture.py
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/chat.stamp: $(VENV)/torch.stamp pyproject.toml
 	$(PIP) install --quiet --editable ".[heic,mlx,torch]"
@@ -63,6 +73,11 @@ $(VENV)/chat.stamp: $(VENV)/torch.stamp pyproject.toml
 $(VENV)/test.stamp: $(VENV)/chat.stamp pyproject.toml
 	$(PIP) install --quiet --editable ".[test]"
 	@$(no_cuda_packages)
+	@touch $@
+
+$(VENV)/site/stamp:
+	$(PYTHON) -m venv $(VENV)/site
+	$(VENV)/site/bin/python -m pip --disable-pip-version-check install --quiet $(SITE)
 	@touch $@
 
 # On Linux the wheel that PyPI serves brings gigabytes of CUDA; PyTorch's CPU index does not.

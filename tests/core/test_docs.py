@@ -26,9 +26,9 @@ TEXTS = [
     *CARDS,
 ]
 GENERATED = "cli.md"
-MOST_PAGES = 16
+MOST_PAGES = 18
 """Pages written by hand; a page for each kind of user and task."""
-MOST_LINES = 1700
+MOST_LINES = 1720
 """Lines of the pages written by hand."""
 COLUMNS = 100
 
@@ -105,7 +105,8 @@ def test_every_figure_is_shown_by_a_page():
         for page in TEXTS
         for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
     }
-    assert set((ROOT / "docs" / "figures").rglob("*.png")) <= shown
+    figures = {file for file in (ROOT / "docs" / "figures").rglob("*.*") if file.is_file()}
+    assert figures <= shown
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name)
