@@ -205,10 +205,11 @@ def test_doctor_full_goes_on_after_a_kill(tmp_path):
 
 def test_context_prints_a_table_and_writes_json(run, pair, tmp_path):
     given = ["bench", "context", *pair[:6], "--gamma", "2", "--lengths", "16,8"]
-    result = run(*given, "--out", tmp_path / "context.json")
+    result = run(*given, "--exact", "off", "--out", tmp_path / "context.json")
     assert result.status == 0
     assert [line.split()[0] for line in result.out.splitlines()[2:4]] == ["8", "16"]
     written = json.loads((tmp_path / "context.json").read_text())
     assert [each["tokens"] for each in written["costs"]] == [8, 16]
+    assert written["exact"] is False
     refused = run(*given[:-1], "ten")
     assert (refused.status, len(refused.err.splitlines())) == (2, 1)

@@ -214,7 +214,7 @@ def test_a_method_that_drafts_needs_a_draft():
 
 
 def test_every_peer_has_methods_and_others_are_refused():
-    methods = peer_methods(PEERS, ["M", "ngram"], 5, "/vlm/python")
+    methods = peer_methods(PEERS, ["M", "ngram"], 5, "auto", "/vlm/python")
     assert len({method.name for method in methods}) == len(methods)
     assert {method.python for method in methods if "vlm" in method.name} == {"/vlm/python"}
     drafting = [m.name for m in methods if m.options.get("backend") == "mlx" and m.drafts]

@@ -10,7 +10,7 @@ from mmspec.errors import UsageError
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.measure.context import ContextCost, context
 from mmspec_bench.report.table import Table
-from mmspec_cli.options import LOADING
+from mmspec_cli.options import EXACT, LOADING
 
 COLUMNS = ("tokens", "plain token", "verification", "drafted token", "token of a prompt")
 NOTE = (
@@ -24,11 +24,13 @@ NOTE = (
 @LOADING
 @click.option("--lengths", default="", metavar="LIST", help="Tokens; up to the target's positions.")
 @click.option("--gamma", type=click.IntRange(1, 16), default=5, show_default=True)
+@EXACT
 @with_output
-def context_command(output: Output, lengths: str, gamma: int, **loading: Any) -> None:
+def context_command(output: Output, lengths: str, gamma: int, exact: str, **loading: Any) -> None:
     """Time plain tokens, verifications, drafted and prompt tokens by context length."""
     screen = output.screen
-    report = context(loaded(screen, loading), _lengths(lengths), gamma, progress=screen.progress)
+    engine, lengths_asked = loaded(screen, loading), _lengths(lengths)
+    report = context(engine, lengths_asked, gamma, exact, progress=screen.progress)
     table = Table("Milliseconds by context", COLUMNS, [_row(cost) for cost in report.costs], NOTE)
     output.report(asdict(report), partial(show_tables, screen, [table], "speed"))
 

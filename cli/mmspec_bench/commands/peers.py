@@ -24,7 +24,7 @@ from mmspec_bench.compare.runner import compare, run_script
 from mmspec_bench.compare.script_io import Task
 from mmspec_bench.measure.speed import question_of
 from mmspec_bench.prompts import text_prompts, world_prompts
-from mmspec_cli.options import DEVICE, DRAFT, MODEL, gamma_option
+from mmspec_cli.options import DEVICE, DRAFT, EXACT, MODEL, gamma_option
 from mmspec_cli.terminal.render import Screen
 
 COUNT = click.IntRange(min=1)
@@ -41,6 +41,7 @@ COUNT = click.IntRange(min=1)
 @click.option("--mlx-vlm", metavar="PYTHON", help="The Python of mlx-vlm's own environment.")
 @click.option("--drafting", default="M", show_default=True, metavar="LIST", help="Of mmspec.")
 @gamma_option(5)
+@EXACT
 @click.option("--threads", type=COUNT, help="Of every process. Default: as the environment says.")
 @click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for parity.")
 @click.option("--count", type=COUNT, default=4, show_default=True, help="Default prompts, by set.")
@@ -59,6 +60,7 @@ def peers(
     mlx_vlm: str | None,
     drafting: str,
     gamma: Gamma,
+    exact: str,
     threads: int | None,
     prompts: Path | None,
     count: int,
@@ -73,7 +75,7 @@ def peers(
     """
     screen = output.screen
     os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
-    methods = peer_methods(split(peers), split(drafting), gamma, mlx_vlm)
+    methods = peer_methods(split(peers), split(drafting), gamma, exact, mlx_vlm)
     name, directory, drafts = _named(model, draft)
     sets = _prompts(directory, prompts, count)
     with TemporaryDirectory() as folder:

@@ -35,11 +35,15 @@ class PeerMethod:
 
 
 def peer_methods(
-    peers: Sequence[str], draftings: Sequence[str], gamma: Gamma, mlx_vlm: str | None = None
+    peers: Sequence[str],
+    draftings: Sequence[str],
+    gamma: Gamma,
+    exact: str = "auto",
+    mlx_vlm: str | None = None,
 ) -> list[PeerMethod]:
     """All methods of the named peers; raises UsageError for an unknown name.
 
-    draftings: how this project drafts. mlx_vlm: the Python of mlx-vlm's environment.
+    draftings, exact: how this project decodes. mlx_vlm: the Python of mlx-vlm's environment.
     """
     for peer in peers:
         if peer not in PEERS:
@@ -50,8 +54,8 @@ def peer_methods(
     lookup = {"lookup": LOOKUP_TOKENS}
     language = PeerMethod("mlx-lm, draft_model", "run_mlx_lm", True)
     by_peer = {
-        "torch": _mmspec("torch", draftings, gamma),
-        "mlx": _mmspec("mlx", draftings, gamma),
+        "torch": _mmspec("torch", draftings, gamma, exact),
+        "mlx": _mmspec("mlx", draftings, gamma, exact),
         "transformers": [
             PeerMethod("transformers, plain", script),
             *_by_length(whole, gamma),
@@ -68,11 +72,11 @@ def peer_methods(
     return [method for peer in PEERS if peer in peers for method in by_peer[peer]]
 
 
-def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma) -> list[PeerMethod]:
+def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) -> list[PeerMethod]:
     methods = []
     for drafting in ("none", *draftings):
         name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
-        options = {"backend": backend, "drafting": drafting, "gamma": gamma}
+        options = {"backend": backend, "drafting": drafting, "gamma": gamma, "exact": exact}
         drafts = drafting not in ("none", "ngram")
         methods.append(PeerMethod(f"mmspec {backend}, {name}", "run_mmspec", drafts, options))
     return methods

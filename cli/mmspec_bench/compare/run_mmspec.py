@@ -9,15 +9,18 @@ from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import open_picture
 from mmspec_bench.compare.script_io import Clock, Program, Question, Task, main
 
+DECODING = ("drafting", "gamma", "exact")
+
 
 class Mmspec(Program):
-    """This project.  Options: `backend`, `drafting`, `gamma`."""
+    """This project.  Options: `backend`, `drafting`, `gamma`, `exact`."""
 
     def __init__(self, task: Task) -> None:
-        names = {"device": task.device, "dtype": task.dtype, "backend": task.options["backend"]}
-        self._engine: Engine = load(task.model, task.draft or "none", **names)
-        drafting, gamma = task.options["drafting"], task.options["gamma"]
-        self._options = Options(drafting=drafting, gamma=gamma, max_new_tokens=task.max_tokens)
+        backend, *decoding = (task.options[name] for name in ("backend", *DECODING))
+        named = dict(zip(DECODING, decoding, strict=True))
+        self._options = options = Options(**named, max_new_tokens=task.max_tokens)
+        places = {"device": task.device, "dtype": task.dtype, "backend": backend}
+        self._engine: Engine = load(task.model, task.draft or "none", options=options, **places)
 
     def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
         """Answer in a new conversation; images are encoded again."""
@@ -36,7 +39,9 @@ class Mmspec(Program):
     def describe(self) -> dict[str, Any]:
         """The backend's own description."""
         model = self._engine.target.model
-        return self._engine.backend.describe() | {"device": model.device, "dtype": model.dtype}
+        exact = self._engine.exact_rows(self._options.exact) is not None
+        own = {"device": model.device, "dtype": model.dtype, "exact": exact}
+        return self._engine.backend.describe() | own
 
     def device_bytes(self) -> int:
         """Peak bytes by the backend's counter on an accelerator; 0 on a CPU."""

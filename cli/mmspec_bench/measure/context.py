@@ -48,6 +48,8 @@ class ContextReport:
     device: str
     dtype: str
     quantize: str
+    exact: bool
+    """True if the target's forwards have exact rows."""
     gamma: int
     costs: list[ContextCost]
     provenance: dict[str, Any]
@@ -57,6 +59,7 @@ def context(
     engine: Engine,
     lengths: Sequence[int],
     gamma: int,
+    exact: str = "auto",
     *,
     passes: int = 3,
     repeats: int = 7,
@@ -64,15 +67,16 @@ def context(
 ) -> ContextReport:
     """Measure the costs at each length, shortest first, in `passes` that start without context.
 
-    lengths: empty means those of LENGTHS that the models have positions for. Raises UsageError for
-    lengths beyond the target's positions.
+    lengths: empty means those of LENGTHS that the models have positions for. exact: a mode of
+    `--exact`. Raises UsageError for lengths beyond the target's positions.
     """
     loaded = engine.target.model
     most = loaded.config.text.max_position_embeddings - gamma - 1
     lengths = sorted(set(lengths) or {length for length in LENGTHS if length <= most})
     if lengths[-1] > most:
         raise UsageError(f"--lengths {lengths[-1]}: {engine.target.name} has room for {most}")
-    target, drafter, room = loaded.open_target(GREEDY), None, 0
+    rows = engine.exact_rows(exact, progress)
+    target, drafter, room = loaded.open_target(GREEDY, rows), None, 0
     if engine.draft:
         drafting, vocabulary = engine.draft.model, loaded.config.text.vocab_size
         drafter = drafting.open_drafter(1, vocabulary, GREEDY)
@@ -92,6 +96,7 @@ def context(
         loaded.device,
         loaded.dtype,
         loaded.quantize,
+        rows is not None,
         gamma,
         [_medians(passes_of[1:]) for passes_of in costs.values()],
         provenance([engine.backend]),
