@@ -17,7 +17,7 @@ def task(pair_paths, drafts, **options):
 
 @pytest.mark.parametrize("drafts", [False, True], ids=["plain", "drafted"])
 def test_mlx_lm_answers_as_this_project_does(pair_paths, drafts):
-    ours = Mmspec(task(pair_paths, True, backend="mlx", drafting="T", gamma=3))
+    ours = Mmspec(task(pair_paths, True, backend="mlx", drafting="T", gamma=3, exact="auto"))
     expected, _ = ours.answer(QUESTION, Clock())
     theirs = MlxLm(task(pair_paths, drafts, **({"draft_tokens": 3} if drafts else {})))
     clock = Clock()
