@@ -184,10 +184,10 @@ class Chat:
         self.answer = answer
         chunks = models.target.chunks(self.conversation)
         answer.statistics.prompt_tokens = self._check_context(chunks)
-        answer.statistics.cached_tokens = self._session.cached(chunks)
         models.backend.reset_peak_memory()
         try:
             drafter = self._select_drafter(chunks)
+            answer.statistics.cached_tokens = self._session.cached(chunks)
             yield from self._prefilled(chunks, drafter)
             yield from self._decoded(drafter)
         finally:

@@ -94,6 +94,18 @@ def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
     assert proposals(chat) == proposals(again(chat))
 
 
+def test_a_head_that_is_opened_late_costs_the_whole_prompt_and_the_statistics_say_so(engine):
+    chat = engine.chat(short(max_new_tokens=4))
+    chat.speculate = False
+    for _ in chat.ask(*FIRST):
+        pass
+    chat.speculate = True
+    for expected in (0, chat.answer.statistics.prompt_tokens - 1):
+        for _ in chat.retry():
+            pass
+        assert chat.answer.statistics.cached_tokens == expected
+
+
 def again(chat):
     """A cold chat that has heard and said the same."""
     fresh = chat.models.chat(chat.options, copied(chat))

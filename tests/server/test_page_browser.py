@@ -29,6 +29,7 @@ if support.MISSING:
 SHAPES = (SAMPLES / "shapes.png").read_bytes()
 PNG = ("shapes.png", "image/png", SHAPES)
 LOOK = [words("What is in this picture?")]
+LONG = Options(max_new_tokens=5000)
 ENTER, ESCAPE, TAB, SHIFT = "\ue007", "\ue00c", "\ue004", "\ue008"
 
 
@@ -91,7 +92,7 @@ class Speaker:
 @contextmanager
 def speaking(directory, monkeypatch, speaker, **options):
     monkeypatch.setattr("mmspec_server.service.answer", speaker)
-    with live(lambda: scripted_engine(directory), **options) as server:
+    with live(lambda: scripted_engine(directory), LONG, **options) as server:
         yield server
 
 
@@ -177,7 +178,7 @@ def test_files_that_cannot_be_read_are_named_and_nothing_is_lost(page, spoken):
 
 
 def test_an_answer_is_stopped_and_the_conversation_goes_on(page, directory, monkeypatch):
-    speaker = Speaker([f"word{n} " for n in range(500)], pause=0.05)
+    speaker = Speaker([f"word{n} " for n in range(5000)], pause=0.05)
     with speaking(directory, monkeypatch, speaker) as server:
         page.open(address(server))
         page.one("#question").send_keys("First?", ENTER)
@@ -186,9 +187,9 @@ def test_an_answer_is_stopped_and_the_conversation_goes_on(page, directory, monk
         page.one("#stop").click()
         page.until(page.idle)
         stopped = page.answers()[0]
-        assert speaker.closed.wait(5)
+        assert speaker.closed.wait(30)
         assert stopped.startswith("word0 word1")
-        assert len(stopped.split()) < 100
+        assert len(stopped.split()) < 5000
         assert page.text(".turn .figures") == "stopped"
         assert page.one(".turn .answer").get_attribute("aria-busy") == "false"
         speaker.parts = ["done"]
@@ -239,7 +240,7 @@ def test_a_race_of_the_last_question_warms_both_up_and_leaves_the_conversation(
     page.until(lambda: page.text(".verdict"))
     page.until(page.idle)
     asked = [(options.max_new_tokens, plain) for _, options, plain in speaker.asked[1:]]
-    assert asked == [(8, False), (8, True), *[(12, True), (12, False)] * 5]
+    assert asked == [(8, False), (8, True), *[(5000, True), (5000, False)] * 5]
     assert all(speaker.questions(index) == ["First?"] for index in range(13))
     assert "5 times each, in turn; the speeds are medians" in page.text(".method")
     assert page.text(".verdict") == "Same text, and nothing was drafted (this server has no draft)"
@@ -270,13 +271,13 @@ def test_a_race_whose_texts_differ_says_where(page, spoken, speaker):
 
 
 def test_after_a_reload_the_page_is_new_and_the_answer_has_ended(page, directory, monkeypatch):
-    speaker = Speaker([f"word{n} " for n in range(500)], pause=0.05)
+    speaker = Speaker([f"word{n} " for n in range(5000)], pause=0.05)
     with speaking(directory, monkeypatch, speaker) as server:
         page.open(address(server))
         page.one("#question").send_keys("First?", ENTER)
         page.until(lambda: "word2" in page.text(".turn .answer"))
         page.driver.refresh()
-        assert speaker.closed.wait(5)
+        assert speaker.closed.wait(30)
         page.until(lambda: page.text("#model"))
         assert not page.all(".turn")
         assert page.one("#welcome").is_displayed()
@@ -350,7 +351,7 @@ def endless(arguments):
     directory, port_file = map(Path, arguments)
     with (
         pytest.MonkeyPatch.context() as patch,
-        speaking(directory, patch, Speaker(["word "] * 10_000, pause=0.05)) as server,
+        speaking(directory, patch, Speaker(["word "] * 5000, pause=0.05)) as server,
     ):
         port_file.write_text(address(server))
         sleep(120)
@@ -409,7 +410,7 @@ def test_the_keyboard_and_a_screen_reader_are_enough(page, spoken, speaker):
 
 
 def test_escape_stops_an_answer_and_the_focus_is_kept(page, directory, monkeypatch):
-    with speaking(directory, monkeypatch, Speaker(["word "] * 500, pause=0.05)) as server:
+    with speaking(directory, monkeypatch, Speaker(["word "] * 5000, pause=0.05)) as server:
         page.open(address(server))
         page.one("#question").send_keys("What?")
         page.one("#ask").send_keys(ENTER)
@@ -419,6 +420,26 @@ def test_escape_stops_an_answer_and_the_focus_is_kept(page, directory, monkeypat
         page.until(page.idle)
         assert page.script("return document.activeElement.id") == "question"
         assert page.text("#status") == "Stopped"
+
+
+def test_the_page_follows_an_answer_until_the_user_scrolls_back(page, directory, monkeypatch):
+    at_end = "const p = document.documentElement; return p.scrollHeight - innerHeight - scrollY < 2"
+    with speaking(directory, monkeypatch, Speaker(["line\n"] * 5000, pause=0.02)) as server:
+        page.resize(500, 400)
+        page.open(address(server))
+        page.one("#question").send_keys("What?", ENTER)
+        page.until(lambda: page.script("return scrollY") > 300)
+        page.until(lambda: page.script(at_end))
+        page.script("scrollTo(0, 50)")
+        before = len(page.text(".turn .answer"))
+        page.until(lambda: len(page.text(".turn .answer")) > before + 200)
+        assert page.script("return scrollY") == 50
+        page.script("scrollTo(0, document.documentElement.scrollHeight)")
+        before = len(page.text(".turn .answer"))
+        page.until(lambda: len(page.text(".turn .answer")) > before + 200)
+        page.until(lambda: page.script(at_end))
+        page.type(ESCAPE)
+        page.until(page.idle)
 
 
 def pixels(page, path):
