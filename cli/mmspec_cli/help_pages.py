@@ -3,21 +3,54 @@
 import click
 
 FIRST = (
-    *("prompt", "model", "draft", "temperature", "max-new-tokens", "resume", "private"),
+    *(
+        "methods",
+        "suite",
+        "data",
+        "prompt",
+        "model",
+        "draft",
+        "temperature",
+        "max-new-tokens",
+        "resume",
+        "private",
+    ),
     *("preview", "port", "details", "json"),
 )
-"""Options that a command's help begins with, those that the command has."""
+"""Options that a command's help begins with, after those that are required, if it has them."""
 
 MOST_FIRST = 8
 """Options under the first title, --help included."""
 
 TITLES = {
-    "Models": ("draft", "captioner", "backend", "device", "dtype", "quantize", "threads"),
+    "Models": (
+        "draft",
+        "captioner",
+        "captions",
+        "backend",
+        "device",
+        "dtype",
+        "quantize",
+        "threads",
+    ),
     "Drafting": (
         *("drafting", "gamma", "weights", "adaptive", "adaptive-rule", "adaptive-window"),
-        *("adaptive-carry", "pool", "overflow", "tree", "tree-width", "tree-nodes"),
+        *("adaptive-carry", "pool", "overflow", "tree", "tree-width", "tree-nodes", "exact"),
     ),
-    "Sampling": ("temperature", "top-p", "top-k", "seed", "max-new-tokens", "repeat-limit"),
+    "Sampling": (
+        *("temperature", "top-p", "top-k", "sampling-seed", "max-new-tokens", "repeat-limit"),
+    ),
+    "Data": (
+        *("suite", "tasks", "prompts", "count", "limit", "turns", "shard", "skip-bad", "data"),
+        *("images", "weight", "samples", "held-out", "seed", "answers", "answers-dir"),
+        *("answer-tokens", "answer-rows", "cache-gb"),
+    ),
+    "Sizes": ("layers", "width", "heads", "ffn", "positions", "slots", "queries", "vision"),
+    "Training": (
+        *("recipe", "loss", "rate", "projector-rate", "on-policy", "schedule", "batch", "steps"),
+        *("minutes", "patience", "every", "token-weight", "feature-weight", "decay", "rollout"),
+        *("noise", "workers", "accelerate"),
+    ),
     "Output": (*("json", "plain", "details", "preview", "markdown", "accepted", "private", "out"),),
 }
 """Options under each other title, in this order."""
@@ -36,7 +69,7 @@ class GroupedCommand(click.Command):
             for param in self.get_params(ctx)
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx))
         }
-        groups = {"Options": _first(records)}
+        groups = {"Options": _first(records, _required(self))}
         for title, names in TITLES.items():
             groups[title] = [records.pop(name) for name in names if name in records]
         groups["Other options"] = list(records.values())
@@ -46,9 +79,14 @@ class GroupedCommand(click.Command):
                     formatter.write_dl(options)
 
 
-def _first(records: dict[str, Record]) -> list[Record]:
+def _required(command: click.Command) -> list[str]:
+    return [param.opts[-1].lstrip("-") for param in command.params if param.required]
+
+
+def _first(records: dict[str, Record], required: list[str]) -> list[Record]:
     """Take the first options out of `records`."""
-    names = [name for name in FIRST if name in records][: MOST_FIRST - 1]
+    wanted = dict.fromkeys([*required, *FIRST])
+    names = [name for name in wanted if name in records][: MOST_FIRST - 1]
     return [records.pop(name) for name in (*names, "help")]
 
 

@@ -30,6 +30,9 @@ def together(*options: Decorator) -> Decorator:
     return decorated
 
 
+LONGEST = "Tokens of an answer at most."
+"""What --max-new-tokens means in every command."""
+
 MODEL = click.option(
     "--model",
     shell_complete=complete_model,
@@ -221,7 +224,7 @@ SAMPLING = (
         type=int,
         default=512,
         show_default=True,
-        help="Tokens of an answer at most.",
+        help=LONGEST,
     ),
 )
 REPEAT_LIMIT = click.option(

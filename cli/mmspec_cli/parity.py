@@ -14,13 +14,14 @@ from mmspec.diagnostics.prompts import read_prompts
 from mmspec.plugins import load_backend
 from mmspec_bench.prompts import prompts_for
 from mmspec_cli.documentation import more
-from mmspec_cli.options import DEVICE, EXACT, JSON, PLAIN, THREADS
+from mmspec_cli.help_pages import GroupedCommand
+from mmspec_cli.options import DEVICE, EXACT, JSON, LONGEST, PLAIN, THREADS
 from mmspec_cli.terminal.render import Screen
 
 DEFAULT_PROMPTS = 4
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.option(
     "--model", default="auto", metavar="NAME|REPO|DIR|auto", help="auto: mini, which is quick."
 )
@@ -31,7 +32,9 @@ DEFAULT_PROMPTS = 4
     help="Compare speculative answers too.",
     show_default=True,
 )
-@click.option("--backends", default="torch,mlx", show_default=True, metavar="A,B")
+@click.option(
+    "--backends", default="torch,mlx", show_default=True, metavar="A,B", help="Two, to compare."
+)
 @click.option(
     "--prompts", type=Path, metavar="FILE", help='Lines {"prompt": TEXT, "images": [FILE, ...]}.'
 )
@@ -43,7 +46,7 @@ DEFAULT_PROMPTS = 4
 @DEVICE
 @click.option("--dtype", default="float32", show_default=True, help="What both compute in.")
 @THREADS
-@click.option("--max-new-tokens", type=int, default=48, show_default=True)
+@click.option("--max-new-tokens", type=int, default=48, show_default=True, help=LONGEST)
 @EXACT
 @JSON
 @PLAIN

@@ -7,7 +7,7 @@ import click
 
 from mmspec.errors import not_installed
 from mmspec_cli import train_options
-from mmspec_cli.help_pages import WholeGroup
+from mmspec_cli.help_pages import GroupedCommand, WholeGroup
 from mmspec_cli.terminal.render import Screen
 from mmspec_cli.train_options import choose, options_of
 from mmspec_train.data_settings import DataSettings
@@ -29,6 +29,8 @@ from mmspec_train.settings import (
 
 class TrainGroup(WholeGroup):
     """The commands of training, which need the extra `mmspec[train]`."""
+
+    command_class = GroupedCommand
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; raises BackendError if a package that training needs is missing."""

@@ -10,6 +10,7 @@ from mmspec.errors import UsageError
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.measure.context import ContextCost, context
 from mmspec_bench.report.table import Table
+from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.options import EXACT, LOADING
 
 COLUMNS = ("tokens", "plain token", "verification", "drafted token", "token of a prompt")
@@ -20,10 +21,12 @@ NOTE = (
 """What the columns mean."""
 
 
-@click.command("context")
+@click.command("context", cls=GroupedCommand)
 @LOADING
 @click.option("--lengths", default="", metavar="LIST", help="Tokens; up to the target's positions.")
-@click.option("--gamma", type=click.IntRange(1, 16), default=5, show_default=True)
+@click.option(
+    "--gamma", type=click.IntRange(1, 16), default=5, show_default=True, help="Drafted tokens."
+)
 @EXACT
 @with_output
 def context_command(output: Output, lengths: str, gamma: int, exact: str, **loading: Any) -> None:

@@ -10,10 +10,11 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec_bench.commands.output import Output, loaded, with_output
 from mmspec_bench.measure.grounding import GroundingReport, held_out, markdown
 from mmspec_bench.measure.grounding import grounding as judge_facts
-from mmspec_cli.options import EXACT, LOADING, gamma_option
+from mmspec_cli.help_pages import GroupedCommand
+from mmspec_cli.options import EXACT, LOADING, LONGEST, gamma_option
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @LOADING
 @click.option(
     "--samples",
@@ -24,8 +25,8 @@ from mmspec_cli.options import EXACT, LOADING, gamma_option
 )
 @click.option("--blank", is_flag=True, help="Ask again with grey in place of every image.")
 @gamma_option("auto")
-@click.option("--max-new-tokens", default=160, show_default=True)
-@click.option("--seed", default=0, show_default=True)
+@click.option("--max-new-tokens", default=160, show_default=True, help=LONGEST)
+@click.option("--seed", default=0, show_default=True, help="First seed of samples.")
 @EXACT
 @with_output
 def grounding(

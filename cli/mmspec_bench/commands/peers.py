@@ -24,13 +24,14 @@ from mmspec_bench.compare.runner import compare, run_script
 from mmspec_bench.compare.script_io import Task
 from mmspec_bench.measure.speed import question_of
 from mmspec_bench.prompts import text_prompts, world_prompts
-from mmspec_cli.options import DEVICE, DRAFT, EXACT, MODEL, gamma_option
+from mmspec_cli.help_pages import GroupedCommand
+from mmspec_cli.options import DEVICE, DRAFT, EXACT, LONGEST, MODEL, gamma_option
 from mmspec_cli.terminal.render import Screen
 
 COUNT = click.IntRange(min=1)
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @MODEL
 @DRAFT
 @DEVICE
@@ -46,7 +47,7 @@ COUNT = click.IntRange(min=1)
 @click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for parity.")
 @click.option("--count", type=COUNT, default=4, show_default=True, help="Default prompts, by set.")
 @click.option("--repeats", type=COUNT, default=3, show_default=True, help="Processes of each peer.")
-@click.option("--max-new-tokens", type=COUNT, default=96, show_default=True)
+@click.option("--max-new-tokens", type=COUNT, default=96, show_default=True, help=LONGEST)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @with_output
 def peers(

@@ -18,7 +18,8 @@ from mmspec_bench.suite.run_folder import Settings
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
 from mmspec_cli.completed_values import complete_draft
-from mmspec_cli.options import CAPTIONER, EXACT, JSON, MODEL, PLACE, gamma_option
+from mmspec_cli.help_pages import GroupedCommand
+from mmspec_cli.options import CAPTIONER, EXACT, JSON, LONGEST, MODEL, PLACE, gamma_option
 from mmspec_cli.options import PLAIN as UNADORNED
 from mmspec_cli.terminal.render import Screen
 
@@ -32,7 +33,7 @@ NOTE = (
 COUNT = click.IntRange(min=1)
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.option(
     "--suite",
     default="offline",
@@ -55,9 +56,9 @@ COUNT = click.IntRange(min=1)
     "--temperature", type=float, default=0.0, show_default=True, help="0 takes the likeliest."
 )
 @click.option("--top-k", type=int, default=0, show_default=True, help="0 keeps all.")
-@click.option("--top-p", type=float, default=1.0, show_default=True)
+@click.option("--top-p", type=float, default=1.0, show_default=True, help="Sampled probability.")
 @click.option("--sampling-seed", default=0, show_default=True, help="Seed of sampled answers.")
-@click.option("--max-new-tokens", type=COUNT, default=128, show_default=True)
+@click.option("--max-new-tokens", type=COUNT, default=128, show_default=True, help=LONGEST)
 @EXACT
 @click.option("--limit", type=COUNT, help="Samples of each task. Default: 100, as published.")
 @click.option("--turns", type=COUNT, help="Turns of each conversation. Default: all.")

@@ -22,7 +22,7 @@ from mmspec_bench.measure.speed import speed as measure_speed
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.report.table import Table
 from mmspec_cli.help_pages import GroupedCommand
-from mmspec_cli.options import CAPTIONER, LOADING
+from mmspec_cli.options import CAPTIONER, LOADING, LONGEST
 from mmspec_cli.terminal.render import Screen
 
 VIEWS = "M,T,MT,MTC"
@@ -61,8 +61,8 @@ COUNT = click.IntRange(min=1)
 @click.option(
     "--every", is_flag=True, help="Measure every one of --gammas, in place of the fastest."
 )
-@click.option("--repeats", type=COUNT, default=3, show_default=True)
-@click.option("--max-new-tokens", default=96, show_default=True)
+@click.option("--repeats", type=COUNT, default=3, show_default=True, help="Runs of each prompt.")
+@click.option("--max-new-tokens", default=96, show_default=True, help=LONGEST)
 @click.option("--against", metavar=TRANSFORMERS, help="Another project's loop (torch only).")
 @click.option("--against-backend", metavar="NAME", help="The same checkpoint there.")
 @SYNTHETIC
