@@ -1,12 +1,21 @@
+import signal
 import stat
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.application import Application, create_app_session
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
 from mmspec_cli.chat_commands.table import COMMANDS
-from mmspec_cli.terminal.line_editor import ChatCompleter, PrivateHistory, history_file
+from mmspec_cli.terminal.line_editor import (
+    ChatCompleter,
+    LineEditor,
+    PrivateHistory,
+    history_file,
+)
 
 
 def completed(line: str) -> list[str]:
@@ -64,3 +73,21 @@ def test_a_history_that_cannot_be_used_is_ignored(here):
         history = PrivateHistory(file)
         history.store_string("a question")
         assert list(history.load_history_strings()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_just_after_enter_is_not_lost(monkeypatch, number):
+    enter = Application.exit
+
+    def exit_and_signal(app, **how):
+        enter(app, **how)
+        if "result" in how:
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(Application, "exit", exit_and_signal)
+    monkeypatch.setattr("mmspec_cli.terminal.line_editor.create_output", lambda: DummyOutput())
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text("/stats\r")
+        with pytest.raises(SystemExit) as end:
+            LineEditor([], private=True)("> ")
+    assert end.value.code == 128 + number

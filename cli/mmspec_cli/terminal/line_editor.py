@@ -43,15 +43,21 @@ class LineEditor:
             enable_suspend=True,
             reserve_space_for_menu=0,
         )
+        self._end: SystemExit | None = None
+        """Set by a signal; one that comes just after Enter finds a prompt that has ended."""
 
     def __call__(self, prompt: str) -> str:
         """The typed question; raises EOFError, or KeyboardInterrupt on Ctrl-C."""
         with ending_handled(self._leave):
-            return self._session.prompt(prompt)
+            line = self._session.prompt(prompt)
+            if self._end:
+                raise self._end
+        return line
 
     def _leave(self, number: int, _frame: FrameType | None) -> None:
         """End the prompt through its event loop: SystemExit raised here might end only one task."""
-        app, end = self._session.app, SystemExit(128 + number)
+        self._end = end = SystemExit(128 + number)
+        app = self._session.app
         if app.loop is None or not app.is_running:
             raise end
         app.loop.call_soon_threadsafe(partial(_exit, app, end))
