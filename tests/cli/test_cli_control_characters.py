@@ -1,20 +1,42 @@
 """No control character of models, files, people, cards and hubs reaches a terminal."""
 
 import json
+import logging
 import os
 import shutil
+import signal
+import socket
 from pathlib import Path
 
+import httpx2
 import pytest
+from PIL import Image
 
+from mmspec.chat.chat import Chat
 from mmspec_bench.suite.rows import ROWS
 from support import hostile
 from support.hostile import EVIL, TITLE, reached, talking
 from support.hub_server import serving
+from support.live_server import CHAT
+from support.serve_process import free_port
 from support.terminal import PROMPT, Terminal
 
 SPELT = r"\^\[\]0;owned\^G"
 """How `TITLE` is shown."""
+
+
+def failing_server(arguments: list[str]) -> int:
+    """`mmspec`, of which a request with the seed 13 finds a defect that quotes the request."""
+    asked = Chat.send
+
+    def send(chat, message):
+        if chat.options.seed == 13:
+            logging.getLogger(f"library {EVIL}").error("%s: %s", EVIL, message)
+            raise RuntimeError(EVIL)
+        return asked(chat, message)
+
+    Chat.send = send
+    return hostile.main(arguments)
 
 
 @pytest.fixture
@@ -136,6 +158,57 @@ def test_a_run_and_its_report_spell_them_out(at_terminal, evil, tmp_path):
     rows.write_text(json.dumps(row | names | {"method": f"M{EVIL}", "pieces": [EVIL]}) + "\n")
     at_terminal("bench", "report", out)
     at_terminal("bench", "report", out, "--json")
+
+
+def conversations(folder: Path) -> Path:
+    """A file of conversations about an image that is there, and one that is not."""
+    folder.mkdir()
+    Image.new("RGB", (32, 32), "red").save(folder / f"red {EVIL}.png")
+    names = [f"red {EVIL}.png", f"gone {EVIL}.png"] + [f"red {EVIL}.png"] * 23
+    turns = [("human", f"<image>\nWhat {EVIL}?"), ("gpt", f"A {EVIL}."), ("human", EVIL)]
+    said = [{"from": who, "value": text} for who, text in [*turns, ("gpt", "No.")]]
+    lines = [json.dumps({"id": EVIL, "image": name, "conversations": said}) for name in names]
+    file = folder / f"lines {EVIL}.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def test_training_spells_them_out(at_terminal, evil, tmp_path):
+    out, data = tmp_path / f"out {EVIL}", conversations(tmp_path / f"data {EVIL}")
+    asked = ["train", "distill", "--kind", "medusa", "--target", evil[1], "--data", data]
+    asked += ["--samples", "6", "--held-out", "1", "--steps", "2", "--workers", "0"]
+    asked += ["--batch", "256", "--gamma", "2", "--answer-tokens", "4", "--device", "cpu"]
+    status, screen = at_terminal(*asked, "--out", out)
+    assert status == 0, screen
+    assert "held-out loss" in screen
+    assert "owned" in screen
+    assert at_terminal(*asked, "--out", out, "--seed", "9")[0] == 2
+    assert at_terminal(*asked, "--out", tmp_path / "other", "--data", f"no {EVIL}")[0] == 2
+
+
+def test_a_server_and_its_log_spell_them_out(evil, tmp_path):
+    port = free_port()
+    terminal = Terminal(
+        failing_server, ["serve", evil[1], *evil[2:], "--port", str(port)], tmp_path, columns=4000
+    )
+    terminal.wait("answers at")
+    url, messages = f"http://127.0.0.1:{port}", [{"role": "user", "content": f"what {EVIL}?"}]
+    for body in ({"messages": messages}, {"messages": messages, "model": EVIL}, {EVIL: EVIL}):
+        reply = httpx2.post(url + CHAT, json=body, timeout=60)
+        assert reply.status_code == (200 if len(body) == 1 and "messages" in body else 400) or (
+            reply.status_code == 404
+        )
+    assert httpx2.post(url + CHAT, json={"messages": messages, "seed": 13}).status_code == 500
+    with socket.create_connection(("127.0.0.1", port)) as raw:
+        raw.sendall(f"GET /{EVIL} HTTP/1.1\r\n{EVIL}\r\n\r\n".encode())
+        assert b"400" in raw.recv(999)
+    os.kill(terminal.process.pid, signal.SIGTERM)
+    assert terminal.status() == 128 + signal.SIGTERM
+    os.close(terminal.fd)
+    assert "owned" in terminal.screen
+    assert "RuntimeError" in terminal.screen
+    assert "Invalid HTTP request" in terminal.screen
+    assert reached(terminal.screen) == [], terminal.screen
 
 
 def test_a_defect_keeps_its_traceback_without_them(monkeypatch, run):

@@ -205,6 +205,31 @@ def test_an_answer_that_says_the_image_token_is_fed_again_as_text(engine, views)
     assert drafter.row_lengths[0] == again.length
 
 
+def test_a_rewound_target_has_nothing_to_commit(engine, views):
+    target = target_of(engine, views, CHUNKS[:1])
+    target.verify(None, NO_NOISE)
+    target.rewind(target.length)
+    with pytest.raises(ValueError, match="nothing was verified"):
+        target.commit([], 40)
+    target.verify(None, NO_NOISE)
+    target.commit([], 40)
+    with pytest.raises(ValueError, match="nothing was verified"):
+        target.commit([], 41)
+    with pytest.raises(ValueError, match=f"cannot rewind {target.length} tokens"):
+        target.rewind(target.length + 1)
+
+
+def test_a_token_that_the_draft_lacks_is_the_same_said_or_read(engine, views):
+    """The target may have more of them: both ways the draft reads its own nearest one."""
+    foreign = engine.draft.model.config.text.vocab_size
+    read, said, nearest = (drafter_of(engine, views, CHUNKS[:1]) for _ in range(3))
+    feed_drafter(read, views, [Chunk("answer", ((foreign, foreign),))])
+    for drafter, token in ((said, foreign), (nearest, foreign - 1)):
+        drafter.commit([], [token])
+        drafter.commit([], [token])
+    assert proposals(engine, read) == proposals(engine, said) == proposals(engine, nearest)
+
+
 def test_an_empty_sequence_is_refused(engine):
     model = engine.target.model
     with pytest.raises(ValueError, match="empty sequence"):

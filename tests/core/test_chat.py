@@ -13,9 +13,10 @@ from mmspec.chat.session import Prefilled
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.sampling import Sampling
 from mmspec.errors import ContextError, ImageError, UsageError
-from mmspec.prompt.conversation import Conversation
+from mmspec.prompt.conversation import Conversation, Message, Turn
 from support.chat_turns import OPTIONS, A, B, asked, check
-from support.scripted_engine import BLIND, picture, scripted_engine
+from support.factory_layouts import TOKENIZER_SIZE
+from support.scripted_engine import BLIND, SEES, picture, scripted_engine, with_positions
 
 
 def fed(chat):
@@ -266,6 +267,16 @@ def test_the_same_branches_keep_their_drafter(engine):
     assert len(engine.draft.model.drafters) == 2
 
 
+def test_equal_letters_of_other_branches_are_another_drafter(engine):
+    """Another pooled size, or other weights, of the same letters."""
+    chat = engine.chat(replace(OPTIONS, drafting="MP", pool=4))
+    check(chat, "What is this?", A)
+    for number, changed in enumerate(({"pool": 1}, {"weights": (3.0, 1.0)}), start=2):
+        chat.change(replace(chat.options, **changed))
+        check(chat, "Why?")
+        assert len(engine.draft.model.drafters) == number
+
+
 # Images as a caller gives them
 
 
@@ -301,6 +312,21 @@ def test_a_prompt_beyond_the_target_is_said_before_any_work(engine):
     assert (chat.conversation.turns, fed(chat)) == before
     assert engine.target.model.encoded == 1
     check(chat, "Why?")
+
+
+def test_an_answer_may_take_the_last_of_the_targets_positions(directory):
+    length = (
+        scripted_engine(directory)
+        .chat(OPTIONS)
+        .positions(Conversation(None, [Turn(Message("user", ("What is this?",)))]))
+    )
+    room = length + OPTIONS.max_new_tokens
+    chat = scripted_engine(directory, target=with_positions(SEES, room)).chat(OPTIONS)
+    check(chat, "What is this?")
+    short = scripted_engine(directory, target=with_positions(SEES, room - 1)).chat(OPTIONS)
+    with pytest.raises(ContextError) as refused:
+        short.reply("What is this?")
+    assert refused.value.excess == 1
 
 
 def test_an_answer_that_cannot_be_tried_again_stays(engine):
@@ -379,7 +405,7 @@ def test_images_are_not_resumed_with_a_target_that_sees_none(directory, engine):
     assert blind.conversation.turns == []
 
 
-@pytest.mark.parametrize("token", [-1, 10**9])
+@pytest.mark.parametrize("token", [-1, TOKENIZER_SIZE, 10**9])
 def test_tokens_that_no_model_has_are_not_resumed(engine, token):
     first = engine.chat(OPTIONS)
     asked(first, "a")

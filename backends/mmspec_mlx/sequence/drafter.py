@@ -147,8 +147,8 @@ class MlxDrafter:
         self._tally = self._tally.forgotten() if self._tally else None
 
     def _known(self, token: int) -> int:
-        """`token`, or 0 if the draft's vocabulary lacks it."""
-        return token if token < self._llama.config.vocab_size else 0
+        """`token`, or the nearest that the draft's vocabulary has."""
+        return min(token, self._llama.config.vocab_size - 1)
 
     def _new_rows(self, segments: Sequence[Segment], longest: int) -> list[Row[mx.array]]:
         """The pending tokens, then the segments but their last tokens, padded to `longest`."""
