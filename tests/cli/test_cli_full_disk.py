@@ -1,16 +1,21 @@
 """Every command that writes, on a full disk: one line, and what was there still stands."""
 
 import json
+import os
+import signal
 import stat
 from functools import partial
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
 from mmspec_bench.measure.calibrate import calibrate
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
 from mmspec_train.mini import stages
 from support.commands import Result, Run
+from support.hub_server import reach, serving
+from support.serve_process import free_port, serve
 from support.suite_row import without_times
 
 OLD = '{"old": "content"}\n'
@@ -157,3 +162,35 @@ def test_training_stops_before_its_result_and_goes_on(run: Run, disk, monkeypatc
     assert run(*train(out, "tower")).status == 0
     assert (out / "tower.safetensors").exists()
     assert json.loads((out / "about.json").read_text())["--recipe"] == "test"
+
+
+def test_a_pull_says_what_cannot_be_written_and_goes_on(run: Run, llama_path, disk, monkeypatch):
+    cache = disk.folder / "hub"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    pull = ["models", "pull", "org/model", "--backend", "torch"]
+    with serving({"org/model": llama_path}) as (_, address):
+        reach(address, monkeypatch)
+        with disk.full(free=40_960):
+            result = run(*pull)
+        refusal(result, cache)
+        assert "org/model is not complete there" in result.err
+        assert run(*pull).status == 0
+
+
+def test_a_server_answers_with_everything_it_may_write_on_a_full_disk(pair_paths, disk):
+    if not disk.is_tmpfs:
+        pytest.skip("a limit on file sizes does not reach the server's process")
+    target, draft = map(str, pair_paths)
+    options = [target, "--draft", draft, "--backend", "torch"]
+    folders = {"MMSPEC_CACHE": str(disk.folder / "cache"), "TMPDIR": str(disk.folder)}
+    with disk.full():
+        server = serve(options, disk.folder / "log", free_port(), **folders)
+        try:
+            server.wait_for_health()
+            assert server.ask().status_code == 200
+            os.kill(server.process.pid, signal.SIGTERM)
+            server.process.join(20)
+            assert not server.process.is_alive()
+        finally:
+            server.process.kill()
+    assert partials(disk.folder) == []

@@ -205,6 +205,17 @@ def test_an_answer_that_says_the_image_token_is_fed_again_as_text(engine, views)
     assert drafter.row_lengths[0] == again.length
 
 
+def test_caches_that_grow_keep_what_they_hold(engine, views):
+    """They grow by 256 columns: fed in two parts around that, and at once."""
+    text, rest = tuple(20 + at % 90 for at in range(200)), tuple(range(30, 90))
+    parts = [Chunk("prompt", (text, PICTURES[0], (5, 6))), Chunk("answer", (rest,))]
+    whole = [Chunk("prompt", (text, PICTURES[0], (5, 6, *rest)))]
+    logits = [target_of(engine, views, chunks).logits() for chunks in (parts, whole)]
+    np.testing.assert_allclose(*logits, atol=1e-5)
+    drafters = [drafter_of(engine, views, chunks) for chunks in (parts, whole)]
+    assert proposals(engine, drafters[0]) == proposals(engine, drafters[1])
+
+
 def test_a_rewound_target_has_nothing_to_commit(engine, views):
     target = target_of(engine, views, CHUNKS[:1])
     target.verify(None, NO_NOISE)

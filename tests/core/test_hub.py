@@ -13,14 +13,7 @@ from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached
 from mmspec.errors import CheckpointError, HubError, UsageError, WriteError
 from support.full_disk import Disk
-from support.hub_server import COMMIT, FakeHub, serving
-
-
-def reach(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    template = endpoint + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+from support.hub_server import COMMIT, FakeHub, reach, serving
 
 
 @pytest.fixture

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pytest
+from huggingface_hub import constants
+
 PIECE = 8192
 """Bytes of a file that are sent at a time."""
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -96,3 +99,11 @@ def serving(
     finally:
         server.shutdown()
         server.server_close()
+
+
+def reach(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process ask the hub at `endpoint`."""
+    template = endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)

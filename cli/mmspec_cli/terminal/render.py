@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from typing import Any
 
@@ -133,7 +133,8 @@ class Screen:
         self.end_line()
         wraps = self.terminal and self._err.is_terminal
         line, width = Text(one_line(with_flags(text))), _width(self._err)
-        self._err.print(line, style=style, width=width, soft_wrap=not wraps)
+        with suppress(OSError):  # a log on a full disk ends neither an answer nor a server
+            self._err.print(line, style=style, width=width, soft_wrap=not wraps)
 
     def progress(self, text: str) -> None:
         """Show a temporary line on stderr, which the next output replaces; nothing if plain."""
