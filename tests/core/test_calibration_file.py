@@ -80,6 +80,13 @@ def test_a_write_that_fails_leaves_what_was_there(file, monkeypatch):
     assert list(file.path.parent.iterdir()) == [file.path]
 
 
+def test_costs_of_a_busy_machine_are_not_plausible():
+    """Several rows in clearly less time than one."""
+    assert Calibration({64: {1: 1.0, 4: 0.9}}).is_plausible
+    assert not Calibration({64: {1: 1.0, 4: 1.1}, 512: {1: 1.0, 4: 0.7}}).is_plausible
+    assert Calibration().is_plausible
+
+
 def test_the_cache_is_where_the_user_says(monkeypatch, tmp_path):
     monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
     assert cache_directory() == tmp_path

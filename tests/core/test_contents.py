@@ -1,5 +1,7 @@
 """What a sequence keeps on the host: columns cut within images, and images written in parts."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from mmspec.decoding.contents import IMAGE, PAD, Row
@@ -8,6 +10,8 @@ from mmspec.seam import Segment
 
 class Image:
     """Features of `count` positions, whose embeddings are numbers from `first` on."""
+
+    grid = SimpleNamespace(rotary=None)
 
     def __init__(self, first, count):
         self.rows = np.arange(first, first + count, dtype=np.float32)[:, None]
