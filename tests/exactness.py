@@ -1,7 +1,7 @@
 """Count the answers that drafting changes, with exact decoding and without, by number type.
 
     python tests/exactness.py [--backend torch] [--kinds bfloat16,int8] [--device cuda]
-        [--no-graphs] [--share 1] [--out FILE]
+        [--no-graphs] [--share 1] [--mini 2] [--modes on,off] [--out FILE]
 
 Each pair is an answer with and one without drafting, to the same conversation: three random tiny
 checkpoints and `mini`, every view, mixture, n-grams and head, chains of 1 to 8 and trees of 12 and
@@ -17,13 +17,14 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from mmspec.chat.engine import Engine, load
 from mmspec.plugins import load_backend
 from mmspec_torch.graphs import pool
-from support.exactness_cases import Case, Count, cases, compare_all
+from support.exactness_cases import Case, Count, Difference, cases, compare_all
 from support.factory import tiny_pair
 from support.factory_fit import fit_head
 from support.factory_heads import KINDS, tiny_head
@@ -39,6 +40,7 @@ HEADS = ("eagle", "msd", "medusa", "hydra", "flash")
 TINY, LENGTH = 3, {"tiny": 20, "mini": 24}
 OFF = 4
 """Every n-th case is also counted without exact decoding."""
+NOWHERE = (Difference("", "", -1),)
 
 
 class Checkpoints:
@@ -77,10 +79,10 @@ def opened(backend: str, device: str, kind: str, target: str, draft: str) -> Eng
 
 
 def engines(
-    checkpoints: Checkpoints, backend: str, device: str, kind: str
+    checkpoints: Checkpoints, backend: str, kind: str, given: argparse.Namespace
 ) -> Iterator[tuple[str, dict[str, Engine], list[Case]]]:
     """The engines by drafting, and the cases, of each target."""
-    opening = partial(opened, backend, device, kind)
+    opening = partial(opened, backend, given.device, kind)
     every = cases([*VIEWS, *HEADS])
     for seed in range(TINY):
         target, drafts = checkpoints.tiny(seed)
@@ -89,19 +91,21 @@ def engines(
         yield "tiny", models, every[seed % 2 :: 2]
     place = str(checkpoints.in_bits(MINI, kind))
     names = {"": "mini-draft", **{word: f"mini-{word}" for word in HEADS}}
-    yield "mini", {word: opening(place, name) for word, name in names.items()}, every[::2]
+    yield "mini", {word: opening(place, name) for word, name in names.items()}, every[:: given.mini]
 
 
 def counted(
-    checkpoints: Checkpoints, backend: str, device: str, kind: str, share: int
+    checkpoints: Checkpoints, backend: str, kind: str, given: argparse.Namespace
 ) -> dict[str, Count]:
     """The pairs and differences with exact decoding and without, over all targets."""
     found = {"on": Count(), "off": Count()}
-    for target, models, every in engines(checkpoints, backend, device, kind):
-        for mode in found:
-            some = every[:: share * (1 if mode == "on" else OFF)]
+    for target, models, every in engines(checkpoints, backend, kind, given):
+        for mode in given.modes.split(","):
+            some = every[:: given.share * (1 if mode == "on" else OFF)]
             found[mode] += compare_all(models, some, mode, LENGTH[target])
-            sys.stderr.write(f"{backend} {kind} {target} {mode}: {found[mode]}\n")
+            count = found[mode]
+            words = f"{count.different} of {count.pairs} differ"
+            sys.stderr.write(f"{backend} {kind} {target}, exact {mode}: {words}\n")
     return found
 
 
@@ -115,6 +119,12 @@ def line(backend: str, kind: str, found: dict[str, Count]) -> dict[str, object]:
         "exact different": on.different,
         "pairs": off.pairs,
         "different": off.different,
+        "where": {
+            "with chains": sum("gamma" in each.shape for each in off.differences),
+            "with trees": sum("tree" in each.shape for each in off.differences),
+            "draftings": len({each.drafting for each in off.differences}),
+            "first token, median": median(each.token for each in off.differences or NOWHERE),
+        },
     }
 
 
@@ -125,6 +135,10 @@ def main() -> int:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--no-graphs", action="store_true", help="run CUDA's kernels one by one")
     parser.add_argument("--share", type=int, default=1, help="every n-th case alone")
+    parser.add_argument(
+        "--mini", type=int, default=2, help="every n-th case is asked of `mini` too"
+    )
+    parser.add_argument("--modes", default="on,off", help="of exact decoding")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     if given.no_graphs:
@@ -135,7 +149,7 @@ def main() -> int:
         checkpoints = Checkpoints(Path(folder))
         for backend in [given.backend] if given.backend else KINDS_OF:
             for kind in given.kinds.split(",") if given.kinds else KINDS_OF[backend]:
-                found = counted(checkpoints, backend, given.device, kind, given.share)
+                found = counted(checkpoints, backend, kind, given)
                 rows.append(line(backend, kind, found))
                 print(json.dumps(rows[-1]), flush=True)  # noqa: T201
                 if given.out:

@@ -7,6 +7,7 @@ and a third turn, which the plain chat answers after reading the whole conversat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import NamedTuple
 
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
@@ -89,15 +90,35 @@ def _state(chat: Chat) -> Reply:
     return (*turns, last.question), chat.answer.token_ids
 
 
+class Difference(NamedTuple):
+    """Where an answer differs from plain decoding's."""
+
+    drafting: str
+    shape: str
+    token: int
+    """The first token that differs, counted from 0."""
+
+
 @dataclass(frozen=True)
 class Count:
-    """Pairs of answers to the same history, and how many of them differ."""
+    """Pairs of answers to the same history, and those of them that differ."""
 
     pairs: int = 0
-    different: int = 0
+    differences: tuple[Difference, ...] = ()
 
     def __add__(self, other: "Count") -> "Count":
-        return Count(self.pairs + other.pairs, self.different + other.different)
+        return Count(self.pairs + other.pairs, self.differences + other.differences)
+
+    @property
+    def different(self) -> int:
+        """The number of pairs that differ."""
+        return len(self.differences)
+
+
+def first_difference(one: list[int], other: list[int]) -> int:
+    """The first place at which two lists differ; the shorter one's end if it is a beginning."""
+    places = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(places, min(len(one), len(other)))
 
 
 class PlainAnswers:
@@ -116,8 +137,10 @@ class PlainAnswers:
             self._known[plain, case.images] = [*script(chat, case.images, anew=True)]
         drafted = script(engine.chat(options), case.images, anew=False)
         pairs = zip(drafted, self._known[plain, case.images], strict=True)
-        same = [one[1] == two[1] for one, two in pairs if one[0] == two[0]]
-        return Count(len(same), same.count(False))
+        answers = [(one[1], two[1]) for one, two in pairs if one[0] == two[0]]
+        places = [first_difference(*both) for both in answers if both[0] != both[1]]
+        found = (Difference(case.drafting, case.shape, place) for place in places)
+        return Count(len(answers), tuple(found))
 
 
 def compare_all(
