@@ -32,6 +32,7 @@ TITLES = {
         "dtype",
         "quantize",
         "threads",
+        "max-image-tokens",
     ),
     "Drafting": (
         *("drafting", "gamma", "weights", "adaptive", "adaptive-rule", "adaptive-window"),

@@ -92,13 +92,20 @@ THREADS = click.option(
     metavar="N",
     help="CPU threads. Default: those of OMP_NUM_THREADS or its like, else all cores but one.",
 )
-PLACE = together(BACKEND, DEVICE, DTYPE, QUANTIZE, THREADS)
-"""Where and in which numbers models compute."""
+IMAGE_TOKENS = click.option(
+    "--max-image-tokens",
+    type=int,
+    metavar="N",
+    help="Tokens of an image at most; larger images are made smaller, with a note. Qwen3-VL only. "
+    "Default: 1280, about 1.3 megapixels.",
+)
+PLACE = together(BACKEND, DEVICE, DTYPE, QUANTIZE, THREADS, IMAGE_TOKENS)
+"""Where, in which numbers and on how large images models compute."""
 LOADING = together(MODEL, DRAFT, PLACE)
 """The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
 MODELS = (
     *("model", "draft", "captioner", "captions", "backend", "device", "dtype", "quantize"),
-    "threads",
+    *("threads", "max_image_tokens"),
 )
 """The names of the options for loading models and a captioner."""
 

@@ -61,6 +61,7 @@ def load(
     device: str = "auto",
     dtype: str = "auto",
     quantize: str = "none",
+    max_image_tokens: int | None = None,
     captioner: str = "auto",
     captions: str = "",
     threads: int | None = None,
@@ -81,6 +82,8 @@ def load(
 
     quantize: 'int8', 'int4', 'int4-32' or 'int4-128' for the matrices of every model (torch only).
     threads: of the CPU, for the whole process; None leaves the environment's or all cores but one.
+    max_image_tokens: tokens of an image at most, in models whose images have any size; larger ones
+    are made smaller, with a note. None: 1280.
     options: checked before any weights are read; UsageError if the draft cannot do them.
     """
     started = perf_counter()
@@ -91,7 +94,14 @@ def load(
     name, directory = _find_target(chosen, model, notes)
     place = _find_draft(chosen, name, draft, notes)
     _refuse(options, place)
-    loading = partial(load_model, chosen, device=device, dtype=dtype, quantize=quantize)
+    loading = partial(
+        load_model,
+        chosen,
+        device=device,
+        dtype=dtype,
+        quantize=quantize,
+        max_image_tokens=max_image_tokens,
+    )
     target = model if isinstance(model, LoadedModel) else loading(name, directory)
     drafts = _load_draft(loading, chosen, target, place)
     head = drafts if isinstance(drafts, LoadedHead) else None

@@ -50,6 +50,16 @@ class FeatureCache:
         assert vision
         return vision.grid(*self.preprocessing.size(*picture.image.size))
 
+    def note(self, picture: Picture) -> str | None:
+        """What is said of a picture that a limit on tokens has made smaller."""
+        if not self.preprocessing.is_reduced(*picture.image.size):
+            return None
+        height, width = self.preprocessing.size(*picture.image.size)
+        return (
+            f"{picture.name or 'an image'} is seen at {width} x {height} pixels, "
+            f"{self.grid(picture).positions} tokens; `max_image_tokens` allows more"
+        )
+
     def forget(self) -> None:
         """Empty the cache, so that the next measurement includes computing features."""
         self._features.clear()
@@ -139,16 +149,18 @@ def load_model(
     device: str,
     dtype: str,
     quantize: str = "none",
+    max_image_tokens: int | None = None,
     sharing: FeatureCache | None = None,
 ) -> LoadedModel:
     """Load a checkpoint directory.
 
+    max_image_tokens: positions of an image at most; None takes the family's own limit.
     sharing: another model's features, used here too if this model would compute the same ones.
     """
     model = backend.load(directory, device=device, dtype=dtype, quantize=quantize)
     features = None
     if model.config.vision:
-        preprocessing = model.config.vision.preprocessing(directory)
+        preprocessing = model.config.vision.preprocessing(directory).limited(max_image_tokens)
         shared = sharing and sharing.serves(model, preprocessing)
         features = sharing if shared else FeatureCache(model, preprocessing)
     tokenizer = Tokenizer.read(directory, model.config.family.image_tokens)

@@ -71,7 +71,7 @@ class Row(Generic[A]):
     ) -> None:
         """Write `padding` columns of padding, then a segment, from column `length` on."""
         images = [
-            PlacedImage(start, project(features), features.grid.rotary)
+            PlacedImage(start, project(features), _rotary(features))
             for start, features in segment.images(length + padding)
         ]
         self.cut(length)
@@ -160,7 +160,7 @@ def _ends(at: int, segment: Segment) -> Iterator[int]:
     """For each position of a segment that begins at rotary position `at`, the one that follows."""
     for part in segment.parts:
         ends: Sequence[int]
-        rotary = None if isinstance(part, Sequence) else part.grid.rotary
+        rotary = None if isinstance(part, Sequence) else _rotary(part)
         if rotary is None:
             size = len(part) if isinstance(part, Sequence) else part.positions
             ends = range(at + 1, at + 1 + size)
@@ -168,6 +168,12 @@ def _ends(at: int, segment: Segment) -> Iterator[int]:
             ends = (at + 1 + np.maximum.accumulate(rotary.max(axis=0))).tolist()
         yield from ends
         at = ends[-1] if ends else at
+
+
+def _rotary(features: Features) -> Positions | None:
+    """Rotary positions [3, N] relative to the image's first; None if they count up."""
+    rotary = features.grid.rotary
+    return None if rotary is None else np.array(rotary, dtype=np.int64)
 
 
 def chunks(start: int, end: int) -> Iterator[tuple[int, int]]:

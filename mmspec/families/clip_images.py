@@ -54,12 +54,18 @@ class ClipImages:
         array = _resized_and_cropped(image, self)
         return normalised(array, self.scale, self.mean, self.std)
 
-    def limited(self, positions: int) -> Self:
-        """Raise UsageError: every image has the tower's own number of positions."""
+    def limited(self, positions: int | None) -> Self:
+        """The same; raises UsageError for a number, as all images have the tower's own."""
+        if positions is None:
+            return self
         raise UsageError(
-            f"`max-image-tokens={positions}`: this model has a fixed number of tokens an image; "
+            f"`max_image_tokens={positions}`: this model has a fixed number of tokens an image; "
             "leave it out"
         )
+
+    def is_reduced(self, width: int, height: int) -> bool:  # noqa: ARG002
+        """False: every image has as many positions."""
+        return False
 
 
 def clip_images(image_size: int) -> ClipImages:

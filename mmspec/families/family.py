@@ -5,16 +5,17 @@ Shape letters: N visual positions of one image.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
-
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
+from typing import TYPE_CHECKING, Protocol, Self
 
 from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import TextConfig
 from mmspec.families.grid import Grid
 from mmspec.families.tensors import Prefixes, Tensors
+
+if TYPE_CHECKING:  # a config is read without them, as by commands that list models
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL import Image
 
 
 class Preprocessing(Protocol):
@@ -26,11 +27,17 @@ class Preprocessing(Protocol):
         Raises ImageError for a size that the family cannot see.
         """
 
-    def pixels(self, image: Image.Image) -> NDArray[np.float32]:
+    def pixels(self, image: "Image.Image") -> "NDArray[np.float32]":
         """The pixel values [3, height, width] of an upright RGB image."""
 
-    def limited(self, positions: int) -> Self:
-        """The same with at most `positions` for an image; UsageError if the family cannot."""
+    def limited(self, positions: int | None) -> Self:
+        """The same with at most `positions` for an image; None takes the family's own limit.
+
+        Raises UsageError for a family whose images all have as many positions.
+        """
+
+    def is_reduced(self, width: int, height: int) -> bool:
+        """True if an image of this size gets fewer positions because of `limited`."""
 
 
 class Vision(Protocol):

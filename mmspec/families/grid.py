@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mmspec.errors import UsageError
 
 
@@ -27,7 +24,7 @@ class Grid:
         return self.class_tokens + self.height * self.width
 
     @property
-    def rotary(self) -> NDArray[np.int64] | None:
+    def rotary(self) -> list[list[int]] | None:
         """Rotary positions [3, N] relative to the image's first; None if they count up."""
         return None
 
@@ -50,10 +47,10 @@ class PlaneGrid(Grid):
     """A grid of any shape, whose rotary positions are time, row and column (M-RoPE)."""
 
     @property
-    def rotary(self) -> NDArray[np.int64]:
+    def rotary(self) -> list[list[int]]:
         """Rotary positions [3, N]: time 0, the row and the column."""
-        rows, columns = np.indices((self.height, self.width)).reshape(2, -1)
-        return np.stack([np.zeros_like(rows), rows, columns])
+        places = [(row, column) for row in range(self.height) for column in range(self.width)]
+        return [[0] * len(places), *map(list, zip(*places, strict=True))]
 
     def pooled(self, positions: int) -> Self:
         """The grid after averaging the smallest squares that leave at most `positions`.

@@ -2,16 +2,18 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from mmspec.checkpoints.json_file import Block
-from mmspec.families.clip_images import ClipImages, read_clip_images
 from mmspec.families.decoder import Epsilon, Heads, Layers, TextConfig, TokenId, Width
 from mmspec.families.family import Architecture, ImageTokens
 from mmspec.families.grid import Grid
 from mmspec.families.llama import read_llama
 from mmspec.families.tensors import Prefixes, Tensors, affine
 from mmspec.json_reader.limits import Range
+
+if TYPE_CHECKING:
+    from mmspec.families.clip_images import ClipImages
 
 Pixels = Annotated[int, Range(1, 10_000)]
 """The side of an image or a patch, in pixels."""
@@ -68,8 +70,10 @@ class LlavaVision:
         sides = height // self.patch_size, width // self.patch_size
         return Grid(*sides, class_tokens=int(not self.drops_class_token))
 
-    def preprocessing(self, directory: Path) -> ClipImages:
+    def preprocessing(self, directory: Path) -> "ClipImages":
         """CLIP's preprocessing with a checkpoint's settings.  Raises CheckpointError."""
+        from mmspec.families.clip_images import read_clip_images  # pixels need numpy and Pillow
+
         return read_clip_images(directory, self.image_size)
 
     def tensors(self, text: TextConfig) -> Tensors:

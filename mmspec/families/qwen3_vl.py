@@ -2,17 +2,12 @@
 
 The tower's patches are in blocks of merge x merge, which one visual position stands for. Besides
 it computes features that the decoder's first layers add to their outputs (DeepStack).
-
-Shape letters: P patches of one image.
 """
 
 from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
-from typing import Annotated, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Annotated
 
 from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import (
@@ -27,9 +22,11 @@ from mmspec.families.decoder import (
 from mmspec.families.family import Architecture, ImageTokens
 from mmspec.families.grid import PlaneGrid
 from mmspec.families.qwen3 import DEFAULTS, read_qwen3
-from mmspec.families.qwen_images import QwenImages, read_qwen_images
 from mmspec.families.tensors import Prefixes, Tensors, affine
 from mmspec.json_reader.limits import Range
+
+if TYPE_CHECKING:
+    from mmspec.families.qwen_images import QwenImages
 
 Small = Annotated[int, Range(1, 1000)]
 """A number of pixels, frames or patches."""
@@ -42,17 +39,6 @@ POOL_SIZES = [1024, 256, 64, 16, 4, 1]
 
 SECTIONS = (24, 20, 20)
 """Frequencies that turn by time, row and column if the config names none."""
-
-
-class Layout(NamedTuple):
-    """Where the patches of one image are, in the order in which the tower has them."""
-
-    places: NDArray[np.int64]
-    """[P, 2] row and column of each patch."""
-    neighbours: NDArray[np.int64]
-    """[P, 4] rows of the table of position embeddings, which is a square grid."""
-    weights: NDArray[np.float32]
-    """[P, 4] their shares in the patch's position embedding (bilinear interpolation)."""
 
 
 @dataclass(frozen=True)
@@ -102,34 +88,10 @@ class Qwen3VLVision:
         cell = self.patch_size * self.spatial_merge_size
         return PlaneGrid(height // cell, width // cell)
 
-    def layout(self, height: int, width: int) -> Layout:
-        """Where the patches of pixel values [3, height, width] are."""
-        rows, columns = height // self.patch_size, width // self.patch_size
-        places = np.indices((rows, columns)).reshape(2, -1)[:, self._order(rows, columns)]
-        taps = (self._taps(*each) for each in zip(places, (rows, columns), strict=True))
-        (down, down_share), (across, across_share) = taps
-        neighbours = down[:, :, None] * self.side + across[:, None]
-        weights = down_share[:, :, None] * across_share[:, None]
-        return Layout(places.T, neighbours.reshape(-1, 4), weights.reshape(-1, 4))
-
-    def _order(self, rows: int, columns: int) -> NDArray[np.int64]:
-        """Numbers of the patches, counted row by row, in the order of blocks."""
-        merge = self.spatial_merge_size
-        numbers = np.arange(rows * columns).reshape(rows // merge, merge, columns // merge, merge)
-        return numbers.transpose(0, 2, 1, 3).reshape(-1)
-
-    def _taps(
-        self, index: NDArray[np.int64], size: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The two nearest of `side` embeddings for places [P] among `size`, and their shares."""
-        at = index.astype(np.float32) * np.float32(self.side - 1) / np.float32(max(size - 1, 1))
-        below = np.floor(at)
-        share = np.stack([1 - (at - below), at - below], axis=1)
-        taps = below.astype(np.int64)[:, None] + np.arange(2)
-        return taps.clip(0, self.side - 1), share.astype(np.float32)
-
-    def preprocessing(self, directory: Path) -> QwenImages:
+    def preprocessing(self, directory: Path) -> "QwenImages":
         """Qwen's preprocessing with a checkpoint's settings.  Raises CheckpointError."""
+        from mmspec.families.qwen_images import read_qwen_images  # pixels need numpy and Pillow
+
         sizes = self.patch_size, self.spatial_merge_size, self.temporal_patch_size
         return read_qwen_images(directory, *sizes)
 

@@ -26,6 +26,9 @@ MAX_ASPECT = 200
 MOST = 2**28
 """The largest area that a checkpoint may allow, in pixels."""
 
+MAX_TOKENS = 1280
+"""Positions of an image at most, unless another limit is named: about 1.3 megapixels."""
+
 HALVES = (0.5, 0.5, 0.5)
 
 
@@ -45,6 +48,8 @@ class QwenImages:
     scale: float = 1 / 255
     mean: tuple[float, ...] = HALVES
     std: tuple[float, ...] = HALVES
+    whole: int = 0
+    """The checkpoint's own largest area, if `largest` is less; else 0."""
 
     def size(self, width: int, height: int) -> tuple[int, int]:
         """Height and width of the pixel values of an image of this size.
@@ -73,12 +78,18 @@ class QwenImages:
         array = np.asarray(image.resize((width, height), self.resample))
         return normalised(array, self.scale, self.mean, self.std)
 
-    def limited(self, positions: int) -> Self:
+    def limited(self, positions: int | None) -> Self:
         """The same with at most `positions` for an image; a long strip may take a few more."""
-        if positions < 1:
-            raise UsageError(f"`max-image-tokens={positions}`: give 1 or more")
-        largest = min(self.largest, positions * self.cell**2)
-        return replace(self, largest=largest, least=min(self.least, largest))
+        most = MAX_TOKENS if positions is None else positions
+        if most < 1:
+            raise UsageError(f"`max_image_tokens={most}`: give 1 or more")
+        largest = min(self.largest, most * self.cell**2)
+        return replace(self, largest=largest, least=min(self.least, largest), whole=self.largest)
+
+    def is_reduced(self, width: int, height: int) -> bool:
+        """True if an image of this size gets fewer positions because of `limited`."""
+        whole = replace(self, largest=self.whole or self.largest)
+        return whole.size(width, height) > self.size(width, height)
 
 
 def read_qwen_images(directory: Path, patch: int, merge: int, frames: int) -> QwenImages:

@@ -10,7 +10,8 @@ from functools import partial
 import mlx.core as mx
 import numpy as np
 
-from mmspec.families.qwen3_vl import PATCHES, Layout, Qwen3VLVision
+from mmspec.families.qwen3_vl import PATCHES, Qwen3VLVision
+from mmspec.families.qwen_patches import Layout, layout
 from mmspec_mlx.cpu.products import Biased
 from mmspec_mlx.network.affine import LayerNorm, gelu, gelu_tanh, layer_norm
 from mmspec_mlx.network.vision import MlxFeatures
@@ -101,9 +102,9 @@ class Qwen3VL:
     def encode(self, pixels: mx.array) -> MlxFeatures:
         """Run the tower on pixel values [3, height, width]."""
         sides = pixels.shape[1], pixels.shape[2]
-        layout = self._config.layout(*sides)
-        x = self._embed(pixels, layout)
-        angles, extra = self._angles(layout), list[mx.array]()
+        patches = layout(self._config, *sides)
+        x = self._embed(pixels, patches)
+        angles, extra = self._angles(patches), list[mx.array]()
         for index, block in enumerate(self._blocks):
             x = self._attend(x, block, *angles)
             x = x + block.fc2(gelu_tanh(block.fc1(block.norm2(x))))
@@ -124,7 +125,7 @@ class Qwen3VL:
         flat = [tensor for part in parts for tensor in part.arrays]
         return [self._patches, self._bias, self._places, *flat]
 
-    def _embed(self, pixels: mx.array, layout: Layout) -> mx.array:
+    def _embed(self, pixels: mx.array, patches: Layout) -> mx.array:
         """Embed patches, cut in the order of merged blocks, and their places."""
         config = self._config
         merge, size, frames = (
@@ -137,17 +138,17 @@ class Qwen3VL:
         cut = cut.transpose(1, 4, 2, 5, 0, 3, 6).reshape(-1, 3, 1, size, size)
         shown = mx.broadcast_to(cut, (len(cut), 3, frames, size, size)).reshape(len(cut), -1)
         x = shown @ self._patches.T + self._bias
-        near = self._places[mx.array(layout.neighbours)]
-        places = (near * mx.expand_dims(mx.array(layout.weights), -1)).sum(axis=1)
+        near = self._places[mx.array(patches.neighbours)]
+        places = (near * mx.expand_dims(mx.array(patches.weights), -1)).sum(axis=1)
         return x + places.astype(x.dtype)
 
-    def _angles(self, layout: Layout) -> tuple[mx.array, mx.array]:
+    def _angles(self, patches: Layout) -> tuple[mx.array, mx.array]:
         """Return cosines and sines [P, 1, head size] of the patches' rows and columns."""
         config = self._config
         half = config.hidden_size // config.num_heads // 2
         steps = np.arange(0, half, 2, dtype=np.float32) / np.float32(half)
         frequencies = (1 / np.float32(config.rope_theta) ** steps).astype(np.float32)
-        turns = (layout.places[..., None].astype(np.float32) * frequencies).reshape(-1, 1, half)
+        turns = (patches.places[..., None].astype(np.float32) * frequencies).reshape(-1, 1, half)
         both = np.concatenate([turns, turns], axis=-1)
         return mx.array(np.cos(both)), mx.array(np.sin(both))
 

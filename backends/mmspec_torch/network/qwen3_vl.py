@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec.families.qwen3_vl import PATCHES, Layout, Qwen3VLVision
+from mmspec.families.qwen3_vl import PATCHES, Qwen3VLVision
+from mmspec.families.qwen_patches import Layout, layout
 from mmspec_torch.network.affine import Affine, Linear, linear
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_torch.weights import Weights
@@ -103,9 +104,9 @@ class Qwen3VL:
     def encode(self, pixels: Tensor) -> TorchFeatures:
         """Run the tower on pixel values [3, height, width]."""
         sides = pixels.shape[1], pixels.shape[2]
-        layout = self._config.layout(*sides)
-        x = self._embed(pixels, layout)
-        angles, extra = self._angles(layout), list[Tensor]()
+        patches = layout(self._config, *sides)
+        x = self._embed(pixels, patches)
+        angles, extra = self._angles(patches), list[Tensor]()
         for index, block in enumerate(self._blocks):
             x = self._attend(x, block, *angles)
             x = x + block.fc2(gelu_tanh(block.fc1(block.norm2.norm(x, EPSILON))))
@@ -126,7 +127,7 @@ class Qwen3VL:
         flat = [tensor for part in parts for tensor in part.tensors]
         return [self._patches, self._bias, self._places, *flat]
 
-    def _embed(self, pixels: Tensor, layout: Layout) -> Tensor:
+    def _embed(self, pixels: Tensor, patches: Layout) -> Tensor:
         """Embed patches, cut in the order of merged blocks, and their places."""
         config = self._config
         merge, size = config.spatial_merge_size, config.patch_size
@@ -135,17 +136,17 @@ class Qwen3VL:
         cut = cut.permute(1, 4, 2, 5, 0, 3, 6).reshape(-1, 3, 1, size, size)
         frames = cut.expand(-1, -1, config.temporal_patch_size, -1, -1)
         x = F.linear(frames.reshape(len(cut), -1), self._patches, self._bias)
-        neighbours, weights = self._uploaded(layout.neighbours), self._uploaded(layout.weights)
+        neighbours, weights = self._uploaded(patches.neighbours), self._uploaded(patches.weights)
         places = (self._places[neighbours] * weights.unsqueeze(-1)).sum(1)
         return x + places.to(x.dtype)
 
-    def _angles(self, layout: Layout) -> tuple[Tensor, Tensor]:
+    def _angles(self, patches: Layout) -> tuple[Tensor, Tensor]:
         """Return cosines and sines [P, 1, head size] of the patches' rows and columns."""
         config = self._config
         half = config.hidden_size // config.num_heads // 2
         steps = torch.arange(0, half, 2, device=self._patches.device).float() / half
         frequencies = 1.0 / config.rope_theta**steps
-        places = self._uploaded(layout.places).float()
+        places = self._uploaded(patches.places).float()
         turns = (places.unsqueeze(-1) * frequencies).flatten(1).unsqueeze(1)
         return turns.cos().repeat(1, 1, 2), turns.sin().repeat(1, 1, 2)
 
