@@ -100,6 +100,7 @@ def test_a_text_model_says_what_transformers_says(variant, backend, checkpoints)
             assert answer == generated_text(path, chunks, BUDGET)
 
 
+@pytest.mark.parametrize("checkpoint", ["plain"], indirect=True)
 def test_a_text_model_drafts_for_one_that_sees(checkpoint, backend, checkpoints):
     path, _, oracle = checkpoint
     draft = checkpoints / "qwen3 draft"

@@ -1,0 +1,220 @@
+"""Also asked of a Qwen3-VL: undo, cached images, exact decoding, quantized copies, parity."""
+
+import json
+import shutil
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from test_conformance_qwen import shown
+
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
+from mmspec.diagnostics.parity import parity
+from mmspec.diagnostics.prompts import user_prompt
+from mmspec.exactness import probe
+from mmspec.prompt.conversation import render
+from mmspec.seam import Segment
+from mmspec_mlx.backend import MlxBackend
+from support.exactness_cases import Count, cases, compare_all
+from support.factory_qwen import tiny_qwen3, tiny_qwen3_vl
+from support.qwen_oracle import Oracle
+
+BUDGET = 10
+SIZES = {"vision_hidden_size": 64, "head_dim": 32, "sections": (6, 5, 5), "seed": 8}
+
+
+@pytest.fixture(scope="module")
+def paths(checkpoints):
+    """A target and a draft of its family."""
+    folder = checkpoints / "qwen paths"
+    target = tiny_qwen3_vl(folder / "target", **SIZES)
+    return target, tiny_qwen3_vl(folder / "draft", hidden_size=32, layers=2, seed=9)
+
+
+@pytest.fixture(scope="module")
+def engine(backend, paths):
+    return load(*map(str, paths), backend=backend)
+
+
+def prompt_of(chat):
+    """The chunks of a conversation whose last answer is left out."""
+    target = chat.models.target
+    turn = chat.conversation.turns.pop()
+    chat.conversation.add(turn.question)
+    chunks = render(chat.conversation, target.template, target.tokenizer)
+    chat.conversation.turns[-1] = turn
+    return chunks
+
+
+@pytest.fixture(scope="module")
+def oracle(paths):
+    return Oracle(paths[0])
+
+
+@pytest.mark.parametrize("drafting", ["none", "M", "P"])
+def test_a_cached_image_keeps_what_deepstack_adds(engine, oracle, drafting):
+    """Also after undo, and where another image was in the same place."""
+    options = Options(drafting=drafting, gamma=3, max_new_tokens=BUDGET)
+    first, second = shown(2, 40, 24)
+    chat = engine.chat(options)
+    for picture in (first, second, first):
+        answer = chat.reply("What is it?", picture).token_ids
+        assert answer == oracle.generated(prompt_of(chat), BUDGET)
+        chat.conversation.undo()
+    chat.reply("What is it?", [second, first])
+    assert chat.reply("And now?").token_ids == oracle.generated(prompt_of(chat), BUDGET)
+    again = engine.chat(options)
+    answer = again.reply("Is it there?", first).token_ids
+    assert answer == oracle.generated(prompt_of(again), BUDGET)
+
+
+def test_a_target_rewound_anywhere_continues_like_a_cold_one(engine):
+    """Also inside an image, whose later positions are then those of text."""
+    model, cache = engine.target.model, engine.target.features
+    images = [cache(picture) for picture in shown(2, 40, 24)]
+    parts = [[20, 21], images[0], [22, 23], images[1], [24, 25, 26]]
+    whole = Segment(parts)
+    target = model.open_target(GREEDY)
+    target.extend(whole)
+    expected = target.logits()
+    for cut in range(len(whole)):
+        target.rewind(cut)
+        target.extend(Segment([[30, 31]]))
+        fresh = model.open_target(GREEDY)
+        fresh.extend(whole)
+        fresh.rewind(cut)
+        fresh.extend(Segment([[30, 31]]))
+        np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
+        for sequence in (target, fresh):
+            sequence.commit([], sequence.verify(None, NO_NOISE).best[0])
+        np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
+        target.rewind(0)
+        target.extend(whole)
+    np.testing.assert_allclose(target.logits(), expected, atol=1e-5)
+
+
+def test_nothing_is_decoded_after_an_image(engine):
+    target = engine.target.model.open_target(GREEDY)
+    target.extend(Segment([[20], engine.target.features(shown(1, 40, 24)[0])]))
+    with pytest.raises(ValueError, match="extend by text first"):
+        target.logits()
+    target.extend(Segment([[21]]))
+    assert target.logits().shape == (320,)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_answers_are_the_same_bits(backend, checkpoints, dtype, monkeypatch):
+    """With as many key heads as heads: MLX's float32 products of groups are not exact on a CPU."""
+    monkeypatch.setattr(probe, "POSITIONS", 300)
+    target, draft = checkpoints / "qwen exact", checkpoints / "qwen exact draft"
+    if not target.exists():
+        tiny_qwen3_vl(target, key_value_heads=4, seed=8)
+        tiny_qwen3_vl(draft, key_value_heads=4, hidden_size=32, layers=2, seed=9)
+    some = cases(["M", "ngram"])[::9]
+    with load(str(target), str(draft), backend=backend, dtype=dtype) as engine:
+        assert compare_all({"": engine}, some, "on", BUDGET) == Count(5 * len(some), 0)
+
+
+def test_larger_images_are_made_smaller_and_a_line_says_so(backend, paths):
+    with load(str(paths[0]), "none", backend=backend, max_image_tokens=6) as engine:
+        chat = engine.chat(Options(max_new_tokens=2))
+        large, small = shown(1, 60, 40)[0], shown(1, 16, 16)[0]
+        assert engine.target.features(large).positions <= 6
+        [note] = chat.reply("What is it?", [large, small]).notes
+        assert "is seen at 24 x 16 pixels, 6 tokens; `max_image_tokens` allows more" in note
+
+
+def conversion(source, path, bits, *, vision):
+    """The files that mlx-vlm writes, by their names on the hub: channels last, `vision_tower`."""
+    path.mkdir()
+    for file in source.glob("*.json"):
+        shutil.copy(file, path)
+    weights = {}
+    for name, weight in mx.load(str(source / "model.safetensors")).items():
+        name = name.replace("model.language_model.", "language_model.model.")
+        name = name.replace("model.visual.", "vision_tower.")
+        name = "language_model.lm_head.weight" if name == "lm_head.weight" else name
+        weight = weight.transpose(0, 2, 3, 4, 1) if weight.ndim == 5 else weight
+        skipped = not bits or weight.ndim != 2 or weight.shape[1] % 64
+        if skipped or ("vision_tower" in name and not vision):
+            weights[name] = weight
+            continue
+        parts = mx.quantize(weight, group_size=64, bits=bits)
+        stem = name.removesuffix("weight")
+        weights |= zip([name, f"{stem}scales", f"{stem}biases"], parts, strict=True)
+    mx.save_safetensors(str(path / "model.safetensors"), weights, metadata={"format": "mlx"})
+    if bits:
+        config = json.loads((path / "config.json").read_text())
+        config["quantization"] = {"group_size": 64, "bits": bits}
+        (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def answers(directory, backend):
+    with load(str(directory), "none", backend=backend) as engine:
+        chat = engine.chat(Options(max_new_tokens=BUDGET))
+        chat.reply("What is it?", shown(2, 40, 24))
+        return chat.answer.token_ids, chat.cached_tokens([]), logits(chat)
+
+
+def logits(chat):
+    return chat._session.target.logits()
+
+
+CONVERSIONS = [(0, False, True), (4, False, False), (4, True, False)]
+OTHERS = [(0, False, False), (4, False, True), (8, False, False), (8, False, True), (4, True, True)]
+
+
+@pytest.mark.parametrize(
+    ("bits", "vision", "tied"),
+    [*CONVERSIONS, *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS)],
+)
+def test_conversions_of_mlx_vlm_load_on_both_backends(tmp_path, bits, vision, tied):
+    source = tiny_qwen3_vl(tmp_path / "source", tied=tied, **SIZES)
+    path = conversion(source, tmp_path / "mlx", bits, vision=vision)
+    found = [answers(path, backend) for backend in ("torch", "mlx")]
+    assert found[0][0] == found[1][0]
+    np.testing.assert_allclose(found[0][2], found[1][2], atol=1e-3)
+    if not bits:
+        assert found[0][0] == answers(source, "torch")[0]
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_quantized_copy_is_what_mlx_vlm_writes(tmp_path, tied):
+    source = tiny_qwen3_vl(tmp_path / "source", tied=tied, **SIZES)
+    MlxBackend().quantize(source, tmp_path / "ours", bits=4, group_size=64)
+    theirs = mx.load(
+        str(conversion(source, tmp_path / "theirs", 4, vision=False) / "model.safetensors")
+    )
+    ours = mx.load(str(tmp_path / "ours" / "model.safetensors"))
+    assert ours.keys() == theirs.keys()
+    assert all(mx.array_equal(ours[name], array) for name, array in theirs.items())
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_mlx_lm_reads_a_quantized_qwen3_and_says_the_same(tmp_path, tied):
+    from mlx_lm.utils import load_model
+
+    source = tiny_qwen3(tmp_path / "source", tied=tied)
+    MlxBackend().quantize(source, tmp_path / "q", bits=4, group_size=64)
+    theirs, _ = load_model(tmp_path / "q")
+    tokens = [20, 40, 60, 80, 21, 41]
+    target = MlxBackend().load(tmp_path / "q").open_target(GREEDY)
+    target.extend(Segment([tokens]))
+    expected = np.array(theirs(mx.array([tokens]))[0, -1])
+    np.testing.assert_allclose(target.logits(), expected, atol=2e-5)
+
+
+def test_parity_compares_all_stages(paths):
+    prompt = user_prompt("What is it?", shown(2, 52, 17) + shown(1, 33, 33), "three")
+    report = parity(
+        lambda backend, where: load(str(where), str(paths[1]), backend=backend),
+        paths[0],
+        ["torch", "mlx"],
+        [prompt],
+        Options(drafting="M", gamma=3, max_new_tokens=BUDGET),
+    )
+    assert report.passed, report

@@ -1,0 +1,1 @@
+"""The family that docs/extending.md describes, as another package would hold it."""
