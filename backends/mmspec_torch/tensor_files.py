@@ -10,6 +10,8 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from mmspec.errors import CheckpointError
+from mmspec.input_files import require_file
 from mmspec.output_files import replace_file
 
 
@@ -27,6 +29,25 @@ def save_state(file: Path, state: Mapping[str, Any]) -> None:
             torch.save(state, stream)
         except RuntimeError as error:  # PyTorch raises its own for the stream's
             raise OSError(f"{error.__context__ or error}") from error
+
+
+def read_state(file: Path, *, mmap: bool = False) -> dict[str, Any]:
+    """Read what `torch.save` wrote to the host, without executing any of it.
+
+    mmap: read tensors when they are used. Raises CheckpointError for anything but a dictionary of
+    tensors and numbers.
+    """
+    try:
+        require_file(file)
+        state = torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror or error}") from error
+    except Exception as error:  # damaged pickles and archives raise anything
+        reason = " ".join(str(error).partition("\n")[0].split()) or type(error).__name__
+        raise CheckpointError(f"{file} does not hold tensors alone: {reason}") from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{file} does not hold tensors by name")
+    return state
 
 
 @contextmanager

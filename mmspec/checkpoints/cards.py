@@ -2,13 +2,15 @@
 
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal
 
 from mmspec.checkpoints.hub_cache import cached, is_whole
-from mmspec.errors import choice
+from mmspec.errors import CheckpointError, choice
+from mmspec.json_reader.limits import OneOf
+from mmspec.json_reader.reader import read_value
 
 Kind = Literal["target", "draft", "captioner"]
 
@@ -33,7 +35,7 @@ class Card:
     pair: str | None = None
     revision: str = "main"
     sources: dict[str, str] = field(default_factory=dict)
-    bundled: Path | None = None
+    bundled: Annotated[Path | None, OneOf((None,))] = None
 
     def repositories(self, backend: str) -> list[str]:
         """The hub ids of the model that `backend` can read, its own format first."""
@@ -66,6 +68,10 @@ def present(card: Card, backend: str) -> Path | None:
     return next((path for path in snapshots if path is not None), None)
 
 
+_FIELDS = {"for": "serves", "source": "sources"}
+"""Fields of a card by their keys in the file, where they differ."""
+
+
 def _texts() -> Iterator[tuple[str, str]]:
     for entry in files(PACKAGE).iterdir():
         if entry.name.endswith(".toml"):
@@ -73,11 +79,10 @@ def _texts() -> Iterator[tuple[str, str]]:
 
 
 def _parse(text: str, name: str) -> Card:
-    table: dict[str, Any] = tomllib.loads(text)
-    if table["kind"] not in get_args(Kind):
-        raise ValueError(f"{name}.toml: kind is {table['kind']!r}")
-    table["serves"] = tuple(table.pop("for", ()))
-    table["sources"] = table.pop("source", {})
-    if table.pop("bundled", False):
-        table["bundled"] = Path(str(files(PACKAGE))) / name
-    return Card(name=name, **table)
+    try:
+        table = {_FIELDS.get(key, key): value for key, value in tomllib.loads(text).items()}
+        bundled = read_value(bool, table.pop("bundled", False))
+        card = read_value(Card, table | {"name": name})
+    except ValueError as error:
+        raise CheckpointError(f"{name}.toml is no model card: {error}") from error
+    return replace(card, bundled=Path(str(files(PACKAGE))) / name) if bundled else card

@@ -106,7 +106,8 @@ def is_head(directory: Path) -> bool:
     """
     if not is_there(directory / CONFIG_FILE):
         return False
-    kind = read_json(directory / CONFIG_FILE).get("model_type")
+    whole = Block(read_json(directory / CONFIG_FILE), directory / CONFIG_FILE)
+    kind: str = whole.read("model_type", str, "")
     return kind == MODEL_TYPE or (kind in _PUBLISHED and _FUSION in stored_names(directory))
 
 

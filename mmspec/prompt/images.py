@@ -15,6 +15,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError
+from mmspec.input_files import require_file
 from mmspec.prompt import image_memory
 from mmspec.prompt.file_kinds import conversion, enable_heif, is_heif
 
@@ -157,15 +158,10 @@ def _check_name(name: str) -> None:
 
 def _check_file(file: Path, label: str) -> None:
     try:
-        status = file.stat()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ImageError(f"{label}: cannot be read ({reason})") from error
-    if file.is_dir():
-        raise ImageError(f"{label}: is a directory, not an image file")
-    if not file.is_file():
-        raise ImageError(f"{label}: not a regular file")
-    if status.st_size == 0:
+        size = require_file(file)
+    except OSError as error:
+        raise ImageError(f"{label}: cannot be read ({error.strerror})") from error
+    if size == 0:
         raise ImageError(f"{label}: empty file")
 
 

@@ -159,7 +159,7 @@ class Tokenizer:
         for id in reversed(self.encode("\n")):
             if self.decode([id]) == "\n":
                 return id
-        raise CheckpointError("the tokenizer has no token for a newline")
+        raise CheckpointError(f"{self._file} has no token for a newline")
 
     def is_added(self, id: int) -> bool:
         """True if `id` was added to the model's vocabulary, special or not."""

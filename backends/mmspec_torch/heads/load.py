@@ -2,16 +2,15 @@
 
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import head_pickle, plan_head, require_tensors
 from mmspec.drafters.heads.head import Head
 from mmspec.errors import CheckpointError
-from mmspec.input_files import require_file
 from mmspec_torch.heads.modules import TorchParts
 from mmspec_torch.model import TorchModel
+from mmspec_torch.tensor_files import read_state
 from mmspec_torch.weights import Weights, open_weights, require_finite
 
 
@@ -42,11 +41,9 @@ def read_pickle(file: Path, config: HeadConfig) -> dict[str, Tensor]:
 
     Raises CheckpointError if the file contains anything but the tensors of such a head.
     """
-    try:
-        require_file(file)
-        tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-        shapes = {str(name): tuple(tensor.shape) for name, tensor in tensors.items()}
-    except Exception as error:  # damaged pickles and archives raise anything
-        reason = str(error).partition("\n")[0]
-        raise CheckpointError(f"{file} does not hold tensors alone: {reason}") from error
+    tensors = read_state(file, mmap=True)
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise CheckpointError(f"{file} does not hold tensors alone: {name!r}")
+    shapes = {str(name): tuple(tensor.shape) for name, tensor in tensors.items()}
     return {name: tensors[name] for name in require_tensors(shapes, config, file)}

@@ -11,7 +11,7 @@ from typing import Any, Generic
 import torch
 
 from mmspec import errors
-from mmspec_torch.tensor_files import save_state
+from mmspec_torch.tensor_files import read_state, save_state
 from mmspec_train.run.log import Log, Position
 from mmspec_train.run.optimizer import Optimizer
 from mmspec_train.run.phase import Item, Machine, Phase
@@ -42,7 +42,7 @@ def run_phase(
         run.save()
     if phase.early_stopping:
         machine.processes.wait()  # until process 0 has written the best state
-        best = torch.load(run.best_file, "cpu", weights_only=True)
+        best = read_state(run.best_file)
         phase.module.load_state_dict(best)
     phase.module.requires_grad_(False)
 
@@ -77,7 +77,7 @@ class _Run(Generic[Item]):
     def resume(self) -> None:
         self.batches = [0] * len(self.phase.sources)
         if self.checkpoint.exists():
-            state = torch.load(self.checkpoint, "cpu", weights_only=True)
+            state = read_state(self.checkpoint)
             if not state.keys() >= {*COUNTERS, "module", "optimizer"}:
                 raise errors.MmspecError(
                     f"{self.checkpoint.parent} has an unfinished run of another version of mmspec: "

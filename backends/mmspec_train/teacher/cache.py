@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from mmspec.errors import UsageError
+from mmspec.input_files import open_file
 from mmspec.output_files import write_errors
 from mmspec_train.teacher.batch import StoredStates
 from mmspec_train.teacher.records import ConversationRecord, Place
@@ -42,14 +44,19 @@ class TeacherCache:
         """Return all records in order; removes a last line left incomplete by a kill."""
         if not self.records_file.exists():
             return []
-        content = self.records_file.read_bytes()
+        with open_file(self.records_file) as file:
+            content = file.read()
         complete = content.rfind(b"\n") + 1
         if complete < len(content):
             with self.records_file.open("r+b") as file:
                 file.truncate(complete)
-        return [
-            ConversationRecord.from_json(line) for line in content[:complete].decode().splitlines()
-        ]
+        try:
+            lines = content[:complete].decode().split("\n")[:-1]
+            return list(map(ConversationRecord.from_json, lines))
+        except (ValueError, RecursionError) as error:
+            raise UsageError(
+                f"{self.records_file} is damaged ({error}): delete {self.directory} to go on"
+            ) from error
 
     def append(
         self,

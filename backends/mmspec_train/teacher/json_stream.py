@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from mmspec.input_files import open_file
+
 CHUNK = 2**20
 """Bytes of an array that are read at a time."""
 LONGEST_LITERAL = 16
@@ -40,7 +42,7 @@ def read_entries(path: Path) -> Iterator[Entry]:
     What is no JSON is an entry with an error. An array is not read beyond such a place. Raises
     OSError.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         offset = 3 if file.read(3) == codecs.BOM_UTF8 else 0
         file.seek(offset)
         is_array = file.read(CHUNK).lstrip().startswith(b"[")
@@ -50,7 +52,7 @@ def read_entries(path: Path) -> Iterator[Entry]:
 
 def read_value(path: Path, offset: int, size: int) -> Any:
     """Read again the value at a place that `read_entries` gave."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         file.seek(offset)
         return _DECODER.decode(file.read(size).decode())
 

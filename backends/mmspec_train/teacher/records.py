@@ -7,9 +7,12 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
+from mmspec.checkpoints.config import TokenId
 from mmspec.drafters.heads.packing import Span
+from mmspec.json_reader.limits import Range
+from mmspec.json_reader.reader import read_value
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.conversation import Conversation, Turn, render
 from mmspec.prompt.images import Picture
@@ -17,6 +20,7 @@ from mmspec.prompt.tokenizer import Tokenizer
 
 IGNORED = -100
 """Target of a column whose next token is not trained, as PyTorch's cross-entropy has it."""
+Count = Annotated[int, Range(0, 10**15)]
 PICTURE = -1
 """Placeholder id of an image in a record's prompts."""
 Place = tuple[int, int, int]
@@ -59,10 +63,22 @@ class ConversationRecord:
 
     @classmethod
     def from_json(cls, line: str) -> "ConversationRecord":
-        """Parse a line written by `to_json`."""
-        number, prompts, answers, stopped, *place = json.loads(line)
-        ends = tuple(map(bool, stopped))
-        return cls(number, _tuples(prompts), _tuples(answers), ends, tuple(place) or None)
+        """Parse a line written by `to_json`; raises ValueError for another."""
+        read = read_value(_Line, json.loads(line))
+        place = None if read.images is None else (read.first, read.states, read.images)
+        return cls(read.number, read.prompts, read.answers, tuple(map(bool, read.stopped)), place)
+
+
+class _Line(NamedTuple):
+    """The record as JSON."""
+
+    number: int
+    prompts: tuple[tuple[TokenId, ...], ...]
+    answers: tuple[tuple[TokenId, ...], ...]
+    stopped: tuple[int, ...]
+    first: Count = 0
+    states: Count = 0
+    images: Count | None = None
 
 
 def lay_out(

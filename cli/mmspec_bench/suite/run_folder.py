@@ -75,6 +75,11 @@ class _Skipped(TypedDict):
 class _Provenance(TypedDict, total=False):
     """What `provenance.json` holds beside the settings, as far as it is read again."""
 
+    suite: str
+    limit: Annotated[int, Range(0, 10**9)] | None
+    turns: Annotated[int, Range(0, 10**9)] | None
+    tasks: list[str]
+    seed: Annotated[int, Range(-(2**63), 2**63)]
     methods: list[str]
     shard: Annotated[str, Matches(r"[0-9]{1,4}/[0-9]{1,4}", "I/N, such as 1/4")]
     models: _Target

@@ -1,0 +1,38 @@
+"""Damaged checkpoints and heads are refused by name or do no harm, on every backend."""
+
+from shutil import copytree
+
+import pytest
+
+from support import factory
+from support.damage import batch
+from support.damage.subjects import MODELS, PICKLES
+from support.factory_heads import published, tiny_head
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, llava_path, mlx_path):
+    """Good files of every subject."""
+    folder = tmp_path_factory.mktemp("damage")
+    copytree(llava_path, folder / "llava" / "source")
+    copytree(mlx_path, folder / "mlx4" / "source")
+    (folder / "sharded").mkdir()
+    factory.tiny_llava(folder / "sharded" / "source", sharded=True)
+    for kind in ("eagle", "flash"):
+        tiny_head(folder / kind / "source", kind)
+    published(folder / "pickle" / "source", "llava", pickled=True)
+    return folder
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(2250, marks=pytest.mark.slow)])
+def test_damaged_checkpoints_are_refused_by_name_or_do_no_harm(folder, backend, count):
+    cases = batch.run(folder, list(MODELS), backend, count=count)
+    assert [case for case in cases if not case.is_sound] == []
+    assert len(cases) == count
+    assert {case.outcome for case in cases} == {"refused", "harmless"}
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(400, marks=pytest.mark.slow)])
+def test_damaged_pickles_are_refused_by_name_or_do_no_harm(folder, count):
+    cases = batch.run(folder, list(PICKLES), "torch", count=count)
+    assert [case for case in cases if not case.is_sound] == []

@@ -1,0 +1,42 @@
+"""Damaged files of every kind that no backend reads, and faults that the fuzzer must notice."""
+
+import pytest
+
+from support.damage import batch
+from support.damage.subjects import CORE
+
+
+@pytest.mark.parametrize("count", [90, pytest.param(1800, marks=pytest.mark.slow)])
+def test_damaged_files_are_refused_by_name_or_do_no_harm(tmp_path, count):
+    cases = batch.run(tmp_path, list(CORE), count=count)
+    assert [case for case in cases if not case.is_sound] == []
+    assert len(cases) == count
+    assert {case.outcome for case in cases} == {"refused", "harmless"}
+
+
+def prepared(folder, name):
+    """The folder, with a good file of a fault."""
+    (folder / name / "source").mkdir(parents=True)
+    (folder / name / "source" / name).write_text("good")
+    return folder
+
+
+def test_the_fuzzer_notices_faults(tmp_path):
+    names = ("abort", "memory", "traceback", "unnamed")
+    for name in names:
+        prepared(tmp_path, name)
+    aborted, greedy, failed, unnamed = batch.run(tmp_path, names, count=4)
+    assert aborted.outcome == "hang or abort"
+    assert greedy.megabytes > batch.MEGABYTES
+    assert failed.outcome == "traceback"
+    assert (unnamed.outcome, unnamed.message) == ("unnamed", "something is wrong")
+    assert not any(case.is_sound for case in (aborted, greedy, failed, unnamed))
+
+
+@pytest.mark.slow
+def test_the_fuzzer_notices_what_takes_long(tmp_path):
+    [slow] = batch.run(prepared(tmp_path, "time"), ["time"], count=1)
+    assert slow.seconds > batch.SECONDS
+    assert not slow.is_sound
+    [hung] = batch.run(prepared(tmp_path, "hang"), ["hang"], count=1, patience=30)
+    assert hung.outcome == "hang or abort"

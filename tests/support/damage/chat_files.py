@@ -1,0 +1,167 @@
+"""Images, conversations, captions, prompts and tokenizers, and how a process uses them."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mmspec.chat.captions import read_captions
+from mmspec.chat.engine import Engine
+from mmspec.checkpoints import cards
+from mmspec.diagnostics.prompts import read_prompts
+from mmspec.errors import UsageError
+from mmspec.prompt.chat_template import load_template
+from mmspec.prompt.conversation import Conversation, Message
+from mmspec.prompt.images import open_picture, picture_from
+from mmspec.prompt.tokenizer import Tokenizer
+from mmspec_cli import kept_conversations
+from mmspec_cli.chat_commands import files
+from support import factory_layouts, scripted_engine
+from support.damage.subject import OPTIONS, TEXT, picture
+
+IMAGES = (
+    "a.png",
+    "a.jpg",
+    "a.webp",
+    "a.gif",
+    "a.bmp",
+    "a.ppm",
+    "a.tif",
+    "a.avif",
+    "a.jp2",
+    "a.tga",
+)
+
+
+def make_images(folder: Path) -> None:
+    """The same picture in every format."""
+    for name in IMAGES:
+        picture().save(folder / name)
+
+
+def use_picture(file: Path, _: str) -> None:
+    """Open an image."""
+    open_picture(file)
+
+
+def make_conversation(folder: Path) -> None:
+    """Two questions with images, one of a file, and a tokenizer."""
+    factory_layouts.write_tokenizer(folder)
+    picture().save(folder / "a.png")
+    conversation = Conversation("be brief")
+    for image in (open_picture(folder / "a.png"), picture_from(picture())):
+        conversation.add(Message("user", (image, "what is this?")))
+        conversation.answer(Tokenizer.read(folder).encode("a cat"), "a cat")
+    values = json.loads(conversation.to_json()) | {"model": "tiny"}
+    (folder / "kept.json").write_text(json.dumps(values))
+
+
+@cache
+def _scripted(folder: Path) -> Engine:
+    return scripted_engine.scripted_engine(folder)
+
+
+def use_conversation(file: Path, _: str) -> None:
+    """List it, read it, go on with it."""
+    kept_conversations.KeptConversations(file.parent).listed()
+    file = file.parent / "kept.json"
+    text = files._read(file, str(file))
+    try:
+        conversation = Conversation.from_json(text, [])
+        _scripted(file.parent.parent / "source").chat(OPTIONS).resume(conversation)
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from error
+
+
+def make_card(folder: Path) -> None:
+    """A model's card."""
+    card = (
+        'kind = "draft"\ndescription = "x"\nlicence = "MIT"\nfor = ["a"]\n[source]\ntorch = "a/b"\n'
+    )
+    (folder / "card.toml").write_text(card)
+
+
+def use_card(file: Path, _: str) -> None:
+    """Read it, if it can be read: cards come with the package."""
+    if file.is_file():
+        text = file.read_text(encoding="utf-8", errors="replace")
+        cards._parse(text, "card").repositories("torch")
+
+
+def make_lines(folder: Path) -> None:
+    """Captions and prompts of two images."""
+    for name in ("a.png", "b.png"):
+        picture().save(folder / name)
+    captions = [{"image": name, "caption": "a cat"} for name in ("a.png", "b.png")]
+    prompts = [{"prompt": "what?", "images": ["a.png", "b.png"]}, {"prompt": "why?"}]
+    for name, values in (("captions.jsonl", captions), ("prompts.jsonl", prompts)):
+        (folder / name).write_text("".join(json.dumps(value) + "\n" for value in values))
+
+
+def use_lines(file: Path, _: str) -> None:
+    """Read the file as what its name says."""
+    (read_captions if file.stem == "captions" else read_prompts)(file)
+
+
+TOKENIZERS = ("llama", "byte-level", "hub-llama", "unigram", "wordpiece")
+
+
+def make_tokenizers(folder: Path) -> None:
+    """A tokenizer of each kind, and a template."""
+    from support import tiny_tokenizers  # imports transformers, which takes seconds
+
+    for kind, build in tiny_tokenizers.BUILDERS.items():
+        (folder / kind).mkdir()
+        build(folder / kind)
+    for kind, model in (("unigram", _unigram()), ("wordpiece", _word_pieces())):
+        (folder / kind).mkdir()
+        model.save(str(folder / kind / "tokenizer.json"))
+        (folder / kind / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+    for kind in TOKENIZERS:
+        roles = {"bos_token": {"content": "<s>", "special": True}, "eos_token": "</s>"}
+        (folder / kind / "special_tokens_map.json").write_text(json.dumps(roles))
+
+
+LETTERS = ["<unk>", "<s>", "</s>", *"\nabcdefghijklmnopqrstuvwxyz ?.<>/"]
+
+
+def _unigram() -> Any:
+    from tokenizers import Tokenizer, decoders, models, normalizers
+
+    pieces = [(letter, -float(number)) for number, letter in enumerate(LETTERS)]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer
+
+
+def _word_pieces() -> Any:
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
+
+    vocabulary = {letter: number for number, letter in enumerate(LETTERS)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("[a-z]"), "isolated")
+    tokenizer.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 1)])
+    tokenizer.enable_padding(length=8)
+    tokenizer.enable_truncation(16)
+    return tokenizer
+
+
+def use_tokenizer(file: Path, _: str) -> None:
+    """Encode and decode text in every way."""
+    tokenizer = Tokenizer.read(file.parent)
+    template = load_template(file.parent)
+    ids = tokenizer.encode(TEXT)
+    tokenizer.encode_parts(tokenizer.split_special(TEXT), continues=True)
+    tokenizer.decode(ids)
+    stream = tokenizer.stream()
+    stream.push(ids)
+    stream.finish()
+    _ = tokenizer.newline_id, tokenizer.special_texts
+    template.render([("user", [{"type": "image"}, {"type": "text", "text": TEXT}])])
+
+
+def tokenizer_files() -> tuple[str, ...]:
+    """The files of every kind of tokenizer, tokenizer.json more often than the others."""
+    names = ("tokenizer.json",) * 3 + ("tokenizer_config.json", "special_tokens_map.json")
+    return tuple(f"{kind}/{name}" for kind in TOKENIZERS for name in names)

@@ -1,0 +1,122 @@
+"""A process that damages files and uses them, and prints what came of each as a line of JSON.
+
+    python -m support.damage.process FOLDER BACKEND SEED SUBJECT,SUBJECT FIRST COUNT
+
+The subjects take turns. FOLDER/SUBJECT/source holds good files. A line "start N" comes before each
+case, so that whoever reads the lines knows which case ended the process.
+"""
+
+import json
+import os
+import resource
+import shutil
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from mmspec.errors import MmspecError
+from support.damage import mutations
+from support.damage.subjects import SUBJECTS, Subject
+
+ADDRESSES = 4 * 2**30
+"""Bytes of address space that a case may ask for; a library that asks for more fails or aborts."""
+
+
+def main(arguments: list[str]) -> None:
+    """Run the cases."""
+    folder, backend, seed, names, first, count = arguments
+    warnings.simplefilter("ignore")
+    os.chdir(folder)
+    subjects = names.split(",")
+    for name in subjects:
+        for file in dict.fromkeys(SUBJECTS[name].files):  # also loads what is loaded once
+            SUBJECTS[name].use(Path(folder) / name / "source" / file, backend)
+    _limit_addresses()
+    for number in range(int(first), int(first) + int(count)):
+        _say(f"start {number}")
+        name = subjects[number % len(subjects)]
+        case = _case(SUBJECTS[name], Path(folder) / name, f"{seed} {name} {number}", backend)
+        _say(json.dumps(case))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _limit_addresses() -> None:
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESSES, used + ADDRESSES))
+
+
+def _case(subject: Subject, here: Path, seed: str, backend: str) -> dict[str, Any]:
+    draws, copy = Random(seed), here / f"case {os.getpid()}"
+    shutil.copytree(here / "source", copy)
+    try:
+        file = copy / draws.choice(subject.files)
+        damage(file, draws)
+        return {"case": seed, "file": file.name} | _outcome(subject, file, backend)
+    finally:
+        shutil.rmtree(copy)
+
+
+def damage(file: Path, draws: Random) -> None:
+    """Damage one file."""
+    if draws.random() < 0.05:
+        mutations.put_impostor(file, draws)
+        return
+    content, own = file.read_bytes(), draws.random() < 0.7
+    if file.suffix == ".json" and own:
+        content = mutations.damage_json(content, draws)
+    elif file.suffix == ".jsonl" and own:
+        lines = content.splitlines(keepends=True)
+        place = draws.randrange(len(lines))
+        lines[place] = mutations.damage_json(lines[place], draws) + b"\n"
+        content = b"".join(lines)
+    elif file.suffix == ".safetensors" and own:
+        content = mutations.damage_safetensors(content, draws)
+    else:
+        content = mutations.damage_bytes(content, draws)
+    file.write_bytes(content)
+
+
+def _outcome(subject: Subject, file: Path, backend: str) -> dict[str, Any]:
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of memory
+    before, started = _memory("VmRSS"), time.process_time()
+    result = _used(subject, file, backend)
+    seconds, memory = time.process_time() - started, _memory("VmHWM") - before
+    return result | {"seconds": round(seconds, 2), "megabytes": memory >> 20}
+
+
+def _used(subject: Subject, file: Path, backend: str) -> dict[str, Any]:
+    try:
+        subject.use(file, backend)
+    except MmspecError as error:
+        message = str(error)
+        named = any(part in message for part in (file.name, file.parent.name, *subject.words))
+        sound = named and "\n" not in message and _is_text(message)
+        return {"outcome": "refused" if sound else "unnamed", "message": message[:500]}
+    except BaseException:  # noqa: BLE001 - whatever a library raises is a fault
+        return {"outcome": "traceback", "message": traceback.format_exc()[-1500:]}
+    return {"outcome": "harmless"}
+
+
+def _is_text(message: str) -> bool:
+    try:
+        message.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _memory(name: str) -> int:
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition(f"{name}:")[2].split()[0]) * 1024
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

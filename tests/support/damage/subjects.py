@@ -1,0 +1,90 @@
+"""All subjects by name, and faults that the fuzzer must notice."""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from mmspec.errors import UsageError
+from support.damage import chat_files, measured_files, model_files
+from support.damage.subject import Subject
+
+
+def use_fault(file: Path, _: str) -> None:
+    """Do what no reader may, if the file is damaged: the fuzzer must notice."""
+    if not file.is_file() or file.read_bytes() == b"good":
+        return
+    match file.name:
+        case "hang":
+            time.sleep(1e6)
+        case "abort":
+            os.abort()
+        case "memory":
+            np.ones(80_000_000).sum()
+        case "time":
+            started = time.process_time()
+            while time.process_time() < started + 2.5:
+                pass
+        case "unnamed":
+            raise UsageError("something is wrong")
+        case "traceback":
+            raise ValueError(file.name)
+
+
+WEIGHTS = ("model.safetensors",) * 8
+CONFIGS = ("config.json",) * 4
+TEXTS = (
+    *("tokenizer.json",) * 2,
+    *("tokenizer_config.json", "preprocessor_config.json", "chat_template.json"),
+)
+SHARDS = ("model-00001-of-00002.safetensors", "model.safetensors.index.json")
+
+CORE = {
+    "images": Subject(chat_files.use_picture, chat_files.IMAGES, chat_files.make_images),
+    "conversations": Subject(
+        chat_files.use_conversation, ("kept.json",) * 4 + ("a.png",), chat_files.make_conversation
+    ),
+    "lines": Subject(
+        chat_files.use_lines, ("captions.jsonl", "prompts.jsonl"), chat_files.make_lines
+    ),
+    "card": Subject(chat_files.use_card, ("card.toml",), chat_files.make_card),
+    "measured": Subject(
+        measured_files.use_measured,
+        ("calibration.json", "finding.json", "report.json"),
+        measured_files.make_measured,
+    ),
+    "runs": Subject(
+        measured_files.use_run,
+        ("rows.jsonl", "rows.jsonl", "provenance.json"),
+        measured_files.make_run,
+    ),
+    "training": Subject(
+        measured_files.use_training,
+        ("run.json", "conversations.json"),
+        measured_files.make_training,
+    ),
+    "tokenizers": Subject(
+        chat_files.use_tokenizer, chat_files.tokenizer_files(), chat_files.make_tokenizers
+    ),
+}
+"""What no backend reads."""
+MODELS = {
+    "llava": Subject(model_files.use_model, (*CONFIGS, *TEXTS, *WEIGHTS)),
+    "sharded": Subject(model_files.use_model, SHARDS),
+    "mlx4": Subject(model_files.use_model, ("config.json", *WEIGHTS[:3])),
+    "eagle": Subject(model_files.use_head, ("config.json", "model.safetensors")),
+    "flash": Subject(model_files.use_head, ("config.json", "model.safetensors")),
+}
+"""What each backend reads."""
+PICKLES = {
+    "pickle": Subject(
+        model_files.use_head, ("config.json", "pytorch_model.bin", "pytorch_model.bin")
+    ),
+    "teacher": Subject(
+        measured_files.use_teacher, ("state.pt", "train.jsonl"), measured_files.make_teacher
+    ),
+}
+"""What PyTorch alone reads."""
+FAULTS = ("hang", "abort", "memory", "time", "traceback", "unnamed")
+SUBJECTS = CORE | MODELS | PICKLES | {name: Subject(use_fault, (name,)) for name in FAULTS}
