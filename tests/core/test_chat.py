@@ -12,7 +12,7 @@ from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.sampling import Sampling
-from mmspec.errors import ContextError, ImageError, UsageError
+from mmspec.errors import CheckpointError, ContextError, ImageError, UsageError
 from mmspec.prompt.conversation import Conversation, Message, Turn
 from support.chat_turns import OPTIONS, A, B, asked, check
 from support.factory_layouts import TOKENIZER_SIZE
@@ -33,6 +33,14 @@ def test_turns_are_answered_like_cold_runs(engine, word):
     check(chat, "And these?", B, A)
     check(chat, "Why?")
     assert len(chat.conversation.turns) == 3
+
+
+def test_a_tokenizer_of_another_model_is_named(directory):
+    few = replace(BLIND, text=replace(BLIND.text, vocab_size=40))
+    chat = scripted_engine(directory, few, None).chat(OPTIONS)
+    with pytest.raises(CheckpointError, match=r"writes token \d+, and the model has 40"):
+        chat.reply("What is this?")
+    assert chat.conversation.turns == []
 
 
 def test_statistics_count_what_is_held_and_what_is_new(engine):

@@ -215,6 +215,16 @@ def inside(block: str, **values: object) -> dict[str, Any]:
             'quantization_config.quant_method is "bitsandbytes"',
         ),
         ([1], "must hold a JSON object, not list"),
+        (
+            inside("text_config", num_hidden_layers=10**9),
+            "num_hidden_layers is 1000000000, .* 1,000",
+        ),
+        (inside("vision_config", num_hidden_layers=10**9), "vision_config.num_hidden_layers is"),
+        (inside("text_config", vocab_size=10**12), "vocab_size is 1000000000000"),
+        (inside("vision_config", image_size=10**7), "image_size is 10000000"),
+        (inside("text_config", head_dim=63), "head_dim is 63, but must be even"),
+        (inside("text_config", rms_norm_eps=1e300), "rms_norm_eps is 1e.300"),
+        (inside("text_config", eos_token_id=[2, "x"]), r"eos_token_id\[1\] is \"x\""),
     ],
 )
 def test_refusals_name_the_key(tmp_path: Path, config: object, message: str) -> None:

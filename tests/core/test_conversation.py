@@ -274,6 +274,11 @@ def test_an_image_that_is_no_file_is_saved_with_the_conversation():
         '{"system": null, "turns": [{"question": [], "answer": ["x"], "answer_text": ""}]}',
         '{"system": null, "turns": [{"question": [], "answer": null, "answer_text": ""},'
         ' {"question": [], "answer": null, "answer_text": ""}]}',
+        '{"system": null, "turns": [{"question": [], "answer": [], "answer_text": "a cat"}]}',
+        '{"system": null, "turns": [{"question": [{}], "answer": null, "answer_text": ""}]}',
+        '{"system": null, "turns": [{"question": [{"png": "?"}], "answer": null, "answer_text": ""}'
+        "]}",
+        '{"system": null, "turns": {}}',
     ],
 )
 def test_other_text_is_no_conversation(text):

@@ -202,6 +202,55 @@ def test_broken_files_are_named(tmp_path):
         Tokenizer.read(tmp_path)
 
 
+WORDS = {"type": "WordLevel", "vocab": {"a": 0, "\n": 1}, "unk_token": "<unk>"}
+UNIGRAM = {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": None}
+TEMPLATE = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "[NO]", "type_id": 0}}],
+    "pair": [],
+    "special_tokens": {},
+}
+BACKTRACKING = {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""}
+FAILING = {
+    "a map of characters": {
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAAAAA"}
+    },
+    "no unknown word": {"model": WORDS},
+    "no unknown piece": {"model": UNIGRAM},
+    "an unknown special token": {"post_processor": TEMPLATE},
+    "a pattern that goes back": {"normalizer": BACKTRACKING},
+    "ids without end": {"model": {**WORDS, "vocab": {"a": 0, "<unk>": 4_000_000}}},
+}
+
+
+@pytest.mark.parametrize("change", FAILING.values(), ids=FAILING)
+def test_what_fails_in_the_library_is_one_error(tokenizer_directories, tmp_path, change):
+    content = json.loads((tokenizer_directories["llama"] / "tokenizer.json").read_text())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content | change))
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is not a readable tokenizer: "):
+        Tokenizer.read(tmp_path).encode("a" * 40 + "b?")
+
+
+def test_padding_is_off_before_anything_is_encoded(tokenizer_directories, tmp_path):
+    content = json.loads((tokenizer_directories["llama"] / "tokenizer.json").read_text())
+    padding = {"strategy": {"Fixed": 10**12}, "direction": "Right", "pad_to_multiple_of": None}
+    padding |= {"pad_id": 0, "pad_type_id": 0, "pad_token": "<unk>"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content | {"padding": padding}))
+    expected = Tokenizer.read(tokenizer_directories["llama"]).encode("the cat")
+    assert Tokenizer.read(tmp_path).encode("the cat") == expected
+
+
+@pytest.mark.parametrize("key", ["eos_token", "bos_token", "image_token"])
+@pytest.mark.parametrize("token", ["\ud800", {"content": "\ud800"}, "x" * 2000])
+def test_tokens_that_are_no_text_are_refused(tokenizer_directories, tmp_path, key, token):
+    (tmp_path / "tokenizer.json").write_bytes(
+        (tokenizer_directories["llama"] / "tokenizer.json").read_bytes()
+    )
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({key: token}))
+    with pytest.raises(CheckpointError, match=rf"tokenizer_config\.json: {key} is "):
+        Tokenizer.read(tmp_path)
+
+
 def test_a_sentencepiece_model_is_converted(tmp_path, monkeypatch):
     (tmp_path / "text").write_text("\n".join(tiny_tokenizers.TEXTS))
     sentencepiece.SentencePieceTrainer.train(

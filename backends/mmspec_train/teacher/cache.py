@@ -44,8 +44,11 @@ class TeacherCache:
         """Return all records in order; removes a last line left incomplete by a kill."""
         if not self.records_file.exists():
             return []
-        with open_file(self.records_file) as file:
-            content = file.read()
+        try:
+            with open_file(self.records_file) as file:
+                content = file.read()
+        except OSError as error:
+            raise UsageError(f"cannot read {self.records_file}: {error.strerror}") from error
         complete = content.rfind(b"\n") + 1
         if complete < len(content):
             with self.records_file.open("r+b") as file:
