@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Annotated, Any, NamedTuple
 
-from mmspec.checkpoints.config import TokenId
 from mmspec.drafters.heads.packing import Span
+from mmspec.families.decoder import TokenId
 from mmspec.json_reader.limits import Range
 from mmspec.json_reader.reader import read_value
 from mmspec.prompt.chat_template import ChatTemplate
