@@ -23,10 +23,23 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
+@pytest.fixture(scope="module")
+def measure_once():
+    """`calibrate` with few passes, the first time; what is measured of the pair is of no matter."""
+    results = []
+
+    def measure(engine, progress):
+        if not results:
+            results.append(calibrate(engine, progress, repeats=1))
+        return results[0]
+
+    return measure
+
+
 @pytest.fixture
-def models(pair_paths, monkeypatch):
-    """A pair, and few passes: what is measured of it is of no matter."""
-    monkeypatch.setattr("mmspec_cli.calibrate.measure", partial(calibrate, repeats=1))
+def models(pair_paths, measure_once, monkeypatch):
+    """A pair that is measured once for all tests."""
+    monkeypatch.setattr("mmspec_cli.calibrate.measure", measure_once)
     target, draft = map(str, pair_paths)
     return f"--model {target} --draft {draft} --backend torch".split()
 
@@ -88,8 +101,11 @@ def test_what_a_busy_machine_gives_is_shown_and_not_written(run, models, cache, 
     assert not (cache / "calibration").exists()
 
 
-def test_a_draft_that_is_really_slow_is_left_alone_from_the_start(run, llama_path, tmp_path):
+def test_a_draft_that_is_really_slow_is_left_alone_from_the_start(
+    run, llama_path, tmp_path, monkeypatch
+):
     """Sixteen layers draft for two: no acceptance could pay for that."""
+    monkeypatch.setattr("mmspec_cli.calibrate.measure", partial(calibrate, repeats=1))
     slow = factory.tiny_llama(tmp_path / "slow", seed=1, layers=16)
     models = "--model", llama_path, "--draft", slow, "--backend", "torch"
     told = json.loads(run("calibrate", *models, "--json").out)

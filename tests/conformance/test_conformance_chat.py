@@ -150,10 +150,10 @@ def test_a_fault_at_any_call_leaves_nothing(engine, side, after, monkeypatch):
 @pytest.mark.parametrize(
     ("places", "tree", "step", "temperature"),
     [
-        (FORWARDS, None, 3, 0),
-        (FORWARDS, None, 5, 1),
-        (FORWARDS, STATIC, 5, 0),
-        (FORWARDS, DYNAMIC, 5, 1),
+        (FORWARDS, None, 5, 0),
+        (FORWARDS, None, 7, 1),
+        (FORWARDS, STATIC, 7, 0),
+        (FORWARDS, DYNAMIC, 7, 1),
         (GATHERS, STATIC, 1, 0),
         (GATHERS, DYNAMIC, 1, 0),
         *(

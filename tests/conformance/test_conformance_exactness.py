@@ -46,7 +46,7 @@ def near(monkeypatch):
 @pytest.mark.parametrize("number", range(3))
 def test_answers_are_the_same_bits(backend, pair_paths, mlx_path, number):
     engine = opened(backend, TYPES[backend][number], *pair_paths, mlx_path)
-    some = cases(["M", "MTC", "ngram"])[number::7]
+    some = cases(["M", "MTC", "ngram"])[number::10]
     found = compare_all({"": engine}, some, "on", LENGTH)
     assert found == Count(5 * len(some))
 
@@ -67,7 +67,7 @@ def test_a_thousand_answers_in_each_type_are_the_same_bits(backend, kind, tmp_pa
 @pytest.mark.parametrize("variant", ["msd", "hydra"])
 def test_answers_with_heads_are_the_same_bits(backend, pair_paths, head_paths, variant):
     engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend, dtype="bfloat16")
-    some = cases([engine.head.kind])[::4]
+    some = cases([engine.head.kind])[::5]
     assert compare_all({"": engine}, some, "on", LENGTH) == Count(5 * len(some))
 
 

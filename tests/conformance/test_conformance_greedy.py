@@ -19,7 +19,7 @@ from support.conformance_cases import (
     questions,
 )
 
-BUDGET = 14
+BUDGET = 11
 
 
 def check(engine, case, seed, **named):
@@ -48,8 +48,10 @@ def test_the_product_holds_everything():
 
 
 @each_with_seeds("drafting", DRAFTINGS)
-def test_speculative_equals_plain(engine, drafting, first_seed):
+def test_speculative_equals_plain(engine, backend, drafting, first_seed):
     cases = [case for case in covering_cases() if case.drafting == drafting]
+    if backend == "mlx" and not first_seed:  # slower on CPUs: every second one, by turns
+        cases = cases[DRAFTINGS.index(drafting) % 2 :: 2]
     answers = [check(engine, case, first_seed + case.gamma % 4) for case in cases]
     drafted = sum(answer.statistics.drafted for answer in answers)
     accepted = sum(answer.statistics.accepted for answer in answers)

@@ -124,9 +124,12 @@ def covering(shift):
 
 
 @each_with_seeds("name", SAMPLINGS)
-def test_whatever_drafts_the_text_is_plain_samplings(engine, name, first_seed):
+def test_whatever_drafts_the_text_is_plain_samplings(engine, backend, name, first_seed):
     accepted = drafted = 0
-    for row, (drafting, how) in enumerate(covering(list(SAMPLINGS).index(name))):
+    shift = list(SAMPLINGS).index(name)
+    for row, (drafting, how) in enumerate(covering(shift)):
+        if backend == "mlx" and not first_seed and (row + shift) % 2:
+            continue  # slower on CPUs: every second one, by turns
         seed = first_seed + row % 4
         options = Options(
             drafting=drafting, max_new_tokens=12, sampling=SAMPLINGS[name], seed=seed, **how
