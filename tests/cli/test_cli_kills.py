@@ -133,7 +133,7 @@ def steps(out: Path) -> list[int]:
     log = out / "log.csv"
     rows = log.read_text().splitlines(keepends=True)[1:] if log.exists() else []
     cells = [row.split(",") for row in rows if row.endswith("\n")]
-    return [int(step) for step, stage, *_ in cells if stage == "medusa"]
+    return [int(step) for step, stage, *_ in cells if stage == out.name]
 
 
 @pytest.fixture

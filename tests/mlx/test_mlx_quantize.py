@@ -69,6 +69,16 @@ def test_a_quantized_llava_runs_near_its_source_with_the_same_eyes(tmp_path, lla
     np.testing.assert_allclose(*logits, atol=0.2)
 
 
+def test_the_second_head_of_a_tied_model_is_not_copied(tmp_path):
+    source = factory.tiny_llama(tmp_path / "llama", tied=True)
+    tensors = mx.load(str(source / "model.safetensors"))
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+    mx.save_safetensors(str(source / "model.safetensors"), tensors)
+    copy = mx.load(str(quantized(source, tmp_path / "copy", 4, 32) / "model.safetensors"))
+    assert "model.embed_tokens.scales" in copy
+    assert not [name for name in copy if "lm_head" in name]
+
+
 def test_side_files_come_along_and_weights_code_and_indexes_do_not(tmp_path):
     source = factory.tiny_llava(tmp_path / "a", sharded=True)
     (source / "modeling.py").write_text("raise SystemExit")
