@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mmspec.checkpoints.cards import Card, card, load_cards, present
+from mmspec.checkpoints.cards import Card, card, load_cards, pair_of, present
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.errors import choice
 from mmspec.plugins import BACKENDS, installed_backends, load_backend, registered
@@ -62,18 +62,16 @@ def show(name: str, backend: str, as_json: bool, plain: bool) -> None:
 @BACKEND
 @PLAIN
 def pull_model(name: str, revision: str | None, backend: str, plain: bool) -> None:
-    """Download a model to this machine, in the format of the backend that will run it.
+    """Download a model and the draft that its card names, in the format of the backend.
 
-    A target's draft is a separate model, named on its card.
+    What was interrupted goes on. Each file is compared with the digest that the hub names.
     """
     screen = Screen(plain=plain)
+    draft = pair_of(name)
     with ending_handled(signal.SIG_DFL):  # the hub's threads would first finish their files
-        directory = pull(name, reader(backend), revision)
-    screen.say(str(directory))
-    cards = load_cards()
-    draft = cards[name].pair if name in cards else None
-    if draft and not present(cards[draft], reader(backend)):
-        screen.note(f"its draft: mmspec models pull {draft}")
+        screen.say(str(pull(name, reader(backend), revision, screen.note)))
+        if draft:
+            screen.say(str(pull(draft, reader(backend), note=screen.note)))
 
 
 @models.command()

@@ -12,7 +12,7 @@ from mmspec.chat.draft_selection import refuse, refuse_kind
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
-from mmspec.checkpoints.cards import load_cards, present
+from mmspec.checkpoints.cards import load_cards, pair_of, present
 from mmspec.checkpoints.config import model_type, read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.paths import expand_home
@@ -198,14 +198,6 @@ def _load_draft(
     loaded = loading(name, directory, sharing=target.features)
     shared_vocabulary(target.tokenizer, loaded.tokenizer)
     return loaded
-
-
-def pair_of(name: str) -> str | None:
-    """The draft that a target's card names; `name` is the card's name or one of its hub ids."""
-    cards = load_cards()
-    sources = (card for card in cards.values() if name in card.sources.values())
-    card = cards.get(name) or next(sources, None)
-    return card.pair if card else None
 
 
 def _captioner(

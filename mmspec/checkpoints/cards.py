@@ -57,6 +57,14 @@ def card(name: str) -> Card:
     return cards[name]
 
 
+def pair_of(name: str) -> str | None:
+    """The draft that a target's card names; `name` is the card's name or one of its hub ids."""
+    cards = load_cards()
+    sources = (card for card in cards.values() if name in card.sources.values())
+    card = cards.get(name) or next(sources, None)
+    return card.pair if card else None
+
+
 def present(card: Card, backend: str) -> Path | None:
     """The directory of the card's model on this machine, in the backend's own format if possible.
 

@@ -4,12 +4,12 @@ import difflib
 import errno
 import os
 import re
-import warnings
 from pathlib import Path
 
 from mmspec.checkpoints.cards import Card, load_cards, present
 from mmspec.checkpoints.config import CONFIG_FILE
-from mmspec.checkpoints.hub_cache import PULLED, cached
+from mmspec.checkpoints.hub_cache import cached
+from mmspec.checkpoints.hub_download import Download, Note, fetch, silent, wanted
 from mmspec.checkpoints.loading_plan import weight_files
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import CheckpointError, HubError, MmspecError, UsageError, WriteError, choice
@@ -37,18 +37,20 @@ def resolve(name: str, backend: str) -> Path:
     return snapshot
 
 
-def pull(name: str, backend: str, revision: str | None = None) -> Path:
+def pull(name: str, backend: str, revision: str | None = None, note: Note = silent) -> Path:
     """Download a card's model or a hub id into the hub's cache; returns its directory.
 
-    Raises HubError with the reason if the download fails, WriteError if the disk refuses it.
+    An interrupted download goes on. note: shows the size and the free disk before it starts.
+    Raises HubError with the reason if the download fails or is not what the hub names, WriteError
+    if the disk refuses it.
     """
     cards = load_cards()
     card = cards.get(name)
     if card is None:
-        return _download(_repository(name, cards), revision or "main")
+        return _download(_repository(name, cards), revision or "main", note)
     if card.bundled is not None:
         return _present_or_raise(card, backend)
-    return _download(card.repositories(backend)[0], revision or card.revision)
+    return _download(card.repositories(backend)[0], revision or card.revision, note)
 
 
 def _present_or_raise(card: Card, backend: str) -> Path:
@@ -84,29 +86,33 @@ def _repository(name: str, cards: dict[str, Card]) -> str:
     return name
 
 
-def _download(repository: str, revision: str) -> Path:
-    from huggingface_hub import snapshot_download
-
+def _download(repository: str, revision: str, note: Note) -> Path:
+    download: Download | None = None
     try:
-        with warnings.catch_warnings(action="ignore"):  # of a full disk, which is an error below
-            snapshot = Path(snapshot_download(repository, revision=revision, allow_patterns=PULLED))
+        download = wanted(repository, revision)
+        fetch(download, note)
+    except MmspecError:
+        raise
     except Exception as error:  # HTTP, Xet and the disk fail in classes without a common one
-        raise _unreachable(repository, revision, error) from error
+        here = None if download else cached(repository, revision)
+        if here is None:
+            raise _unreachable(repository, revision, error) from error
+        return here
     try:
-        weight_files(snapshot)
+        weight_files(download.snapshot)
     except CheckpointError as error:
         raise HubError(
             f"{repository} at {revision} has no complete safetensors weights, and pickles are not "
             "downloaded: name a revision that has them with `revision`"
         ) from error
-    return snapshot
+    return download.snapshot
 
 
 def _unreachable(repository: str, revision: str, error: Exception) -> MmspecError:
     from huggingface_hub import constants
     from huggingface_hub.errors import (
         GatedRepoError,
-        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
         RepositoryNotFoundError,
         RevisionNotFoundError,
     )
@@ -118,7 +124,7 @@ def _unreachable(repository: str, revision: str, error: Exception) -> MmspecErro
             return HubError(f"{repository} is not on the hub, or is private: check the name")
         case RevisionNotFoundError():
             return HubError(f"{repository} has no revision {revision} on the hub")
-        case LocalEntryNotFoundError() if constants.HF_HUB_OFFLINE:
+        case OfflineModeIsEnabled():
             return HubError(f"{repository} cannot be pulled: HF_HUB_OFFLINE is set; unset it")
         case OSError(errno=number) if number in _DISK_ERRORS:
             return WriteError(

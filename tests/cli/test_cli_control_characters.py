@@ -134,12 +134,9 @@ def test_cards_spell_them_out(at_terminal):
 
 @pytest.mark.parametrize("found", [True, False])
 def test_answers_of_a_hub_spell_them_out(at_terminal, llama_path, tmp_path, found):
-    served = tmp_path / "served"
-    shutil.copytree(llama_path, served)
-    (served / f"a {TITLE}\x1b[5;5H.json").write_text("{}")
     evil = TITLE + "\x9b2J"
     headers = {"X-HF-Warning": f"topic; {evil}", "X-Error-Message": evil, "X-Request-Id": evil}
-    with serving({"org/model": served} if found else {}, headers) as (_, address):
+    with serving({"org/model": llama_path} if found else {}, headers) as (_, address):
         cache = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0"}
         status, screen = at_terminal("models", "pull", "org/model", HF_ENDPOINT=address, **cache)
     assert status == (0 if found else 2)

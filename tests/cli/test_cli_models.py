@@ -1,8 +1,11 @@
 import json
+from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
 from support.commands import Run
+from support.hub_server import reach, serving
 
 
 def test_the_list_is_json_cards(run: Run):
@@ -33,6 +36,27 @@ def test_pull_without_network_says_so_in_one_line(run: Run):
     assert status == 2
     assert "llava-1.5-7b" in err
     assert err.count("\n") == 1
+
+
+def test_a_target_is_pulled_with_its_draft(run: Run, pair_paths, tmp_path, monkeypatch):
+    served = dict(zip(("llava-hf/llava-1.5-7b-hf", "mjbooo/lvlm68m"), pair_paths, strict=True))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    with serving(served) as (hub, address):
+        reach(address, monkeypatch)
+        done = run("models", "pull", "llava-1.5-7b", "--backend", "torch")
+        hub.damaged, again = "model.safetensors", tmp_path / "again"
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(again))
+        failed = run("models", "pull", "llava-1.5-7b", "--backend", "torch")
+    assert done.status == 0
+    assert [Path(line).parts[-3] for line in done.out.splitlines()] == [
+        "models--llava-hf--llava-1.5-7b-hf",
+        "models--mjbooo--lvlm68m",
+    ]
+    sizes = [line for line in done.err.splitlines() if " free in " in line]
+    assert [line.split(":")[0] for line in sizes] == list(served)
+    assert (failed.status, failed.out) == (2, "")
+    [error] = [line for line in failed.err.splitlines() if line.startswith("mmspec: ")]
+    assert "model.safetensors is not the file that the hub names" in error
 
 
 def test_quantize_writes_what_can_be_chatted_with(run: Run, llava_path, tmp_path):

@@ -1,8 +1,12 @@
 """Names to directories, with a real hub cache filled from a hub that runs in this process."""
 
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from shutil import copytree, rmtree
+from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
@@ -13,7 +17,7 @@ from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached
 from mmspec.errors import CheckpointError, HubError, UsageError, WriteError
 from support.full_disk import Disk
-from support.hub_server import COMMIT, FakeHub, reach, serving
+from support.hub_server import COMMIT, FakeHub, git_digest, reach, serving
 
 
 @pytest.fixture
@@ -114,12 +118,12 @@ def test_an_interrupted_download_is_one_line(
     def fail(*args: object, **options: object) -> str:
         raise OSError("No space left\n on device")
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", fail)
     with pytest.raises(HubError, match=r"\(No space left on device\)$"):
         pull("llama-68m", "torch")
 
 
-@pytest.mark.parametrize("state", ["full", "read_only"])
+@pytest.mark.parametrize("state", ["full", "full meanwhile", "read_only"])
 def test_a_disk_that_refuses_a_download_is_named_and_the_next_pull_goes_on(
     hub: type[FakeHub], disk: Disk, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
@@ -127,17 +131,97 @@ def test_a_disk_that_refuses_a_download_is_named_and_the_next_pull_goes_on(
         pytest.skip("no tmpfs can be mounted here")
     cache = disk.folder / "hub"
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
-    with (
-        disk.full(free=40_960) if state == "full" else disk.read_only(),
-        pytest.raises(
-            WriteError,
-            match=f"{cache} cannot be written .*JackFram/llama-68m is not complete there",
-        ) as caught,
-    ):
-        pull("llama-68m", "torch")
+    words = f"{cache} cannot be written .*JackFram/llama-68m is not complete there"
+    if state == "full":
+        words = rf"llama-68m does not fit the disk: 0\.5 MB in 5 files, 0\.0 MB free in {cache}"
+    with monkeypatch.context() as patch:
+        if state == "full meanwhile":
+            patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
+        filled = disk.read_only() if state == "read_only" else disk.full(free=40_960)
+        with filled, pytest.raises(WriteError, match=words) as caught:
+            pull("llama-68m", "torch")
     assert "\n" not in str(caught.value)
     assert cached("JackFram/llama-68m", "main") is None
     assert pull("llama-68m", "torch") == cached("JackFram/llama-68m", "main")
+
+
+@pytest.mark.parametrize("large", [(), ("model.safetensors",)], ids=["git's", "sha256"])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_file_that_is_not_what_the_hub_names_is_deleted(
+    hub: type[FakeHub], empty_cache: Path, name: str, large: tuple[str, ...]
+) -> None:
+    hub.damaged, hub.large = name, large
+    with pytest.raises(HubError, match=f"{name} is not the file that the hub names .*pull again$"):
+        pull("llama-68m", "torch")
+    assert cached("JackFram/llama-68m", "main") is None
+    assert not list(empty_cache.rglob("*.incomplete"))
+    hub.damaged = ""
+    hub.requested.clear()
+    path = pull("llama-68m", "torch")
+    assert name in hub.requested
+    assert {file.name for file in path.iterdir()} >= {"config.json", "model.safetensors"}
+
+
+def test_an_interrupted_file_goes_on_where_it_was(hub: type[FakeHub], empty_cache: Path) -> None:
+    hub.large = ("model.safetensors",)
+    content = (hub.repositories["JackFram/llama-68m"] / "model.safetensors").read_bytes()
+    blobs = empty_cache / "models--JackFram--llama-68m" / "blobs"
+    blobs.mkdir(parents=True)
+    partial = blobs / f"{sha256(content).hexdigest()}.incomplete"
+    partial.write_bytes(content[:100_000])
+    notes: list[str] = []
+    path = pull("llama-68m", "torch", note=notes.append)
+    assert hub.ranges == [("model.safetensors", 100_000)]
+    assert (path / "model.safetensors").read_bytes() == content
+    [note] = notes
+    left = sum(file.stat().st_size for file in path.iterdir()) - 100_000
+    assert note.startswith(f"JackFram/llama-68m: {left / 1e6:.1f} MB in 5 files, ")
+    assert note.endswith(f" free in {empty_cache}")
+    pull("llama-68m", "torch", note=notes.append)
+    assert notes == [note]
+
+
+def test_the_weights_come_last(hub: type[FakeHub]) -> None:
+    """So what has its weights has everything, wherever a pull was killed."""
+    pull("llama-68m", "torch")
+    assert hub.requested[-1] == "model.safetensors"
+
+
+def test_what_a_broken_download_left_is_not_trusted(hub: type[FakeHub], empty_cache: Path) -> None:
+    content = (hub.repositories["JackFram/llama-68m"] / "model.safetensors").read_bytes()
+    blobs = empty_cache / "models--JackFram--llama-68m" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / f"{git_digest(content)}.incomplete").write_bytes(b"x" * 100_000)
+    with pytest.raises(HubError, match=r"model\.safetensors is not the file"):
+        pull("llama-68m", "torch")
+    assert (pull("llama-68m", "torch") / "model.safetensors").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.json", "a/../../evil.json", "/evil.json", "a\\b.json", "\x1b[2J.json", ""]
+)
+def test_names_that_leave_the_folder_are_refused_before_anything_is_asked_for(
+    hub: type[FakeHub], empty_cache: Path, name: str
+) -> None:
+    hub.odd_names = (name,)
+    with pytest.raises(
+        HubError, match=r"names a file .*which does not lie in its folder"
+    ) as caught:
+        pull("llama-68m", "torch")
+    assert str(caught.value).isprintable()
+    assert not hub.requested
+    assert not empty_cache.exists()
+
+
+def test_a_commit_is_a_pinned_revision(
+    hub: type[FakeHub], empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned = replace(card("llama-68m"), revision=COMMIT)
+    monkeypatch.setattr("mmspec.checkpoints.hub.load_cards", lambda: {"llama-68m": pinned})
+    assert pull("llama-68m", "torch").name == COMMIT
+    offline(monkeypatch)
+    assert resolve("llama-68m", "torch").name == COMMIT
+    assert cached("JackFram/llama-68m", "main") is None
 
 
 @pytest.mark.parametrize(

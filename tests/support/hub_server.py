@@ -3,9 +3,9 @@
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from hashlib import sha1
+from hashlib import sha1, sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,14 @@ class FakeHub(BaseHTTPRequestHandler):
     repositories: Mapping[str, Path]
     requested: list[str]
     headers_of_every_answer: Mapping[str, str]
+    damaged = ""
+    """Name of a file of which one bit is sent wrong."""
+    ranges: list[tuple[str, int]]
+    """The files that were asked for from a byte on."""
+    odd_names: tuple[str, ...] = ()
+    """Further files in the list of every repository."""
+    large: tuple[str, ...] = ()
+    """Files that are listed with their SHA-256, as large ones are."""
     piece_seconds = 0.0
     """Seconds before each PIECE of a file."""
 
@@ -37,22 +45,31 @@ class FakeHub(BaseHTTPRequestHandler):
     def answer(self, with_body: bool) -> None:
         path = unquote(self.path.split("?")[0]).removeprefix("/api/models").strip("/")
         for name, directory in self.repositories.items():
-            if path == f"{name}/revision/main":
+            if path in (f"{name}/revision/main", f"{name}/revision/{COMMIT}"):
                 return self.send(json.dumps({"id": name, "sha": COMMIT}).encode(), with_body)
             if path == f"{name}/tree/{COMMIT}":
-                return self.send(json.dumps(tree(directory)).encode(), with_body)
+                listed = tree(directory, self.large) + [odd(each) for each in self.odd_names]
+                return self.send(json.dumps(listed).encode(), with_body)
             if path.startswith(f"{name}/resolve/"):
                 file = path.rsplit("/", 1)[1]
                 self.requested.append(file)
-                return self.send((directory / file).read_bytes(), with_body)
+                return self.send_file((directory / file).read_bytes(), file, with_body)
         code = "RevisionNotFound" if "/revision/" in path and "org/" in path else "RepoNotFound"
         return self.send(b"{}", with_body, 404, code)
+
+    def send_file(self, body: bytes, name: str, with_body: bool) -> None:
+        """Send a file, or what a range asks for."""
+        if name == self.damaged:
+            body = body[:-1] + bytes([body[-1] ^ 1])
+        start = int(self.headers.get("Range", "bytes=0-")[6:].split("-")[0])
+        self.ranges += [(name, start)] if start else []
+        self.send(body[start:], with_body, 206 if start else 200)
 
     def send(self, body: bytes, with_body: bool, status: int = 200, error: str = "") -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Type", "application/json")
-        self.send_header("ETag", f'"{sha1(body).hexdigest()}"')
+        self.send_header("ETag", f'"{git_digest(body)}"')
         self.send_header("X-Repo-Commit", COMMIT)
         if error:
             self.send_header("X-Error-Code", error)
@@ -72,16 +89,25 @@ class FakeHub(BaseHTTPRequestHandler):
         """Keep quiet."""
 
 
-def tree(directory: Path) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "file",
-            "path": file.name,
-            "size": file.stat().st_size,
-            "oid": sha1(file.read_bytes()).hexdigest(),
-        }
-        for file in directory.iterdir()
-    ]
+def git_digest(body: bytes) -> str:
+    return sha1(b"blob %d\0" % len(body) + body).hexdigest()
+
+
+def odd(name: str) -> dict[str, Any]:
+    return {"type": "file", "path": name, "size": 1, "oid": "0" * 40}
+
+
+def tree(directory: Path, large: Collection[str]) -> list[dict[str, Any]]:
+    return [listed(file, file.read_bytes(), file.name in large) for file in directory.iterdir()]
+
+
+def listed(file: Path, body: bytes, is_large: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {"type": "file", "path": file.name, "size": len(body)}
+    entry["oid"] = git_digest(body)
+    if is_large:
+        entry["oid"] = git_digest(b"a pointer")
+        entry["lfs"] = {"size": len(body), "oid": sha256(body).hexdigest(), "pointerSize": 9}
+    return entry
 
 
 @contextmanager
@@ -90,7 +116,8 @@ def serving(
 ) -> Iterator[tuple[type[FakeHub], str]]:
     """Context that yields the hub and its address."""
     FakeHub.repositories = repositories
-    FakeHub.requested = []
+    FakeHub.requested, FakeHub.ranges = [], []
+    FakeHub.damaged, FakeHub.odd_names, FakeHub.large = "", (), ()
     FakeHub.headers_of_every_answer = headers or {}
     server = ThreadingHTTPServer(("127.0.0.1", 0), FakeHub)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

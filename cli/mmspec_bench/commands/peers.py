@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from mmspec.chat.engine import pair_of
 from mmspec.chat.options import Gamma
+from mmspec.checkpoints.cards import pair_of
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.cpu_threads import VARIABLES

@@ -75,7 +75,7 @@ def _fetched(name: str, backend: str, progress: Progress) -> Path:
         return resolve(name, backend)
     except HubError:
         progress(f"pulling {name} for {backend}")
-        return pull(name, backend)
+        return pull(name, backend, note=progress)
 
 
 def _key(model: str, draft: str, pair: Pair) -> dict[str, Any]:
