@@ -47,6 +47,7 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.families.grid import Grid
+from mmspec.progress import Progress, silent
 
 Float32 = NDArray[np.float32]
 
@@ -280,12 +281,13 @@ class Backend(Protocol[M]):
         device: str = "auto",
         dtype: str = "auto",
         quantize: str = "none",
+        progress: Progress = silent,
     ) -> M:
         """Load a checkpoint; raises CheckpointError or UsageError unless every tensor matches.
 
         device: 'auto' or the framework's name of a device. dtype: 'auto' is float32 on a CPU and
         the checkpoint's own type elsewhere. quantize: scheme for float weights, if the backend
-        supports any.
+        supports any. progress: shows how much of a large checkpoint is read.
         """
 
     def load_head(self, directory: Path, model: Model) -> Head:

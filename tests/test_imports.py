@@ -141,7 +141,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 LAYERS = (
     {"errors"},
-    {"cpu_threads", "escape", "input_files", "json_reader", "output_files"},
+    {"cpu_threads", "progress", "escape", "input_files", "json_reader", "output_files"},
     {"checkpoints", "families"},
     {"decoding", "seam", "prompt"},
     {"drafters"},

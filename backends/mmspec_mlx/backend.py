@@ -10,7 +10,10 @@ import mlx.core as mx
 
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import TensorSource, plan
+from mmspec.checkpoints.loading_progress import LoadingProgress
+from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.errors import CheckpointError, UsageError
+from mmspec.progress import Progress, silent
 from mmspec.seam import Head, Model
 from mmspec_mlx.cpu import blas
 from mmspec_mlx.device import (
@@ -39,6 +42,7 @@ class MlxBackend:
         device: str = "auto",
         dtype: str = "auto",
         quantize: str = "none",
+        progress: Progress = silent,
     ) -> MlxModel:
         """Load a checkpoint; the device becomes MLX's default.
 
@@ -56,7 +60,13 @@ class MlxBackend:
         mx.set_default_device(stream(place))
         if place == "gpu":
             limit_memory()
-        weights = Weights(sources, kind, Files(), evaluate)
+        reading, files = LoadingProgress(sources.values(), progress), Files()
+
+        def read(stored: StoredTensor) -> mx.array:
+            reading.count(stored)
+            return files(stored)
+
+        weights = Weights(sources, kind, read, evaluate)
         return _build(weights, config, place, directory)
 
     def load_head(self, directory: Path, model: Model) -> Head:

@@ -9,9 +9,11 @@ import torch
 
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import TensorSource, plan
+from mmspec.checkpoints.loading_progress import LoadingProgress
 from mmspec.checkpoints.quantization import SCHEMES, read_scheme
 from mmspec.cpu_threads import check_threads, default_threads
 from mmspec.errors import BackendError, UsageError
+from mmspec.progress import Progress, silent
 from mmspec.seam import Head, Model
 from mmspec_torch.device import available, find_device, find_dtype, require_ieee_float32
 from mmspec_torch.heads.load import load_head
@@ -32,6 +34,7 @@ class TorchBackend:
         device: str = "auto",
         dtype: str = "auto",
         quantize: str = "none",
+        progress: Progress = silent,
     ) -> TorchModel:
         """Load a checkpoint; quantized weights are dequantized.
 
@@ -42,12 +45,14 @@ class TorchBackend:
         kernel = scheme is not None and scheme.group and has_kernel(place)
         kind = find_dtype(dtype, place, "bfloat16" if kernel else config.dtype)
         sources = plan(directory, config)
+        reading = LoadingProgress(sources.values(), progress)
         if scheme:
             _require_floats(directory, sources, quantize)
         if kind == torch.float32:
             require_ieee_float32()
         try:
-            return TorchModel(open_weights(sources, place, kind, scheme), config, place, kind)
+            weights = open_weights(sources, place, kind, scheme, reading.count)
+            return TorchModel(weights, config, place, kind)
         except torch.OutOfMemoryError as error:
             raise BackendError(
                 f"{directory} does not fit the memory of {place}: use `quantize=int4`, "

@@ -63,9 +63,18 @@ def open_weights(
     device: torch.device,
     dtype: torch.dtype,
     scheme: Scheme | None = None,
+    count: Callable[[StoredTensor], object] = lambda _: None,
 ) -> Weights:
-    """Return a checkpoint's tensors, converted to `dtype` and moved to `device` when taken."""
-    return Weights(sources, lambda name: read_tensor(sources[name], dtype).to(device), scheme)
+    """Return a checkpoint's tensors, converted to `dtype` and moved to `device` when taken.
+
+    count: called with each tensor before it is read.
+    """
+
+    def read(name: str) -> Tensor:
+        count(sources[name].stored)
+        return read_tensor(sources[name], dtype).to(device)
+
+    return Weights(sources, read, scheme)
 
 
 def meta_weights(

@@ -269,9 +269,9 @@ class Setup:
 
     def load(self, progress: Callable[[str], object]) -> "Engine":
         """Load target, draft and captioner; raises MmspecError, before that for invalid options."""
+        progress("loading")
         from mmspec.chat.engine import load
 
-        progress("loading")
         return load(**self.models, options=self.options, progress=progress)
 
     def load_other(self, model: str, progress: Callable[[str], object]) -> "Engine":

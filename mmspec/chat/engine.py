@@ -18,9 +18,9 @@ from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.paths import expand_home
 from mmspec.drafters.views import NGRAM, PLAIN
 from mmspec.errors import HubError, UsageError
-from mmspec.exactness.finding import Progress, silent
 from mmspec.families.known import find_family
 from mmspec.plugins import load_backend, load_captioner, load_head
+from mmspec.progress import Progress, silent
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.tokenizer import shared_vocabulary
 from mmspec.seam import Head, InspectableBackend
@@ -101,6 +101,7 @@ def load(
         dtype=dtype,
         quantize=quantize,
         max_image_tokens=max_image_tokens,
+        progress=progress,
     )
     target = model if isinstance(model, LoadedModel) else loading(name, directory)
     drafts = _load_draft(loading, chosen, target, place)

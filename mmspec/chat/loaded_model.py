@@ -11,6 +11,7 @@ from mmspec.drafters.views import Branch, Views
 from mmspec.errors import CheckpointError
 from mmspec.families.family import Preprocessing
 from mmspec.families.grid import Grid
+from mmspec.progress import Progress, silent
 from mmspec.prompt.chat_template import ChatTemplate, load_template
 from mmspec.prompt.conversation import Chunk, Conversation, render
 from mmspec.prompt.images import Picture
@@ -150,14 +151,23 @@ def load_model(
     dtype: str,
     quantize: str = "none",
     max_image_tokens: int | None = None,
+    progress: Progress = silent,
     sharing: FeatureCache | None = None,
 ) -> LoadedModel:
-    """Load a checkpoint directory.
+    """Load a checkpoint directory.  progress: shows how much of a large one is read.
 
     max_image_tokens: positions of an image at most; None takes the family's own limit.
     sharing: another model's features, used here too if this model would compute the same ones.
     """
-    model = backend.load(directory, device=device, dtype=dtype, quantize=quantize)
+    doing = f"loading {name}"
+    progress(doing)
+    model = backend.load(
+        directory,
+        device=device,
+        dtype=dtype,
+        quantize=quantize,
+        progress=lambda bar: progress(f"{doing} {bar}"),
+    )
     features = None
     if model.config.vision:
         preprocessing = model.config.vision.preprocessing(directory).limited(max_image_tokens)

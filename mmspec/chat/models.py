@@ -15,7 +15,8 @@ from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
 from mmspec.draft_length.policy import AdaptiveDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.errors import UsageError
-from mmspec.exactness.finding import Progress, exact_rows, silent
+from mmspec.exactness.finding import exact_rows
+from mmspec.progress import Progress, silent
 from mmspec.prompt.images import Picture
 from mmspec.seam import InspectableBackend
 

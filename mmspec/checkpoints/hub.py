@@ -9,10 +9,11 @@ from pathlib import Path
 from mmspec.checkpoints.cards import Card, load_cards, present
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.hub_cache import cached
-from mmspec.checkpoints.hub_download import Download, Note, fetch, silent, wanted
+from mmspec.checkpoints.hub_download import Download, fetch, wanted
 from mmspec.checkpoints.loading_plan import weight_files
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import CheckpointError, HubError, MmspecError, UsageError, WriteError, choice
+from mmspec.progress import Progress, silent
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
@@ -37,7 +38,7 @@ def resolve(name: str, backend: str) -> Path:
     return snapshot
 
 
-def pull(name: str, backend: str, revision: str | None = None, note: Note = silent) -> Path:
+def pull(name: str, backend: str, revision: str | None = None, note: Progress = silent) -> Path:
     """Download a card's model or a hub id into the hub's cache; returns its directory.
 
     An interrupted download goes on. note: shows the size and the free disk before it starts.
@@ -86,7 +87,7 @@ def _repository(name: str, cards: dict[str, Card]) -> str:
     return name
 
 
-def _download(repository: str, revision: str, note: Note) -> Path:
+def _download(repository: str, revision: str, note: Progress) -> Path:
     download: Download | None = None
     try:
         download = wanted(repository, revision)

@@ -9,7 +9,6 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -17,14 +16,7 @@ from pathlib import Path, PurePosixPath
 from mmspec.checkpoints.hub_cache import PULLED
 from mmspec.errors import HubError, WriteError
 from mmspec.output_files import replace_text
-
-Note = Callable[[str], object]
-"""Function that shows a line."""
-
-
-def silent(_: str) -> None:
-    """Show nothing."""
-
+from mmspec.progress import Progress
 
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Git's SHA-1 of a small file, SHA-256 of a large one."""
@@ -116,7 +108,7 @@ def _check(repository: str, file: HubFile) -> None:
         )
 
 
-def fetch(download: Download, note: Note) -> None:
+def fetch(download: Download, note: Progress) -> None:
     """Download what is missing; a repetition goes on where one was interrupted.
 
     note: shows the size and the free disk before the first byte. Raises WriteError if the disk is
@@ -133,7 +125,7 @@ def fetch(download: Download, note: Note) -> None:
         replace_text(reference, download.commit)
 
 
-def _require_disk(download: Download, missing: list[HubFile], note: Note) -> None:
+def _require_disk(download: Download, missing: list[HubFile], note: Progress) -> None:
     size = sum(file.size for file in missing) - sum(
         partial.stat().st_size
         for file in missing

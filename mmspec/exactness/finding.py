@@ -1,7 +1,7 @@
 """The finding about one model on one machine: exact rows and their price, kept in a file."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,15 +14,8 @@ from mmspec.exactness.price import price_of
 from mmspec.exactness.probe import find_exact_rows
 from mmspec.json_reader.limits import Range
 from mmspec.output_files import replace_text
+from mmspec.progress import Progress
 from mmspec.seam import InspectableModel
-
-Progress = Callable[[str], object]
-"""Function that shows what is being done, in a few words."""
-
-
-def silent(_: str) -> None:
-    """Show nothing."""
-
 
 MODES = ("auto", "on", "off")
 """Values of `--exact`."""

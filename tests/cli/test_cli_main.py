@@ -7,7 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
+from mmspec.chat.options import Options
 from mmspec_cli.main import COMMANDS, cli
+from mmspec_cli.options import Setup
 from support.commands import Run
 
 
@@ -77,3 +79,12 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
     command = f"{sys.executable} -m mmspec_cli models list --json | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+def test_loading_is_said_before_anything_is_imported_for_it(monkeypatch):
+    lines: list[str] = []
+    monkeypatch.setitem(sys.modules, "mmspec.chat.engine", None)
+    setup = Setup({}, Options(), as_json=False, plain=False, accepted=False)
+    with pytest.raises(ModuleNotFoundError):
+        setup.load(lines.append)
+    assert lines == ["loading"]

@@ -118,3 +118,17 @@ def test_an_unknown_device_or_type_is_named_with_what_there_is(loaded, llava_pat
         loaded(llava_path, device="tpu")
     with pytest.raises(UsageError, match=r"'float8': use auto, float32"):
         loaded(llava_path, dtype="float8")
+
+
+def test_a_large_checkpoint_shows_how_much_of_it_is_read(loaded, llava_path, monkeypatch):
+    bars = []
+    loaded(llava_path, progress=bars.append)
+    assert bars == []
+    monkeypatch.setattr("mmspec.checkpoints.loading_progress.LARGE", 1)
+    loaded(llava_path, progress=bars.append)
+    percents = [int(bar.split()[1]) for bar in bars]
+    assert percents == sorted(set(percents))
+    assert percents[0] == 0
+    assert len(percents) > 5
+    assert all(len(bar.split()[0]) == 20 and bar.endswith(" GB") for bar in bars)
+    assert [bar.count("█") for bar in bars] == [percent // 5 for percent in percents]
