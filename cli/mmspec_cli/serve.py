@@ -26,6 +26,7 @@ from mmspec_cli.terminal.render import Screen
 
 if TYPE_CHECKING:
     from mmspec.chat.engine import Engine
+    from mmspec_server.allocator import share_one_heap
     from mmspec_server.decoding_queue import DecodingQueue
     from mmspec_server.server import Server
 
@@ -45,6 +46,7 @@ def serve(port: int, **values: Any) -> None:
     from mmspec_server.server import Server, bound
     from mmspec_server.service import Service
 
+    share_one_heap()
     access, settings, reader = access_of(values), settings_of(values), reader_of(values)
     models = {name: values.pop(name) for name in MODELS}
     setup = Setup(models, decoding_options(values), as_json=False, plain=False, accepted=False)

@@ -1,0 +1,57 @@
+"""What the server asks of the system: packets that go at once, and one heap for all threads."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from mmspec_server.allocator import CHOSEN, share_one_heap
+from mmspec_server.server import bound
+
+HEAPS = """
+import ctypes
+from threading import Barrier, Thread
+from mmspec_server.allocator import share_one_heap
+if {shared}:
+    assert share_one_heap({{}})
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.fdopen.restype = ctypes.c_void_p
+together = Barrier(4)
+
+def allocate():
+    together.wait()
+    [libc.malloc(1000) for _ in range(1000)]
+    together.wait()
+
+threads = [Thread(target=allocate) for _ in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+out = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, out)
+libc.fflush(out)
+"""
+
+
+def test_the_connections_of_a_server_wait_for_no_acknowledgement():
+    """A first token that waits for the client's costs 40 ms."""
+    with (
+        bound("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as connection,
+    ):
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc alone has a heap for each thread")
+@pytest.mark.parametrize("shared", [True, False])
+def test_all_threads_share_one_heap(shared):
+    """The C library itself lists its heaps."""
+    run = [sys.executable, "-c", HEAPS.format(shared=shared)]
+    heaps = subprocess.run(run, check=True, capture_output=True, text=True).stdout.count("<heap nr")
+    assert heaps == 1 if shared else heaps > 1
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_users_choice_stands(name):
+    assert not share_one_heap({name: "4"})
