@@ -26,7 +26,7 @@ from support.serve_process import free_port, serve
 from support.suite_row import without_times
 
 KILLS = 24
-STEPS = 120
+STEPS = 500
 """Of training, more than the kills leave done."""
 
 pytestmark = pytest.mark.slow
@@ -111,7 +111,7 @@ def test_training_ends_at_the_same_weights(pair_paths, lessons, tmp_path):
         while more and len(steps(out)) < done[-1] + more:
             assert child.poll() is None, child.communicate()
             time.sleep(0.01)
-        time.sleep(draws.uniform(0, 0.1 if more else 8))
+        time.sleep(draws.uniform(0, 0.05 if more else 8))
         assert child.poll() is None, child.communicate()
         child.kill()
         child.communicate()
