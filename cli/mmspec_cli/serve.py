@@ -26,7 +26,6 @@ from mmspec_cli.terminal.render import Screen
 
 if TYPE_CHECKING:
     from mmspec.chat.engine import Engine
-    from mmspec_server.allocator import share_one_heap
     from mmspec_server.decoding_queue import DecodingQueue
     from mmspec_server.server import Server
 
@@ -42,6 +41,7 @@ def serve(port: int, **values: Any) -> None:
     seed and the number of tokens apply where a request names none.
     """
     _require_packages()
+    from mmspec_server.allocator import share_one_heap
     from mmspec_server.decoding_queue import DecodingQueue
     from mmspec_server.server import Server, bound
     from mmspec_server.service import Service
