@@ -83,6 +83,8 @@ def test_a_calibration_is_shown_and_the_old_one_stands(run: Run, models, disk, m
     monkeypatch.setenv("MMSPEC_CACHE", str(disk.folder))
     monkeypatch.setattr("mmspec_cli.calibrate.measure", partial(calibrate, repeats=1))
     monkeypatch.setattr("mmspec.draft_length.calibration_file.PLAUSIBLE", 0.0)
+    monkeypatch.setattr("mmspec_bench.measure.steadiness.LEAST_SHARE", 0.0)
+    monkeypatch.setattr("mmspec_bench.measure.steadiness.MOST_RATIO", 1e9)
     assert run("calibrate", *models).status == 0
     [file] = (disk.folder / "calibration").iterdir()
     before = file.read_bytes()

@@ -115,7 +115,7 @@ def test_answers_are_the_same_bits(backend, checkpoints, dtype, monkeypatch):
         tiny_qwen3_vl(draft, key_value_heads=4, hidden_size=32, layers=2, seed=9)
     some = cases(["M", "ngram"])[::9]
     with load(str(target), str(draft), backend=backend, dtype=dtype) as engine:
-        assert compare_all({"": engine}, some, "on", BUDGET) == Count(5 * len(some), 0)
+        assert compare_all({"": engine}, some, "on", BUDGET) == Count(5 * len(some))
 
 
 def test_larger_images_are_made_smaller_and_a_line_says_so(backend, paths):

@@ -275,6 +275,7 @@ IN_PLACE = {
     "mmspec_bench/compare/hub_names.py": "inside new_directory",
     "mmspec_bench/compare/runner.py": "a temporary folder",
     "mmspec_cli/terminal/line_editor.py": "the history is appended to",
+    "mmspec/checkpoints/hub_download.py": "a partial file is resumed, checked and put in place",
 }
 """The files that write by other calls than this module's, and why."""
 

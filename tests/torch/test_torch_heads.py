@@ -193,7 +193,7 @@ class Trap:
         (lambda t: t | {"lm_head.weight": t["fc.bias"]}, "lm_head.weight is unexpected"),
         (lambda t: t | {"fc.weight": t["fc.weight"].T.contiguous()}, "fc.weight is"),
         (lambda t: t | {"trap": Trap()}, "does not hold tensors alone"),
-        (lambda t: list(t.values()), "fc.bias|does not hold tensors alone|model_type"),
+        (lambda t: list(t.values()), "does not hold tensors by name"),
     ],
     ids=["missing", "unexpected", "misshapen", "code", "a list"],
 )
