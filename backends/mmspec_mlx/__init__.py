@@ -1,4 +1,4 @@
-"""The MLX backend: LLaVA and Llama on Apple's GPUs, and on the CPU of a Mac or of Linux.
+"""The MLX backend: LLaVA, Qwen and Llama on Apple's GPUs, and on the CPU of a Mac or of Linux.
 
 Decoding's algorithm is in `mmspec`; training is in `mmspec_train`.
 """

@@ -15,8 +15,8 @@ from mmspec.decoding.tree import Tree
 from mmspec.errors import UsageError
 from mmspec.seam import Features, Float32
 from mmspec_mlx import device_io
+from mmspec_mlx.network.decoder import LanguageModel
 from mmspec_mlx.network.families import build_vision
-from mmspec_mlx.network.llama import Llama
 from mmspec_mlx.network.vision import MlxFeatures, digest
 from mmspec_mlx.sequence.drafter import MlxDrafter
 from mmspec_mlx.sequence.target import MlxTarget
@@ -30,13 +30,13 @@ class MlxModel:
 
     def __init__(self, weights: Weights, config: ModelConfig, device: str) -> None:
         self.config, self.device = config, device
-        self.llama = Llama(weights, config.text)
+        self.language = LanguageModel(weights, config.text)
         self._vision = build_vision(weights, config)
 
     @property
     def dtype(self) -> str:
         """The dtype of activations."""
-        return str(self.llama.dtype).removeprefix("mlx.core.")
+        return str(self.language.dtype).removeprefix("mlx.core.")
 
     @cached_property
     def tower(self) -> str:
@@ -47,19 +47,21 @@ class MlxModel:
         """Run the tower on preprocessed pixels [3, height, width]."""
         if self._vision is None:
             raise UsageError("this model is text-only: it cannot look at an image")
-        features = self._vision.encode(mx.array(pixels).astype(self.llama.dtype))
+        features = self._vision.encode(mx.array(pixels).astype(self.language.dtype))
         mx.eval(features.rows)
         return features
 
     def trace(self) -> None:
         """Enqueue every module without evaluating it.  Raises ValueError for mismatched shapes."""
-        rows = self.llama.embedding.rows(device_io.integers([0]))
+        rows = self.language.embedding.rows(device_io.integers([0]))
         if self._vision and self.config.vision:
             side = self.config.vision.image_size
             rows = self._vision.place(self._vision.encode(mx.zeros((3, side, side))).rows)
-        cache, x = self.llama.new_cache(rows=1), mx.expand_dims(rows, 0)
+        cache, x = self.language.new_cache(rows=1), mx.expand_dims(rows, 0)
         x = x[..., : self.config.text.hidden_size]
-        self.llama.logits(self.llama.feed(x, cache, 0, self.llama.rotary.at([0], x.shape[1]), None))
+        self.language.logits(
+            self.language.feed(x, cache, 0, self.language.rotary.at([0], x.shape[1]), None)
+        )
 
     def project(self, features: Features) -> Float32:
         """Return an image's rows [N, W] on the host.  Blocks."""
@@ -73,7 +75,7 @@ class MlxModel:
 
     def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> MlxTarget:
         """Open an empty target sequence."""
-        return MlxTarget(self.llama, self.placed, sampling, exact)
+        return MlxTarget(self.language, self.placed, sampling, exact)
 
     def open_drafter(
         self,
@@ -84,5 +86,5 @@ class MlxModel:
         tree: Tree | None = None,
     ) -> MlxDrafter:
         """Open an empty draft sequence with `branches` rows, for a target of `vocabulary` ids."""
-        model = self.llama, self.placed
+        model = self.language, self.placed
         return MlxDrafter(*model, branches, vocabulary, sampling, adaptation, tree)

@@ -1,4 +1,4 @@
-"""The PyTorch backend: LLaVA and Llama on CUDA, Apple's MPS, or a CPU.
+"""The PyTorch backend: LLaVA, Qwen and Llama on CUDA, Apple's MPS, or a CPU.
 
 Decoding's algorithm is in `mmspec`; training is in `mmspec_train`.
 """

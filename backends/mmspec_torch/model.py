@@ -17,8 +17,8 @@ from mmspec.errors import UsageError
 from mmspec.seam import Features, Float32
 from mmspec_torch.device_io import to_host
 from mmspec_torch.graphs.pool import Statics
+from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.families import build_vision
-from mmspec_torch.network.llama import Llama
 from mmspec_torch.network.vision import TorchFeatures, digest
 from mmspec_torch.sequence.drafter import TorchDrafter
 from mmspec_torch.sequence.target import TorchTarget
@@ -33,19 +33,19 @@ class TorchModel:
     ) -> None:
         self.config = config
         self.quantize = weights.scheme.name if weights.scheme else "none"
-        self.llama = Llama(weights, config.text, device, dtype)
+        self.language = LanguageModel(weights, config.text, device, dtype)
         self._vision = build_vision(weights, config)
-        self.statics = Statics(self.llama)
+        self.statics = Statics(self.language)
 
     @property
     def device(self) -> str:
         """The device's name in PyTorch."""
-        return str(self.llama.device)
+        return str(self.language.device)
 
     @property
     def dtype(self) -> str:
         """The dtype of activations."""
-        return str(self.llama.dtype).removeprefix("torch.")
+        return str(self.language.dtype).removeprefix("torch.")
 
     @cached_property
     def tower(self) -> str:
@@ -57,7 +57,9 @@ class TorchModel:
         """Run the tower on preprocessed pixels [3, height, width]."""
         if self._vision is None:
             raise UsageError("this model is text-only: it cannot look at an image")
-        return self._vision.encode(torch.tensor(pixels).to(self.llama.device, self.llama.dtype))
+        return self._vision.encode(
+            torch.tensor(pixels).to(self.language.device, self.language.dtype)
+        )
 
     @torch.inference_mode()
     def project(self, features: Features) -> Float32:
@@ -68,11 +70,11 @@ class TorchModel:
         """Return an image's rows [N, W]; UsageError for features that this model cannot read."""
         if self._vision is None or not isinstance(features, TorchFeatures):
             raise UsageError("these image features are not ones this model can read")
-        return self._vision.place(features.rows.to(self.llama.device, self.llama.dtype))
+        return self._vision.place(features.rows.to(self.language.device, self.language.dtype))
 
     def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> TorchTarget:
         """Open an empty target sequence."""
-        return TorchTarget(self.llama, self.placed, self.statics, sampling, exact)
+        return TorchTarget(self.language, self.placed, self.statics, sampling, exact)
 
     def open_drafter(
         self,
@@ -83,5 +85,5 @@ class TorchModel:
         tree: Tree | None = None,
     ) -> TorchDrafter:
         """Open an empty draft sequence with `branches` rows, for a target of `vocabulary` ids."""
-        model = self.llama, self.placed, self.statics
+        model = self.language, self.placed, self.statics
         return TorchDrafter(*model, branches, vocabulary, sampling, adaptation, tree)

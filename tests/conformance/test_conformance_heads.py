@@ -130,7 +130,7 @@ FAULTS = {
         "mmspec.drafters.heads.drafter.HeadDrafter",
         ("extend", "rewind", "draft", "commit"),
     ),
-    "layer": ("mmspec_{}.network.llama.Attention", ("__call__",)),
+    "layer": ("mmspec_{}.network.decoder.Attention", ("__call__",)),
 }
 
 

@@ -116,9 +116,11 @@ def test_growing_past_a_step_of_the_cache_and_the_angles_changes_nothing(tiny, n
 
 def test_rows_of_a_batch_say_what_each_says_alone(pair, views, network, monkeypatch):
     """Over two turns that lengthen the rows unevenly, with padding and pending tokens."""
-    llama, rows = network("llama").Llama, []
-    original = llama.logits
-    monkeypatch.setattr(llama, "logits", lambda *given: rows.append(original(*given)) or rows[-1])
+    language, rows = network("decoder").LanguageModel, []
+    original = language.logits
+    monkeypatch.setattr(
+        language, "logits", lambda *given: rows.append(original(*given)) or rows[-1]
+    )
 
     def logits(chosen):
         rows.clear()

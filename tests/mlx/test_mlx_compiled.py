@@ -33,10 +33,10 @@ def compiled(pair):
         return mx.compile(spied)
 
     for model in pair:
-        model.llama.kernels = replace(model.llama.kernels, compiled=compiling)
+        model.language.kernels = replace(model.language.kernels, compiled=compiling)
     yield written
     for model in pair:
-        model.llama.kernels = replace(model.llama.kernels, compiled=CPU.compiled)
+        model.language.kernels = replace(model.language.kernels, compiled=CPU.compiled)
 
 
 def said(pair, views, sampling, tree):

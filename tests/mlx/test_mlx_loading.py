@@ -81,7 +81,9 @@ def test_packed_matrices_stay_packed(mlx_path, llava_path):
     packed, plain = (MlxBackend().load(path) for path in (mlx_path, llava_path))
     sizes = [
         sum(
-            array.nbytes for layer in model.llama._layers for array in layer.mlp.gate_up_proj.arrays
+            array.nbytes
+            for layer in model.language._layers
+            for array in layer.mlp.gate_up_proj.arrays
         )
         for model in (packed, plain)
     ]

@@ -20,6 +20,6 @@ def bits_by_company(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
 def _after_mlp(
     monkeypatch: pytest.MonkeyPatch, backend: str, change: Callable[[Any, Any], Any]
 ) -> None:
-    mlp = importlib.import_module(f"mmspec_{backend}.network.llama").MLP
+    mlp = importlib.import_module(f"mmspec_{backend}.network.decoder").MLP
     original = mlp.__call__
     monkeypatch.setattr(mlp, "__call__", lambda self, x, *rest: change(x, original(self, x, *rest)))

@@ -34,7 +34,7 @@ def test_stored_hidden_states_are_those_computed_anew(data):
 def test_answers_in_batches_are_the_targets_own(data):
     for record in data.held_out.records():
         _, batch = held_out_batch(data, lambda r, number=record.number: r.number == number)
-        logits = data.teacher.model.llama.project(batch.states[batch.learned])
+        logits = data.teacher.model.language.project(batch.states[batch.learned])
         assert torch.equal(logits.argmax(-1), batch.targets[batch.learned])
 
 

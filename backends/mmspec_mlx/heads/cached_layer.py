@@ -7,7 +7,7 @@ import mlx.core as mx
 import numpy as np
 
 from mmspec.decoding.contents import chunks
-from mmspec_mlx.network.llama import Decoder
+from mmspec_mlx.network.decoder import Decoder
 from mmspec_mlx.sequence.contents import Columns
 from mmspec_mlx.sequence.draft_tail import MlxDraftTail
 

@@ -17,7 +17,7 @@ def load_head(directory: Path, model: MlxModel) -> Head[mx.array]:
     """Load a head that drafts for `model`.  Raises CheckpointError or UsageError."""
     config = read_head_config(directory)
     require_fit(config, model.config, directory)
-    weights = Weights(plan_head(directory, config), model.llama.dtype, Files(), evaluate)
+    weights = Weights(plan_head(directory, config), model.language.dtype, Files(), evaluate)
     head = Head(config, MlxParts(weights))
     if weights.unused():
         raise CheckpointError(f"a {config.kind} head does not use {weights.unused()[0]}")

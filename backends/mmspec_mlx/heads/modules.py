@@ -10,7 +10,7 @@ from mmspec.families.decoder import TextConfig
 from mmspec_mlx.cpu.kernels import kernels
 from mmspec_mlx.framework import framework
 from mmspec_mlx.heads.cached_layer import CachedLayer
-from mmspec_mlx.network.llama import Decoder, DecoderLayer, Linear
+from mmspec_mlx.network.decoder import Decoder, DecoderLayer, Linear
 from mmspec_mlx.weights import Weights
 
 

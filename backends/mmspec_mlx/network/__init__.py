@@ -1,3 +1,3 @@
-"""LLaVA's and Llama's layers over MLX arrays.
+"""Layers of decoders and towers over MLX arrays.
 
 Sequences, which know how many cache columns are valid, are in `sequence`."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from mmspec_mlx.network.cache import Cache
-from mmspec_mlx.network.llama import Decoder, additive
+from mmspec_mlx.network.decoder import Decoder, additive
 from mmspec_mlx.sequence.contents import Columns
 
 

@@ -17,7 +17,7 @@ from mmspec.decoding.tree import Tree
 from mmspec.seam import Segment
 from mmspec_mlx import device_io
 from mmspec_mlx.framework import framework, top
-from mmspec_mlx.network.llama import Llama
+from mmspec_mlx.network.decoder import LanguageModel
 from mmspec_mlx.network.rotary import Rotation
 from mmspec_mlx.sequence.contents import Columns, deepstack, embed
 from mmspec_mlx.sequence.draft_tail import MlxDraftTail
@@ -34,7 +34,7 @@ class MlxDrafter:
 
     def __init__(
         self,
-        llama: Llama,
+        language: LanguageModel,
         place: Projection[mx.array],
         branches: int,
         vocabulary: int,
@@ -43,21 +43,21 @@ class MlxDrafter:
         tree: Tree | None = None,
     ) -> None:
         """place: returns the rows [N, W] of an image's features."""
-        self._llama, self._place = llama, place
+        self._language, self._place = language, place
         self._rows = branches
         self._tree = tree
-        self._ensemble = Ensemble(llama, branches, vocabulary)
-        self._framework = framework(llama.kernels)
+        self._ensemble = Ensemble(language, branches, vocabulary)
+        self._framework = framework(language.kernels)
         self._sampler = self._framework.sampler(sampling)
-        self._cache = llama.new_cache(branches)
-        self._columns = Columns(np.ones((branches, 0), dtype=np.bool_), llama.dtype)
+        self._cache = language.new_cache(branches)
+        self._columns = Columns(np.ones((branches, 0), dtype=np.bool_), language.dtype)
         self._tokens: list[int] = []
         self._fed = 0
         self._draft: DeviceDraft[mx.array] | None = None
         self._tally: Tally | None = None
         if adaptation and branches > 1:
             candidates = mx.array(adaptation.candidates(branches), dtype=mx.float32)
-            self._tally = Tally(llama.kernels.arrays, adaptation, candidates, top)
+            self._tally = Tally(language.kernels.arrays, adaptation, candidates, top)
 
     @property
     def length(self) -> int:
@@ -112,13 +112,13 @@ class MlxDrafter:
         self, mixture: mx.array, tree: Tree | None, keys: mx.array
     ) -> DeviceDraft[mx.array]:
         at, end = self._fed, self.length
-        rows = self._llama.embedding.rows(device_io.integers(self._tokens[at:]))
+        rows = self._language.embedding.rows(device_io.integers(self._tokens[at:]))
         last = self._fed_to_all(rows, at, self._columns.positions(at))[:, -1]
         starts = self._columns.positions(end)
-        tail = MlxDraftTail(self._llama, self._cache, self._columns, end, starts)
+        tail = MlxDraftTail(self._language, self._cache, self._columns, end, starts)
         record: list[mx.array] = []
         project = partial(self._ensemble.logits, mixture, record)
-        expander = EnsembleExpander(tail, last, self._llama.embed, project)
+        expander = EnsembleExpander(tail, last, self._language.embed, project)
         draft = self._framework.draft(self._sampler, expander, tree, keys)
         if self._tally is None or tree:
             return draft
@@ -148,7 +148,7 @@ class MlxDrafter:
 
     def _known(self, token: int) -> int:
         """`token`, or the nearest that the draft's vocabulary has."""
-        return min(token, self._llama.config.vocab_size - 1)
+        return min(token, self._language.config.vocab_size - 1)
 
     def _new_rows(self, segments: Sequence[Segment], longest: int) -> list[Row[mx.array]]:
         """The pending tokens, then the segments but their last tokens, padded to `longest`."""
@@ -165,15 +165,15 @@ class MlxDrafter:
     def _prefill(self, rows: Sequence[Row[mx.array]], columns: Columns) -> None:
         """Feed rows, which follow the columns that are fed."""
         for start, stop in chunks(0, len(rows[0].tokens)):
-            x = mx.stack([embed(self._llama, row, start, stop) for row in rows])
+            x = mx.stack([embed(self._language, row, start, stop) for row in rows])
             at, mask = self._fed + start, columns.mask(self._fed + start, stop - start)
-            added = deepstack(self._llama, rows, start, stop)
-            self._llama.feed(x, self._cache, at, self._turn(rows, start, stop), mask, added)
+            added = deepstack(self._language, rows, start, stop)
+            self._language.feed(x, self._cache, at, self._turn(rows, start, stop), mask, added)
             self._cache.settle()
 
     def _turn(self, rows: Sequence[Row[mx.array]], start: int, stop: int) -> Rotation:
         """Return the rotation of the rows' columns; that of padding is arbitrary."""
-        rotary = self._llama.rotary
+        rotary = self._language.rotary
         if all(row.counts_up(start, stop) for row in rows):
             return rotary.at([row.position(start) for row in rows], stop - start)
         return rotary.planes(np.stack([row.positions(start, stop) for row in rows]))
@@ -181,5 +181,5 @@ class MlxDrafter:
     def _fed_to_all(self, rows: mx.array, at: int, starts: Sequence[int]) -> mx.array:
         """Feed embeddings [n, H] to all rows from column `at` on; returns states [R, n, H]."""
         n, width = rows.shape
-        x, turn = mx.broadcast_to(rows, (self._rows, n, width)), self._llama.rotary.at(starts, n)
-        return self._llama.feed(x, self._cache, at, turn, self._columns.mask(at, n))
+        x, turn = mx.broadcast_to(rows, (self._rows, n, width)), self._language.rotary.at(starts, n)
+        return self._language.feed(x, self._cache, at, turn, self._columns.mask(at, n))

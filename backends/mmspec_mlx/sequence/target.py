@@ -12,7 +12,7 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.target_sequence import TargetSequence
 from mmspec_mlx.framework import framework
 from mmspec_mlx.network.cache import Cache
-from mmspec_mlx.network.llama import Llama, additive, behind, causal
+from mmspec_mlx.network.decoder import LanguageModel, additive, behind, causal
 from mmspec_mlx.network.rotary import Rotation
 from mmspec_mlx.sequence.contents import deepstack, embed
 from mmspec_mlx.sequence.hidden_states import Rows
@@ -25,36 +25,36 @@ class MlxTarget(TargetSequence[mx.array]):
 
     def __init__(
         self,
-        llama: Llama,
+        language: LanguageModel,
         place: Projection[mx.array],
         sampling: Sampling,
         exact: ExactRows | None,
     ) -> None:
         """place: returns the rows [N, W] of an image's features."""
-        self._llama = llama
-        cache = llama.new_cache(rows=1)
-        super().__init__(framework(llama.kernels), cache, place, sampling, exact)
+        self._language = language
+        cache = language.new_cache(rows=1)
+        super().__init__(framework(language.kernels), cache, place, sampling, exact)
 
     def embed(self, ids: mx.array) -> mx.array:
         """Return the embeddings [n, H] of drafted ids [n]; starts computing the ids."""
-        return self._llama.embed(ids)
+        return self._language.embed(ids)
 
     def project(self, states: mx.array) -> mx.array:
         """Return the logits [n, V] of hidden states [n, H]."""
-        return self._llama.project(states)
+        return self._language.project(states)
 
     def _embed_columns(self, start: int, stop: int) -> mx.array:
-        return embed(self._llama, self._row, start, stop)
+        return embed(self._language, self._row, start, stop)
 
     def _append(self, x: mx.array, start: int) -> mx.array:
         end, mask = start + len(x), causal(start, len(x), x.dtype)
-        added = deepstack(self._llama, [self._row], start, end)
+        added = deepstack(self._language, [self._row], start, end)
         rows, turn = mx.expand_dims(x, 0), self._turn(start, end)
-        return self._llama.feed(rows, self._cache, start, turn, mask, added)[0]
+        return self._language.feed(rows, self._cache, start, turn, mask, added)[0]
 
     def _turn(self, start: int, end: int) -> Rotation:
         """Return the rotation of columns, of which those of a draft count up."""
-        rotary = self._llama.rotary
+        rotary = self._language.rotary
         if self._row.counts_up(start, end):
             return rotary.at([self._row.position(start)], end - start)
         return rotary.planes(self._row.positions(start, end)[None])
@@ -62,9 +62,9 @@ class MlxTarget(TargetSequence[mx.array]):
     def _branch(self, x: mx.array, start: int, ancestry: Ancestry, levels: int) -> mx.array:
         first = self._row.position(start)
         positions = mx.expand_dims(first + ancestry.depths, 0)
-        turn = self._llama.rotary.each(positions, first + levels)
+        turn = self._language.rotary.each(positions, first + levels)
         mask = behind(start, additive(ancestry.visible, x.dtype))
-        return self._llama.feed(mx.expand_dims(x, 0), self._cache, start, turn, mask)[0]
+        return self._language.feed(mx.expand_dims(x, 0), self._cache, start, turn, mask)[0]
 
     def _by_blocks(
         self, exact: ExactRows, x: mx.array, first: int, root: int, ancestry: Ancestry | None
@@ -72,11 +72,11 @@ class MlxTarget(TargetSequence[mx.array]):
         end, shift = first + len(x), self._row.shift(first)
         places = self._places(exact, first, end, root, ancestry)
         own = mx.expand_dims(places.own + shift if shift else places.own, 0)
-        turn = self._llama.rotary.each(own, end)
-        return self._llama.feed(mx.expand_dims(x, 0), self._cache, first, turn, places)[0]
+        turn = self._language.rotary.each(own, end)
+        return self._language.feed(mx.expand_dims(x, 0), self._cache, first, turn, places)[0]
 
     def _normalised(self, outputs: mx.array) -> mx.array:
-        return self._llama.states(outputs)
+        return self._language.states(outputs)
 
     def _new_rows(self) -> Rows:
-        return Rows(mx.zeros((0, self._llama.config.hidden_size), self._llama.dtype))
+        return Rows(mx.zeros((0, self._language.config.hidden_size), self._language.dtype))

@@ -13,7 +13,7 @@ from torch import Tensor
 from mmspec.decoding.noise import Noise
 from mmspec_torch.graphs.capture import Capture, Outputs
 from mmspec_torch.graphs.static_form import Frame, send
-from mmspec_torch.network.llama import Llama
+from mmspec_torch.network.decoder import LanguageModel
 
 NUMBERS = 256
 """The most numbers that one round uploads to the device."""
@@ -41,12 +41,12 @@ class Pending(NamedTuple):
 class StaticDrafter:
     """The static form of a drafter: a cache of R branches, and captured drafts."""
 
-    def __init__(self, llama: Llama, rows: int, capture: Capture) -> None:
-        device = llama.device
-        self._frame, self._rows = Frame(llama, rows, capture), rows
+    def __init__(self, language: LanguageModel, rows: int, capture: Capture) -> None:
+        device = language.device
+        self._frame, self._rows = Frame(language, rows, capture), rows
         self._numbers = self._frame.integers(NUMBERS)
         self._blend = torch.zeros(rows, device=device)
-        self._shade = torch.zeros(rows, 1, 1, 0, device=device, dtype=llama.dtype)
+        self._shade = torch.zeros(rows, 1, 1, 0, device=device, dtype=language.dtype)
         self._mask: Tensor | None = None
         self.cache = self._frame.cache
 
@@ -79,9 +79,9 @@ class StaticDrafter:
             self._mask = mask
 
     def _forward(self, k: int, count: int, width: int, choose: Choose) -> Outputs:
-        frame, llama = self._frame, self._frame.llama
+        frame, language = self._frame, self._frame.language
         start, tokens, following, keys = self._unpacked(k, count)
-        x = llama.embed(tokens).repeat(self._rows, 1)
+        x = language.embed(tokens).repeat(self._rows, 1)
         columns = start + frame.count(count)
         positions = following.unsqueeze(1) - count + frame.count(count)
         shade = self._shade if self._rows > 1 else None
@@ -89,9 +89,9 @@ class StaticDrafter:
         record: list[Tensor] = []
         for node in range(k):
             if ids:
-                x = llama.embed(ids[-1].expand(self._rows))
+                x = language.embed(ids[-1].expand(self._rows))
                 columns, positions = columns[-1:] + 1, positions[:, -1:] + 1
-            x = llama.forward(x, frame.step(width, columns, positions, shade))
+            x = language.forward(x, frame.step(width, columns, positions, shade))
             last = x.view(self._rows, len(columns), -1)[:, -1]
             token, q = choose(last, self._blend, keys[node : node + 1])
             ids.append(token)

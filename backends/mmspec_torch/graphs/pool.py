@@ -8,7 +8,7 @@ from weakref import finalize
 from mmspec_torch.graphs.capture import Capture, CudaGraphs
 from mmspec_torch.graphs.drafter import StaticDrafter
 from mmspec_torch.graphs.target import StaticTarget
-from mmspec_torch.network.llama import Llama
+from mmspec_torch.network.decoder import LanguageModel
 
 T = TypeVar("T", StaticTarget, StaticDrafter)
 
@@ -20,10 +20,10 @@ class Statics:
     attending to unused columns would cost more.
     """
 
-    def __init__(self, llama: Llama) -> None:
-        cuda = llama.device.type == "cuda"
-        self.capture: Capture | None = CudaGraphs(llama.device) if cuda else None
-        self._llama = llama
+    def __init__(self, language: LanguageModel) -> None:
+        cuda = language.device.type == "cuda"
+        self.capture: Capture | None = CudaGraphs(language.device) if cuda else None
+        self._language = language
         self._targets: list[StaticTarget] = []
         self._drafters: dict[Hashable, list[StaticDrafter]] = defaultdict(list)
 
@@ -32,14 +32,14 @@ class Statics:
         if self.capture is None:
             return None
         capture = self.capture
-        return _lend(self._targets, owner, lambda: StaticTarget(self._llama, capture))
+        return _lend(self._targets, owner, lambda: StaticTarget(self._language, capture))
 
     def drafter(self, owner: object, rows: int, *settings: Hashable) -> StaticDrafter | None:
         """Lend a static drafter of `rows` rows and these settings; None without CUDA."""
         if self.capture is None:
             return None
         capture, free = self.capture, self._drafters[rows, settings]
-        return _lend(free, owner, lambda: StaticDrafter(self._llama, rows, capture))
+        return _lend(free, owner, lambda: StaticDrafter(self._language, rows, capture))
 
 
 def _lend(free: list[T], owner: object, make: Callable[[], T]) -> T:

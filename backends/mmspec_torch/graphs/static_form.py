@@ -11,18 +11,18 @@ from torch import Tensor
 
 from mmspec_torch.graphs.cache import StaticCache, StaticSpan
 from mmspec_torch.graphs.capture import Capture, Compute, Outputs, Replays
-from mmspec_torch.network.llama import Llama, Step, hidden
+from mmspec_torch.network.decoder import LanguageModel, Step, hidden
 from mmspec_torch.network.rotary import Angles
 
 
 class Frame:
     """A static cache, the computations captured over it, and their rotary tables."""
 
-    def __init__(self, llama: Llama, rows: int, capture: Capture) -> None:
-        text = llama.config
+    def __init__(self, language: LanguageModel, rows: int, capture: Capture) -> None:
+        text = language.config
         sizes = text.num_hidden_layers, rows, text.num_key_value_heads, text.head_dim
-        self.llama = llama
-        self.cache = StaticCache(*sizes, llama.device, llama.dtype)
+        self.language = language
+        self.cache = StaticCache(*sizes, language.device, language.dtype)
         self._replays, self._columns = Replays(capture), 0
         self._angles: dict[int, Angles] = {}
         self._count = self.integers(0)
@@ -33,9 +33,9 @@ class Frame:
         if self.cache.columns != self._columns:
             self._columns = self.cache.columns
             self._replays.clear()
-            self._count = torch.arange(self._columns, device=self.llama.device)
+            self._count = torch.arange(self._columns, device=self.language.device)
         if width not in self._angles:  # graphs read these tables but do not keep them alive
-            self._angles[width] = self.llama.rotary.run(0, width)
+            self._angles[width] = self.language.rotary.run(0, width)
         return width
 
     def run(self, key: Hashable, compute: Compute) -> Outputs:
@@ -68,7 +68,7 @@ class Frame:
 
     def integers(self, size: int) -> Tensor:
         """Return a new buffer [size] of integers on the device."""
-        return torch.zeros(size, dtype=torch.int64, device=self.llama.device)
+        return torch.zeros(size, dtype=torch.int64, device=self.language.device)
 
 
 def send(values: Sequence[float], to: Tensor) -> None:

@@ -17,7 +17,7 @@ from mmspec.decoding.draft import Ancestry
 from mmspec_torch.graphs.cache import StaticSpan
 from mmspec_torch.graphs.capture import Capture, Outputs
 from mmspec_torch.graphs.static_form import Frame, send
-from mmspec_torch.network.llama import Llama, Step, hidden
+from mmspec_torch.network.decoder import LanguageModel, Step, hidden
 
 ROWS = 128
 """The most rows that the static form feeds at once."""
@@ -40,13 +40,13 @@ class Tree(NamedTuple):
 class StaticTarget:
     """The static form of a target: a cache, and captured forwards over a token and a draft."""
 
-    def __init__(self, llama: Llama, capture: Capture) -> None:
-        self._frame, self._llama = Frame(llama, 1, capture), llama
+    def __init__(self, language: LanguageModel, capture: Capture) -> None:
+        self._frame, self._language = Frame(language, 1, capture), language
         self._starts = self._frame.integers(3)
         self._x = torch.zeros(
-            ROWS, llama.config.hidden_size, device=llama.device, dtype=llama.dtype
+            ROWS, language.config.hidden_size, device=language.device, dtype=language.dtype
         )
-        self._chain = torch.ones(ROWS, ROWS, device=llama.device, dtype=torch.bool).tril_()
+        self._chain = torch.ones(ROWS, ROWS, device=language.device, dtype=torch.bool).tril_()
         self._visible = self._chain.clone()
         self.cache = self._frame.cache
 
@@ -87,7 +87,7 @@ class StaticTarget:
             blocks = whole_blocks(BLOCK - 1 + nodes) // BLOCK
             places = tree_places(xp, frame.count, ancestry, root, width, multiple, blocks)
             step = Step(angles, span, places=places)
-        return (self._llama.forward(self._x[:rows].clone(), step),)
+        return (self._language.forward(self._x[:rows].clone(), step),)
 
     def _mask(self, visible: Tensor, root: Tensor, width: int) -> Tensor:
         """The mask [R, C] of rows that see all columns before `root`, and nodes after it."""

@@ -8,7 +8,7 @@ from itertools import count
 from torch import Tensor
 
 from mmspec.decoding.contents import chunks
-from mmspec_torch.network.llama import Decoder
+from mmspec_torch.network.decoder import Decoder
 from mmspec_torch.sequence.draft_tail import TorchDraftTail
 
 

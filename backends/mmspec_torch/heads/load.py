@@ -19,14 +19,14 @@ def load_head(directory: Path, model: TorchModel) -> Head[Tensor]:
     config = read_head_config(directory)
     require_fit(config, model.config, directory)
     weights = _weights(directory, config, model)
-    head = Head(config, TorchParts(weights, model.llama))
+    head = Head(config, TorchParts(weights, model.language))
     if weights.left:
         raise CheckpointError(f"a {config.kind} head does not use {weights.left[0]}")
     return head
 
 
 def _weights(directory: Path, config: HeadConfig, model: TorchModel) -> Weights:
-    device, dtype = model.llama.device, model.llama.dtype
+    device, dtype = model.language.device, model.language.dtype
     pickle = head_pickle(directory)
     if pickle is None:
         return open_weights(plan_head(directory, config), device, dtype)

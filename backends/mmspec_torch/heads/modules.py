@@ -11,7 +11,7 @@ from mmspec_torch.cpu.norms import Norm, rms_norm
 from mmspec_torch.cpu.products import Product
 from mmspec_torch.framework import framework
 from mmspec_torch.heads.cached_layer import CachedLayer
-from mmspec_torch.network.llama import Decoder, DecoderLayer
+from mmspec_torch.network.decoder import Decoder, DecoderLayer
 from mmspec_torch.weights import Weights
 
 

@@ -1,3 +1,3 @@
-"""LLaVA's and Llama's layers over PyTorch tensors.
+"""Layers of decoders and towers over PyTorch tensors.
 
 Sequences, which know how many cache columns are valid, are in `sequence`."""

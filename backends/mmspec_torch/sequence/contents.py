@@ -7,29 +7,29 @@ from torch import Tensor
 
 from mmspec.decoding.contents import Row
 from mmspec_torch.device_io import upload
-from mmspec_torch.network.llama import Llama
+from mmspec_torch.network.decoder import LanguageModel
 
 
-def embed(llama: Llama, row: Row[Tensor], start: int, stop: int) -> Tensor:
+def embed(language: LanguageModel, row: Row[Tensor], start: int, stop: int) -> Tensor:
     """Return the embeddings [n, H] of columns, images included; padding gets arbitrary ones."""
-    ids = row.ids(start, stop, llama.config.vocab_size)
-    x = llama.embed(upload(ids, torch.int64, llama.device))
+    ids = row.ids(start, stop, language.config.vocab_size)
+    x = language.embed(upload(ids, torch.int64, language.device))
     row.write_images(x, start, stop)
     return x
 
 
 def deepstack(
-    llama: Llama, rows: Sequence[Row[Tensor]], start: int, stop: int
+    language: LanguageModel, rows: Sequence[Row[Tensor]], start: int, stop: int
 ) -> tuple[Tensor, ...]:
     """Return what the first layers add to their outputs, [R * n, H] each; zero but for images.
 
     Nothing is returned for columns without images, and for families without DeepStack.
     """
-    width = llama.config.hidden_size
+    width = language.config.hidden_size
     layers = max(row.image_width(start, stop) for row in rows) // width - 1
     if layers < 1:
         return ()
-    x = llama.embedding.new_zeros(len(rows), stop - start, layers * width)
+    x = language.embedding.new_zeros(len(rows), stop - start, layers * width)
     for number, row in enumerate(rows):
         row.write_images(x[number], start, stop, width)
     return torch.split(x.flatten(0, 1), width, dim=1)

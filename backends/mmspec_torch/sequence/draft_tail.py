@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec_torch.network.cache import Cache, CacheSpan
-from mmspec_torch.network.llama import Decoder, Step, hidden
+from mmspec_torch.network.decoder import Decoder, Step, hidden
 from mmspec_torch.network.rotary import Angles
 
 

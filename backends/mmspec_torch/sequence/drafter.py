@@ -26,7 +26,7 @@ from mmspec_torch.framework import framework, top
 from mmspec_torch.graphs.drafter import NUMBERS, Pending, StaticDrafter
 from mmspec_torch.graphs.pool import Statics
 from mmspec_torch.network.cache import STEP, CacheSpan
-from mmspec_torch.network.llama import Llama, hidden
+from mmspec_torch.network.decoder import LanguageModel, hidden
 from mmspec_torch.network.rotary import Angles
 from mmspec_torch.sequence.contents import deepstack, embed
 from mmspec_torch.sequence.draft import TorchDraft
@@ -62,7 +62,7 @@ class TorchDrafter:
 
     def __init__(
         self,
-        llama: Llama,
+        language: LanguageModel,
         place: Projection[Tensor],
         statics: Statics,
         branches: int,
@@ -72,17 +72,17 @@ class TorchDrafter:
         tree: Tree | None = None,
     ) -> None:
         """place: returns the rows [N, W] of an image's features."""
-        self._llama, self._place, self._tree = llama, place, tree
-        self._ensemble = Ensemble(llama, branches, vocabulary)
-        self._framework = framework(llama.device)
+        self._language, self._place, self._tree = language, place, tree
+        self._ensemble = Ensemble(language, branches, vocabulary)
+        self._framework = framework(language.device)
         self._sampler = self._framework.sampler(sampling)
         settings = vocabulary, sampling, adaptation is None
         self._static = statics.drafter(self, branches, *settings)
-        self._cache = self._static.cache if self._static else llama.new_cache(branches)
+        self._cache = self._static.cache if self._static else language.new_cache(branches)
         self._rows: list[Row[Tensor]] = [Row() for _ in range(branches)]
         tally = None
         if adaptation and branches > 1:
-            points = upload(adaptation.candidates(branches), torch.float32, self._llama.device)
+            points = upload(adaptation.candidates(branches), torch.float32, self._language.device)
             tally = Tally(self._framework.xp, adaptation, points, top)
         self._state = State(0, 0, (0,) * branches, (0,) * branches, tally=tally)
         self._uploaded: tuple[Sequence[float], Tensor] = (), torch.empty(0)
@@ -157,7 +157,7 @@ class TorchDrafter:
 
     def _blend(self, weights: Sequence[float]) -> Tensor:
         if weights != self._uploaded[0]:
-            self._uploaded = weights, upload(weights, torch.float32, self._llama.device)
+            self._uploaded = weights, upload(weights, torch.float32, self._language.device)
         return self._uploaded[1]
 
     def _check(self, segments: Sequence[Segment]) -> None:
@@ -172,13 +172,13 @@ class TorchDrafter:
         state = self._described(columns, max(start, end))
         if start >= end:
             return state
-        x = torch.stack([embed(self._llama, row, start, end) for row in self._rows])
+        x = torch.stack([embed(self._language, row, start, end) for row in self._rows])
         positions = np.stack([row.positions(start, end) for row in self._rows])
-        cos, sin = self._llama.rotary.planes(positions)
+        cos, sin = self._language.rotary.planes(positions)
         for at, stop in chunks(start, end):
             part = slice(at - start, stop - start)
             angles = cos[:, :, part], sin[:, :, part]
-            added = deepstack(self._llama, self._rows, at, stop)
+            added = deepstack(self._language, self._rows, at, stop)
             self._forward(x[:, part].flatten(0, 1), at, stop, angles, state.mask, added)
         return state
 
@@ -189,9 +189,9 @@ class TorchDrafter:
         tally = self._state.tally
         if min(lengths) == columns:
             return State(columns, fed, lengths, positions, tally=tally)
-        shade = hidden(self._llama.dtype)
+        shade = hidden(self._language.dtype)
         shades = [[shade * (t == PAD) for t in row.tokens[:columns]] for row in self._rows]
-        mask = upload(shades, self._llama.dtype, self._llama.device)[:, None, None]
+        mask = upload(shades, self._language.dtype, self._language.device)[:, None, None]
         return State(columns, fed, lengths, positions, F.pad(mask, (0, STEP)), tally=tally)
 
     def _ready(self, k: int) -> State:
@@ -208,15 +208,15 @@ class TorchDrafter:
         self, state: State, k: int, tree: Tree | None, blend: Tensor, noise: Noise
     ) -> DeviceDraft[Tensor]:
         start, rows = min(state.fed, state.columns - 1), len(self._rows)
-        x = embed(self._llama, self._rows[0], start, state.columns)
+        x = embed(self._language, self._rows[0], start, state.columns)
         x = x if rows == 1 else torch.cat([x] * rows)
         first, *angles = self._angles(state, start, tree.depth(k) if tree else k)
         x = self._forward(x, start, state.columns, first, state.mask)
         last = x.view(len(self._rows), state.columns - start, -1)[:, -1]
-        tail = TorchDraftTail(self._llama, self._cache, state.columns, angles, state.mask)
+        tail = TorchDraftTail(self._language, self._cache, state.columns, angles, state.mask)
         record: list[Tensor] = []
         project = partial(self._ensemble.logits, blend, record)
-        expander = EnsembleExpander(tail, last, self._llama.embed, project)
+        expander = EnsembleExpander(tail, last, self._language.embed, project)
         keys = self._framework.keys(noise, k)
         draft = self._framework.draft(self._sampler, expander, tree, keys)
         if state.tally is None or tree:
@@ -229,7 +229,7 @@ class TorchDrafter:
         numbers = 1 + state.columns - start + len(state.lengths) + 2 * k
         if numbers > NUMBERS or row.has_image(start, state.columns):
             return None
-        tokens = row.ids(start, state.columns, self._llama.config.vocab_size)
+        tokens = row.ids(start, state.columns, self._language.config.vocab_size)
         return Pending(tokens, state.columns, state.positions, state.mask)
 
     def _static_draft(
@@ -250,7 +250,7 @@ class TorchDrafter:
         """Yield the angles of the pending columns, then of each drafted token but the last."""
         pending = state.columns - start
         positions = [range(end - pending, end + k - 1) for end in state.positions]
-        return self._llama.rotary.runs(positions, [pending] + [1] * (k - 1))
+        return self._language.rotary.runs(positions, [pending] + [1] * (k - 1))
 
     def _forward(
         self,
@@ -261,4 +261,4 @@ class TorchDrafter:
         mask: Tensor | None,
         added: Sequence[Tensor] = (),
     ) -> Tensor:
-        return self._llama.follow(x, CacheSpan(self._cache, start, end), angles, mask, added)
+        return self._language.follow(x, CacheSpan(self._cache, start, end), angles, mask, added)

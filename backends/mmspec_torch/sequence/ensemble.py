@@ -8,16 +8,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.decoding import formulas
-from mmspec_torch.network.llama import Llama
+from mmspec_torch.network.decoder import LanguageModel
 
 
 class Ensemble:
     """Averages the branches' probabilities (IbED, section 3.1)."""
 
-    def __init__(self, llama: Llama, branches: int, vocabulary: int) -> None:
+    def __init__(self, language: LanguageModel, branches: int, vocabulary: int) -> None:
         """vocabulary: V; tokens that only the draft model has are ignored."""
-        self._llama, self._branches = llama, branches
-        self._shared = min(vocabulary, llama.config.vocab_size)
+        self._language, self._branches = language, branches
+        self._shared = min(vocabulary, language.config.vocab_size)
         self._missing = vocabulary - self._shared
 
     def logits(self, weights: Tensor, record: list[Tensor], last: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ class Ensemble:
         weights: [R].  record: with several branches, their probabilities [R * w, v] are
         appended to it.
         """
-        logits = self._llama.logits(last)[:, : self._shared]
+        logits = self._language.logits(last)[:, : self._shared]
         if self._branches == 1:
             return logits
         record.append(torch.softmax(logits, dim=-1, dtype=torch.float32))

@@ -15,7 +15,7 @@ from mmspec_torch.framework import framework
 from mmspec_torch.graphs.pool import Statics
 from mmspec_torch.graphs.target import ROWS, Tree
 from mmspec_torch.network.cache import BlockSpan, Cache, CacheSpan
-from mmspec_torch.network.llama import Llama, Step, tree_mask
+from mmspec_torch.network.decoder import LanguageModel, Step, tree_mask
 from mmspec_torch.network.rotary import Angles
 from mmspec_torch.sequence.contents import deepstack, embed
 from mmspec_torch.sequence.hidden_states import Rows
@@ -28,41 +28,41 @@ class TorchTarget(TargetSequence[Tensor]):
 
     def __init__(
         self,
-        llama: Llama,
+        language: LanguageModel,
         place: Projection[Tensor],
         statics: Statics,
         sampling: Sampling,
         exact: ExactRows | None,
     ) -> None:
         """place: returns the rows [N, W] of an image's features."""
-        self._llama = llama
+        self._language = language
         self._static = statics.target(self)
-        cache = self._static.cache if self._static else llama.new_cache(rows=1)
-        super().__init__(framework(llama.device), cache, place, sampling, exact)
+        cache = self._static.cache if self._static else language.new_cache(rows=1)
+        super().__init__(framework(language.device), cache, place, sampling, exact)
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings [n, H] of drafted ids [n]."""
-        return self._llama.embed(ids)
+        return self._language.embed(ids)
 
     def project(self, states: Tensor) -> Tensor:
         """Return the logits [n, V] of hidden states [n, H]."""
-        return self._llama.project(states)
+        return self._language.project(states)
 
     def _embed_columns(self, start: int, stop: int) -> Tensor:
-        return embed(self._llama, self._row, start, stop)
+        return embed(self._language, self._row, start, stop)
 
     def _append(self, x: Tensor, start: int) -> Tensor:
         end = start + len(x)
-        added = deepstack(self._llama, [self._row], start, end)
+        added = deepstack(self._language, [self._row], start, end)
         text = self._row.counts_up(start, end) and not added
         if self._static and text and not self._exact and len(x) <= ROWS:
             return self._static.feed(x, start, self._row.shift(start))
         span, angles = CacheSpan(self._cache, start, end), self._angles(start, end)
-        return self._llama.follow(x, span, angles, deepstack=added)
+        return self._language.follow(x, span, angles, deepstack=added)
 
     def _angles(self, start: int, end: int) -> Angles:
         """Return the angles of columns, of which those of a draft count up."""
-        rotary, first = self._llama.rotary, self._row.position(start)
+        rotary, first = self._language.rotary, self._row.position(start)
         if self._row.counts_up(start, end):
             return rotary.run(first, first + end - start)
         cos, sin = rotary.planes(self._row.positions(start, end)[None])
@@ -72,9 +72,9 @@ class TorchTarget(TargetSequence[Tensor]):
         tree, first = Tree(start, ancestry.visible), self._row.position(start)
         if self._static and tree.fits:
             return self._static.feed(x, start, first - start, tree)
-        angles = self._llama.rotary.after(first, ancestry.depths, levels)
+        angles = self._language.rotary.after(first, ancestry.depths, levels)
         span = CacheSpan(self._cache, start, start + len(x))
-        return self._llama.forward(x, Step(angles, span, tree_mask(start, ancestry.visible, x)))
+        return self._language.forward(x, Step(angles, span, tree_mask(start, ancestry.visible, x)))
 
     def _by_blocks(
         self, exact: ExactRows, x: Tensor, first: int, root: int, ancestry: Ancestry | None
@@ -84,14 +84,14 @@ class TorchTarget(TargetSequence[Tensor]):
         if self._static and (tree is None or tree.fits):
             return self._static.feed(x, first, shift, tree, exact.multiple)
         places = self._places(exact, first, end, root, ancestry)
-        angles = self._llama.rotary.after(shift, places.own, end)
-        return self._llama.forward(
+        angles = self._language.rotary.after(shift, places.own, end)
+        return self._language.forward(
             x, Step(angles, BlockSpan(self._cache, first, end), places=places)
         )
 
     def _normalised(self, outputs: Tensor) -> Tensor:
-        return self._llama.states(outputs)
+        return self._language.states(outputs)
 
     def _new_rows(self) -> Rows:
-        width = self._llama.config.hidden_size
-        return Rows(torch.empty(0, width, device=self._llama.device, dtype=self._llama.dtype))
+        width = self._language.config.hidden_size
+        return Rows(torch.empty(0, width, device=self._language.device, dtype=self._language.dtype))

@@ -15,7 +15,7 @@ from mmspec.prompt.images import Picture
 from mmspec_torch.device_io import upload
 from mmspec_torch.framework import keys, sampler
 from mmspec_torch.network.cache import CacheSpan
-from mmspec_torch.network.llama import Llama, Step, hidden
+from mmspec_torch.network.decoder import LanguageModel, Step, hidden
 from mmspec_train.teacher.batch import StoredStates
 from mmspec_train.teacher.records import PICTURE, ConversationRecord
 from mmspec_train.teacher.teacher import Teacher
@@ -38,7 +38,7 @@ def answer_all(
     pixels = [list(map(teacher.pixels, pictures)) for _, pictures in conversations]
     images = [teacher.embed_images(teacher.features(row)) for row in pixels]
     records = [record for record, _ in conversations]
-    rows = _Rows(teacher.model.llama, sampling, [seed + record.number for record in records])
+    rows = _Rows(teacher.model.language, sampling, [seed + record.number for record in records])
     unread = [iter(row) for row in images]
     answers: list[list[list[int]]] = [[] for _ in records]
     for turn in range(max(len(record.prompts) for record in records)):
@@ -58,7 +58,7 @@ def answer_all(
 def _embed(teacher: Teacher, prompt: Sequence[int], images: Iterator[Tensor]) -> Tensor:
     """Return the embeddings [n, H] of a prompt; the next of `images` replaces each PICTURE."""
     ids = [max(token, 0) for token in prompt]
-    x = teacher.embed(upload(ids, torch.long, teacher.model.llama.device))
+    x = teacher.embed(upload(ids, torch.long, teacher.model.language.device))
     places = [place for place, token in enumerate(prompt) if token == PICTURE]
     parts = torch.tensor_split(x, [edge for place in places for edge in (place, place + 1)])
     # Every second part is the row of a PICTURE.
@@ -68,10 +68,10 @@ def _embed(teacher: Teacher, prompt: Sequence[int], images: Iterator[Tensor]) ->
 class _Rows:
     """A batch of conversations that decode together. The attention mask hides padding."""
 
-    def __init__(self, llama: Llama, sampling: Sampling, seeds: Sequence[int]) -> None:
-        self._llama, self._cache = llama, llama.new_cache(len(seeds))
-        self._sampler, self._seeds = sampler(sampling, llama.device), seeds
-        self._is_token = torch.zeros(len(seeds), 0, dtype=torch.bool, device=llama.device)
+    def __init__(self, language: LanguageModel, sampling: Sampling, seeds: Sequence[int]) -> None:
+        self._language, self._cache = language, language.new_cache(len(seeds))
+        self._sampler, self._seeds = sampler(sampling, language.device), seeds
+        self._is_token = torch.zeros(len(seeds), 0, dtype=torch.bool, device=language.device)
         self._lengths = [0] * len(seeds)
         self._states: list[Tensor] = []
         self._counts: list[list[int]] = []
@@ -85,20 +85,20 @@ class _Rows:
         answers: list[list[int]] = [[] for _ in prompts]
         live = [bool(length) for length in lengths]
         for _ in range(max_tokens):
-            tokens = self._sampler.tokens(self._llama.project(last), self._keys())
+            tokens = self._sampler.tokens(self._language.project(last), self._keys())
             for row, token in enumerate(tokens.tolist()):
                 if live[row]:
                     answers[row].append(token)
                     live[row] = token not in stop
             if not any(live):
                 break
-            last = self._feed(self._llama.embed(tokens).unsqueeze(1), [int(row) for row in live])
+            last = self._feed(self._language.embed(tokens).unsqueeze(1), [int(row) for row in live])
         return answers
 
     def _keys(self) -> Tensor:
         """Return the noise keys [R, 2] of the next position of each row."""
         noises = map(Noise, self._seeds, self._lengths)
-        return torch.cat([keys(noise, 1, self._llama.device) for noise in noises])
+        return torch.cat([keys(noise, 1, self._language.device) for noise in noises])
 
     def states(self, row: int) -> Tensor:
         """Return the hidden states [n, H] of all columns fed to a row, in order."""
@@ -117,13 +117,13 @@ class _Rows:
         self._is_token = torch.cat((self._is_token, columns < ends[:, None]), dim=1)
         positions = [[length + n for n in range(width)] for length in self._lengths]
         step = Step(
-            self._llama.rotary.at(positions),
+            self._language.rotary.at(positions),
             CacheSpan(self._cache, start, end),
             self._mask(start, x) if start else None,
             causal=not start,
         )
-        out = self._llama.forward(x.reshape(rows * width, -1), step)
-        states = self._llama.states(out).view(rows, width, -1)
+        out = self._language.forward(x.reshape(rows * width, -1), step)
+        states = self._language.states(out).view(rows, width, -1)
         self._states.append(states)
         self._counts.append(counts)
         self._lengths = [a + b for a, b in zip(self._lengths, counts, strict=True)]

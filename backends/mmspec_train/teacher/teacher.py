@@ -20,7 +20,7 @@ from mmspec.seam import Float32
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.model import TorchModel
 from mmspec_torch.network.cache import CacheSpan
-from mmspec_torch.network.llama import Step
+from mmspec_torch.network.decoder import Step
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_torch.weights import read_tensor
 from mmspec_train.teacher.batch import ConversationBatch, TeacherBatch
@@ -42,10 +42,12 @@ class Teacher:
         self.output_matrix = self._output_matrix()
 
     def _output_matrix(self) -> Tensor:
-        llama = self.model.llama
+        language = self.model.language
         if self.config.text.tie_word_embeddings:
-            return llama.embedding
-        return read_tensor(plan(self.directory, self.config)[LM_HEAD], llama.dtype).to(llama.device)
+            return language.embedding
+        return read_tensor(plan(self.directory, self.config)[LM_HEAD], language.dtype).to(
+            language.device
+        )
 
     @property
     def stop(self) -> frozenset[int]:
@@ -70,13 +72,13 @@ class Teacher:
 
     def digest(self) -> str:
         """Return a digest of the embeddings and output matrix, which identifies the target."""
-        tensors = (self.model.llama.embedding, self.output_matrix)
+        tensors = (self.model.language.embedding, self.output_matrix)
         content = b"".join(t.detach().cpu().float().numpy().tobytes() for t in tensors)
         return hashlib.sha256(content).hexdigest()[:16]
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings [..., H] of tokens."""
-        return self.model.llama.embed(ids)
+        return self.model.language.embed(ids)
 
     @torch.no_grad()
     def features(self, images: Sequence[Float32]) -> list[TorchFeatures]:
@@ -87,9 +89,9 @@ class Teacher:
     def embed_images(self, features: Sequence[TorchFeatures]) -> Tensor:
         """Project tower features into image embeddings [M, N, H]."""
         shape = 0, self.config.image_tokens, self.config.text.hidden_size
-        llama = self.model.llama
+        language = self.model.language
         if not features:
-            return torch.zeros(shape, device=llama.device, dtype=llama.dtype)
+            return torch.zeros(shape, device=language.device, dtype=language.dtype)
         return torch.stack([self.model.placed(image) for image in features])
 
     @torch.no_grad()
@@ -115,8 +117,8 @@ class Teacher:
     def hidden_states(self, embeddings: Tensor) -> Tensor:
         """Return hidden states [B, L, H] after the last norm; no column attends to the padding."""
         rows, columns, width = embeddings.shape
-        llama = self.model.llama
-        span = CacheSpan(llama.new_cache(rows), 0, columns)
-        step = Step(llama.rotary.run(0, columns), span, causal=True)
-        x = embeddings.to(llama.dtype).reshape(-1, width).clone()
-        return llama.states(llama.forward(x, step)).view(rows, columns, width)
+        language = self.model.language
+        span = CacheSpan(language.new_cache(rows), 0, columns)
+        step = Step(language.rotary.run(0, columns), span, causal=True)
+        x = embeddings.to(language.dtype).reshape(-1, width).clone()
+        return language.states(language.forward(x, step)).view(rows, columns, width)

@@ -1,4 +1,4 @@
-"""The decoder of Llama and Qwen3 over plain weight tensors, for a few rows at a time.
+"""The decoder of Llama and Qwen over plain weight tensors, for a few rows at a time.
 
 Projections of one input are fused, and keys and values are written together: for few rows the
 cost is the number of operations.
@@ -229,7 +229,7 @@ class Decoder:
         return self.forward(x, Step(angles, span, mask, causal, deepstack=deepstack))
 
 
-class Llama(Decoder):
+class LanguageModel(Decoder):
     """A decoder with its embedding, last norm and output head."""
 
     def __init__(

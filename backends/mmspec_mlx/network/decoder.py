@@ -1,4 +1,4 @@
-"""Llama over plain weight tensors, with batched rows and fused projections.
+"""The decoder of Llama and Qwen over plain weight tensors, with rows and fused projections.
 
 Shape letters: R rows, n tokens per row, H width, D head size, V vocabulary.
 """
@@ -181,7 +181,7 @@ class Decoder:
         return self.feed(mx.expand_dims(rows, 0), cache, at, turn, mask)[0]
 
 
-class Llama(Decoder):
+class LanguageModel(Decoder):
     """A decoder with its embedding, last norm and output head."""
 
     def __init__(self, weights: Weights, config: TextConfig) -> None:
