@@ -24,6 +24,8 @@ CREDIT = 8.0
 """The most time that drafting may lose out of what it gained before, in plain rounds."""
 EXPLORE = 16
 """Number of rounds between trials of a neighbouring draft length while drafting pays."""
+PLAIN_ROUNDS = 2
+"""Number of plain rounds that measure their cost: at first, or if a calibration is in doubt."""
 STRIDE = 32
 """Number of positions over which the cost of a round counts as constant."""
 
@@ -65,8 +67,9 @@ class Choice(NamedTuple):
 class AdaptiveDraftLength:
     """Drafts what gives the most expected tokens per second, with bounded losses.
 
-    Without calibrated costs two plain rounds measure c(0) first.  A round drafts the chain or tree
-    with the largest E(gamma) / c(gamma), at most twice as long as the longest with a known cost.
+    Without calibrated costs PLAIN_ROUNDS plain rounds measure c(0) first.  A round drafts the chain
+    or tree with the largest E(gamma) / c(gamma), at most twice as long as the longest with a known
+    cost.
     Losses are bounded by a budget in plain rounds: ALLOWANCE, plus SHARE per token, plus gains and
     minus losses of drafting so far. A draft is made only if the budget covers its whole rejection.
     So if drafting loses at every length, it is tried only as often as the budget grows.
@@ -154,10 +157,9 @@ class AdaptiveDraftLength:
 
     def _measures_plain(self) -> bool:
         """True if the next round must be plain, to measure its cost."""
-        if self._is_calibrated:
-            in_doubt = any(kind.costs.in_doubt for kind in self._kinds)
-            return not self._plain.rounds and in_doubt
-        return self._plain.rounds < 2
+        if self._plain.rounds >= PLAIN_ROUNDS:
+            return False
+        return not self._is_calibrated or any(kind.costs.in_doubt for kind in self._kinds)
 
     def _charge(self, round_: Round, chosen: Choice, cost: float | None) -> None:
         """Count what a drafted round gained or lost."""

@@ -22,18 +22,19 @@ DOUBT = 1.25
 class PlainCost:
     """Seconds of a plain round at the present context: calibrated ones times today's ratio.
 
-    Without a calibration the latest plain rounds are the cost, until the context is FAR longer or
-    shorter than theirs.
+    The calibration weighs as much as one round: a single slow round, as the first of a process is,
+    changes nothing.  Without a calibration the latest plain rounds are the cost, until the context
+    is FAR longer or shorter than theirs.
     """
 
     def __init__(self) -> None:
         self._ratios: deque[float] = deque(maxlen=SAMPLES)
-        self._calibrated = 1.0
+        self._calibrated: float | None = None
         self._context = self._measured_at = 0
 
     def move(self, context: int, calibrated: float | None) -> None:
         """Go to `context` positions, where plain rounds took `calibrated` seconds."""
-        self._calibrated, self._context = calibrated or 1.0, context
+        self._calibrated, self._context = calibrated, context
         here, there = context + 256, self._measured_at + 256  # short contexts cost the same
         if not calibrated and not 1 / FAR <= here / there <= FAR:
             self._ratios.clear()
@@ -46,11 +47,12 @@ class PlainCost:
     @property
     def seconds(self) -> float:
         """Seconds of a plain round here."""
-        return self._calibrated * (median_low(self._ratios) if self._ratios else 1.0)
+        prior = [1.0] if self._calibrated or not self._ratios else []
+        return (self._calibrated or 1.0) * median_low([*prior, *self._ratios])
 
     def observe(self, seconds: float) -> None:
         """Observe a plain round."""
-        self._ratios.append(max(seconds, 1e-9) / self._calibrated)
+        self._ratios.append(max(seconds, 1e-9) / (self._calibrated or 1.0))
         self._measured_at = self._context
 
 
@@ -90,10 +92,11 @@ class RoundCosts:
         return not all(1 / DOUBT < ratio < DOUBT for ratio in medians)
 
     def observe(self, gamma: int, steps: float) -> float | None:
-        """Observe a round that took `steps` plain rounds; returns its cost, at most FAR the usual.
+        """Observe a round that took `steps` plain rounds; returns the cost of its length.
 
-        The limit is for rounds that other programs slow down. Returns None for the first round of a
-        length if it took far longer than plain decoding would: it compiled kernels.
+        That is the median, because one round may be slow for its own reasons: it is the first of a
+        process, or another program interferes. Returns None for the first round of a length if it
+        took far longer than plain decoding would: it compiled kernels.
         """
         is_first = gamma not in self._ratios
         ratios = self._ratios.setdefault(gamma, deque(maxlen=SAMPLES))
@@ -101,7 +104,7 @@ class RoundCosts:
             return None
         ratios.append(steps / self._unit[gamma])
         self._update()
-        return min(steps, FAR * self.steps[gamma])
+        return self.steps[gamma]
 
     def _update(self) -> None:
         first = [1.0] if self._calibrated else []  # a calibrated cost weighs as much as one round

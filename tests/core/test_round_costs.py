@@ -44,10 +44,10 @@ def test_a_first_round_far_slower_than_plain_decoding_is_left_out_once():
     assert costs.lengths == [1]
 
 
-def test_a_disturbed_round_is_charged_no_more_than_twice_the_median():
+def test_a_disturbed_round_costs_the_median():
     costs = RoundCosts()
     observed(costs, 4, 2.0, 2.0, 2.0)
-    assert costs.observe(4, 50.0) == 4.0
+    assert costs.observe(4, 50.0) == 2.0
 
 
 def test_calibrated_costs_are_in_plain_rounds():
@@ -90,9 +90,11 @@ def test_calibrated_seconds_of_plain_rounds_are_scaled_to_those_of_today():
     plain.move(100, 2.0)
     assert plain.seconds == 2.0
     plain.observe(3.0)
+    assert plain.seconds == 2.0  # one round may be slow for its own reasons
+    plain.observe(3.0)
     plain.move(5000, 10.0)
     assert plain.seconds == 15.0
-    assert plain.rounds == 1
+    assert plain.rounds == 2
 
 
 def test_without_a_calibration_plain_rounds_are_measured_again_in_another_context():
