@@ -75,8 +75,8 @@ class Tokenizer:
         image: the family's tokens of an image.  Raises CheckpointError if its files are missing or
         malformed.
         """
-        backend = read_backend(directory)
-        return cls(backend, read_names(directory, image), tokenizer_file(directory))
+        file, names = tokenizer_file(directory), read_names(directory, image)
+        return cls(read_backend(directory), names, file)
 
     def _take_literally(self) -> dict[int, "AddedToken"]:
         """Make `tokenizers` read special tokens in text as text; returns the added tokens by id."""

@@ -133,9 +133,11 @@ def _adds_bos(settings: Block, bare: bool) -> bool | None:
 def _converted(file: Path) -> "Backend":
     """Convert a sentencepiece model, the format before tokenizer.json."""
     try:
+        from sentencepiece import SentencePieceProcessor
         from transformers import LlamaTokenizer
 
         with tokenizer_errors(file):  # damaged protocol buffers raise anything
+            SentencePieceProcessor(model_file=str(file))  # says what is wrong; the next does not
             backend: Backend = LlamaTokenizer.from_pretrained(
                 file.parent, local_files_only=True
             ).backend_tokenizer

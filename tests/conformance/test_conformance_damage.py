@@ -4,7 +4,7 @@ from shutil import copytree
 
 import pytest
 
-from support import factory
+from support import factory, factory_qwen
 from support.damage import batch
 from support.damage.subjects import MODELS, PICKLES
 from support.factory_heads import published, tiny_head
@@ -16,6 +16,7 @@ def folder(tmp_path_factory, llava_path, mlx_path):
     folder = tmp_path_factory.mktemp("damage")
     copytree(llava_path, folder / "llava" / "source")
     copytree(mlx_path, folder / "mlx4" / "source")
+    factory_qwen.tiny_qwen3_vl(folder / "qwen" / "source")
     (folder / "sharded").mkdir()
     factory.tiny_llava(folder / "sharded" / "source", sharded=True)
     for kind in ("eagle", "flash"):

@@ -126,13 +126,17 @@ def test_rewinding_into_what_was_said_equals_never_having_said_it(engine, views)
 def test_rows_of_a_batch_draft_what_each_drafts_alone(engine, views):
     target = target_of(engine, views, CHUNKS)
     drafter = drafter_of(engine, views, CHUNKS)
-    said = []
+    said, before = [], drafter.row_lengths
     for _ in range(3):
         drafter.draft(2, [0.25] * 4, NO_NOISE)
         token = target.verify(None, NO_NOISE).best[0]
         target.commit([], token)
         drafter.commit([], [token])
         said.append(token)
+    assert drafter.row_lengths == [length + 3 for length in before]
+    committed = proposals(engine, drafter)
+    drafter.rewind(drafter.length)
+    assert proposals(engine, drafter) == committed
     feed_drafter(drafter, views, [OTHER])
     together = proposals(engine, drafter)
     assert len({tuple(each) for each in together[:4]}) > 1

@@ -195,10 +195,12 @@ def test_broken_files_are_named(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"tokenizer\.json is not a readable tokenizer"):
         Tokenizer.read(tmp_path)
-    (tmp_path / "tokenizer_config.json").write_text("[")
     (tmp_path / "tokenizer.json").unlink()
     (tmp_path / "tokenizer.model").write_bytes(b"nonsense")
-    with pytest.raises(CheckpointError, match=r"tokenizer\.model is not a readable tokenizer"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.model .* could not parse ModelProto"):
+        Tokenizer.read(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("[")
+    with pytest.raises(CheckpointError, match=r"tokenizer_config\.json is not valid JSON"):
         Tokenizer.read(tmp_path)
 
 

@@ -14,6 +14,8 @@ from mmspec_train.data_settings import DataSettings
 from mmspec_train.distillation.schedules import SCHEDULES
 from mmspec_train.run.log import open_log
 from mmspec_train.teacher.answers import answer_all
+from mmspec_train.teacher.batch import StoredStates
+from mmspec_train.teacher.cache import TeacherCache
 from mmspec_train.teacher.corpus import WorldCorpus
 from mmspec_train.teacher.preparation import Preparation
 from mmspec_train.teacher.teacher import Teacher
@@ -146,6 +148,54 @@ def test_the_cache_stays_within_its_bound(teacher, tmp_path):
     stored = [record.place is not None for record in cache.records()]
     assert any(stored)
     assert not all(stored)
+
+
+def records_with(cache, **changes):
+    """Write the cache's records again, the first of them changed."""
+    first, *others = cache.records()
+    lines = [record.to_json() + "\n" for record in (replace(first, **changes), *others)]
+    cache.records_file.write_text("".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"answers": ((400,),) * 9}, "its prompts, answers and ends of answers differ in number"),
+        ({"prompts": ((320,),), "answers": ((7,),), "stopped": (True,)}, "token 320 of 320"),
+        ({"prompts": ((),), "answers": ((7,),), "stopped": (True,)}, "its first prompt is empty"),
+        ({"place": (0, 1, 0)}, r"conversation 0 has \(1, 0\) rows of states in place of"),
+        ({"place": None, "prompts": ((-1,) * 9,), "answers": ((7,),), "stopped": (True,)}, "9 im"),
+    ],
+)
+def test_damaged_records_are_refused_by_name(teacher, tmp_path, changes, reason):
+    made = teacher_data(teacher, tmp_path)
+    prepare(made)
+    records_with(made.batches("all").cache, **changes)
+    with pytest.raises(errors.UsageError, match=rf"train\.jsonl is damaged \(.*{reason}"):
+        list(made.batches("all").once())
+
+
+def test_damaged_states_are_refused_by_name(teacher, tmp_path):
+    made = teacher_data(teacher, tmp_path)
+    prepare(made)
+    states = made.batches("all").cache.states_file
+    whole = states.read_bytes()
+    for content in (b"\xff" * len(whole), whole[:-2], b""):
+        states.write_bytes(content)
+        with pytest.raises(errors.UsageError, match=r"train\.states is damaged \(rows \d+ to"):
+            list(made.batches("all").once())
+    states.unlink()
+    with pytest.raises(errors.UsageError, match=r"cannot read .*train\.states: No such file"):
+        list(made.batches("all").once())
+
+
+def test_states_beyond_float16_are_computed_anew(data, tmp_path):
+    record, *_ = data.batches("all").records()
+    stored = data.batches("all").cache.read(record.place)
+    cache = TeacherCache(tmp_path, "train", data.teacher.config.text)
+    large = StoredStates(stored.states.float() * 1e6, stored.visual)
+    cache.append([(record, large), (record, stored)], 10**9)
+    assert [record.place is None for record in cache.records()] == [True, False]
 
 
 def test_a_sampled_answer_depends_on_its_conversation_and_the_seed_alone(teacher, data):

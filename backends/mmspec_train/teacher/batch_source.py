@@ -1,19 +1,20 @@
 """Batches of recorded conversations. A batch depends only on the seed and its number."""
 
-import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Literal
 
 from mmspec import errors
 from mmspec.families.family import Preprocessing
+from mmspec.prompt.images import Picture
 from mmspec.seam import Float32
-from mmspec_train.teacher.batch import ConversationBatch, collate
+from mmspec_train.teacher.batch import ConversationBatch, StoredStates, collate
 from mmspec_train.teacher.cache import TeacherCache
 from mmspec_train.teacher.corpus import Corpus
-from mmspec_train.teacher.records import ConversationRecord
+from mmspec_train.teacher.records import ConversationRecord, Place
 
 BATCHES_PER_POOL = 8
 """Number of batches whose conversations are sorted by length together to save padding."""
@@ -65,7 +66,7 @@ class ConversationBatches:
     def batches(self, start: int) -> Iterator[ConversationBatch]:
         """Yield batches from number `start` on."""
         records = self.records()
-        for epoch in itertools.count():
+        for epoch in count():
             planned = self.plan(records, epoch)
             skipped, start = min(start, len(planned)), max(0, start - len(planned))
             yield from (self.batch(batch) for batch in planned[skipped:])
@@ -107,18 +108,34 @@ class ConversationBatches:
         """Return `records` as one batch."""
         places = [record.place for record in records if record.place]
         all_stored = len(places) == len(records)
-        stored = [self.cache.read(place) for place in places] if all_stored else []
+        stored = list(map(self._stored, records, places)) if all_stored else []
         images = self.pixels(records) if self.always_pixels or not stored else ()
         return collate(records, images, stored, self.image_id, self.positions)
+
+    def _stored(self, record: ConversationRecord, place: Place) -> StoredStates:
+        """The stored states of a conversation; raises UsageError for other numbers of them."""
+        sizes = self._columns(record), record.images * self.positions
+        if place[1:] != sizes:
+            raise self._damaged(record, f"{place[1:]} rows of states in place of {sizes}")
+        return self.cache.read(place)
 
     def pixels(self, records: Sequence[ConversationRecord]) -> list[Float32]:
         """Return the pixels [3, height, width] of every image in the records."""
         if self.preprocessing is None:
             return []
-        return [
-            self.preprocessing.pixels(picture.image)
-            for record in records
-            if record.images
-            for turn in self.corpus.turns(record.number)
-            for picture in turn.question.pictures
-        ]
+        pictures = chain.from_iterable(self._pictures(record) for record in records)
+        return [self.preprocessing.pixels(picture.image) for picture in pictures]
+
+    def _pictures(self, record: ConversationRecord) -> list[Picture]:
+        if not record.images:
+            return []
+        turns = self.corpus.turns(record.number)
+        pictures = [picture for turn in turns for picture in turn.question.pictures]
+        if len(pictures) != record.images:
+            raise self._damaged(record, f"{record.images} images in place of {len(pictures)}")
+        return pictures
+
+    def _damaged(self, record: ConversationRecord, reason: str) -> errors.UsageError:
+        return self.cache.damaged(
+            self.cache.records_file, f"conversation {record.number} has {reason}"
+        )

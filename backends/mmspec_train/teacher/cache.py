@@ -18,7 +18,8 @@ import numpy as np
 import torch
 
 from mmspec.errors import UsageError
-from mmspec.input_files import open_file
+from mmspec.families.decoder import TextConfig
+from mmspec.input_files import open_file, require_file
 from mmspec.output_files import write_errors
 from mmspec_train.teacher.batch import StoredStates
 from mmspec_train.teacher.records import ConversationRecord, Place
@@ -32,10 +33,11 @@ class TeacherCache:
 
     directory: Path
     split: str
-    width: int
-    """H, the width of the hidden states."""
+    text: TextConfig
+    """The target's, whose width H the hidden states have."""
 
     def __post_init__(self) -> None:
+        self.width = self.text.hidden_size
         self.records_file = self.directory / f"{self.split}.jsonl"
         self.states_file = self.directory / f"{self.split}.states"
         self.manifest_file = self.directory / f"about.{self.split}.json"
@@ -55,11 +57,18 @@ class TeacherCache:
                 file.truncate(complete)
         try:
             lines = content[:complete].decode().split("\n")[:-1]
-            return list(map(ConversationRecord.from_json, lines))
+            records = list(map(ConversationRecord.from_json, lines))
         except (ValueError, RecursionError) as error:
-            raise UsageError(
-                f"{self.records_file} is damaged ({error}): delete {self.directory} to go on"
-            ) from error
+            raise self.damaged(self.records_file, str(error)) from error
+        largest = max((record.largest_id for record in records), default=0)
+        if largest >= self.text.vocab_size:
+            reason = f"token {largest} of {self.text.vocab_size}"
+            raise self.damaged(self.records_file, reason)
+        return records
+
+    def damaged(self, file: Path, reason: str) -> UsageError:
+        """The error for a file that does not hold what was written."""
+        return UsageError(f"{file} is damaged ({reason}): delete {self.directory} to go on")
 
     def append(
         self,
@@ -73,22 +82,35 @@ class TeacherCache:
             for record, one in conversations:
                 place = None
                 if one is not None:
-                    rows = np.concatenate([one.states.half().cpu(), one.visual.half().cpu()])
-                    if file.tell() + rows.nbytes <= max_bytes:
+                    rows = torch.cat([one.states, one.visual]).half().cpu()
+                    # What float16 cannot hold is computed anew.
+                    if file.tell() + rows.nbytes <= max_bytes and rows.isfinite().all():
                         place = file.tell() // row_bytes, len(one.states), len(one.visual)
-                        file.write(rows.tobytes())
+                        file.write(rows.numpy().tobytes())
                 lines.append(replace(record, place=place).to_json() + "\n")
         # Records come last: a record is there only once its states are.
         with write_errors(self.records_file), self.records_file.open("a", encoding="utf-8") as file:
             file.writelines(lines)
 
     @cached_property
-    def _rows(self) -> np.memmap[Any, np.dtype[np.float16]]:
-        count = self.states_file.stat().st_size // (FLOAT16_BYTES * self.width)
-        return np.memmap(self.states_file, np.float16, "r", shape=(count, self.width))
+    def _rows(self) -> np.ndarray[Any, np.dtype[np.float16]]:
+        try:
+            shape = require_file(self.states_file) // (FLOAT16_BYTES * self.width), self.width
+        except OSError as error:
+            raise UsageError(f"cannot read {self.states_file}: {error.strerror}") from error
+        if not shape[0]:  # which cannot be mapped
+            return np.zeros(shape, np.float16)
+        return np.memmap(self.states_file, np.float16, "r", shape=shape)
 
     def read(self, place: Place) -> StoredStates:
-        """Return the stored states of the conversation whose record names this place."""
+        """Return the stored states of the conversation whose record names this place.
+
+        Raises UsageError if they are not there or not finite.
+        """
         first, states, images = place
         rows = torch.from_numpy(np.array(self._rows[first : first + states + images]))
+        if len(rows) < states + images or not rows.isfinite().all():
+            last = first + states + images - 1
+            reason = f"rows {first} to {last} are not there, or not finite"
+            raise self.damaged(self.states_file, reason)
         return StoredStates(rows[:states], rows[states:])

@@ -7,10 +7,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from mmspec.drafters.heads.packing import Span
-from mmspec.families.decoder import TokenId
 from mmspec.json_reader.limits import Range
 from mmspec.json_reader.reader import read_value
 from mmspec.prompt.chat_template import ChatTemplate
@@ -23,6 +22,9 @@ IGNORED = -100
 Count = Annotated[int, Range(0, 10**15)]
 PICTURE = -1
 """Placeholder id of an image in a record's prompts."""
+MOST_ID = 2**31
+SOME = Range(1, MOST_ID)
+"""The length of an answer, which ends with a stop token if with no other."""
 Place = tuple[int, int, int]
 """Where hidden states are in their file: first row, number of states, number of image rows."""
 
@@ -43,6 +45,11 @@ class ConversationRecord:
     def images(self) -> int:
         """The number of images in the conversation."""
         return sum(prompt.count(PICTURE) for prompt in self.prompts)
+
+    @property
+    def largest_id(self) -> int:
+        """The largest token id of all prompts and answers; PICTURE if there is none."""
+        return max(chain((PICTURE,), *self.prompts, *self.answers))
 
     def columns(self, positions: int) -> int:
         """The number of columns if each image takes `positions` of them."""
@@ -65,6 +72,10 @@ class ConversationRecord:
     def from_json(cls, line: str) -> "ConversationRecord":
         """Parse a line written by `to_json`; raises ValueError for another."""
         read = read_value(_Line, json.loads(line))
+        if not len(read.prompts) == len(read.answers) == len(read.stopped):
+            raise ValueError("its prompts, answers and ends of answers differ in number")
+        if read.prompts and not read.prompts[0]:
+            raise ValueError("its first prompt is empty")
         place = None if read.images is None else (read.first, read.states, read.images)
         return cls(read.number, read.prompts, read.answers, tuple(map(bool, read.stopped)), place)
 
@@ -73,9 +84,9 @@ class _Line(NamedTuple):
     """The record as JSON."""
 
     number: int
-    prompts: tuple[tuple[TokenId, ...], ...]
-    answers: tuple[tuple[TokenId, ...], ...]
-    stopped: tuple[int, ...]
+    prompts: tuple[tuple[Annotated[int, Range(PICTURE, MOST_ID)], ...], ...]
+    answers: tuple[Annotated[tuple[Annotated[int, Range(0, MOST_ID)], ...], SOME], ...]
+    stopped: tuple[Literal[0, 1], ...]
     first: Count = 0
     states: Count = 0
     images: Count | None = None

@@ -58,7 +58,7 @@ class TeacherData:
             settings = replace(settings, samples=samples, answers="target", temperature=0.0)
         elif not self.needs_states:
             settings = replace(settings, cache_gb=0.0)
-        cache = TeacherCache(self.directory, split, self.teacher.config.text.hidden_size)
+        cache = TeacherCache(self.directory, split, self.teacher.config.text)
         return Preparation(cache, corpus, self.teacher, settings)
 
     def batches(

@@ -147,6 +147,25 @@ def _word_pieces() -> Any:
     return tokenizer
 
 
+SENTENCEPIECE = ("tokenizer.model",) * 3 + ("tokenizer_config.json",)
+
+
+def make_sentencepiece(folder: Path) -> None:
+    """A tokenizer of the format before tokenizer.json, byte tokens among its pieces."""
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([factory_layouts.CORPUS] * 3),
+        model_prefix=str(folder / "tokenizer"),
+        vocab_size=320,
+        model_type="bpe",
+        byte_fallback=True,
+        minloglevel=2,
+    )
+    roles = {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "add_bos_token": True}
+    (folder / "tokenizer_config.json").write_text(json.dumps(roles))
+
+
 def use_tokenizer(file: Path, _: str) -> None:
     """Encode and decode text in every way."""
     tokenizer = Tokenizer.read(file.parent)

@@ -1,6 +1,5 @@
-"""Calibrations, reports, runs of the benchmark and of training, and how a process uses them."""
+"""Calibrations, reports and runs of the benchmark, and how a process uses them."""
 
-import json
 from pathlib import Path
 
 from mmspec.decoding.exact_rows import ExactRows
@@ -10,10 +9,7 @@ from mmspec_bench.full_report.report_file import ReportFile
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.write import sections
 from mmspec_bench.suite.metrics import summarise
-from mmspec_train.run.run_manifest import check_manifest
-from mmspec_train.teacher.conversation_file import ConversationFile
 from support import synthetic_run
-from support.damage.subject import picture
 from support.scripted_clock import FLAT
 
 KEY = {"machine": "x", "backend": {"name": "torch"}}
@@ -57,45 +53,3 @@ def use_run(file: Path, _: str) -> None:
     """Report on the run."""
     run = merge([file.parent])
     sections(run, [summarise(run.of(name), run.plain) for name in run.decoding], [])
-
-
-TURNS = [{"from": "human", "value": "<image>\nwhat?"}, {"from": "gpt", "value": "a cat"}]
-
-
-def make_training(folder: Path) -> None:
-    """A run's options and conversations to train on."""
-    (folder / "run.json").write_text(json.dumps({"seed": 1, "steps": {"a": 2}}))
-    picture().save(folder / "a.png")
-    entries = [{"image": "a.png", "conversations": TURNS} for _ in range(40)]
-    (folder / "conversations.json").write_text(json.dumps(entries))
-
-
-def use_training(file: Path, _: str) -> None:
-    """Compare the options, index the conversations and read each."""
-    check_manifest(file.parent / "run.json", {"seed": 1, "steps": {"a": 2}}, "begin anew")
-    conversations = ConversationFile(file.parent / "conversations.json", file.parent)
-    conversations.check()
-    for place in conversations.places(held_out=True):
-        conversations.read(place)
-
-
-def make_teacher(folder: Path) -> None:
-    """A training state, and records of a teacher's answers."""
-    import torch
-
-    from mmspec_torch.tensor_files import save_state
-
-    save_state(folder / "state.pt", {"step": 3, "module": {"weight": torch.ones(4, 4)}})
-    line = [0, [[1, -1, 5], [6]], [[7, 8], [9]], [1, 0], 0, 4, 16]
-    (folder / "train.jsonl").write_text(
-        "".join(json.dumps([n, *line[1:]]) + "\n" for n in range(5))
-    )
-
-
-def use_teacher(file: Path, _: str) -> None:
-    """Read both."""
-    from mmspec_torch.tensor_files import read_state
-    from mmspec_train.teacher.cache import TeacherCache
-
-    read_state(file.parent / "state.pt")
-    TeacherCache(file.parent, "train", 8).records()

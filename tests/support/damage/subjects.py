@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mmspec.errors import UsageError
-from support.damage import chat_files, measured_files, model_files
+from support.damage import chat_files, measured_files, model_files, training_files
 from support.damage.subject import Subject
 
 
@@ -60,17 +60,21 @@ CORE = {
         measured_files.make_run,
     ),
     "training": Subject(
-        measured_files.use_training,
+        training_files.use_training,
         ("run.json", "conversations.json"),
-        measured_files.make_training,
+        training_files.make_training,
     ),
     "tokenizers": Subject(
         chat_files.use_tokenizer, chat_files.tokenizer_files(), chat_files.make_tokenizers
+    ),
+    "sentencepiece": Subject(
+        chat_files.use_tokenizer, chat_files.SENTENCEPIECE, chat_files.make_sentencepiece
     ),
 }
 """What no backend reads."""
 MODELS = {
     "llava": Subject(model_files.use_model, (*CONFIGS, *TEXTS, *WEIGHTS)),
+    "qwen": Subject(model_files.use_model, (*CONFIGS, *TEXTS, *WEIGHTS)),
     "sharded": Subject(model_files.use_model, SHARDS),
     "mlx4": Subject(model_files.use_model, ("config.json", *WEIGHTS[:3])),
     "eagle": Subject(model_files.use_head, ("config.json", "model.safetensors")),
@@ -82,7 +86,7 @@ PICKLES = {
         model_files.use_head, ("config.json", "pytorch_model.bin", "pytorch_model.bin")
     ),
     "teacher": Subject(
-        measured_files.use_teacher, ("state.pt", "train.jsonl"), measured_files.make_teacher
+        training_files.use_teacher, training_files.TEACHER_FILES, training_files.make_teacher
     ),
 }
 """What PyTorch alone reads."""
