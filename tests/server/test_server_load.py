@@ -2,10 +2,15 @@
 
 import gc
 import json
+import os
 import random
 import resource
+import signal
+import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from time import sleep
 
 import httpx2
@@ -13,10 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec_server.allocator import share_one_heap
-from support.live_server import CHAT, Live, data_url, live, png, shown, words
+from mmspec_cli.main import main
+from support.live_server import CHAT, Live, data_url, png, shown, words
+from support.serve_process import Served, free_port, serve
 
 COLOURS = ["red", "blue", "green", "white", "black"]
 JSON = {"Content-Type": "application/json"}
@@ -44,7 +49,7 @@ def malformed(client, number):
 
 def oversized(client, number):
     if number % 2:
-        reply = client.post(CHAT, content=b" " * 300_000, headers=JSON)
+        reply = client.post(CHAT, content=b" " * 1_500_000, headers=JSON)
         return reply.status_code in (400, 413, FULL)
     body = question(number) | {"messages": [{"role": "user", "content": "word " * 20_000}]}
     return client.post(CHAT, json=body).status_code in (400, 413, FULL)
@@ -95,63 +100,71 @@ class Texts:
             sleep(0.05)
 
 
-def run_load(server: Live, requests: int):
-    """Send requests from four clients, one in five bad.
-
-    Returns the objects, and the bytes in memory, after each hundred.
-    """
-    texts, chosen, memory = Texts(server), random.Random(7), []
+def run_load(url: str, texts: Texts, requests: int, after_hundred: Callable[[], object]):
+    """Send requests from four clients, one in five bad; the results of `after_hundred`."""
+    chosen, results = random.Random(7), []
     kinds = [
         chosen.choice(BAD) if number % 5 == 4 else texts.is_right for number in range(requests)
     ]
-    with (
-        httpx2.Client(base_url=server.client.base_url, timeout=60) as client,
-        ThreadPoolExecutor(4) as pool,
-    ):
+    with httpx2.Client(base_url=url, timeout=60) as client, ThreadPoolExecutor(4) as pool:
         for start in range(0, requests, 100):
             numbers = range(start, min(start + 100, requests))
-            results = list(pool.map(lambda number: kinds[number](client, number), numbers))
-            assert all(results), [
-                kinds[n].__name__ for n, good in zip(numbers, results, strict=True) if not good
-            ]
-            memory.append((live_objects(), resident()))
-    return memory
-
-
-def live_objects():
-    """Number of Python's objects that can be in circles, after those without use are gone."""
-    gc.collect()
-    return len(gc.get_objects())
-
-
-def resident():
-    """Bytes of this process in memory now."""
-    try:
-        with open("/proc/self/statm") as file:  # noqa: PTH123
-            return int(file.read().split()[1]) * resource.getpagesize()
-    except OSError:
-        return 0
+            good = list(pool.map(lambda number: kinds[number](client, number), numbers))
+            bad = [kinds[n].__name__ for n, right in zip(numbers, good, strict=True) if not right]
+            assert not bad
+            results.append(after_hundred())
+    return results
 
 
 def test_good_answers_stay_right_among_bad_requests(pair: Live, capfd, caplog):
-    run_load(pair, 60)
+    run_load(str(pair.client.base_url), Texts(pair), 60, gc.collect)
     assert "Traceback" not in "".join(capfd.readouterr()) + caplog.text
+
+
+def counting(arguments: list[str]) -> int:
+    """`mmspec` that says at a signal how many objects of Python's can be in circles."""
+
+    def count(*_: object) -> None:
+        gc.collect()
+        sys.stderr.write(f"{len(gc.get_objects())} objects\n")
+
+    signal.signal(signal.SIGUSR1, count)
+    return main(arguments)
+
+
+def memory_of(server: Served):
+    """The objects of a server's process, and its bytes in memory."""
+    lines = server.said.count("\n")
+    os.kill(server.process.pid, signal.SIGUSR1)
+    while server.said.count("\n") == lines:
+        sleep(0.02)
+    pages = Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]
+    return int(server.said.split()[-2]), int(pages) * resource.getpagesize()
 
 
 @pytest.mark.slow
-def test_eight_hundred_requests_of_four_clients(pair_paths, capfd, caplog):
-    options = Options(max_new_tokens=12, gamma=3)
-    limits = {"body_bytes": 200_000, "waiting": 3}
-    share_one_heap()
-    with live(lambda: load(*map(str, pair_paths), backend="torch"), options, **limits) as server:
-        memory = run_load(server, 800)
-        assert server.service.queue.jobs == 0
+@pytest.mark.skipif(sys.platform != "linux", reason="reads a process's memory from /proc")
+def test_eight_hundred_requests_of_four_clients(pair: Live, pair_paths, tmp_path, capfd):
+    """The server is a process of its own, so that its memory is that of nothing else."""
+    target, draft = map(str, pair_paths)
+    models = [target, "--draft", draft, "--backend", "torch", "--gamma", "3"]
+    limits = ["--max-new-tokens", "12", "--max-body", "1", "--queue", "3"]
+    texts = Texts(pair)
+    server = serve([*models, *limits], tmp_path / "log", free_port(), counting)
+    try:
+        server.wait()
+        memory = run_load(server.url, texts, 800, lambda: memory_of(server))
+        figures = server.metrics()
+    finally:
+        server.process.kill()
     objects, sizes = zip(*memory, strict=True)
-    assert max(objects[1:]) < 1.01 * objects[1], objects
-    assert max(sizes) < sizes[0] + 16_000_000, sizes
-    assert "Traceback" not in "".join(capfd.readouterr()) + caplog.text
     with capfd.disabled():
         print("\nMB after each hundred:", *(round(size / 1e6) for size in sizes))  # noqa: T201
+        print("objects:", *objects)  # noqa: T201
+    assert "Traceback" not in server.said
+    assert "mmspec_jobs 0" in figures
+    assert max(objects) < 1.01 * objects[0], objects
+    assert max(sizes) < sizes[0] + 12_000_000, sizes
 
 
 BODY = question(2) | {

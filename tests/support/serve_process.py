@@ -65,6 +65,10 @@ class Served:
         """The reply to a question."""
         return httpx2.post(self.url + CHAT, json=QUESTION | fields, timeout=PATIENCE)
 
+    def metrics(self) -> str:
+        """What it counts, in Prometheus' text format."""
+        return httpx2.get(f"{self.url}/metrics", timeout=PATIENCE).text
+
     @contextmanager
     def stream(self, **fields: Any) -> Iterator[Iterator[str]]:
         """Context that yields the lines of a streamed reply."""
