@@ -10,6 +10,7 @@ from shutil import rmtree
 from tempfile import mkdtemp
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from support import factory
 from support.full_disk import Disk, opened_disk
@@ -24,10 +25,14 @@ def pytest_configure() -> None:
     """Let each library compute on one thread, and signals reach the tests that send them.
 
     A suite that a shell started in the background is told to ignore Ctrl-C, with nohup SIGHUP too.
+    Hypothesis has no limits of time, which a busy machine exceeds.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.environ["MMSPEC_CACHE"] = mkdtemp(prefix="mmspec-tests-")
+    slow = [HealthCheck.too_slow]
+    settings.register_profile("unhurried", deadline=None, suppress_health_check=slow)
+    settings.load_profile("unhurried")
     importlib.import_module("mmspec_mlx")  # puts a fast BLAS before the one that MLX carries
     import torch
 

@@ -19,7 +19,7 @@ def shown(pieces, width: int) -> list[str]:
 WORDS = st.lists(st.text("abcxyz.é,'", min_size=1, max_size=9), min_size=1, max_size=30)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(WORDS, st.integers(11, 30), st.data())
 def test_lines_are_those_of_a_printer_however_the_text_comes(words, width, data):
     text = " ".join(words)
@@ -29,7 +29,7 @@ def test_lines_are_those_of_a_printer_however_the_text_comes(words, width, data)
     assert shown(pieces, width) == plain.wrap(text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text("ab \n\t日本語🙂e\u0301-", max_size=80), st.integers(4, 20), st.data())
 def test_nothing_is_lost_and_no_line_is_too_long(text, width, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))

@@ -45,7 +45,7 @@ def evidence(p, q):
 # Against the dense history
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     branches=st.integers(2, 4),

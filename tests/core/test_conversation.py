@@ -193,7 +193,7 @@ TALKS = st.lists(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(talk=TALKS, system=st.none() | WORDS, name=st.sampled_from(sorted(TEMPLATES)))
 def test_earlier_chunks_never_change(tokenizers, kind, talk, system, name):
     tokenizer, template = tokenizers[kind], TEMPLATES[name]

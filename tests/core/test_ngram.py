@@ -81,7 +81,7 @@ STEPS = some.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS)
 def test_whatever_came_before_it_finds_what_a_search_finds(steps):
     drafter, tokens = NgramDrafter(), []

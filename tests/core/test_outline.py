@@ -53,7 +53,7 @@ def test_the_toy_of_two_words_four_patches_and_two_words():
 PARTS = st.lists(st.one_of(st.integers(1, 4), st.integers(-5, -1)), min_size=1, max_size=8)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(PARTS, st.sampled_from([0, 1, 3, 7]), st.lists(st.integers(0, 40), max_size=4))
 def test_runs_are_the_slots_one_by_one_however_they_are_fed(parts, packed, cuts):
     segment, columns = sequence(parts)
@@ -70,7 +70,7 @@ def test_runs_are_the_slots_one_by_one_however_they_are_fed(parts, packed, cuts)
     assert outline.rows(slots) == rows
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(PARTS, st.sampled_from([0, 1, 3, 7]))
 def test_packing_loses_no_text(parts, packed):
     """Every text column but the first is the next column of exactly one pair."""

@@ -41,7 +41,7 @@ def test_pixels_equal_the_clip_processor_bit_for_bit(shape):
     np.testing.assert_array_equal(found, reference(processor, noise(*shape)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     width=st.integers(1, 120),
     height=st.integers(1, 120),

@@ -29,7 +29,7 @@ def encoded(tokenizer, text):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(text=TRICKY)
 def test_template_text_is_encoded_as_transformers_does(tokenizers, references, kind, text):
     expected = references[kind](text, add_special_tokens=False).input_ids
@@ -38,7 +38,7 @@ def test_template_text_is_encoded_as_transformers_does(tokenizers, references, k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(text=TRICKY)
 def test_user_text_never_becomes_a_special_token(tokenizers, kind, text):
     tokenizer = tokenizers[kind]
@@ -108,7 +108,7 @@ def pieces(tokenizer: Tokenizer, ids: list[int], cuts: random.Random) -> list[st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_streamed_pieces_concatenate_to_the_decoded_text(tokenizers, references, kind, data):
     tokenizer = tokenizers[kind]

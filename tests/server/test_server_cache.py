@@ -182,7 +182,7 @@ requests = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(requests, st.integers(1, 3))
 def test_whatever_came_before_the_text_is_a_cold_run_s(engine, asked, count):
     client = Client(engine, count)

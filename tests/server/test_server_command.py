@@ -52,7 +52,8 @@ def test_a_signal_ends_the_server_in_order_while_it_answers(started, pair_paths,
     with ThreadPoolExecutor(1) as pool, server.stream(max_tokens=100_000) as lines:
         next(lines)
         waiting = pool.submit(server.ask)
-        sleep(0.2)
+        while "mmspec_jobs 2" not in server.metrics():
+            sleep(0.02)
         end(server, number)
         assert waiting.result().status_code in (200, 503)
         last = list(lines)[-2:]
