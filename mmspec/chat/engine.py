@@ -54,8 +54,8 @@ class Engine(Models):
 
 
 def load(
-    model: str | LoadedModel = "auto",
-    draft: str | Head = "auto",
+    model: str | Path | LoadedModel = "auto",
+    draft: str | Path | Head = "auto",
     *,
     backend: str = "auto",
     device: str = "auto",
@@ -126,13 +126,21 @@ def load(
 
 
 def _find_target(
-    backend: InspectableBackend, model: str | LoadedModel, notes: list[str]
+    backend: InspectableBackend, model: str | Path | LoadedModel, notes: list[str]
 ) -> tuple[str, Path]:
     """The target's name and directory."""
     if isinstance(model, LoadedModel):
         return model.name, model.directory
-    name = _auto_model(backend, notes) if model == "auto" else model
+    name = _text("model", model, "another engine's `target`")
+    name = _auto_model(backend, notes) if name == "auto" else name
     return name, resolve(name, backend.name)
+
+
+def _text(argument: str, value: str | Path, other: str) -> str:
+    """A name or a directory as text; raises UsageError for anything else."""
+    if isinstance(value, str | Path):
+        return str(value)
+    raise UsageError(f"`{argument}` is a {type(value).__name__}: give a name, a path or {other}")
 
 
 def _auto_model(backend: InspectableBackend, notes: list[str]) -> str:
@@ -143,11 +151,12 @@ def _auto_model(backend: InspectableBackend, notes: list[str]) -> str:
 
 
 def _find_draft(
-    backend: InspectableBackend, target: str, draft: str | Head, notes: list[str]
+    backend: InspectableBackend, target: str, draft: str | Path | Head, notes: list[str]
 ) -> tuple[str, Path] | LoadedHead | None:
     """The draft's name and directory, or a head of the user's; if 'auto' finds none, a note."""
-    if not isinstance(draft, str):
-        return _own_head(draft)
+    if isinstance(draft, Head):
+        return LoadedHead(draft.config.kind, None, draft)
+    draft = _text("draft", draft, "a Head")
     if draft == "none":
         return None
     name = pair_of(target) if draft == "auto" else draft
@@ -161,14 +170,6 @@ def _find_draft(
             raise
         notes.append(f"draft: none ({error}); drafting from n-grams")
         return None
-
-
-def _own_head(draft: Head) -> LoadedHead:
-    if not isinstance(draft, Head):
-        raise UsageError(
-            f"`draft` is a {type(draft).__name__}: give a name, a directory as text, or a Head"
-        )
-    return LoadedHead(draft.config.kind, None, draft)
 
 
 def _refuse(options: Options | None, place: tuple[str, Path] | LoadedHead | None) -> None:

@@ -119,7 +119,9 @@ def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
             str(pair_paths[0]), page["RepeatHead"](), backend="torch", options=Options(drafting="T")
         )
     with pytest.raises(UsageError, match="`draft` is a int: give a name"):
-        load(str(pair_paths[0]), 3, backend="torch")
+        load(pair_paths[0], 3, backend="torch")
+    with pytest.raises(UsageError, match="`model` is a int: give a name, a path or another"):
+        load(3, backend="torch")
 
 
 def test_its_kind_is_a_drafting_and_a_method(headed):
