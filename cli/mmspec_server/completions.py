@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
 from mmspec_server.answers import Finished, Text
 from mmspec_server.errors import ApiError
@@ -40,6 +41,13 @@ class Completion:
     def start(self) -> Iterator[str]:
         """The event before the first text."""
         yield self._chunk({"role": "assistant", "content": ""})
+
+    def progress(self, prefilled: Prefilled) -> str:
+        """The event of more of the prompt that has been read; empty without details."""
+        if not self.details:
+            return ""
+        read = {"done": prefilled.done, "total": prefilled.total}
+        return self._chunk({}, mmspec={"prompt": read})
 
     def delta(self, text: Text) -> str:
         """The event of more text; with details one for each part, the first with all tokens."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
 from mmspec_server.answers import Finished, Text
 from mmspec_server.chat_request import ChatRequest
@@ -43,6 +44,10 @@ class ResponseReply:
         item = self._item("in_progress", [])
         yield self._event("response.output_item.added", output_index=0, item=item)
         yield self._event("response.content_part.added", **self._place, part=_part("", []))
+
+    def progress(self, _: Prefilled) -> str:
+        """Nothing: this API has no event for it."""
+        return ""
 
     def delta(self, text: Text) -> str:
         """The event of more text."""

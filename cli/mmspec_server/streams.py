@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from mmspec.chat.session import Prefilled
 from mmspec_server.answers import Event, Finished, Text
 from mmspec_server.decoding_queue import Job
 from mmspec_server.endpoint import api_error
@@ -25,6 +26,9 @@ class Reply(Protocol):
 
     def start(self) -> Iterator[str]:
         """The events before the first text."""
+
+    def progress(self, prefilled: Prefilled) -> str:
+        """The event of more of the prompt that has been read; empty where none is wanted."""
 
     def delta(self, text: Text) -> str:
         """The event of more text."""
@@ -60,6 +64,8 @@ async def streamed(job: Job[Event], reply: Reply, silence: float) -> AsyncIterat
         async for event in job.events(silence):
             if event is None:
                 yield KEEP_ALIVE
+            elif isinstance(event, Prefilled):
+                yield reply.progress(event)
             elif isinstance(event, Text):
                 yield reply.delta(event)
             elif isinstance(event, Finished):

@@ -12,6 +12,7 @@ from PIL import Image
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
 from mmspec_server.access import Access
 from mmspec_server.answers import Finished, Text
@@ -66,11 +67,16 @@ class Speaker:
         self.parts, self.pause = parts, pause
         self.asked, self.closed, self.plain_parts = [], Flag(), None
         self.seconds, self.cached = 0.01, repeat(6)
+        self.read, self.go_on = (), Flag()
 
     def __call__(self, cache, prompt, options, stops, *, plain=False):
         self.asked.append((prompt, options, plain))
         statistics = Statistics(prompt_tokens=7, cached_tokens=next(self.cached))
         try:
+            for done in self.read:
+                yield Prefilled(done, self.read[-1])
+                assert self.go_on.wait(30)
+                self.go_on.clear()
             parts = self.plain_parts if plain and self.plain_parts else self.parts
             for number, part in enumerate(parts[: options.max_new_tokens]):
                 sleep(self.pause)
@@ -175,6 +181,20 @@ def test_files_that_cannot_be_read_are_named_and_nothing_is_lost(page, spoken):
     assert len(page.all("#pictures li")) == 1
     assert page.one("#question").get_property("value") == "What?"
     assert not page.give("drop")
+
+
+def test_a_long_prompt_is_seen_to_be_read(page, spoken, speaker):
+    speaker.read = (512, 1024, 1200)
+    page.open(address(spoken))
+    page.one("#question").send_keys("What?", ENTER)
+    for words_ in ("reads 512 of 1200 tokens", "reads 1024 of 1200 tokens"):
+        page.until(lambda expected=words_: page.text(".turn .figures") == expected)
+        speaker.go_on.set()
+    page.until(lambda: not page.text(".turn .figures"))
+    speaker.go_on.set()
+    page.until(page.idle)
+    assert page.answers() == ["one two"]
+    assert len(page.all(".turn .figures")) == 1
 
 
 def test_an_answer_is_stopped_and_the_conversation_goes_on(page, directory, monkeypatch):

@@ -58,6 +58,19 @@ def test_every_event_says_whether_its_text_was_drafted(pair: Live):
     assert {drafted for _, drafted in told} == {True, False}
 
 
+def test_the_prompt_is_seen_to_be_read_before_the_answer(pair: Live):
+    asked = [{"role": "user", "content": [shown("blue"), words("What else? " * 40)]}]
+    found = chunks(pair, mmspec=DETAILS, messages=asked)
+    read = [chunk["mmspec"]["prompt"] for chunk in found if "prompt" in chunk.get("mmspec", {})]
+    stats = found[-1]["mmspec"]["stats"]
+    total = stats["prompt_tokens"] - stats["cached_tokens"]
+    assert read[-1] == {"done": total, "total": total}
+    done = [each["done"] for each in read]
+    assert done == sorted(done)
+    first = next(n for n, chunk in enumerate(found) if "drafted" in chunk.get("mmspec", {}))
+    assert "prompt" in found[first - 1]["mmspec"]
+
+
 def test_the_figures_come_with_the_end(pair: Live):
     *_, last = chunks(pair, mmspec=DETAILS)
     assert last["choices"][0]["finish_reason"] == "length"

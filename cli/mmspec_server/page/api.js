@@ -44,14 +44,16 @@ export async function model() {
 /**
  * Yields `{text, drafted}` as the answer comes, and at its end `{reason}` with the figures.
  * fields: further ones of the request.  signal: stops the answer.
+ * reading: called with `{done, total}`, the new tokens of the prompt, as they are read.
  */
-export async function* answer(messages, fields, signal) {
+export async function* answer(messages, fields, signal, reading = () => {}) {
   const body = JSON.stringify({ messages, stream: true, ...fields });
   const reply = await request("v1/chat/completions", { method: "POST", body, signal });
   let ended = false;
   for await (const { choices, mmspec, error } of events(reply.body.getReader())) {
     if (error) throw new Failure(error.message);
     const [{ delta, finish_reason: reason }] = choices;
+    if (mmspec?.prompt) reading(mmspec.prompt);
     if (delta.content) yield { text: delta.content, drafted: mmspec.drafted };
     if (reason) yield { reason, ...mmspec };
     ended ||= Boolean(reason);

@@ -36,12 +36,16 @@ function messages(question) {
 /** Streams the answer into `turn`; returns its text, also if it was stopped. */
 async function ask(turn, asked, signal) {
   const shown = element("div", "answer", "", { "aria-busy": "true" });
-  turn.append(element("h3", "unseen", "Answer"), shown);
+  const prompt = element("p", "figures");
+  turn.append(element("h3", "unseen", "Answer"), prompt, shown);
   say("Answering");
   const started = performance.now();
   let text = "", first = 0;
+  const reading = ({ done, total }) => {
+    prompt.textContent = done < total ? `reads ${done} of ${total} tokens` : "";
+  };
   try {
-    for await (const piece of answer(asked, { mmspec: { details: true } }, signal)) {
+    for await (const piece of answer(asked, { mmspec: { details: true } }, signal, reading)) {
       if (piece.reason) {
         turn.append(figuresElement(figures(piece, first)));
         say(`Answer: ${text}`);
@@ -56,6 +60,7 @@ async function ask(turn, asked, signal) {
     turn.append(element("p", "figures", "stopped"));
     say("Stopped");
   } finally {
+    prompt.remove();
     shown.setAttribute("aria-busy", "false");
   }
   return text;
