@@ -116,6 +116,9 @@ class HiddenStates(Protocol[A]):
     def states(self, start: int, stop: int) -> A:
         """Hidden states [n, H] after the last norm, at columns that the target has been fed."""
 
+    def captured(self, start: int, stop: int) -> A:
+        """Outputs [n, c H] of the c layers asked for, at columns that the target has been fed."""
+
     def embeddings(self, start: int, stop: int) -> A:
         """Embeddings [n, H] of any columns; at an image they are its projected features."""
 
@@ -155,8 +158,12 @@ class Target(Protocol):
         columns are moved together; the draft is void afterwards, even if the move fails.
         """
 
-    def hidden_states(self) -> HiddenStates[Any]:
-        """Keep hidden states from now on, and return access to them; feeds the sequence again."""
+    def hidden_states(self, layers: Sequence[int] = ()) -> HiddenStates[Any]:
+        """Keep hidden states from now on, and return access to them; feeds the sequence again.
+
+        layers: whose outputs are kept too, ascending, counted by the layers before: 0 is the
+        embedding.
+        """
 
 
 class Drafter(Protocol):

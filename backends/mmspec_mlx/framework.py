@@ -18,6 +18,7 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
     return Framework(
         xp=kernels.arrays,
         concat=mx.concatenate,
+        split=lambda x, count: list(mx.split(x, count, axis=-1)),
         pick=partial(mx.take, axis=0),
         silu=lambda x: x * mx.sigmoid(x),
         softmax=partial(mx.softmax, axis=-1),

@@ -19,6 +19,7 @@ def framework(device: torch.device) -> Framework[Tensor]:
     return Framework(
         xp=xp,
         concat=torch.cat,
+        split=partial(torch.chunk, dim=-1),
         pick=lambda rows, places: rows.index_select(0, places),
         silu=F.silu,
         softmax=partial(torch.softmax, dim=-1),

@@ -1,4 +1,4 @@
-"""Reads the config.json of a predictive head: this project's own, EAGLE's or MSD's.
+"""Reads the config.json of a predictive head: this project's own, or a published one's.
 
 Shape letters: H width of the target, V its vocabulary, K predicted positions, C queries.
 """
@@ -14,6 +14,7 @@ from mmspec.checkpoints.config import (
     ModelConfig,
     read_dtype,
 )
+from mmspec.checkpoints.eagle3_config import Eagle3, is_eagle3, read_eagle3
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.checkpoints.loading_plan import has_safetensors, read_tensors
 from mmspec.errors import CheckpointError, UsageError
@@ -26,13 +27,13 @@ MODEL_TYPE = "mmspec_head"
 PICKLE_FILE = "pytorch_model.bin"
 """File name of the tensors of published heads."""
 
-LAYERED = ("eagle", "msd", "flash")
+LAYERED = ("eagle", "eagle3", "msd", "flash")
 """Kinds of head with a decoder layer, which needs a cache and positions."""
 SLOTTED = ("medusa", "hydra", "flash")
 """Kinds of head with a fixed number of predicted positions."""
 MOST_SLOTS, MOST_QUERIES = 1000, 10_000
 """The most predicted positions and latents of a head, far beyond any."""
-KINDS = ("eagle", "msd", "medusa", "hydra", "flash")
+KINDS = ("eagle", "eagle3", "msd", "medusa", "hydra", "flash")
 
 VISION = ("none", "mean", "attention")
 """How a Medusa or Hydra head uses image embeddings in addition to the hidden state."""
@@ -69,11 +70,19 @@ class HeadConfig:
     """The decoder layer's sizes; None for a kind of head without one."""
     dtype: str | None = None
     """The dtype that the file names, or None."""
+    eagle3: Eagle3 | None = None
+    """What only an EAGLE-3 head has; None for other kinds."""
 
     @property
     def apart(self) -> bool:
         """True if images are fed in another form than pairs of embedding and hidden state."""
+        if self.eagle3:
+            return not self.eagle3.image_embeddings
         return self.kind in ("msd", "flash")
+
+    def captured(self, target: ModelConfig) -> tuple[int, ...]:
+        """The target's layers that the head reads beside the last; empty for most kinds."""
+        return self.eagle3.layers(target.text.num_hidden_layers) if self.eagle3 else ()
 
     @property
     def positions(self) -> int | None:
@@ -85,6 +94,8 @@ class HeadConfig:
         values = {"model_type": MODEL_TYPE} | asdict(self)
         layer = values.pop("layer") or {}
         values |= {name: layer[name] for name in _LAYER_SIZES if name in layer}
+        if self.eagle3:
+            values |= self.eagle3.described() | {"eagle3": None, "qk_norm": layer["qk_norm"]}
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -108,7 +119,9 @@ def is_head(directory: Path) -> bool:
         return False
     whole = Block(read_json(directory / CONFIG_FILE), directory / CONFIG_FILE)
     kind: str = whole.read("model_type", str, "")
-    return kind == MODEL_TYPE or (kind in _PUBLISHED and _FUSION in stored_names(directory))
+    if kind == MODEL_TYPE or is_eagle3(whole):
+        return True
+    return kind in _PUBLISHED and _FUSION in stored_names(directory)
 
 
 def stored_names(directory: Path) -> frozenset[str]:
@@ -139,6 +152,8 @@ def read_head_config(directory: Path) -> HeadConfig:
     defaults.  Raises CheckpointError, naming file, key, value and what is allowed.
     """
     whole = Block(read_json(directory / CONFIG_FILE), directory / CONFIG_FILE)
+    if is_eagle3(whole) or whole.get("kind") == "eagle3":
+        return _eagle3(whole)
     model = whole.only("model_type", (MODEL_TYPE, *_PUBLISHED), None)
     if model == MODEL_TYPE:
         kind = whole.only("kind", KINDS, None)
@@ -159,6 +174,20 @@ def read_head_config(directory: Path) -> HeadConfig:
         input_norm=whole.flag("input_norm", kind == "flash"),
         layer=layer,
         dtype=read_dtype(whole),
+    )
+
+
+def _eagle3(whole: Block) -> HeadConfig:
+    options, layer = read_eagle3(whole)
+    return HeadConfig(
+        kind="eagle3",
+        hidden_size=layer.hidden_size,
+        vocab_size=layer.vocab_size,
+        bias=False,
+        input_norm=True,
+        layer=layer,
+        dtype=read_dtype(whole, whole.block("transformer_layer_config")),
+        eagle3=options,
     )
 
 
@@ -198,4 +227,10 @@ def require_fit(config: HeadConfig, target: ModelConfig, directory: Path) -> Non
             f"{directory}: a head for a target of width {config.hidden_size} and "
             f"{config.vocab_size} tokens; this target has {text.hidden_size} and {text.vocab_size}:"
             " a head works with the target it was trained on alone"
+        )
+    layers, total = config.captured(target), text.num_hidden_layers
+    if list(layers) != [layer for layer in range(total + 1) if layer in layers]:
+        raise UsageError(
+            f"{directory}: a head that reads layers {list(layers)} of its target; this target has "
+            f"{total}: a head works with the target it was trained on alone"
         )

@@ -3,6 +3,8 @@
 Shapes are PyTorch's, (out, in). H width, V vocabulary, F the layer's inner width, C queries:
 
     eagle, msd   fc, layers.0.…                 as published, layers.0 without an input norm
+    eagle3       fc, fc_norm.i or input_norm, layers.0.… with hidden_norm and inputs of 2 H,
+                 norm, lm_head; d2t and t2d, which `draft_vocabulary` reads
     flash        fc, compressor.{queries,norm}, layers.0.… with an input norm, slots.i
     medusa       heads.i.linear, vision.…
     hydra        heads.i.linear_1 (H, (2 + i) H), heads.i.linear_2, vision.…
@@ -11,17 +13,23 @@ Shapes are PyTorch's, (out, in). H width, V vocabulary, F the layer's inner widt
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import PICKLE_FILE, HeadConfig
 from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_named, read_tensors
 from mmspec.checkpoints.manifest import decoder_layer
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.errors import CheckpointError
 from mmspec.families.decoder import TextConfig
-from mmspec.families.tensors import Shape
+from mmspec.families.tensors import Shape, renamed
 
 LAYER = "layers.0"
 EMBEDDING = "embed_tokens.weight"
 """Name of the copy of the target's embedding in published heads."""
+
+VOCABULARY_MAPS = ("d2t", "t2d")
+"""Integers and flags that say which of the target's tokens an EAGLE-3 head can draft."""
+_MIDLAYER = "midlayer."
+"""Beginning of the layer's names in SpecForge's, AngelSlim's and EAGLE's own files."""
 
 _Tensors = Iterator[tuple[str, Shape]]
 
@@ -33,7 +41,7 @@ def head_manifest(config: HeadConfig) -> dict[str, Shape]:
 
 def head_optional(config: HeadConfig) -> dict[str, Shape]:
     """Name and shape of tensors that may be present and are never loaded."""
-    if config.kind in ("eagle", "msd"):
+    if config.kind in ("eagle", "eagle3", "msd"):
         return {EMBEDDING: (config.vocab_size, config.hidden_size)}
     return {}
 
@@ -49,8 +57,8 @@ def plan_head(directory: Path, config: HeadConfig) -> dict[str, TensorSource]:
             f"{directory} has only pickled weights ({PICKLE_FILE}), which torch alone reads: where "
             f"it is installed, run python -m mmspec_torch.heads.convert {directory}"
         )
-    tensors = read_tensors(directory)
-    return plan_named(tensors, head_manifest(config), head_optional(config), directory)
+    weights = _weights(read_tensors(directory), config, directory)
+    return plan_named(weights, head_manifest(config), head_optional(config), directory)
 
 
 def head_pickle(directory: Path) -> Path | None:
@@ -59,18 +67,42 @@ def head_pickle(directory: Path) -> Path | None:
     return file if file.exists() and not has_safetensors(directory) else None
 
 
-def require_tensors(shapes: Mapping[str, Shape], config: HeadConfig, file: Path) -> list[str]:
-    """The names of the tensors to load, given the shapes of the tensors in `file`.
+def require_tensors(shapes: Mapping[str, Shape], config: HeadConfig, file: Path) -> dict[str, str]:
+    """The tensors to load and their names in `file`, given the shapes of the tensors in it.
 
     Raises CheckpointError as `plan_head` does.
     """
-    by_name = {name: StoredTensor(file, name, "F32", shape, 0, 0) for name, shape in shapes.items()}
-    return list(plan_named(by_name, head_manifest(config), head_optional(config), file))
+    stored = {name: StoredTensor(file, name, "F32", shape, 0, 0) for name, shape in shapes.items()}
+    weights = _weights(stored, config, file)
+    planned = plan_named(weights, head_manifest(config), head_optional(config), file)
+    return {name: source.stored.name for name, source in planned.items()}
+
+
+def _weights(
+    tensors: Mapping[str, StoredTensor], config: HeadConfig, directory: Path
+) -> dict[str, StoredTensor]:
+    """The tensors of an EAGLE-3 head without its vocabulary, under speculators' names.
+
+    Raises CheckpointError for a tensor under two names.
+    """
+    if config.eagle3 is None:
+        return dict(tensors)
+    weights: dict[str, StoredTensor] = {}
+    for name, stored in tensors.items():
+        if name not in VOCABULARY_MAPS and weights.setdefault(_renamed(name), stored) != stored:
+            raise CheckpointError(f"{directory}: {name} and {_renamed(name)} are one tensor twice")
+    return weights
+
+
+def _renamed(name: str) -> str:
+    return renamed(name, ((_MIDLAYER, f"{LAYER}."),))
 
 
 def _tensors(config: HeadConfig) -> _Tensors:
     width = config.hidden_size
-    if config.layer:
+    if config.eagle3 and config.layer:
+        yield from _eagle3(config.eagle3, config.layer)
+    elif config.layer:
         yield from _linear("fc", width, 2 * width, bias=config.bias)
         if config.queries:
             yield "compressor.queries", (config.queries, width)
@@ -83,6 +115,21 @@ def _tensors(config: HeadConfig) -> _Tensors:
         yield "vision.output.weight", (width, width)
     for slot in range(config.slots):
         yield from _slot(config.kind, slot, width)
+
+
+def _eagle3(options: Eagle3, layer: TextConfig) -> _Tensors:
+    width, count = layer.hidden_size, options.count
+    if options.norm_before_fc:
+        yield "input_norm.weight", (count * width,)
+    for index in range(count if options.fc_norm else 0):
+        yield f"fc_norm.{index}.weight", (width,)
+    yield "fc.weight", (width, count * width)
+    yield f"{LAYER}.hidden_norm.weight", (width,)
+    for name, shape in decoder_layer(layer).items():
+        reads_both = name.endswith(("q_proj", "k_proj", "v_proj"))
+        yield f"{LAYER}.{name}.weight", (shape[0], 2 * width) if reads_both else shape
+    yield "norm.weight", (width,)
+    yield "lm_head.weight", (options.draft_vocab_size, width)
 
 
 def _slot(kind: str, slot: int, width: int) -> _Tensors:

@@ -31,3 +31,12 @@ A = TypeVar("A", bound=Rows)
 
 Map = Callable[[A], A]
 """Function from rows of I numbers [n, I] to rows of O numbers [n, O]."""
+
+Enter = Callable[[A], tuple[A, A]]
+"""Function from a decoder layer's input to what attention reads, and what its output is added to.
+"""
+
+
+def behind_norm(norm: Map[A]) -> Enter[A]:
+    """Function that lets attention read the norm of the input and adds to the input itself."""
+    return lambda x: (norm(x), x)

@@ -28,6 +28,8 @@ class Framework(Generic[A]):
     """Array namespace as in `mmspec.decoding.formulas`."""
     concat: Callable[[list[A], int], A]
     """Function that concatenates arrays along an axis."""
+    split: Callable[[A, int], Sequence[A]]
+    """Function that splits an array into equal parts along its last axis."""
     pick: Callable[[A, A], A]
     """Function that picks rows [w, H] from rows [E, H] by indices [w]."""
     silu: Map[A]

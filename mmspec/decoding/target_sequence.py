@@ -49,6 +49,12 @@ class StoredStates(NamedTuple, Generic[A]):
     states: ColumnRows[A]
     """Hidden states after the last norm, a row for each column that was fed."""
     embeddings: ColumnRows[A]
+    captured: ColumnRows[A] | None
+    """Outputs of the captured layers side by side, for columns that were fed; None without any."""
+
+    def all(self) -> list[ColumnRows[A]]:
+        """Everything that is stored."""
+        return [rows for rows in self if rows is not None]
 
 
 class State(NamedTuple):
@@ -77,6 +83,7 @@ class TargetSequence(ABC, Generic[A]):
         self._row: Row[A] = Row()
         self._state = State()
         self._stored: StoredStates[A] | None = None
+        self._captured: tuple[int, ...] = ()
 
     @property
     def length(self) -> int:
@@ -125,7 +132,7 @@ class TargetSequence(ABC, Generic[A]):
             self._state = self._state._replace(verified=None)
             columns = [length + node for node in path]
             self._cache.gather(length, columns)
-            for rows in self._stored or ():
+            for rows in self._stored.all() if self._stored else ():
                 rows.gather(length, columns)
         self._row.extend(length, [*tokens, token])
         self._state = State(length + len(path) + 1)
@@ -145,10 +152,12 @@ class TargetSequence(ABC, Generic[A]):
             keys_values = self._cache.read(start, start + len(logits))
             return framework.to_host(logits), framework.to_host(keys_values)
 
-    def hidden_states(self) -> "TargetSequence[A]":
+    def hidden_states(self, layers: Sequence[int] = ()) -> "TargetSequence[A]":
         """Store hidden states and embeddings from now on; feeds the columns in the cache again."""
-        if self._stored is None:
-            self._stored = StoredStates(self._new_rows(), self._new_rows())
+        if self._stored is None or self._captured != tuple(layers):
+            self._captured = tuple(layers)
+            captured = self._new_rows(len(layers)) if layers else None
+            self._stored = StoredStates(self._new_rows(1), self._new_rows(1), captured)
             with self._framework.inference():
                 self._prefill(0, self._fed)
         return self
@@ -156,6 +165,13 @@ class TargetSequence(ABC, Generic[A]):
     def states(self, start: int, stop: int) -> A:
         """The hidden states [n, H] of fed columns; raises ValueError if none are stored."""
         return self._readable.states.read(start, stop)
+
+    def captured(self, start: int, stop: int) -> A:
+        """The captured layers' outputs [n, c H] of fed columns; ValueError if none are stored."""
+        captured = self._readable.captured
+        if captured is None:
+            raise ValueError("this target keeps no layers: name them in hidden_states()")
+        return captured.read(start, stop)
 
     def embeddings(self, start: int, stop: int) -> A:
         """The embeddings [n, H] of any columns.  Raises ValueError if none are stored."""
@@ -260,7 +276,7 @@ class TargetSequence(ABC, Generic[A]):
         return tree_places(xp, count, ancestry, root, end, exact.multiple, blocks)
 
     def _settle_states(self) -> None:
-        for rows in self._stored or ():
+        for rows in self._stored.all() if self._stored else ():
             rows.settle()
 
     def _recorded(self, x: A, start: int) -> A:
@@ -271,6 +287,9 @@ class TargetSequence(ABC, Generic[A]):
 
     def _states(self, outputs: A, start: int) -> A:
         """The hidden states [n, H] of columns from `start` on, after storing them for a head."""
+        if self._stored and self._stored.captured:
+            outputs, captured = self._parted(outputs)
+            self._stored.captured.write(start, captured)
         states = self._normalised(outputs)
         if self._stored:
             self._stored.states.write(start, states)
@@ -290,7 +309,10 @@ class TargetSequence(ABC, Generic[A]):
 
     @abstractmethod
     def _append(self, x: A, start: int) -> A:
-        """Feed x [n, H] to the columns from `start` on; returns the last layer's output [n, H]."""
+        """Feed x [n, H] to the columns from `start` on; returns the last layer's output [n, H].
+
+        Here and below the outputs of the captured layers are beside it, [n, (1 + c) H].
+        """
 
     @abstractmethod
     def _branch(self, x: A, start: int, ancestry: Ancestry, levels: int) -> A:
@@ -311,5 +333,9 @@ class TargetSequence(ABC, Generic[A]):
         """The hidden states [n, H] of the last layer's outputs."""
 
     @abstractmethod
-    def _new_rows(self) -> ColumnRows[A]:
-        """Empty rows for hidden states or embeddings."""
+    def _parted(self, outputs: A) -> tuple[A, A]:
+        """The last layer's outputs [n, H] and the captured layers' [n, c H]."""
+
+    @abstractmethod
+    def _new_rows(self, count: int) -> ColumnRows[A]:
+        """Empty rows of width `count` H."""

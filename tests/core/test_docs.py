@@ -28,7 +28,7 @@ TEXTS = [
 GENERATED = "cli.md"
 MOST_PAGES = 18
 """Pages written by hand; a page for each kind of user and task."""
-MOST_LINES = 1810
+MOST_LINES = 1850
 """Lines of the pages written by hand."""
 COLUMNS = 100
 

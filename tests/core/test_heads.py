@@ -21,6 +21,8 @@ VARIANTS = [
     *((kind, {}) for kind in KINDS),
     ("eagle", {"bias": False}),
     ("eagle", {"qkv_bias": True, "num_key_value_heads": 2}),
+    ("eagle3", {"fc_norm": True, "norm_output": True, "norm_before_residual": True}),
+    ("eagle3", {"norm_before_fc": True, "image_embeddings": True, "qk_norm": True, "head_dim": 16}),
     ("msd", {"input_norm": True}),
     ("medusa", {"vision": "mean"}),
     ("hydra", {"vision": "attention", "slots": 5}),

@@ -33,6 +33,11 @@ TREES = {
 DEPTHS = (1, 2, 5, 8)
 HEADS = {
     "eagle": ("eagle", {}),
+    "eagle3": ("eagle3", {}),
+    "eagle3 mapped": (
+        "eagle3",
+        {"draft_vocab_size": 270, "norm_output": True, "image_embeddings": True},
+    ),
     "msd": ("msd", {}),
     "medusa": ("medusa", {"vision": "attention"}),
     "hydra": ("hydra", {"vision": "mean"}),

@@ -1,7 +1,7 @@
 """Makes random heads right sometimes: their first step fitted to a target by least squares."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,11 @@ def fit_head(head: Path, target: Path) -> Path:
     """
     from safetensors.torch import load_file, save_file
 
-    tensors = load_file(head / "model.safetensors")
-    weight, bias = _line(*_columns(target))
-    if "fc.weight" in tensors:
+    tensors, text = load_file(head / "model.safetensors"), _columns(target)
+    weight, bias = _line(text)
+    if "lm_head.weight" in tensors:
+        _fit_eagle3(tensors, text)
+    elif "fc.weight" in tensors:
         _fit_layered(tensors, weight, bias)
     elif "heads.0.linear_1.weight" in tensors:
         _fit_hydra(tensors, weight, bias)
@@ -25,29 +27,74 @@ def fit_head(head: Path, target: Path) -> Path:
     return head
 
 
-def _columns(target: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Embeddings and hidden states [n, H] of random text, by transformers."""
+class Text(NamedTuple):
+    """What transformers computes of random text; all float64."""
+
+    layers: np.ndarray
+    """[B, n, (1 + layers) H] embeddings, then the outputs of all layers before the last norm."""
+    states: np.ndarray
+    """[B, n, H] after the last norm."""
+    head: np.ndarray
+    """[V, H] the output matrix."""
+
+    @property
+    def embeddings(self) -> np.ndarray:
+        """[B, n, H]."""
+        return self.layers[..., : self.states.shape[-1]]
+
+
+def _columns(target: Path) -> Text:
+    """Embeddings, layers and hidden states of random text, by transformers."""
     import torch
     from transformers import LlavaForConditionalGeneration
 
     model = LlavaForConditionalGeneration.from_pretrained(target, dtype=torch.float32).eval()
     ids = torch.tensor(np.random.default_rng(0).integers(4, 312, (4, 250)))
+    decoder, last = model.model.language_model, []
+    hook = decoder.norm.register_forward_pre_hook(lambda _module, given: last.append(given[0]))
     with torch.inference_mode():
-        states = model.model.language_model(input_ids=ids).last_hidden_state
-        embeddings = model.get_input_embeddings()(ids)
-    return embeddings.double().numpy(), states.double().numpy()
+        told = decoder(input_ids=ids, output_hidden_states=True)
+    hook.remove()
+    # Transformers puts the last layer's output after the norm among the others.
+    layers = torch.cat((*told.hidden_states[:-1], last[0]), dim=-1)
+    parts = layers, told.last_hidden_state, model.lm_head.weight
+    return Text(*(part.detach().double().numpy() for part in parts))
 
 
-def _line(embeddings: np.ndarray, states: np.ndarray) -> tuple[Any, Any]:
+def _line(text: Text) -> tuple[Any, Any]:
+    fitted = _fitted([text.embeddings[:, 1:], text.states[:, :-1]], text.states[:, 1:])
+    return fitted[:, :-1], fitted[:, -1]
+
+
+def _fitted(known: list[np.ndarray], wanted: np.ndarray) -> Any:
+    """The weight [H, I + 1] from known columns [B, n, I] and a one to the wanted [B, n, H]."""
     import torch
 
-    before = np.concatenate([embeddings[:, 1:], states[:, :-1]], axis=-1)
-    known = np.concatenate([before, np.ones_like(before[..., :1])], axis=-1)
-    width = known.shape[-1]
-    fitted = np.linalg.lstsq(
-        known.reshape(-1, width), states[:, 1:].reshape(-1, states.shape[-1]), rcond=None
-    )[0]
-    return (torch.tensor(part, dtype=torch.float32) for part in (fitted[:-1].T, fitted[-1]))
+    columns = np.concatenate([*known, np.ones_like(wanted[..., :1])], axis=-1)
+    rows = columns.reshape(-1, columns.shape[-1]), wanted.reshape(-1, wanted.shape[-1])
+    return torch.tensor(np.linalg.lstsq(*rows, rcond=None)[0].T, dtype=torch.float32)
+
+
+def _fit_eagle3(tensors: dict[str, Any], text: Text) -> None:
+    """The fusion reads the layers; attention sees little but its own column, and adds its token."""
+    import torch
+
+    width, count = tensors["norm.weight"].shape[0], tensors["fc.weight"].shape[1]
+    embeddings = text.embeddings[:, 1:]
+    normed = embeddings / np.sqrt((embeddings**2).mean(-1, keepdims=True) + 1e-5)
+    fitted = _fitted([text.layers[:, :-1, :count], normed], text.states[:, 1:])
+    tensors["fc.weight"] = fitted[:, :count].contiguous()
+    stem = "layers.0.self_attn"
+    tensors[f"{stem}.q_proj.weight"] *= 2
+    tensors[f"{stem}.k_proj.weight"] = tensors[f"{stem}.q_proj.weight"].clone()
+    value = torch.cat((fitted[:, count:-1], torch.zeros(width, width)), dim=1)
+    tensors[f"{stem}.v_proj.weight"], tensors[f"{stem}.o_proj.weight"] = value, torch.eye(width)
+    tensors["layers.0.mlp.down_proj.weight"] *= 0.02
+    for name in (name for name in tensors if "norm" in name):
+        tensors[name] = torch.ones_like(tensors[name])
+    drafts = tensors["lm_head.weight"].shape[0]
+    ids = torch.arange(drafts) + tensors.get("d2t", torch.zeros(drafts, dtype=torch.long))
+    tensors["lm_head.weight"] = torch.tensor(text.head, dtype=torch.float32)[ids]
 
 
 def _fit_layered(tensors: dict[str, Any], weight: Any, bias: Any) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 from support.factory_layouts import write_json
 
 WIDTH, VOCABULARY, INNER, HEADS, POSITIONS = 64, 320, 128, 4, 1024
-KINDS = ("eagle", "msd", "medusa", "hydra", "flash")
+CAPTURED = [0, 1, 2]
+"""The layers that an EAGLE-3 head reads of the tiny targets."""
+KINDS = ("eagle", "eagle3", "msd", "medusa", "hydra", "flash")
 
 
 def tiny_head(path: Path, kind: str, *, seed: int = 0, echo: float = 0.0, **given: Any) -> Path:
@@ -21,6 +23,8 @@ def tiny_head(path: Path, kind: str, *, seed: int = 0, echo: float = 0.0, **give
     tensors = _randomized(_shapes(config), seed)
     if echo and kind in ("eagle", "msd"):
         _echo(tensors, echo)
+    if kind == "eagle3":
+        tensors |= vocabulary_maps(config)
     return _written(path, config, tensors)
 
 
@@ -32,7 +36,7 @@ def head_config(kind: str, **given: Any) -> dict[str, Any]:
         "hidden_size": WIDTH,
         "vocab_size": VOCABULARY,
     }
-    if kind in ("eagle", "msd", "flash"):
+    if kind in ("eagle", "eagle3", "msd", "flash"):
         config |= {
             "intermediate_size": INNER,
             "num_attention_heads": HEADS,
@@ -40,8 +44,10 @@ def head_config(kind: str, **given: Any) -> dict[str, Any]:
             "rms_norm_eps": 1e-5,
             "rope_theta": 10000.0,
             "max_position_embeddings": POSITIONS,
-            "bias": True,
+            "bias": kind != "eagle3",
         }
+    if kind == "eagle3":
+        config |= {"draft_vocab_size": VOCABULARY, "eagle_aux_hidden_state_layer_ids": CAPTURED}
     if kind in ("medusa", "hydra", "flash"):
         config["slots"] = 3
     if kind == "flash":
@@ -88,7 +94,92 @@ def published_config(model_type: str) -> dict[str, Any]:
     }
 
 
+def vocabulary_maps(config: dict[str, Any]) -> dict[str, Any]:
+    """d2t and t2d of an EAGLE-3 head that drafts every third token; none if it drafts all."""
+    import torch
+
+    count, vocabulary = config["draft_vocab_size"], config["vocab_size"]
+    if count == vocabulary:
+        return {}
+    ids = torch.linspace(2, vocabulary - 1, count).long()
+    marked = torch.zeros(vocabulary, dtype=torch.bool)
+    marked[ids] = True
+    return {"d2t": ids - torch.arange(count), "t2d": marked}
+
+
+def specforge(path: Path, *, seed: int = 0, pickled: bool = False, **given: Any) -> Path:
+    """Write a random EAGLE-3 head as SpecForge, AngelSlim and EAGLE's authors publish them."""
+    config = published_config("llama") | {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "draft_vocab_size": 100,
+        "eagle_config": {"eagle_aux_hidden_state_layer_ids": [layer - 1 for layer in CAPTURED]},
+    }
+    config |= given
+    tensors = _randomized(_eagle3(config), seed) | vocabulary_maps(config)
+    renamed = {name.replace("layers.0.", "midlayer."): one for name, one in tensors.items()}
+    return _written(path, config, renamed, pickled=pickled)
+
+
+def speculators(path: Path, *, seed: int = 0, **given: Any) -> Path:
+    """Write a random EAGLE-3 head as vLLM's speculators package does, embedding included."""
+    layer = {
+        "model_type": "llama",
+        "hidden_size": WIDTH,
+        "intermediate_size": INNER,
+        "num_hidden_layers": 1,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": HEADS,
+        "head_dim": WIDTH // HEADS,
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": POSITIONS,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+    } | given.pop("layer", {})
+    config = {
+        "architectures": ["Eagle3Speculator"],
+        "speculators_model_type": "eagle3",
+        "speculators_version": "0.9.0",
+        "speculators_config": {
+            "algorithm": "eagle3",
+            "default_proposal_method": "greedy",
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 3}],
+            "verifier": {"name_or_path": None, "architectures": ["LlamaForCausalLM"]},
+        },
+        "transformer_layer_config": layer,
+        "draft_vocab_size": 100,
+        "eagle_aux_hidden_state_layer_ids": CAPTURED,
+        "torch_dtype": "float32",
+    } | given
+    sizes = layer | config
+    tensors = _randomized(_eagle3(sizes), seed) | vocabulary_maps(sizes)
+    embedding = {"embed_tokens.weight": (sizes["vocab_size"], sizes["hidden_size"])}
+    return _written(path, config, tensors | _randomized(embedding, seed))
+
+
+def _eagle3(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    width = config["hidden_size"]
+    layers = len(config.get("eagle_aux_hidden_state_layer_ids") or CAPTURED)
+    shapes = {"fc.weight": (width, layers * width), **_layer(config)}
+    if config.get("norm_before_fc"):
+        shapes["input_norm.weight"] = (layers * width,)
+    if config.get("fc_norm"):
+        shapes |= {f"fc_norm.{index}.weight": (width,) for index in range(layers)}
+    for part in "qkv":
+        name = f"layers.0.self_attn.{part}_proj.weight"
+        shapes[name] = (shapes[name][0], 2 * width)
+    if config.get("qk_norm") or config.get("model_type") == "qwen3":
+        size = config.get("head_dim", width // config["num_attention_heads"])
+        shapes |= {f"layers.0.self_attn.{part}_norm.weight": (size,) for part in "qk"}
+    shapes |= {f"layers.0.{name}.weight": (width,) for name in ("input_layernorm", "hidden_norm")}
+    head = {"norm.weight": (width,), "lm_head.weight": (config["draft_vocab_size"], width)}
+    return shapes | head
+
+
 def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    if config["kind"] == "eagle3":
+        return _eagle3(config)
     kind, width, slots = config["kind"], config["hidden_size"], config.get("slots", 0)
     shapes: dict[str, tuple[int, ...]] = {}
     if kind in ("eagle", "msd", "flash"):
@@ -115,12 +206,13 @@ def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def _layer(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     width, inner = config["hidden_size"], config["intermediate_size"]
-    keys = width // config["num_attention_heads"] * config["num_key_value_heads"]
+    size = config.get("head_dim", width // config["num_attention_heads"])
+    queries, keys = (size * config[f"num_{part}_heads"] for part in ("attention", "key_value"))
     shapes = {
-        "self_attn.q_proj.weight": (width, width),
+        "self_attn.q_proj.weight": (queries, width),
         "self_attn.k_proj.weight": (keys, width),
         "self_attn.v_proj.weight": (keys, width),
-        "self_attn.o_proj.weight": (width, width),
+        "self_attn.o_proj.weight": (width, queries),
         "mlp.gate_proj.weight": (inner, width),
         "mlp.up_proj.weight": (inner, width),
         "mlp.down_proj.weight": (width, inner),

@@ -14,17 +14,33 @@ from support import sequence_helpers as helpers
 
 def columns(target: Any, tokens: list[int], pixels: Any) -> tuple[Tensor, Tensor]:
     """Embeddings and normalised hidden states [n, H] of a prompt, as transformers has them."""
+    return layered_columns(target, tokens, pixels)[:2]
+
+
+def layered_columns(target: Any, tokens: list[int], pixels: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """As `columns`, and the outputs of all layers side by side, the embedding's first."""
     caught: dict[str, Tensor] = {}
+    decoder = target.model.language_model
 
     def catch(module: Any, given: Any, named: dict[str, Any], output: Any) -> None:
         caught["embeddings"] = named["inputs_embeds"][0]
         caught["states"] = output.last_hidden_state[0]
 
-    hook = target.model.language_model.register_forward_hook(catch, with_kwargs=True)
+    def catch_last(module: Any, given: Any) -> None:
+        caught["last"] = given[0][0]
+
+    hooks = [
+        decoder.register_forward_hook(catch, with_kwargs=True),
+        decoder.norm.register_forward_pre_hook(catch_last),
+    ]
     with torch.inference_mode():
-        target(input_ids=torch.tensor([tokens]), pixel_values=pixels)
-    hook.remove()
-    return caught["embeddings"], caught["states"]
+        told = target(
+            input_ids=torch.tensor([tokens]), pixel_values=pixels, output_hidden_states=True
+        )
+    for hook in hooks:
+        hook.remove()
+    before = [states[0] for states in told.hidden_states[:-1]]
+    return caught["embeddings"], caught["states"], torch.cat((*before, caught["last"]), dim=-1)
 
 
 class Reference:
@@ -34,18 +50,99 @@ class Reference:
         self.config = json.loads((directory / "config.json").read_text())
         self.tensors = load_file(directory / "model.safetensors")
         self.target = target
-        self.embeddings, states = columns(target, tokens, pixels)
+        self.embeddings, states, self.layers = layered_columns(target, tokens, pixels)
         self.states = states[:-1]  # the last token is fed to nothing yet
         self.image = [token == helpers.IMAGE for token in tokens]
         if pixels is None:
             self.image = [False] * len(tokens)
-        self.layer = self._layer() if "fc.weight" in self.tensors else None
+        layered = "fc.weight" in self.tensors and self.config["kind"] != "eagle3"
+        self.layer = self._layer() if layered else None
 
     @torch.inference_mode()
     def says(self, drafted: list[int]) -> Tensor:
         """Probabilities [V] of the token after the drafted ones."""
+        if self.config["kind"] == "eagle3":
+            return self._eagle3(drafted)
         feature = getattr(self, f"_{self.config['kind']}")(drafted)
         return self.target.lm_head(feature).softmax(-1)
+
+    def _eagle3(self, drafted: list[int]) -> Tensor:
+        """Rows of embedding and state; after a drafted token the state is the layer's output."""
+        tensors, width = self.tensors, self.config["hidden_size"]
+        chosen = [self.layers[:-1, at * width :][:, :width] for at in self._captured()]
+        if self.config.get("fc_norm"):
+            names = [f"fc_norm.{index}" for index in range(len(chosen))]
+            chosen = [self._normed(name, x) for name, x in zip(names, chosen, strict=True)]
+        states = torch.cat(chosen, dim=-1)
+        if self.config.get("norm_before_fc"):
+            states = self._normed("input_norm", states)
+        rows = [
+            torch.cat(pair)
+            for pair in zip(self._seen_embeddings(), states @ tensors["fc.weight"].T, strict=True)
+        ]
+        output = self._eagle3_layer(rows)[-1]
+        for token in drafted:
+            read = self._normed("norm", output) if self.config.get("norm_output") else output
+            rows.append(torch.cat((self._embedded(token), read)))
+            output = self._eagle3_layer(rows)[-1]
+        logits = tensors["lm_head.weight"] @ self._normed("norm", output)
+        whole = torch.full((self.config["vocab_size"],), float("-inf"))
+        count = torch.arange(len(logits))
+        whole[count + tensors.get("d2t", torch.zeros_like(count))] = logits
+        return whole.softmax(-1)
+
+    def _captured(self) -> list[int]:
+        layers: list[int] = self.config["eagle_aux_hidden_state_layer_ids"]
+        return layers
+
+    def _seen_embeddings(self) -> list[Tensor]:
+        """The embeddings after each slot; images' are their token's unless the head takes them."""
+        token = self._embedded(helpers.IMAGE)
+        apart = not self.config.get("image_embeddings")
+        pairs = zip(self.embeddings, self.image, strict=True)
+        return [token if visual and apart else own for own, visual in pairs][1:]
+
+    def _normed(self, path: str, x: Tensor) -> Tensor:
+        size = (x**2).mean(-1, keepdim=True) + self.config["rms_norm_eps"]
+        return x / size.sqrt() * self.tensors[f"{path}.weight"]
+
+    def _eagle3_layer(self, rows: list[Tensor]) -> Tensor:
+        """The layer's outputs [n, H] of rows [n, 2 H], by formulas alone."""
+        stem, heads = "layers.0", self.config["num_attention_heads"]
+        embeddings, states = torch.stack(rows).chunk(2, dim=-1)
+        normed = self._normed(f"{stem}.hidden_norm", states)
+        both = torch.cat((self._normed(f"{stem}.input_layernorm", embeddings), normed), dim=-1)
+        residual = normed if self.config.get("norm_before_residual") else states
+
+        def projected(part: str) -> Tensor:
+            weight = self.tensors[f"{stem}.self_attn.{part}_proj.weight"]
+            split = (both @ weight.T).unflatten(-1, (-1, self._head_size())).transpose(0, 1)
+            return split.repeat_interleave(heads // len(split), 0)
+
+        queries, keys, values = map(projected, "qkv")
+        if f"{stem}.self_attn.q_norm.weight" in self.tensors:
+            queries = self._normed(f"{stem}.self_attn.q_norm", queries)
+            keys = self._normed(f"{stem}.self_attn.k_norm", keys)
+        scores = self._turned(queries) @ self._turned(keys).mT / self._head_size() ** 0.5
+        future = torch.full((len(rows), len(rows)), float("-inf")).triu(1)
+        attended = ((scores + future).softmax(-1) @ values).transpose(0, 1).flatten(1)
+        x = residual + attended @ self.tensors[f"{stem}.self_attn.o_proj.weight"].T
+        inner = self._normed(f"{stem}.post_attention_layernorm", x)
+        gate, up = (inner @ self.tensors[f"{stem}.mlp.{n}_proj.weight"].T for n in ("gate", "up"))
+        return x + (F.silu(gate) * up) @ self.tensors[f"{stem}.mlp.down_proj.weight"].T
+
+    def _head_size(self) -> int:
+        default = self.config["hidden_size"] // self.config["num_attention_heads"]
+        return self.config.get("head_dim", default)
+
+    def _turned(self, x: Tensor) -> Tensor:
+        """Rotary positions: pairs of features i and i + D / 2 turn by column · theta^(-2 i / D)."""
+        half = x.shape[-1] // 2
+        turns = self.config["rope_theta"] ** -(torch.arange(half) / half)
+        angles = torch.arange(x.shape[-2])[:, None] * turns
+        first, second = x[..., :half], x[..., half:]
+        cos, sin = angles.cos(), angles.sin()
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
     def _eagle(self, drafted: list[int]) -> Tensor:
         return self._stepped(self._rows(), drafted)

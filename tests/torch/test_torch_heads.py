@@ -9,13 +9,14 @@ from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
+from mmspec.drafters.heads.eagle3 import Fused
 from mmspec.errors import CheckpointError, UsageError
 from mmspec.seam import Segment
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.heads.convert import convert, main
 from support import heads_oracle, transformers_oracle
 from support import sequence_helpers as helpers
-from support.factory_heads import published, tiny_head
+from support.factory_heads import KINDS, published, tiny_head
 from support.scripted_sampling import keys, sampler
 from support.segments import flat, segment_of
 
@@ -25,6 +26,13 @@ VARIANTS = {
     "eagle": ("eagle", {}),
     "eagle, grouped, biased": ("eagle", {"qkv_bias": True, "num_key_value_heads": 2}),
     "eagle, no bias": ("eagle", {"bias": False}),
+    "eagle3": ("eagle3", {}),
+    "eagle3, 3.1": ("eagle3", {"draft_vocab_size": 100, "fc_norm": True, "norm_output": True}),
+    "eagle3, seeing": ("eagle3", {"image_embeddings": True, "norm_before_residual": True}),
+    "eagle3, qwen": (
+        "eagle3",
+        {"qk_norm": True, "num_key_value_heads": 2, "head_dim": 32, "norm_before_fc": True},
+    ),
     "msd": ("msd", {}),
     "msd, input norm": ("msd", {"input_norm": True}),
     "medusa": ("medusa", {}),
@@ -80,7 +88,9 @@ def opened(target, directory, segment, sampling=GREEDY, tree=None):
 
 def check_chain(sequence, drafter, reference):
     """What the tokens were chosen from, and that the noise chose them."""
-    rows, noise = transformers_oracle.recorded(sequence), Noise(1, sequence.length)
+    modules = drafter._forwards._parts
+    owner = modules if isinstance(modules, Fused) else sequence
+    rows, noise = transformers_oracle.recorded(owner), Noise(1, sequence.length)
     ids = drafter.draft(3, [1.0], noise).ids.tolist()
     rows = np.stack(rows[-3:])
     for place in range(3):
@@ -108,7 +118,7 @@ def paths(draft):
 
 
 @pytest.mark.parametrize("nodes", [7, 21], ids=["likeliest", "all"])
-@pytest.mark.parametrize("kind", ["eagle", "msd", "medusa", "hydra", "flash"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_dynamic_trees_are_those_grown_path_by_path(tmp_path, target, original, kind, nodes):
     directory = tiny_head(tmp_path / "head", kind, seed=3)
     segment, pixels = prompt(target, PROMPTS["one"])
@@ -138,7 +148,7 @@ def test_a_trail_costs_nothing_until_a_head_asks_for_one(target, tmp_path):
 def test_the_trail_follows_rewinds_trees_and_new_turns(target, original, tmp_path, cut):
     """Hidden states and embeddings are transformers', whatever the columns have been through."""
     segment, pixels = prompt(target, PROMPTS["one"])
-    directory = tiny_head(tmp_path / "head", "hydra", seed=5)
+    directory = tiny_head(tmp_path / "head", "eagle3", seed=5)
     sequence, drafter = opened(target, directory, segment, DRAWN, Tree((3, 2)))
     rounds = helpers.rounds(sequence, drafter, 12, gamma=2, seed=3)
     tokens = [*flat(segment), *helpers.tokens(rounds)]
@@ -146,10 +156,11 @@ def test_the_trail_follows_rewinds_trees_and_new_turns(target, original, tmp_pat
     sequence.extend(Segment([[50, 51, 52]]))
     tokens = [*tokens[:cut], 50, 51, 52]
     whole = pixels if cut >= 18 else None
-    embeddings, states = heads_oracle.columns(original, tokens, whole)
+    embeddings, states, layers = heads_oracle.layered_columns(original, tokens, whole)
     end = len(tokens)
     np.testing.assert_allclose(sequence.states(0, end - 1), states[:-1], atol=2e-5)
     np.testing.assert_allclose(sequence.embeddings(0, end), embeddings, atol=2e-5)
+    np.testing.assert_allclose(sequence.captured(0, end - 1), layers[:-1], atol=2e-5)
 
 
 # Published heads

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
+from mmspec.checkpoints.draft_vocabulary import read_draft_ids
 from mmspec.checkpoints.head_config import read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import plan_head
 from mmspec.drafters.heads.head import Head
@@ -18,7 +19,7 @@ def load_head(directory: Path, model: MlxModel) -> Head[mx.array]:
     config = read_head_config(directory)
     require_fit(config, model.config, directory)
     weights = Weights(plan_head(directory, config), model.language.dtype, Files(), evaluate)
-    head = Head(config, MlxParts(weights))
+    head = Head(config, MlxParts(weights), model.config, read_draft_ids(directory, config))
     if weights.unused():
         raise CheckpointError(f"a {config.kind} head does not use {weights.unused()[0]}")
     return head

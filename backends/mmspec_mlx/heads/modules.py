@@ -6,6 +6,7 @@ from functools import partial
 import mlx.core as mx
 
 from mmspec.checkpoints.head_manifest import LAYER
+from mmspec.decoding.arrays import Enter
 from mmspec.families.decoder import TextConfig
 from mmspec_mlx.cpu.kernels import kernels
 from mmspec_mlx.framework import framework
@@ -34,9 +35,8 @@ class MlxParts:
         return kernels(self._weights.dtype).rms_norm(self._weights.array(f"{path}.weight"), eps)
 
     def layer(
-        self, text: TextConfig, *, qkv_bias: bool, input_norm: bool
+        self, text: TextConfig, enter: Enter[mx.array], *, qkv_bias: bool
     ) -> Callable[[], CachedLayer]:
         """Take the decoder layer; returns a function that opens a cache for it."""
-        shape = {"qkv_bias": qkv_bias, "input_norm": input_norm}
-        layer = DecoderLayer.take(self._weights, LAYER, text, **shape)
+        layer = DecoderLayer.take(self._weights, LAYER, text, qkv_bias=qkv_bias, enter=enter)
         return partial(CachedLayer, Decoder([layer], text, self._weights.dtype))

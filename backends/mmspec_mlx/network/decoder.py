@@ -11,6 +11,7 @@ from itertools import chain, repeat
 import mlx.core as mx
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
+from mmspec.decoding.arrays import Enter, behind_norm
 from mmspec.decoding.block_attention import Places, attend, whole_blocks
 from mmspec.families.decoder import TextConfig
 from mmspec_mlx import device_io
@@ -81,7 +82,7 @@ class MLP:
 class DecoderLayer:
     """Attention and MLP, each behind its norm."""
 
-    input_layernorm: Linear
+    enter: Enter[mx.array]
     self_attn: Attention
     post_attention_layernorm: Linear
     mlp: MLP
@@ -94,9 +95,12 @@ class DecoderLayer:
         config: TextConfig,
         *,
         qkv_bias: bool = False,
-        input_norm: bool = True,
+        enter: Enter[mx.array] | None = None,
     ) -> "DecoderLayer":
-        """Take the tensors of the layer at `path`."""
+        """Take the tensors of the layer at `path`.
+
+        enter: what attention reads of the input and is added to; None takes the input's norm.
+        """
 
         def norm(name: str) -> Linear:
             weight = weights.array(f"{path}.{name}.weight")
@@ -109,7 +113,7 @@ class DecoderLayer:
         qk_norm = _qk_norm(weights, f"{path}.self_attn", config) if config.qk_norm else None
         gate_up_proj = linear("mlp.gate_proj", "mlp.up_proj")
         return cls(
-            norm("input_layernorm") if input_norm else lambda x: x,
+            enter or behind_norm(norm("input_layernorm")),
             Attention(qkv_proj, linear("self_attn.o_proj"), config, qk_norm),
             norm("post_attention_layernorm"),
             MLP(gate_up_proj, linear("mlp.down_proj"), weights.dtype),
@@ -119,7 +123,8 @@ class DecoderLayer:
         self, x: mx.array, rotate: Rotation, cache: LayerCache, visible: Visible
     ) -> mx.array:
         """Feed x [R, n, H]; returns the layer's output [R, n, H]."""
-        x = x + self.self_attn(self.input_layernorm(x), rotate, cache, visible)
+        normed, residual = self.enter(x)
+        x = residual + self.self_attn(normed, rotate, cache, visible)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -157,20 +162,28 @@ class Decoder:
         rotate: Rotation,
         visible: Visible,
         deepstack: Sequence[mx.array] = (),
+        captured: Sequence[int] = (),
     ) -> mx.array:
         """Run embeddings x [R, n, H] through the layers, at columns `at` to at + n.
 
         rotate: the rotation of their positions.  deepstack: what is added to the outputs
-        [R, n, H] of the first layers.  Returns hidden states [R, n, H] before the last norm.
+        [R, n, H] of the first layers.  captured: layers whose outputs are returned too, ascending;
+        0 is the embedding.  Returns hidden states [R, n, H] before the last norm, beside them the
+        captured ones, [R, n, (1 + c) H].
         """
         end = at + x.shape[1]
         seen = whole_blocks(end) if isinstance(visible, Places) else end
-        added = chain(deepstack, repeat(None))
-        for layer, memory, extra in zip(self._layers, cache.layers(at, seen), added, strict=False):
+        added, outputs = chain(deepstack, repeat(None)), []
+        layers = zip(self._layers, cache.layers(at, seen), added, strict=False)
+        for before, (layer, memory, extra) in enumerate(layers):
+            if before in captured:
+                outputs.append(x)
             x = layer(x, rotate, memory, visible)
             x = x if extra is None else x + extra
             self.kernels.ahead(x)
-        return x
+        if len(self._layers) in captured:
+            outputs.append(x)
+        return mx.concatenate([x, *outputs], axis=-1) if outputs else x
 
     def append(self, rows: mx.array, cache: Cache, at: int) -> mx.array:
         """Feed one sequence's embeddings [n, H] from column `at` on, with a causal mask.

@@ -50,7 +50,8 @@ class MlxTarget(TargetSequence[mx.array]):
         end, mask = start + len(x), causal(start, len(x), x.dtype)
         added = deepstack(self._language, [self._row], start, end)
         rows, turn = mx.expand_dims(x, 0), self._turn(start, end)
-        return self._language.feed(rows, self._cache, start, turn, mask, added)[0]
+        captured = self._captured
+        return self._language.feed(rows, self._cache, start, turn, mask, added, captured)[0]
 
     def _turn(self, start: int, end: int) -> Rotation:
         """Return the rotation of columns, of which those of a draft count up."""
@@ -64,7 +65,8 @@ class MlxTarget(TargetSequence[mx.array]):
         positions = mx.expand_dims(first + ancestry.depths, 0)
         turn = self._language.rotary.each(positions, first + levels)
         mask = behind(start, additive(ancestry.visible, x.dtype))
-        return self._language.feed(mx.expand_dims(x, 0), self._cache, start, turn, mask)[0]
+        rows, captured = mx.expand_dims(x, 0), self._captured
+        return self._language.feed(rows, self._cache, start, turn, mask, (), captured)[0]
 
     def _by_blocks(
         self, exact: ExactRows, x: mx.array, first: int, root: int, ancestry: Ancestry | None
@@ -73,10 +75,15 @@ class MlxTarget(TargetSequence[mx.array]):
         places = self._places(exact, first, end, root, ancestry)
         own = mx.expand_dims(places.own + shift if shift else places.own, 0)
         turn = self._language.rotary.each(own, end)
-        return self._language.feed(mx.expand_dims(x, 0), self._cache, first, turn, places)[0]
+        rows, captured = mx.expand_dims(x, 0), self._captured
+        return self._language.feed(rows, self._cache, first, turn, places, (), captured)[0]
 
     def _normalised(self, outputs: mx.array) -> mx.array:
         return self._language.states(outputs)
 
-    def _new_rows(self) -> Rows:
-        return Rows(mx.zeros((0, self._language.config.hidden_size), self._language.dtype))
+    def _parted(self, outputs: mx.array) -> tuple[mx.array, mx.array]:
+        width = self._language.config.hidden_size
+        return outputs[:, :width], outputs[:, width:]
+
+    def _new_rows(self, count: int) -> Rows:
+        return Rows(mx.zeros((0, count * self._language.config.hidden_size), self._language.dtype))

@@ -57,11 +57,13 @@ class StaticTarget:
         shift: int,
         tree: Tree | None = None,
         multiple: int | None = None,
+        captured: tuple[int, ...] = (),
     ) -> Tensor:
         """Feed x [m, H] to the columns from `first` on; returns the last layer's output [m, H].
 
         shift: added to columns for rotary positions.  tree: what the rows see; None for a chain.
-        multiple: that of exact rows; None for attention with a fused kernel.
+        multiple: that of exact rows; None for attention with a fused kernel.  captured: layers
+        whose outputs are returned too.
         """
         root, visible = tree or (first, self._chain[: len(x), : len(x)])
         rows = 1 << (max(len(x), multiple or 1) - 1).bit_length()
@@ -71,22 +73,24 @@ class StaticTarget:
         self._x[: len(x)].copy_(x)
         self._visible[: len(x)].zero_()  # padding keeps what it saw, at least the root
         self._visible[: len(x), : visible.shape[1]].copy_(visible)
-        key = rows, nodes, width, multiple
+        key = rows, nodes, width, multiple, captured
         [outputs] = self._frame.run(key, lambda: self._forward(*key))
         return outputs[: len(x)]
 
-    def _forward(self, rows: int, nodes: int, width: int, multiple: int | None) -> Outputs:
+    def _forward(
+        self, rows: int, nodes: int, width: int, multiple: int | None, captured: tuple[int, ...]
+    ) -> Outputs:
         frame, (first, root, shift) = self._frame, torch.split(self._starts, 1)
         visible = self._visible[:rows, :nodes]
         span = StaticSpan(frame.cache, first + frame.count(rows), width)
         ancestry = Ancestry(visible, visible.sum(1) - 1)
         angles = frame.angles(width, root + shift + ancestry.depths)
         if multiple is None:
-            step = Step(angles, span, self._mask(visible, root, width))
+            step = Step(angles, span, self._mask(visible, root, width), captured=captured)
         else:
             blocks = whole_blocks(BLOCK - 1 + nodes) // BLOCK
             places = tree_places(xp, frame.count, ancestry, root, width, multiple, blocks)
-            step = Step(angles, span, places=places)
+            step = Step(angles, span, places=places, captured=captured)
         return (self._language.forward(self._x[:rows].clone(), step),)
 
     def _mask(self, visible: Tensor, root: Tensor, width: int) -> Tensor:

@@ -4,8 +4,14 @@ from pathlib import Path
 
 from torch import Tensor
 
+from mmspec.checkpoints.draft_vocabulary import draft_ids, read_draft_ids
 from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require_fit
-from mmspec.checkpoints.head_manifest import head_pickle, plan_head, require_tensors
+from mmspec.checkpoints.head_manifest import (
+    VOCABULARY_MAPS,
+    head_pickle,
+    plan_head,
+    require_tensors,
+)
 from mmspec.drafters.heads.head import Head
 from mmspec.errors import CheckpointError
 from mmspec_torch.heads.modules import TorchParts
@@ -18,22 +24,28 @@ def load_head(directory: Path, model: TorchModel) -> Head[Tensor]:
     """Load a head that drafts for `model`.  Raises CheckpointError or UsageError."""
     config = read_head_config(directory)
     require_fit(config, model.config, directory)
-    weights = _weights(directory, config, model)
-    head = Head(config, TorchParts(weights, model.language))
+    weights, draft = _tensors(directory, config, model)
+    head = Head(config, TorchParts(weights, model.language), model.config, draft)
     if weights.left:
         raise CheckpointError(f"a {config.kind} head does not use {weights.left[0]}")
     return head
 
 
-def _weights(directory: Path, config: HeadConfig, model: TorchModel) -> Weights:
+def _tensors(
+    directory: Path, config: HeadConfig, model: TorchModel
+) -> tuple[Weights, list[int] | None]:
+    """The head's weights and the ids of the tokens that it can draft."""
     device, dtype = model.language.device, model.language.dtype
     pickle = head_pickle(directory)
     if pickle is None:
-        return open_weights(plan_head(directory, config), device, dtype)
+        weights = open_weights(plan_head(directory, config), device, dtype)
+        return weights, read_draft_ids(directory, config)
     tensors = read_pickle(pickle, config)
+    maps = {name: tensors.pop(name).numpy() for name in VOCABULARY_MAPS if name in tensors}
     for name, tensor in tensors.items():
         require_finite(tensor.to(dtype), name, pickle)
-    return Weights(tensors, lambda name: tensors[name].to(device, dtype))
+    weights = Weights(tensors, lambda name: tensors[name].to(device, dtype))
+    return weights, draft_ids(maps, config, pickle)
 
 
 def read_pickle(file: Path, config: HeadConfig) -> dict[str, Tensor]:
@@ -46,4 +58,7 @@ def read_pickle(file: Path, config: HeadConfig) -> dict[str, Tensor]:
         if not isinstance(tensor, Tensor):
             raise CheckpointError(f"{file} does not hold tensors alone: {name!r}")
     shapes = {str(name): tuple(tensor.shape) for name, tensor in tensors.items()}
-    return {name: tensors[name] for name in require_tensors(shapes, config, file)}
+    names = require_tensors(shapes, config, file)
+    maps = VOCABULARY_MAPS if config.eagle3 else ()
+    kept = names | {name: name for name in maps if name in tensors}
+    return {name: tensors[stored] for name, stored in kept.items()}

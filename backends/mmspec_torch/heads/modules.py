@@ -6,6 +6,7 @@ from functools import partial
 from torch import Tensor
 
 from mmspec.checkpoints.head_manifest import LAYER
+from mmspec.decoding.arrays import Enter
 from mmspec.families.decoder import TextConfig
 from mmspec_torch.cpu.norms import Norm, rms_norm
 from mmspec_torch.cpu.products import Product
@@ -36,9 +37,8 @@ class TorchParts:
         return rms_norm(self._weights.take(f"{path}.weight"), eps)
 
     def layer(
-        self, text: TextConfig, *, qkv_bias: bool, input_norm: bool
+        self, text: TextConfig, enter: Enter[Tensor], *, qkv_bias: bool
     ) -> Callable[[], CachedLayer]:
         """Take the decoder layer; returns a function that opens a cache for it."""
-        shape = {"qkv_bias": qkv_bias, "input_norm": input_norm}
-        layer = DecoderLayer.take(self._weights, LAYER, text, **shape)
+        layer = DecoderLayer.take(self._weights, LAYER, text, qkv_bias=qkv_bias, enter=enter)
         return partial(CachedLayer, Decoder([layer], text, self._like.device, self._like.dtype))

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
+from mmspec.decoding.arrays import Enter, behind_norm
 from mmspec.decoding.block_attention import Places, attend
 from mmspec.families.decoder import TextConfig
 from mmspec_torch.cpu.norms import Norm, rms_norm
@@ -40,6 +41,8 @@ class Step(NamedTuple):
     """The places of one sequence's rows if attention is by blocks; then there is no mask."""
     deepstack: Sequence[Tensor] = ()
     """What is added to the outputs [R * n, H] of the first layers, where images are."""
+    captured: Sequence[int] = ()
+    """Layers whose outputs are returned too, ascending; 0 is the embedding."""
 
 
 def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
@@ -120,7 +123,7 @@ class MLP:
 class DecoderLayer:
     """Attention and MLP, each behind its norm."""
 
-    input_layernorm: Norm
+    enter: Enter[Tensor]
     self_attn: Attention
     post_attention_layernorm: Norm
     mlp: MLP
@@ -133,9 +136,12 @@ class DecoderLayer:
         config: TextConfig,
         *,
         qkv_bias: bool = False,
-        input_norm: bool = True,
+        enter: Enter[Tensor] | None = None,
     ) -> "DecoderLayer":
-        """Take the tensors of the layer at `path`."""
+        """Take the tensors of the layer at `path`.
+
+        enter: what attention reads of the input and is added to; None takes the input's norm.
+        """
 
         def norm(name: str) -> Norm:
             return rms_norm(weights.take(f"{path}.{name}.weight"), config.rms_norm_eps)
@@ -147,7 +153,7 @@ class DecoderLayer:
         qk_norm = _qk_norm(weights, f"{path}.self_attn", config) if config.qk_norm else None
         gate_up_proj = product("mlp.gate_proj", "mlp.up_proj")
         return cls(
-            norm("input_layernorm") if input_norm else lambda x: x,
+            enter or behind_norm(norm("input_layernorm")),
             Attention(qkv_proj, product("self_attn.o_proj"), config, qk_norm),
             norm("post_attention_layernorm"),
             MLP(gate_up_proj, product("mlp.down_proj")),
@@ -155,7 +161,7 @@ class DecoderLayer:
 
     def __call__(self, x: Tensor, memory: cache.LayerCache, step: Step) -> Tensor:
         """Feed x [R * n, H], which may be overwritten; returns the layer's output."""
-        x = self.self_attn(self.input_layernorm(x), x, memory, step)
+        x = self.self_attn(*self.enter(x), memory, step)
         return self.mlp(self.post_attention_layernorm(x), x)
 
 
@@ -190,13 +196,21 @@ class Decoder:
         return cache.Cache(*sizes, self.device, self.dtype)
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
-        """Feed embeddings [R * n, H], which may be overwritten; returns the last layer's output."""
-        added = chain(step.deepstack, repeat(None))
-        for layer, memory, extra in zip(self._layers, step.span.layers(), added, strict=False):
+        """Feed embeddings [R * n, H], which may be overwritten; returns the last layer's output.
+
+        The outputs of the step's captured layers are put beside it, [R * n, (1 + c) H].
+        """
+        added, captured = chain(step.deepstack, repeat(None)), []
+        layers = zip(self._layers, step.span.layers(), added, strict=False)
+        for before, (layer, memory, extra) in enumerate(layers):
+            if before in step.captured:
+                captured.append(x.clone())
             x = layer(x, memory, step)
             if extra is not None:
                 x += extra
-        return x
+        if len(self._layers) in step.captured:
+            captured.append(x)
+        return torch.cat((x, *captured), dim=-1) if captured else x
 
     def append(self, x: Tensor, memory: cache.Cache, start: int) -> Tensor:
         """Feed one row's embeddings [n, H] to columns `start` onwards, at the same positions.
@@ -214,11 +228,12 @@ class Decoder:
         angles: Angles,
         padding: Tensor | None = None,
         deepstack: Sequence[Tensor] = (),
+        captured: Sequence[int] = (),
     ) -> Tensor:
         """Feed embeddings [R * n, H] to a span of columns, with a causal mask.
 
         x may be overwritten.  padding: mask [R, 1, 1, C or more] that hides it; None if none.
-        deepstack: see `Step`.  Returns the last layer's output [R * n, H].
+        deepstack, captured: see `Step`.  Returns what `forward` does.
         """
         several = span.end - span.start > 1
         mask = None if padding is None else padding[..., : span.end]
@@ -226,7 +241,8 @@ class Decoder:
             order = causal_mask(span.start, span.end, x)
             mask = order if mask is None else mask + order
         causal = several and mask is None
-        return self.forward(x, Step(angles, span, mask, causal, deepstack=deepstack))
+        step = Step(angles, span, mask, causal, deepstack=deepstack, captured=captured)
+        return self.forward(x, step)
 
 
 class LanguageModel(Decoder):

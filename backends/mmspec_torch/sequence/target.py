@@ -56,9 +56,9 @@ class TorchTarget(TargetSequence[Tensor]):
         added = deepstack(self._language, [self._row], start, end)
         text = self._row.counts_up(start, end) and not added
         if self._static and text and not self._exact and len(x) <= ROWS:
-            return self._static.feed(x, start, self._row.shift(start))
+            return self._static.feed(x, start, self._row.shift(start), captured=self._captured)
         span, angles = CacheSpan(self._cache, start, end), self._angles(start, end)
-        return self._language.follow(x, span, angles, deepstack=added)
+        return self._language.follow(x, span, angles, deepstack=added, captured=self._captured)
 
     def _angles(self, start: int, end: int) -> Angles:
         """Return the angles of columns, of which those of a draft count up."""
@@ -71,10 +71,11 @@ class TorchTarget(TargetSequence[Tensor]):
     def _branch(self, x: Tensor, start: int, ancestry: Ancestry, levels: int) -> Tensor:
         tree, first = Tree(start, ancestry.visible), self._row.position(start)
         if self._static and tree.fits:
-            return self._static.feed(x, start, first - start, tree)
+            return self._static.feed(x, start, first - start, tree, captured=self._captured)
         angles = self._language.rotary.after(first, ancestry.depths, levels)
         span = CacheSpan(self._cache, start, start + len(x))
-        return self._language.forward(x, Step(angles, span, tree_mask(start, ancestry.visible, x)))
+        mask = tree_mask(start, ancestry.visible, x)
+        return self._language.forward(x, Step(angles, span, mask, captured=self._captured))
 
     def _by_blocks(
         self, exact: ExactRows, x: Tensor, first: int, root: int, ancestry: Ancestry | None
@@ -82,16 +83,20 @@ class TorchTarget(TargetSequence[Tensor]):
         end, tree = first + len(x), Tree(root, ancestry.visible) if ancestry else None
         shift = self._row.shift(first)
         if self._static and (tree is None or tree.fits):
-            return self._static.feed(x, first, shift, tree, exact.multiple)
+            return self._static.feed(x, first, shift, tree, exact.multiple, self._captured)
         places = self._places(exact, first, end, root, ancestry)
         angles = self._language.rotary.after(shift, places.own, end)
-        return self._language.forward(
-            x, Step(angles, BlockSpan(self._cache, first, end), places=places)
-        )
+        span = BlockSpan(self._cache, first, end)
+        return self._language.forward(x, Step(angles, span, places=places, captured=self._captured))
 
     def _normalised(self, outputs: Tensor) -> Tensor:
         return self._language.states(outputs)
 
-    def _new_rows(self) -> Rows:
+    def _parted(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         width = self._language.config.hidden_size
+        # Contiguous, so that the norm computes the bits that it does without captured layers.
+        return outputs[:, :width].contiguous(), outputs[:, width:]
+
+    def _new_rows(self, count: int) -> Rows:
+        width = count * self._language.config.hidden_size
         return Rows(torch.empty(0, width, device=self._language.device, dtype=self._language.dtype))

@@ -147,7 +147,7 @@ class SimulatedTarget:
         """Append the accepted nodes and a token."""
         self.length += len(path) + 1
 
-    def hidden_states(self) -> NoReturn:
+    def hidden_states(self, layers: Sequence[int] = ()) -> NoReturn:  # noqa: ARG002
         """Raise ValueError: there are no states."""
         raise ValueError("a simulated target computes no hidden states: draft without a head")
 

@@ -8,7 +8,7 @@ Shape letters: n rows, H width.
 from collections.abc import Callable
 from typing import Protocol
 
-from mmspec.decoding.arrays import A, Map
+from mmspec.decoding.arrays import A, Enter, Map
 from mmspec.decoding.ensemble_expander import DraftTail
 from mmspec.decoding.framework import Framework
 from mmspec.families.decoder import TextConfig
@@ -20,7 +20,8 @@ class Layer(Protocol[A]):
     def append(self, x: A, start: int) -> A:
         """Feed rows [n, H] to columns `start` on; each attends to itself and all before it.
 
-        x may be overwritten. Returns the output [1, H] of the last row.
+        An EAGLE-3 head's rows are [n, 2 H].  x may be overwritten. Returns the output [1, H] of
+        the last row.
         """
 
     def settle(self) -> None:
@@ -46,7 +47,8 @@ class Parts(Protocol[A]):
     def norm(self, path: str, eps: float) -> Map[A]:
         """The root-mean-square norm at `path`."""
 
-    def layer(
-        self, text: TextConfig, *, qkv_bias: bool, input_norm: bool
-    ) -> Callable[[], Layer[A]]:
-        """Function that opens the decoder layer with an empty cache."""
+    def layer(self, text: TextConfig, enter: Enter[A], *, qkv_bias: bool) -> Callable[[], Layer[A]]:
+        """Function that opens the decoder layer with an empty cache.
+
+        enter: what its attention reads of the input, and what is added to the attention's output.
+        """

@@ -17,7 +17,7 @@ from mmspec.drafters.heads.modules import Successor
 from mmspec.seam import HiddenStates
 
 Fuse = Callable[[A, A], A]
-"""Function that joins embeddings [w, H] and features [w, H] to the layer's input [w, H]."""
+"""Function that joins embeddings [w, H] and features [w, H] to the layer's input."""
 
 
 def of(framework: Framework[A], rows: A, parents: A | None) -> A:
@@ -26,29 +26,33 @@ def of(framework: Framework[A], rows: A, parents: A | None) -> A:
 
 
 class Recurrent(Generic[A]):
-    """EAGLE: pairs a drafted token with the layer's output, which stands in for a hidden state."""
+    """EAGLE, EAGLE-3 and MSD: pairs a drafted token with the layer's output.
+
+    The output stands in for a hidden state.
+    """
 
     def __init__(
         self,
         framework: Framework[A],
-        base: HiddenStates[A],
+        embed: Map[A],
         tail: DraftTail[A],
         feature: A,
         fuse: Fuse[A],
+        project: Map[A],
     ) -> None:
         """feature: the layer's output [1, H] at the last slot."""
-        self._framework, self._base, self._fuse = framework, base, fuse
-        self._tail, self._features = tail, feature
+        self._framework, self._tail, self._features = framework, tail, feature
+        self._embed, self._fuse, self._project = embed, fuse, project
 
     def root(self) -> A:
         """Logits [1, V] of the token after the sequence."""
-        return self._base.project(self._features)
+        return self._project(self._features)
 
     def expand(self, tokens: A, parents: A | None) -> A:
         """Logits [w, V] of the token after each of w nodes of the next level."""
-        x = self._fuse(self._base.embed(tokens), of(self._framework, self._features, parents))
+        x = self._fuse(self._embed(tokens), of(self._framework, self._features, parents))
         self._features = self._tail.feed(x, parents)
-        return self._base.project(self._features)
+        return self._project(self._features)
 
 
 class Block(Generic[A]):

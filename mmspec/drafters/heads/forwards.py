@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from mmspec.decoding.arrays import A
+from mmspec.decoding.arrays import A, Map
 from mmspec.decoding.draft import Draft
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
@@ -15,12 +15,13 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import Expander
 from mmspec.drafters.heads.backend_interface import Layer
+from mmspec.drafters.heads.eagle3 import Fused
 from mmspec.drafters.heads.expanders import Block, Recurrent, Successive
 from mmspec.drafters.heads.modules import Layered, Slotted
 from mmspec.drafters.heads.packing import Outline, Run
 from mmspec.seam import HiddenStates
 
-P = TypeVar("P", bound=Layered[Any] | Slotted[Any])
+P = TypeVar("P", bound=Layered[Any] | Fused[Any] | Slotted[Any])
 """The modules of a kind of head."""
 
 
@@ -65,8 +66,12 @@ class Forwards(ABC, Generic[P, A]):
         """Feed the slots from `start` on; returns an expander for up to k levels."""
 
 
-class LayeredForwards(Forwards[Layered[A], A]):
-    """EAGLE, MSD and FLASH: a decoder layer with its own cache."""
+Q = TypeVar("Q", bound=Layered[Any] | Fused[Any])
+"""The modules of a kind of head with a decoder layer."""
+
+
+class CachedForwards(Forwards[Q, A]):
+    """A decoder layer with its own cache."""
 
     @cached_property
     def _layer(self) -> Layer[A]:
@@ -78,27 +83,53 @@ class LayeredForwards(Forwards[Layered[A], A]):
             self._advance(outline, start, stop)
             self._layer.settle()
 
-    def _expander(self, outline: Outline, start: int, k: int) -> Expander:
-        last = self._advance(outline, start, outline.slots)
-        parts, framework = self._parts, self._framework
-        if parts.expansion:
-            return Block(framework, parts.expansion(last, k), self._base.project)
-        tail = self._layer.tail(outline.rows(outline.slots))
-        return Recurrent(framework, self._base, tail, last, parts.fuse)
+    def _recurrent(self, outline: Outline, last: A, project: Map[A]) -> Expander:
+        """An expander that begins with the layer's output [1, H] at the last slot."""
+        tail, embed = self._layer.tail(outline.rows(outline.slots)), self._base.embed
+        return Recurrent(self._framework, embed, tail, last, self._parts.fuse, project)
 
     def _advance(self, outline: Outline, start: int, stop: int) -> A:
         """Feed the slots from `start` up to `stop`; returns the layer's last output [1, H]."""
         x = self._framework.concat([self._rows(run) for run in outline.runs(start, stop)], 0)
         return self._layer.append(x, outline.rows(start))
 
+    @abstractmethod
     def _rows(self, run: Run) -> A:
-        """The layer's input [r, H] for a run of slots."""
+        """The layer's input [r, ...] for a run of slots."""
+
+
+class LayeredForwards(CachedForwards[Layered[A], A]):
+    """EAGLE, MSD and FLASH: what the layer reads of states after the target's last norm."""
+
+    def _expander(self, outline: Outline, start: int, k: int) -> Expander:
+        last, project = self._advance(outline, start, outline.slots), self._base.project
+        if self._parts.expansion:
+            return Block(self._framework, self._parts.expansion(last, k), project)
+        return self._recurrent(outline, last, project)
+
+    def _rows(self, run: Run) -> A:
         base, after = self._base, (run.start + 1, run.stop + 1)
         if run.image is None:
             return self._parts.fuse(base.embeddings(*after), base.states(run.start, run.stop))
         if self._parts.compressor:
             return self._parts.compressor(base.states(*run.image))
         return base.states(*after) if self._parts.expansion else base.embeddings(*after)
+
+
+class FusedForwards(CachedForwards[Fused[A], A]):
+    """EAGLE-3: the layer reads the states of several layers, and the head has its own logits."""
+
+    def _expander(self, outline: Outline, start: int, k: int) -> Expander:  # noqa: ARG002
+        last = self._advance(outline, start, outline.slots)
+        return self._recurrent(outline, last, self._parts.project)
+
+    def _rows(self, run: Run) -> A:
+        base, count = self._base, run.stop - run.start
+        if run.image is None:
+            embeddings = base.embeddings(run.start + 1, run.stop + 1)
+        else:  # vLLM, speculators and SpecForge embed the image's token, not its features
+            embeddings = base.embed(self._framework.integers([self._parts.image_id] * count))
+        return self._parts.pair(embeddings, base.captured(run.start, run.stop))
 
 
 class SlottedForwards(Forwards[Slotted[A], A]):

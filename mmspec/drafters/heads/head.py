@@ -1,14 +1,22 @@
 """A loaded head, which opens drafters beside targets."""
 
+from collections.abc import Sequence
 from typing import Any, Generic
 
+from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.arrays import A
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.drafters.heads.drafter import HeadDrafter
-from mmspec.drafters.heads.forwards import Forwards, LayeredForwards, SlottedForwards
+from mmspec.drafters.heads.eagle3 import Fused
+from mmspec.drafters.heads.forwards import (
+    Forwards,
+    FusedForwards,
+    LayeredForwards,
+    SlottedForwards,
+)
 from mmspec.drafters.heads.modules import Layered, Slotted
 from mmspec.drafters.heads.packing import Outline
 from mmspec.seam import Target
@@ -17,22 +25,41 @@ from mmspec.seam import Target
 class Head(Generic[A]):
     """Implements `mmspec.seam.Head`."""
 
-    def __init__(self, config: HeadConfig, parts: Parts[A]) -> None:
-        """parts: the head's tensors, all of which are read."""
+    def __init__(
+        self,
+        config: HeadConfig,
+        parts: Parts[A],
+        target: ModelConfig,
+        draft_ids: Sequence[int] | None = None,
+    ) -> None:
+        """parts: the head's tensors, all of which are read.  draft_ids: see `read_draft_ids`."""
         self.config = config
-        self._parts = (
-            Layered(parts, config, config.layer) if config.layer else Slotted(parts, config)
-        )
+        self._layers = config.captured(target)
+        self._parts = _modules(config, parts, target.image_token_id or 0, draft_ids)
 
     def open_drafter(
         self, target: Target, sampling: Sampling, tree: Tree | None = None
     ) -> HeadDrafter:
         """Open an empty sequence beside `target`, which keeps its hidden states from now on."""
-        parts, setting = self._parts, (target.hidden_states(), sampling, tree)
-        forwards: Forwards[Any, A] = (
-            LayeredForwards(parts, *setting)
-            if isinstance(parts, Layered)
-            else SlottedForwards(parts, *setting)
-        )
+        parts = self._parts
+        forwards: Forwards[Any, A]
+        setting = target.hidden_states(self._layers), sampling, tree
+        match parts:
+            case Layered():
+                forwards = LayeredForwards(parts, *setting)
+            case Fused():
+                forwards = FusedForwards(parts, *setting)
+            case _:
+                forwards = SlottedForwards(parts, *setting)
         outline = Outline(apart=self.config.apart, packed=self.config.queries)
         return HeadDrafter(forwards, outline, self.config.slots)
+
+
+def _modules(
+    config: HeadConfig, parts: Parts[A], image_id: int, draft_ids: Sequence[int] | None
+) -> Layered[A] | Fused[A] | Slotted[A]:
+    if config.layer is None:
+        return Slotted(parts, config)
+    if config.eagle3:
+        return Fused(parts, config.eagle3, config.layer, draft_ids, image_id)
+    return Layered(parts, config, config.layer)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Generic
 
 from mmspec.checkpoints.head_config import HeadConfig
-from mmspec.decoding.arrays import A, Map
+from mmspec.checkpoints.head_manifest import LAYER
+from mmspec.decoding.arrays import A, Map, behind_norm
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.families.decoder import TextConfig
@@ -86,13 +87,15 @@ class Layered(Generic[A]):
 
     def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
         """text: the sizes of the decoder layer."""
-        self.framework, norm = parts.framework, config.input_norm
+        self.framework, eps = parts.framework, text.rms_norm_eps
         self._fusion = parts.linear("fc", bias=config.bias)
-        self.layer = parts.layer(text, qkv_bias=config.qkv_bias, input_norm=norm)
+        normed = config.input_norm
+        norm = parts.norm(f"{LAYER}.input_layernorm", eps) if normed else lambda x: x
+        self.layer = parts.layer(text, behind_norm(norm), qkv_bias=config.qkv_bias)
         self.compressor: Compressor[A] | None = None
         if config.queries:
             queries = parts.tensor("compressor.queries")
-            scale = parts.norm("compressor.norm", text.rms_norm_eps)
+            scale = parts.norm("compressor.norm", eps)
             self.compressor = Compressor(self.framework, queries, scale)
         self.expansion: Expansion[A] | None = None
         if config.slots:

@@ -1,0 +1,108 @@
+"""Reads what an EAGLE-3 head's config.json says beyond its decoder layer, in three layouts.
+
+    speculators   `speculators_model_type`, the layer's sizes in `transformer_layer_config`
+    SpecForge     `draft_vocab_size` beside the layer's sizes; also AngelSlim's and EAGLE's own
+    this project  `model_type` "mmspec_head" and `kind` "eagle3", otherwise as SpecForge's
+
+Layers are counted by how many come before: layer 0 is the embedding, and the last layer's output is
+that of N, as in speculators and vLLM. SGLang and SpecForge count from the first layer's output.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from mmspec.checkpoints.json_file import Block
+from mmspec.families.decoder import TextConfig
+from mmspec.families.llama import read_llama
+from mmspec.families.qwen3 import DEFAULTS, read_qwen3
+from mmspec.json_reader.limits import Range
+
+SPECULATORS_TYPE = "speculators_model_type"
+"""Key that names the kind of a head in the layout of vLLM's speculators package."""
+DRAFT_VOCABULARY = "draft_vocab_size"
+CAPTURED = "eagle_aux_hidden_state_layer_ids"
+_Captured = Annotated[tuple[Annotated[int, Range(-1, 1000)], ...], Range(0, 16)]
+"""Layers of the target; published heads have three."""
+
+
+@dataclass(frozen=True)
+class Eagle3:
+    """Which of the target's layers an EAGLE-3 head reads, its vocabulary, and its norms."""
+
+    draft_vocab_size: int
+    """Number of tokens that the head can draft; the target's vocabulary if it has all of them."""
+    captured: tuple[int, ...] = ()
+    """The layers whose outputs are read, ascending; empty: those of `default_layers`."""
+    norm_before_residual: bool = False
+    """True if the layer's residual is the fused states after their norm, not before."""
+    norm_before_fc: bool = False
+    """True if one norm is applied to all captured states before they are fused."""
+    fc_norm: bool = False
+    """True if each captured layer's states have a norm of their own before they are fused."""
+    norm_output: bool = False
+    """True if the next drafted token reads the layer's output after the last norm."""
+    image_embeddings: bool = False
+    """True if image positions are fed their projected features, else the image token."""
+
+    @property
+    def count(self) -> int:
+        """The number of captured layers."""
+        return len(self.captured) or 3
+
+    def layers(self, total: int) -> tuple[int, ...]:
+        """The layers to capture of a target with `total` layers."""
+        return self.captured or default_layers(total)
+
+    def described(self) -> dict[str, Any]:
+        """The keys of a config.json from which `read_eagle3` reads these options."""
+        values = asdict(self)
+        return values | {CAPTURED: list(values.pop("captured"))}
+
+
+def default_layers(total: int) -> tuple[int, ...]:
+    """The layers that SpecForge, speculators and vLLM capture of a target with `total` layers."""
+    return 2, total // 2, total - 3
+
+
+def is_eagle3(whole: Block) -> bool:
+    """True for a config of speculators' or SpecForge's layout."""
+    return SPECULATORS_TYPE in whole.values or DRAFT_VOCABULARY in whole.values
+
+
+def read_eagle3(whole: Block) -> tuple[Eagle3, TextConfig]:
+    """The head's options and the sizes of its decoder layer.  Raises CheckpointError."""
+    text = whole
+    if SPECULATORS_TYPE in whole.values:
+        whole.only(SPECULATORS_TYPE, ("eagle3",), None)
+        text = whole.block("transformer_layer_config")
+    layer = _layer(text)
+    whole.only("target_hidden_size", (layer.hidden_size,), layer.hidden_size)
+    whole.only("embed_requires_grad", (False,), False)
+    options = Eagle3(
+        whole.integer(DRAFT_VOCABULARY, layer.vocab_size, 1, layer.vocab_size),
+        _captured(whole),
+        norm_before_residual=whole.flag("norm_before_residual", False),
+        norm_before_fc=whole.flag("norm_before_fc", False),
+        fc_norm=whole.flag("fc_norm", False),
+        norm_output=whole.flag("norm_output", False),
+        image_embeddings=whole.flag("image_embeddings", False),
+    )
+    if options.norm_before_fc and options.fc_norm:
+        raise whole.error("fc_norm", "false where norm_before_fc is true")
+    return options, layer
+
+
+def _layer(text: Block) -> TextConfig:
+    text.only("num_hidden_layers", (1,), 1)
+    one = Block(text.values | {"num_hidden_layers": 1}, text.file, text.path)
+    qwen3 = text.get("model_type") == "qwen3" or text.flag("qk_norm", False)
+    return read_qwen3(one, DEFAULTS, False) if qwen3 else read_llama(one, False)
+
+
+def _captured(whole: Block) -> tuple[int, ...]:
+    nested = whole.block("eagle_config")
+    block, shift = (nested, 1) if whole.get(CAPTURED) is None else (whole, 0)
+    ids: tuple[int, ...] = block.read(CAPTURED, _Captured, [])
+    if list(ids) != sorted(set(ids)):
+        raise block.error(CAPTURED, "a list of layers in ascending order")
+    return tuple(index + shift for index in ids)
