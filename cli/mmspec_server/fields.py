@@ -3,12 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
+from mmspec.json_reader.limits import Range
+from mmspec.json_reader.mismatch import MismatchError, shown
+from mmspec.json_reader.reader import read_value
 from mmspec_server.errors import ApiError
-
-SHOWN = 60
-"""Characters of a wrong value that its error repeats."""
 
 
 def read_json(body: bytes) -> "Fields":
@@ -42,38 +42,31 @@ class Fields:
     def error(self, key: str, allowed: str) -> ApiError:
         """The error for the value of `key`; `allowed` completes the sentence "must be …"."""
         value, name = self.values.get(key), self.path + key
-        got = "is missing" if value is None else f"is {_shown(value)}"
+        got = "is missing" if value is None else f"is {shown(value)}"
         return ApiError(400, f"{name} {got}: it must be {allowed}", name, "invalid_value")
 
+    def read(self, key: str, kind: Any, default: Any = None) -> Any:
+        """The value of `key` as an annotation describes it; without a default it must be there."""
+        try:
+            return read_value(kind, self.get(key, default))
+        except MismatchError as error:
+            raise self.error(key, error.allowed) from error
+
     def text(self, key: str, default: str | None = None) -> str:
-        """A string; without a default it must be there."""
-        value = self.get(key, default)
-        if not isinstance(value, str):
-            raise self.error(key, "a string")
-        return value
+        """A text; without a default it must be there."""
+        return str(self.read(key, str, default))
 
     def flag(self, key: str) -> bool:
         """True or false; false if it is missing."""
-        value = self.get(key, False)
-        if not isinstance(value, bool):
-            raise self.error(key, "true or false")
-        return value
+        return bool(self.read(key, bool, False))
 
     def number(self, key: str, default: float, least: float, most: float) -> float:
         """A number from `least` to `most`."""
-        value = self.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.error(key, f"a number from {least:g} to {most:g}")
-        if not least <= value <= most:
-            raise self.error(key, f"a number from {least:g} to {most:g}")
-        return float(value)
+        return float(self.read(key, Annotated[float, Range(least, most)], default))
 
     def integer(self, key: str, default: int, least: int, most: int) -> int:
         """An integer from `least` to `most`."""
-        value = self.get(key, default)
-        if type(value) is not int or not least <= value <= most:
-            raise self.error(key, f"an integer from {least} to {most}")
-        return value
+        return int(self.read(key, Annotated[int, Range(least, most)], default))
 
     def block(self, key: str) -> "Fields":
         """The object at `key`; empty if it is missing."""
@@ -94,11 +87,6 @@ class Fields:
         if not isinstance(entry, dict):
             raise Fields({name: entry}, self.path).error(name, "an object")
         return Fields(entry, f"{self.path}{name}.")
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _kind(value: Any) -> str:
