@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from mmspec.errors import CheckpointError
 from mmspec.input_files import require_file
-from mmspec.json_reader.limits import OneOf, Range
-from mmspec.json_reader.mismatch import MismatchError
+from mmspec.json_reader.limits import Matches, OneOf, Range
+from mmspec.json_reader.mismatch import MismatchError, shown
 from mmspec.json_reader.reader import read_value
 
 ITEM_BYTES = {
@@ -21,6 +21,7 @@ ITEM_BYTES = {
 HEADER_BYTES = 16_000_000
 """The most bytes of a header, of which the format allows 100 MB: reading takes memory for each."""
 
+TensorName = Annotated[str, Matches(r"[^\x00-\x1f\x7f]{1,1000}", "the name of a tensor")]
 Offset = Annotated[int, Range(0, 2**63)]
 
 
@@ -62,7 +63,8 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
     writer = _writer(header.pop("__metadata__", {}))
-    tensors = {name: _stored(file, name, entry, base, writer) for name, entry in header.items()}
+    entries = _entries(file, header)
+    tensors = {name: _stored(file, name, entry, base, writer) for name, entry in entries.items()}
     _require_cover(file, tensors, base, size)
     return tensors
 
@@ -95,15 +97,18 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in values if names.count(name) > 1)
-        raise ValueError(f"{twice} is there twice")
+        raise ValueError(f"{shown(twice)} is there twice")
     return values
 
 
-def _stored(file: Path, name: str, value: Any, base: int, writer: str) -> StoredTensor:
+def _entries(file: Path, header: dict[str, Any]) -> dict[str, _Entry]:
     try:
-        entry = read_value(_Entry, value)
+        return read_value(dict[TensorName, _Entry], header)
     except MismatchError as error:
-        raise CheckpointError(f"{file}: the header's entry for {name}: {error}") from error
+        raise CheckpointError(f"{file}: in the safetensors header {error}") from error
+
+
+def _stored(file: Path, name: str, entry: _Entry, base: int, writer: str) -> StoredTensor:
     start, end = (base + offset for offset in entry.data_offsets)
     stored = StoredTensor(file, name, entry.dtype, tuple(entry.shape), start, end, writer)
     expected = math.prod(stored.shape) * ITEM_BYTES[stored.dtype]

@@ -33,8 +33,10 @@ def main(arguments: list[str]) -> None:
     os.chdir(folder)
     subjects = names.split(",")
     for name in subjects:
-        for file in dict.fromkeys(SUBJECTS[name].files):  # also loads what is loaded once
-            SUBJECTS[name].use(Path(folder) / name / "source" / file, backend)
+        source = Path(folder) / name / "source"
+        files = [source / file for file in SUBJECTS[name].files]
+        for file in {(file.parent, file.suffix): file for file in files}.values():
+            SUBJECTS[name].use(file, backend)  # also loads what is loaded once
     _limit_addresses()
     for number in range(int(first), int(first) + int(count)):
         _say(f"start {number}")
