@@ -309,7 +309,11 @@ class Backend(Protocol[M]):
 
 
 class InspectableFeatures(Features, Protocol):
-    """Features that can be copied to the host."""
+    """Features that can be measured and copied to the host."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device, without pooled copies."""
 
     def numpy(self) -> Float32:
         """The features [N, D] on the host.  Blocks."""

@@ -18,9 +18,10 @@ from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec.seam import Float32, Head, InspectableBackend, InspectableFeatures, InspectableModel
 
-MAX_IMAGES = 32
-"""The most images whose features stay on the device; LLaVA-1.5's take 1.2 MB each in 16 bits."""
-
+MAX_FEATURES = 256 * 2**20
+"""Bytes of images' features that stay on the device: in 16 bits 227 images of LLaVA-1.5, or 6 of
+Qwen3-VL-8B with 1280 tokens each.
+"""
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of a number, by a model's dtype."""
@@ -32,7 +33,7 @@ class FeatureCache:
     def __init__(self, model: InspectableModel, preprocessing: Preprocessing) -> None:
         self.model = model
         self.preprocessing = preprocessing
-        self._features = LatestValues[InspectableFeatures](MAX_IMAGES)
+        self._features = LatestValues[InspectableFeatures](MAX_FEATURES, _bytes)
 
     def __call__(self, picture: Picture) -> InspectableFeatures:
         """The features of `picture`, computed if they are not in the cache."""
@@ -71,6 +72,10 @@ class FeatureCache:
             self.model.tower,
             self.preprocessing,
         )
+
+
+def _bytes(features: InspectableFeatures) -> int:
+    return features.nbytes
 
 
 @dataclass(frozen=True, slots=True)

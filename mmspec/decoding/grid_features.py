@@ -23,6 +23,11 @@ class GridFeatures(ABC):
         """N, the number of visual positions of the image."""
         return self.grid.positions
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device, without pooled copies."""
+        return int(self.rows.nbytes)
+
     def pooled(self, positions: int) -> Self:
         """Average-pool to the grid's `pooled(positions)`; cached.  Raises UsageError like it."""
         if positions == self.positions:

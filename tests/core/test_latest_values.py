@@ -25,3 +25,14 @@ def test_a_value_that_cannot_be_computed_leaves_the_others():
     with pytest.raises(ZeroDivisionError):
         values.get("b", lambda: 1 // 0)
     assert values.get("a", lambda: 2) == 1
+
+
+def test_values_are_dropped_by_size_and_the_newest_stays():
+    values = LatestValues[str](5, len)
+    for value in ("aa", "bbb", "aa", "cc"):
+        values.get(value, lambda value=value: value)
+    assert values.get("aa", lambda: "computed again") == "aa"
+    assert values.get("cc", lambda: "computed again") == "cc"
+    values.get("larger", lambda: "larger")
+    assert values.get("larger", lambda: "computed again") == "larger"
+    assert values.get("cc", lambda: "dd") == "dd"

@@ -30,6 +30,7 @@ Item = int | str
 class ScriptedFeatures:
     digest: str
     positions: int = 4
+    nbytes: int = 16
 
     def pooled(self, positions: int) -> "ScriptedFeatures":
         return ScriptedFeatures(f"{self.digest}/{positions}", positions)
