@@ -5,7 +5,7 @@ Shape letters: H width of the target, V its vocabulary, K predicted positions, C
 
 import pickletools
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +62,6 @@ class HeadConfig:
     """How images are used in addition to the hidden state, one of VISION."""
     bias: bool = True
     """True if the linear layer that joins embedding and hidden state has a bias."""
-    qkv_bias: bool = False
-    """True if the decoder layer's queries, keys and values have a bias."""
     input_norm: bool = False
     """True if the decoder layer normalises its input; EAGLE's and MSD's do not."""
     layer: TextConfig | None = None
@@ -107,6 +105,7 @@ _LAYER_SIZES = (
     "max_position_embeddings",
     "rms_norm_eps",
     "rope_theta",
+    "qkv_bias",
 )
 
 
@@ -170,7 +169,6 @@ def read_head_config(directory: Path) -> HeadConfig:
         queries=whole.integer("queries", 0, 0, MOST_QUERIES),
         vision=whole.only("vision", VISION if kind in ("medusa", "hydra") else VISION[:1], "none"),
         bias=whole.flag("bias", True),
-        qkv_bias=whole.flag("qkv_bias", False),
         input_norm=whole.flag("input_norm", kind == "flash"),
         layer=layer,
         dtype=read_dtype(whole),
@@ -216,7 +214,8 @@ def _check_published(whole: Block, names: frozenset[str]) -> None:
 
 
 def _layer(whole: Block) -> TextConfig:
-    return read_llama(Block(whole.values | {"num_hidden_layers": 1}, whole.file, whole.path), False)
+    one = Block(whole.values | {"num_hidden_layers": 1}, whole.file, whole.path)
+    return replace(read_llama(one, False), qkv_bias=whole.flag("qkv_bias", False))
 
 
 def require_fit(config: HeadConfig, target: ModelConfig, directory: Path) -> None:

@@ -126,8 +126,8 @@ def _eagle3(options: Eagle3, layer: TextConfig) -> _Tensors:
     yield "fc.weight", (width, count * width)
     yield f"{LAYER}.hidden_norm.weight", (width,)
     for name, shape in decoder_layer(layer).items():
-        reads_both = name.endswith(("q_proj", "k_proj", "v_proj"))
-        yield f"{LAYER}.{name}.weight", (shape[0], 2 * width) if reads_both else shape
+        reads_both = name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
+        yield f"{LAYER}.{name}", (shape[0], 2 * width) if reads_both else shape
     yield "norm.weight", (width,)
     yield "lm_head.weight", (options.draft_vocab_size, width)
 
@@ -144,10 +144,8 @@ def _slot(kind: str, slot: int, width: int) -> _Tensors:
 
 def _layer(config: HeadConfig, layer: TextConfig) -> _Tensors:
     for name, shape in decoder_layer(layer).items():
-        if name != "input_layernorm" or config.input_norm:
-            yield f"{LAYER}.{name}.weight", shape
-        if config.qkv_bias and name.endswith(("q_proj", "k_proj", "v_proj")):
-            yield f"{LAYER}.{name}.bias", shape[:1]
+        if name != "input_layernorm.weight" or config.input_norm:
+            yield f"{LAYER}.{name}", shape
 
 
 def _linear(path: str, outputs: int, inputs: int, *, bias: bool = True) -> _Tensors:

@@ -60,25 +60,27 @@ def _decoder(text: TextConfig) -> Tensors:
     yield EMBEDDING, (text.vocab_size, text.hidden_size), True
     for layer in range(text.num_hidden_layers):
         for name, shape in decoder_layer(text).items():
-            yield f"language_model.layers.{layer}.{name}.weight", shape, True
+            yield f"language_model.layers.{layer}.{name}", shape, True
     yield "language_model.norm.weight", (text.hidden_size,), True
     yield LM_HEAD, (text.vocab_size, text.hidden_size), not text.tie_word_embeddings
 
 
 def decoder_layer(text: TextConfig) -> dict[str, Shape]:
-    """The weights of one layer of the decoder, in the order of the forward pass."""
+    """The tensors of one layer of the decoder, in the order of the forward pass."""
     width, inner = text.hidden_size, text.intermediate_size
     queries = text.num_attention_heads * text.head_dim
     keys = text.num_key_value_heads * text.head_dim
+    outputs = {"q": queries, "k": keys, "v": keys}
+    biases = outputs if text.qkv_bias else {}
+    norms = ("q_norm", "k_norm") if text.qk_norm else ()
     return {
-        "input_layernorm": (width,),
-        "self_attn.q_proj": (queries, width),
-        "self_attn.k_proj": (keys, width),
-        "self_attn.v_proj": (keys, width),
-        **({f"self_attn.{part}_norm": (text.head_dim,) for part in "qk"} if text.qk_norm else {}),
-        "self_attn.o_proj": (width, queries),
-        "post_attention_layernorm": (width,),
-        "mlp.gate_proj": (inner, width),
-        "mlp.up_proj": (inner, width),
-        "mlp.down_proj": (width, inner),
+        "input_layernorm.weight": (width,),
+        **{f"self_attn.{part}_proj.weight": (size, width) for part, size in outputs.items()},
+        **{f"self_attn.{part}_proj.bias": (size,) for part, size in biases.items()},
+        **{f"self_attn.{norm}.weight": (text.head_dim,) for norm in norms},
+        "self_attn.o_proj.weight": (width, queries),
+        "post_attention_layernorm.weight": (width,),
+        "mlp.gate_proj.weight": (inner, width),
+        "mlp.up_proj.weight": (inner, width),
+        "mlp.down_proj.weight": (width, inner),
     }

@@ -18,15 +18,15 @@ Epsilon = Annotated[float, Range(1e-30, 1.0)]
 RotaryBase = Annotated[float, Range(1.0, 1e15)]
 TokenId = Annotated[int, Range(-(2**31), 2**31)]
 """A token, in the vocabulary or not."""
-Section = Annotated[int, Range(0, 1_000_000)]
 
 
 @dataclass(frozen=True)
 class TextConfig:
-    """A Llama or Qwen3 decoder without attention or MLP biases and with unscaled rotary positions.
+    """A Llama or Qwen decoder with unscaled rotary positions.
 
-    `qk_norm`: queries and keys are normalised per head. `rotary_sections`: numbers of frequencies
-    that turn by time, row and column (interleaved M-RoPE); empty if all turn by one position.
+    `qkv_bias`, `qk_norm`: queries, keys and values have biases; queries and keys are normalised per
+    head. `rotary_axes`: for each rotary frequency, what turns it: 0 time, 1 row, 2 column (M-RoPE);
+    empty if all turn by one position.
     """
 
     hidden_size: Width
@@ -40,29 +40,23 @@ class TextConfig:
     rms_norm_eps: Epsilon
     rope_theta: RotaryBase
     tie_word_embeddings: bool
+    qkv_bias: bool = False
     qk_norm: bool = False
-    rotary_sections: tuple[Section, ...] = ()
+    rotary_axes: tuple[int, ...] = ()
 
 
-def frequency_axes(count: int, sections: Sequence[int]) -> list[int]:
-    """For each of `count` frequencies, what turns it: 0 time, 1 row, 2 column.
-
-    Row and column take every third frequency, from the second and third on, as far as their
-    sections reach (Qwen3-VL's interleaved M-RoPE); time has all others.
-    """
-    reach = [3 * section for section in sections] or [0] * 3
-    return [index % 3 if index < reach[index % 3] else 0 for index in range(count)]
-
-
-def read_sizes(text: Block, defaults: TextConfig, tied: bool) -> TextConfig:
+def read_sizes(
+    text: Block, defaults: TextConfig, tied: bool, rope: Sequence[str] = ("default",)
+) -> TextConfig:
     """Read a decoder's sizes; those of absent keys are `defaults`.
 
-    tied: true if the output head is the embedding.  Raises CheckpointError.
+    tied: true if the output head is the embedding.  rope: names of the only kinds of rotary
+    positions.  Raises CheckpointError.
     """
     text.only("hidden_act", ("silu",), "silu")
     text.only("attention_bias", (False,), False)
     text.only("mlp_bias", (False,), False)
-    config = text.record(TextConfig, **asdict(defaults) | {"rotary_sections": []})
+    config = text.record(TextConfig, **asdict(defaults) | {"rotary_axes": []})
     heads = config.num_attention_heads
     if heads % config.num_key_value_heads:
         raise text.error("num_key_value_heads", f"a divisor of num_attention_heads ({heads})")
@@ -70,19 +64,20 @@ def read_sizes(text: Block, defaults: TextConfig, tied: bool) -> TextConfig:
         raise text.error("head_dim", "even, for rotary positions turn pairs of features")
     return replace(
         config,
-        rope_theta=_rotary_base(text, defaults.rope_theta),
+        rope_theta=_rotary_base(text, defaults.rope_theta, rope),
         tie_word_embeddings=tied,
+        qkv_bias=defaults.qkv_bias,
         qk_norm=defaults.qk_norm,
-        rotary_sections=defaults.rotary_sections,
+        rotary_axes=defaults.rotary_axes,
     )
 
 
-def _rotary_base(text: Block, default: float) -> float:
+def _rotary_base(text: Block, default: float, kinds: Sequence[str]) -> float:
     """The rotary base: transformers 5's `rope_parameters`, else the older `rope_theta`."""
     for key in ("rope_parameters", "rope_scaling"):
         rope = text.block(key)
-        rope.only("rope_type", ("default",), "default")
-        rope.only("type", ("default",), "default")
+        rope.only("rope_type", kinds, "default")
+        rope.only("type", kinds, "default")
         rope.only("partial_rotary_factor", (1.0,), 1.0)
     text.only("partial_rotary_factor", (1.0,), 1.0)
     theta = text.read("rope_theta", RotaryBase, default)

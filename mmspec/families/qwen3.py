@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import Heads, TextConfig, read_sizes
-from mmspec.families.family import Architecture, ImageTokens
+from mmspec.families.family import Architecture
+from mmspec.families.qwen_vision import IMAGE_TOKENS
 from mmspec.families.tensors import Prefixes
 
 DEFAULTS = TextConfig(
@@ -28,7 +29,7 @@ class Qwen3:
     """Implements `mmspec.families.family.Family`."""
 
     model_type = "qwen3"
-    image_tokens = ImageTokens("<|image_pad|>", "<|vision_start|>", "<|vision_end|>")
+    image_tokens = IMAGE_TOKENS
     convolution = ""
     stored_prefixes: Prefixes = (("model.", "language_model."),)
     hub_prefixes: Prefixes = (("language_model.", "model."),)

@@ -19,6 +19,7 @@ from mmspec.families.processor_file import (
     read_scale,
     read_std,
 )
+from mmspec.families.qwen_vision import QwenVision
 
 MAX_ASPECT = 200
 """Largest ratio of an image's long side to its short side."""
@@ -92,21 +93,26 @@ class QwenImages:
         return whole.size(width, height) > self.size(width, height)
 
 
-def read_qwen_images(directory: Path, patch: int, merge: int, frames: int) -> QwenImages:
-    """The preprocessing of a checkpoint; Qwen3-VL's if the directory has none.
+def qwen2_images(cell: int) -> QwenImages:
+    """Qwen2.5-VL's preprocessing as it was published."""
+    return QwenImages(cell, 4 * cell**2, 16384 * cell**2, mean=CLIP_MEAN, std=CLIP_STD)
 
-    patch, merge, frames: the tower's sizes, which the file must agree with. Raises CheckpointError.
+
+def read_qwen_images(directory: Path, tower: QwenVision, default: QwenImages) -> QwenImages:
+    """The preprocessing of a checkpoint, or the default if the directory has no settings.
+
+    tower: its sizes, which the file must agree with. Raises CheckpointError.
     """
     block = processor_block(directory)
     if block is None:
-        return QwenImages(cell=patch * merge)
-    sizes = {"patch_size": (patch, 14), "merge_size": (merge, 2)}
-    for key, (ours, default) in {**sizes, "temporal_patch_size": (frames, 2)}.items():
-        block.only(key, (ours,), default)
+        return default
+    block.only("patch_size", (tower.patch_size,), 14)
+    block.only("merge_size", (tower.spatial_merge_size,), 2)
+    block.only("temporal_patch_size", (tower.temporal_patch_size,), 2)
     block.only("do_resize", (True,), True)
     least, largest = _areas(block)
     return QwenImages(
-        cell=patch * merge,
+        cell=tower.cell,
         least=least,
         largest=largest,
         resample=Image.Resampling(block.only("resample", list(Image.Resampling), 3)),

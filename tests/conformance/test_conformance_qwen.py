@@ -1,4 +1,4 @@
-"""Every backend says what transformers' generate says on Qwen3 and Qwen3-VL checkpoints."""
+"""Every backend says what transformers' generate says on checkpoints of Qwen's families."""
 
 from itertools import product
 
@@ -10,10 +10,10 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.prompt.conversation import render
 from mmspec.prompt.images import picture_from
-from support.factory_qwen import tiny_qwen3, tiny_qwen3_vl
+from support.factory_qwen import tiny_qwen2, tiny_qwen2_5_vl, tiny_qwen3, tiny_qwen3_vl
 from support.qwen_oracle import Oracle, generated_text
 
-CHECKPOINTS = {
+QWEN3_VL = {
     "plain": {},
     "tied": {"tied": True},
     "one key head": {"key_value_heads": 1},
@@ -28,19 +28,40 @@ CHECKPOINTS = {
     "small tower": {"vision_hidden_size": 16, "depth": 1, "deepstack": (0,), "side": 3},
     "large grid": {"side": 20, "theta": 5e6, "tied": True, "vocab_size": 384},
 }
+QWEN2_5_VL = {
+    "plain": {},
+    "tied": {"tied": True},
+    "one key head": {"key_value_heads": 1},
+    "all key heads": {"key_value_heads": 4},
+    "wide heads": {"hidden_size": 128, "head_dim": 32, "sections": (6, 5, 5)},
+    "time alone": {"sections": (8, 0, 0)},
+    "rows and columns": {"sections": (0, 3, 5)},
+    "windows of one cell": {"window": 8},
+    "windows of three cells": {"window": 27},
+    "one window": {"window": 400, "whole": ()},
+    "no window": {"whole": (0, 1, 2)},
+    "whole first and last": {"depth": 4, "whole": (0, 3), "layers": 4},
+    "small tower": {"vision_hidden_size": 16, "depth": 1, "whole": ()},
+    "large vocabulary": {"theta": 1e6, "tied": True, "vocab_size": 384, "window": 24},
+}
+MAKERS = {"qwen3_vl": tiny_qwen3_vl, "qwen2_5_vl": tiny_qwen2_5_vl}
+CHECKPOINTS = {f"qwen3_vl {name}": sizes for name, sizes in QWEN3_VL.items()}
+CHECKPOINTS |= {f"qwen2_5_vl {name}": sizes for name, sizes in QWEN2_5_VL.items()}
 SHAPES = {"wide": (52, 17), "tall": (14, 61), "square": (33, 33)}
-DRAFTINGS = ("none", "ngram", "M", "MT", "P")
+DRAFTINGS = ("none", "ngram", "M", "MT", "P", "MTCP")
 BUDGET = 12
 
 
-@pytest.fixture(scope="module", params=CHECKPOINTS)
+@pytest.fixture(scope="module")
 def checkpoint(request, checkpoints):
     """A checkpoint of each variant, a smaller draft, and transformers' model of it."""
     sizes = CHECKPOINTS[request.param]
-    folder = checkpoints / f"qwen {request.param}"
-    path = tiny_qwen3_vl(folder / "target", seed=3, **sizes)
+    make = MAKERS[request.param.split()[0]]
+    folder = checkpoints / request.param
+    path = make(folder / "target", seed=3, **sizes)
     vocabulary = {"vocab_size": sizes["vocab_size"]} if "vocab_size" in sizes else {}
-    draft = tiny_qwen3_vl(folder / "draft", seed=4, hidden_size=32, layers=2, **vocabulary)
+    small = {"hidden_size": 32, "heads": 2} if make is tiny_qwen2_5_vl else {"hidden_size": 32}
+    draft = make(folder / "draft", seed=4, layers=2, **small, **vocabulary)
     return path, draft, Oracle(path)
 
 
@@ -66,14 +87,26 @@ def check_two_turns(engine, oracle, drafting, count, shape):
     return set(answer)
 
 
-def test_two_turns_are_generates_own(checkpoint, backend):
+def covering(number):
+    """A drafting, a count and a shape for a checkpoint, so that together they cover all."""
+    return DRAFTINGS[number % 6], 1 + number % 4, [*SHAPES][number // 2 % 3]
+
+
+SOME, OTHERS = [*CHECKPOINTS][::2], [*CHECKPOINTS][1::2]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
+
+
+@pytest.mark.parametrize("checkpoint", [*SOME, *SLOW], indirect=True, scope="module")
+def test_two_turns_are_generates_own(checkpoint, backend, request):
     path, draft, oracle = checkpoint
+    case = covering((SOME + OTHERS).index(request.node.callspec.params["checkpoint"]))
     with load(str(path), str(draft), backend=backend) as engine:
-        assert len(check_two_turns(engine, oracle, "MT", 2, "wide")) > 1
+        check_two_turns(engine, oracle, *case)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("drafting", DRAFTINGS)
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS, indirect=True, scope="module")
 def test_every_count_and_shape_is_generates_own(checkpoint, backend, drafting):
     path, draft, oracle = checkpoint
     with load(str(path), str(draft), backend=backend) as engine:
@@ -83,16 +116,22 @@ def test_every_count_and_shape_is_generates_own(checkpoint, backend, drafting):
 
 
 TEXTS = {
-    "plain": {},
-    "tied": {"tied": True, "key_value_heads": 1},
-    "wide heads": {"head_dim": 48, "hidden_size": 96, "heads": 2, "theta": 1e6},
+    "qwen3 plain": (tiny_qwen3, {}),
+    "qwen3 tied": (tiny_qwen3, {"tied": True, "key_value_heads": 1}),
+    "qwen3 wide heads": (
+        tiny_qwen3,
+        {"head_dim": 48, "hidden_size": 96, "heads": 2, "theta": 1e6},
+    ),
+    "qwen2 plain": (tiny_qwen2, {}),
+    "qwen2 tied": (tiny_qwen2, {"tied": True, "key_value_heads": 1}),
 }
 
 
 @pytest.mark.parametrize("variant", TEXTS)
 def test_a_text_model_says_what_transformers_says(variant, backend, checkpoints):
-    path = checkpoints / f"qwen3 {variant}"
-    path = path if path.exists() else tiny_qwen3(path, seed=5, **TEXTS[variant])
+    make, sizes = TEXTS[variant]
+    path = checkpoints / variant
+    path = path if path.exists() else make(path, seed=5, **sizes)
     with load(str(path), str(path), backend=backend) as engine:
         for drafting in ("none", "T"):
             chat = engine.chat(Options(drafting=drafting, gamma=3, max_new_tokens=BUDGET))
@@ -102,7 +141,7 @@ def test_a_text_model_says_what_transformers_says(variant, backend, checkpoints)
             assert answer == generated_text(path, chunks, BUDGET)
 
 
-@pytest.mark.parametrize("checkpoint", ["plain"], indirect=True)
+@pytest.mark.parametrize("checkpoint", ["qwen3_vl plain", "qwen2_5_vl plain"], indirect=True)
 def test_a_text_model_drafts_for_one_that_sees(checkpoint, backend, checkpoints):
     path, _, oracle = checkpoint
     draft = checkpoints / "qwen3 draft"

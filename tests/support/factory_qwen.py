@@ -1,4 +1,4 @@
-"""Tiny random Qwen3 and Qwen3-VL checkpoints, written by transformers."""
+"""Tiny random checkpoints of all of Qwen's families, written by transformers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,12 @@ SPECIAL_TOKENS = [
 ]
 IMAGE_ID = SPECIAL_TOKENS.index("<|image_pad|>")
 STOP_ID = SPECIAL_TOKENS.index("<|im_end|>")
+IDS = {
+    "image_token_id": IMAGE_ID,
+    "video_token_id": IMAGE_ID + 1,
+    "vision_start_token_id": IMAGE_ID - 2,
+    "vision_end_token_id": IMAGE_ID - 1,
+}
 TOKENIZER_SIZE = 312
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}"
@@ -50,6 +56,10 @@ class QwenSizes:
     vision_heads: int = 2
     side: int = 6
     deepstack: tuple[int, ...] = (0, 2)
+    window: int = 16
+    """Side in pixels of Qwen2.5-VL's windows."""
+    whole: tuple[int, ...] = (1,)
+    """Layers of Qwen2.5-VL's tower that attend to the whole image."""
     least: int = 4 * 64
     largest: int = 40 * 64
 
@@ -69,6 +79,37 @@ def tiny_qwen3(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: An
     return _written(_quiet(randomized(Qwen3ForCausalLM(config), seed)), path, chosen, dtype)
 
 
+def tiny_qwen2_5_vl(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
+    """Write a random Qwen2.5-VL to `path` with tokenizer and processor files; returns `path`."""
+    chosen = QwenSizes(**sizes)
+    return _written(qwen2_5_vl_model(chosen, seed), path, chosen, dtype)
+
+
+def tiny_qwen2(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
+    """Write a random Qwen2 to `path` with its tokenizer; returns `path`."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    chosen = QwenSizes(**sizes)
+    config = Qwen2Config(**_text(chosen), tie_word_embeddings=chosen.tied)
+    return _written(_quiet(randomized(Qwen2ForCausalLM(config), seed)), path, chosen, dtype)
+
+
+def qwen2_5_vl_model(sizes: QwenSizes, seed: int) -> Any:
+    """The model in memory."""
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": sizes.theta}
+    rope |= {"mrope_section": list(sizes.sections)}
+    config = Qwen2_5_VLConfig(
+        text_config=_text(sizes) | {"rope_parameters": rope},
+        vision_config=_vision(sizes)
+        | {"window_size": sizes.window, "fullatt_block_indexes": list(sizes.whole)},
+        tie_word_embeddings=sizes.tied,
+        **IDS,
+    )
+    return _quiet(randomized(Qwen2_5_VLForConditionalGeneration(config), seed))
+
+
 def qwen3_vl_model(sizes: QwenSizes, seed: int) -> Any:
     """The model in memory."""
     from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
@@ -77,23 +118,26 @@ def qwen3_vl_model(sizes: QwenSizes, seed: int) -> Any:
     rope |= {"mrope_section": list(sizes.sections), "mrope_interleaved": True}
     config = Qwen3VLConfig(
         text_config=_text(sizes) | {"rope_parameters": rope},
-        vision_config={
-            "depth": sizes.depth,
-            "hidden_size": sizes.vision_hidden_size,
-            "intermediate_size": 2 * sizes.vision_hidden_size,
-            "num_heads": sizes.vision_heads,
-            "patch_size": 4,
-            "out_hidden_size": sizes.hidden_size,
+        vision_config=_vision(sizes)
+        | {
             "num_position_embeddings": sizes.side**2,
             "deepstack_visual_indexes": list(sizes.deepstack),
         },
-        image_token_id=IMAGE_ID,
-        video_token_id=IMAGE_ID + 1,
-        vision_start_token_id=IMAGE_ID - 2,
-        vision_end_token_id=IMAGE_ID - 1,
         tie_word_embeddings=sizes.tied,
+        **IDS,
     )
     return _quiet(randomized(Qwen3VLForConditionalGeneration(config), seed))
+
+
+def _vision(sizes: QwenSizes) -> dict[str, Any]:
+    return {
+        "depth": sizes.depth,
+        "hidden_size": sizes.vision_hidden_size,
+        "intermediate_size": 2 * sizes.vision_hidden_size,
+        "num_heads": sizes.vision_heads,
+        "patch_size": 4,
+        "out_hidden_size": sizes.hidden_size,
+    }
 
 
 def _text(sizes: QwenSizes) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 from PIL import Image
-from transformers import AutoTokenizer, Qwen3ForCausalLM, Qwen3VLForConditionalGeneration
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
+from transformers.models.qwen2_5_vl.processing_qwen2_5_vl import Qwen2_5_VLProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
 
@@ -15,24 +16,36 @@ from mmspec.prompt.images import Picture
 from support.factory_qwen import CHAT_TEMPLATE, IMAGE_ID
 
 
-class ImageProcessor(Qwen3VLProcessor):
-    """The processor without its video part, which needs torchvision."""
+class ImagesAlone:
+    """A processor without its video part, which needs torchvision."""
 
     def check_argument_for_proper_class(self, argument_name: str, argument: Any) -> Any:
         if argument_name != "video_processor":
-            return super().check_argument_for_proper_class(argument_name, argument)
+            return super().check_argument_for_proper_class(argument_name, argument)  # type: ignore[misc]
         return None
+
+
+class Qwen3Images(ImagesAlone, Qwen3VLProcessor):
+    """Qwen3-VL's."""
+
+
+class Qwen25Images(ImagesAlone, Qwen2_5_VLProcessor):
+    """Qwen2.5-VL's."""
+
+
+PROCESSORS = {"qwen3_vl": Qwen3Images, "qwen2_5_vl": Qwen25Images}
 
 
 class Oracle:
     """A checkpoint as transformers runs it."""
 
     def __init__(self, path: Path) -> None:
-        self.model = Qwen3VLForConditionalGeneration.from_pretrained(path, dtype=torch.float32)
+        self.model = AutoModelForImageTextToText.from_pretrained(path, dtype=torch.float32)
         self.model.eval()
         self.images = Qwen2VLImageProcessorPil.from_pretrained(path)
         tokenizer = AutoTokenizer.from_pretrained(path)
-        self.processor = ImageProcessor(self.images, tokenizer, None, CHAT_TEMPLATE)
+        processor = PROCESSORS[self.model.config.model_type]
+        self.processor = processor(self.images, tokenizer, None, CHAT_TEMPLATE)
 
     def inputs(self, messages: Sequence[dict[str, Any]], images: Sequence[Image.Image]) -> Any:
         """What the processor makes of messages in the template's form."""
@@ -55,8 +68,8 @@ class Oracle:
 
 
 def generated_text(path: Path, chunks: Sequence[Chunk], count: int) -> list[int]:
-    """What generate of a Qwen3 says after a prompt's chunks."""
-    model = Qwen3ForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    """What generate of a text model says after a prompt's chunks."""
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
     ids = [token for chunk in chunks for part in chunk.parts for token in part]
     return _generate(model, torch.tensor([ids]), count)
 

@@ -34,9 +34,7 @@ class MlxParts:
         """Take the root-mean-square norm at `path`."""
         return kernels(self._weights.dtype).rms_norm(self._weights.array(f"{path}.weight"), eps)
 
-    def layer(
-        self, text: TextConfig, enter: Enter[mx.array], *, qkv_bias: bool
-    ) -> Callable[[], CachedLayer]:
+    def layer(self, text: TextConfig, enter: Enter[mx.array]) -> Callable[[], CachedLayer]:
         """Take the decoder layer; returns a function that opens a cache for it."""
-        layer = DecoderLayer.take(self._weights, LAYER, text, qkv_bias=qkv_bias, enter=enter)
+        layer = DecoderLayer.take(self._weights, LAYER, text, enter=enter)
         return partial(CachedLayer, Decoder([layer], text, self._weights.dtype))

@@ -94,7 +94,6 @@ class DecoderLayer:
         path: str,
         config: TextConfig,
         *,
-        qkv_bias: bool = False,
         enter: Enter[mx.array] | None = None,
     ) -> "DecoderLayer":
         """Take the tensors of the layer at `path`.
@@ -109,7 +108,7 @@ class DecoderLayer:
         def linear(*names: str, bias: bool = False) -> Linear:
             return weights.decoding_linear(*(f"{path}.{name}" for name in names), bias=bias)
 
-        qkv_proj = linear(*(f"self_attn.{part}_proj" for part in "qkv"), bias=qkv_bias)
+        qkv_proj = linear(*(f"self_attn.{part}_proj" for part in "qkv"), bias=config.qkv_bias)
         qk_norm = _qk_norm(weights, f"{path}.self_attn", config) if config.qk_norm else None
         gate_up_proj = linear("mlp.gate_proj", "mlp.up_proj")
         return cls(
@@ -145,7 +144,7 @@ class Decoder:
         self.config = config
         self.dtype = dtype
         self.kernels = kernels(dtype)
-        self.rotary = Rotary(config.head_dim, config.rope_theta, dtype, config.rotary_sections)
+        self.rotary = Rotary(config.head_dim, config.rope_theta, dtype, config.rotary_axes)
         self._layers = layers
 
     def new_cache(self, rows: int) -> Cache:

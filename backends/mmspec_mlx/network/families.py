@@ -7,6 +7,7 @@ from typing import Any
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.errors import BackendError
 from mmspec_mlx.network.llava import Llava
+from mmspec_mlx.network.qwen2_5_vl import Qwen25VL
 from mmspec_mlx.network.qwen3_vl import Qwen3VL
 from mmspec_mlx.network.vision import Vision
 from mmspec_mlx.weights import Weights
@@ -17,7 +18,7 @@ GROUP = "mmspec_mlx.families"
 Build = Callable[[Weights, Any], Vision]
 """Function from a checkpoint's tensors and the family's vision config to tower and projector."""
 
-TOWERS: dict[str, Build] = {"llava": Llava, "qwen3_vl": Qwen3VL}
+TOWERS: dict[str, Build] = {"llava": Llava, "qwen2_5_vl": Qwen25VL, "qwen3_vl": Qwen3VL}
 """This project's towers by `model_type`."""
 
 

@@ -6,7 +6,6 @@ import mlx.core as mx
 import numpy as np
 
 from mmspec.decoding.contents import Positions
-from mmspec.families.decoder import frequency_axes
 
 Rotation = Callable[[mx.array], mx.array]
 
@@ -20,11 +19,9 @@ class Rotary:
     operations, so a table of cosines and sines is used, which needs three.
     """
 
-    def __init__(
-        self, width: int, base: float, dtype: mx.Dtype, sections: Sequence[int] = ()
-    ) -> None:
-        """sections: `TextConfig.rotary_sections`."""
-        self._axes = 2 * frequency_axes(width // 2, sections)
+    def __init__(self, width: int, base: float, dtype: mx.Dtype, axes: Sequence[int] = ()) -> None:
+        """axes: `TextConfig.rotary_axes`."""
+        self._axes = [*axes, *axes] or [0] * width
         self._width = width
         self._base = base
         self._dtype = dtype

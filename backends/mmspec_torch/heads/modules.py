@@ -36,9 +36,7 @@ class TorchParts:
         """Take the root-mean-square norm at `path`."""
         return rms_norm(self._weights.take(f"{path}.weight"), eps)
 
-    def layer(
-        self, text: TextConfig, enter: Enter[Tensor], *, qkv_bias: bool
-    ) -> Callable[[], CachedLayer]:
+    def layer(self, text: TextConfig, enter: Enter[Tensor]) -> Callable[[], CachedLayer]:
         """Take the decoder layer; returns a function that opens a cache for it."""
-        layer = DecoderLayer.take(self._weights, LAYER, text, qkv_bias=qkv_bias, enter=enter)
+        layer = DecoderLayer.take(self._weights, LAYER, text, enter=enter)
         return partial(CachedLayer, Decoder([layer], text, self._like.device, self._like.dtype))

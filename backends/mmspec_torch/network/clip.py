@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.families.llava import PATCHES, LlavaVision
-from mmspec_torch.network.affine import Affine, Linear, linear
+from mmspec_torch.network.affine import LayerNorm, Linear, layer_norm, linear
 from mmspec_torch.weights import Weights
 
 _ROOT = "vision_tower"
@@ -20,28 +20,28 @@ _ROOT = "vision_tower"
 class EncoderLayer:
     """One encoder layer; q_proj, k_proj and v_proj are one product."""
 
-    layer_norm1: Affine
+    layer_norm1: LayerNorm
     qkv_proj: Linear
     out_proj: Linear
-    layer_norm2: Affine
+    layer_norm2: LayerNorm
     fc1: Linear
     fc2: Linear
 
     @classmethod
-    def take(cls, weights: Weights, path: str) -> "EncoderLayer":
+    def take(cls, weights: Weights, path: str, epsilon: float) -> "EncoderLayer":
         """Take the tensors of the layer at `path`."""
         attention = f"{path}.self_attn"
         return cls(
-            Affine.take(weights, f"{path}.layer_norm1"),
+            layer_norm(weights, f"{path}.layer_norm1", epsilon),
             linear(weights, *(f"{attention}.{name}_proj" for name in "qkv")),
             linear(weights, f"{attention}.out_proj"),
-            Affine.take(weights, f"{path}.layer_norm2"),
+            layer_norm(weights, f"{path}.layer_norm2", epsilon),
             linear(weights, f"{path}.mlp.fc1"),
             linear(weights, f"{path}.mlp.fc2"),
         )
 
     @property
-    def parts(self) -> tuple[Linear, ...]:
+    def parts(self) -> tuple[Linear | LayerNorm, ...]:
         """All linear layers and norms, in the order of the forward pass."""
         norms = self.layer_norm1, self.layer_norm2
         return norms[0], self.qkv_proj, self.out_proj, norms[1], self.fc1, self.fc2
@@ -56,16 +56,16 @@ class Tower:
         self._class = weights.take(f"{_ROOT}.embeddings.class_embedding")
         self._patches = weights.take(PATCHES).flatten(1)
         self._places = weights.take(f"{_ROOT}.embeddings.position_embedding.weight")
-        self._norm = Affine.take(weights, f"{_ROOT}.pre_layrnorm")
+        self._norm = layer_norm(weights, f"{_ROOT}.pre_layrnorm", vision.layer_norm_eps)
         paths = (f"{_ROOT}.encoder.layers.{index}" for index in range(vision.layers))
-        self._layers = [EncoderLayer.take(weights, path) for path in paths]
+        self._layers = [EncoderLayer.take(weights, path, vision.layer_norm_eps) for path in paths]
 
     def __call__(self, pixels: Tensor) -> Tensor:
         """Return the features [N, D] of pixels [channels, height, width]."""
-        x = self._norm.norm(self._embed(pixels), self.vision.layer_norm_eps)
+        x = self._norm(self._embed(pixels))
         for layer in self._layers:
             x = self._attend(x, layer)
-            hidden = layer.fc1(layer.layer_norm2.norm(x, self.vision.layer_norm_eps))
+            hidden = layer.fc1(layer.layer_norm2(x))
             x = x + layer.fc2(hidden * torch.sigmoid(1.702 * hidden))
         return x[self._first :]
 
@@ -76,7 +76,7 @@ class Tower:
         return torch.cat((self._class.unsqueeze(0), patches @ self._patches.T)) + self._places
 
     def _attend(self, x: Tensor, layer: EncoderLayer) -> Tensor:
-        qkv = layer.qkv_proj(layer.layer_norm1.norm(x, self.vision.layer_norm_eps))
+        qkv = layer.qkv_proj(layer.layer_norm1(x))
         heads = self.vision.num_attention_heads
         query, key, value = qkv.view(len(x), 3, heads, -1).permute(1, 2, 0, 3).unsqueeze(1)
         attended = F.scaled_dot_product_attention(query, key, value)[0]

@@ -135,7 +135,6 @@ class DecoderLayer:
         path: str,
         config: TextConfig,
         *,
-        qkv_bias: bool = False,
         enter: Enter[Tensor] | None = None,
     ) -> "DecoderLayer":
         """Take the tensors of the layer at `path`.
@@ -149,7 +148,7 @@ class DecoderLayer:
         def product(*names: str, bias: bool = False) -> Product:
             return weights.product(*(f"{path}.{name}" for name in names), bias=bias)
 
-        qkv_proj = product(*(f"self_attn.{part}_proj" for part in "qkv"), bias=qkv_bias)
+        qkv_proj = product(*(f"self_attn.{part}_proj" for part in "qkv"), bias=config.qkv_bias)
         qk_norm = _qk_norm(weights, f"{path}.self_attn", config) if config.qk_norm else None
         gate_up_proj = product("mlp.gate_proj", "mlp.up_proj")
         return cls(
@@ -184,9 +183,7 @@ class Decoder:
         dtype: torch.dtype,
     ) -> None:
         self.config, self.device, self.dtype = config, device, dtype
-        self.rotary = Rotary(
-            config.head_dim, config.rope_theta, device, dtype, config.rotary_sections
-        )
+        self.rotary = Rotary(config.head_dim, config.rope_theta, device, dtype, config.rotary_axes)
         self._layers = layers
 
     def new_cache(self, rows: int) -> cache.Cache:

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.decoding.contents import Positions
-from mmspec.families.decoder import frequency_axes
 from mmspec_torch.device_io import upload
 from mmspec_torch.network import cache
 
@@ -27,18 +26,17 @@ class Rotary:
         theta: float,
         device: torch.device,
         dtype: torch.dtype,
-        sections: Sequence[int] = (),
+        axes: Sequence[int] = (),
     ) -> None:
         """Compute tables in float32, then round them to `dtype`.
 
-        sections: `TextConfig.rotary_sections`.
+        axes: `TextConfig.rotary_axes`.
         """
         steps = torch.arange(0, head_dim, 2, dtype=torch.int64).float()
         self._frequencies = 1.0 / theta ** (steps / head_dim)
         self._device, self._dtype = device, dtype
         self._table = self._compute(cache.STEP)
-        axes = 2 * frequency_axes(head_dim // 2, sections)
-        self._axes = upload(axes, torch.int64, device) if sections else None
+        self._axes = upload([*axes, *axes], torch.int64, device) if axes else None
         self._numbers = torch.arange(head_dim, device=device)
 
     def run(self, start: int, end: int) -> Angles:

@@ -33,7 +33,7 @@ class Teacher:
         self.directory = directory
         self.model: TorchModel = TorchBackend().load(directory, device=device, dtype=dtype)
         self.config = self.model.config
-        if self.config.text.rotary_sections:
+        if self.config.text.rotary_axes:
             kind = self.config.family.model_type
             raise UsageError(f"{directory} is a {kind}: heads are trained for llava and llama")
         self.tokenizer, self.template = Tokenizer.read(directory), load_template(directory)

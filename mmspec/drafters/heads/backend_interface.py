@@ -47,7 +47,7 @@ class Parts(Protocol[A]):
     def norm(self, path: str, eps: float) -> Map[A]:
         """The root-mean-square norm at `path`."""
 
-    def layer(self, text: TextConfig, enter: Enter[A], *, qkv_bias: bool) -> Callable[[], Layer[A]]:
+    def layer(self, text: TextConfig, enter: Enter[A]) -> Callable[[], Layer[A]]:
         """Function that opens the decoder layer with an empty cache.
 
         enter: what its attention reads of the input, and what is added to the attention's output.

@@ -77,7 +77,7 @@ class Fused(Generic[A]):
             parts.norm(f"{LAYER}.hidden_norm", eps),
             options.norm_before_residual,
         )
-        self.layer = parts.layer(text, enter, qkv_bias=False)
+        self.layer = parts.layer(text, enter)
         self._norm = parts.norm("norm", eps)
         self._head = parts.linear("lm_head", bias=False)
         self._spread: Map[A] = lambda logits: logits

@@ -91,7 +91,7 @@ class Layered(Generic[A]):
         self._fusion = parts.linear("fc", bias=config.bias)
         normed = config.input_norm
         norm = parts.norm(f"{LAYER}.input_layernorm", eps) if normed else lambda x: x
-        self.layer = parts.layer(text, behind_norm(norm), qkv_bias=config.qkv_bias)
+        self.layer = parts.layer(text, behind_norm(norm))
         self.compressor: Compressor[A] | None = None
         if config.queries:
             queries = parts.tensor("compressor.queries")

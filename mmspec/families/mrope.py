@@ -1,0 +1,36 @@
+"""M-RoPE: which rotary frequencies turn by time, by row and by column."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from mmspec.checkpoints.json_file import Block
+from mmspec.json_reader.limits import Range
+
+Section = Annotated[int, Range(0, 1_000_000)]
+
+
+def rope_block(text: Block) -> Block:
+    """Where a decoder's rotary positions are: transformers 5's `rope_parameters`, or before."""
+    return text.block("rope_parameters" if text.get("rope_parameters") else "rope_scaling")
+
+
+def read_sections(rope: Block, default: Sequence[int]) -> tuple[int, ...]:
+    """Numbers of frequencies for time, row and column.  Raises CheckpointError."""
+    kind = Annotated[tuple[Section, ...], Range(3, 3)]
+    sections: tuple[int, ...] = rope.read("mrope_section", kind, list(default))
+    return sections
+
+
+def interleaved(count: int, sections: Sequence[int]) -> tuple[int, ...]:
+    """For each of `count` frequencies, what turns it: 0 time, 1 row, 2 column.
+
+    Row and column take every third frequency, from the second and third on, as far as their
+    sections reach; time has all others.
+    """
+    reach = [3 * section for section in sections]
+    return tuple(index % 3 if index < reach[index % 3] else 0 for index in range(count))
+
+
+def chunked(sections: Sequence[int]) -> tuple[int, ...]:
+    """For each frequency, what turns it: first those of time, then of row, then of column."""
+    return tuple(axis for axis, size in enumerate(sections) for _ in range(size))
