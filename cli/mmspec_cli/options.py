@@ -96,7 +96,7 @@ IMAGE_TOKENS = click.option(
     "--max-image-tokens",
     type=int,
     metavar="N",
-    help="Tokens of an image at most; larger images are made smaller, with a note. Qwen3-VL only. "
+    help="Tokens of an image at most; larger images are made smaller, with a note. Qwen only. "
     "Default: 1280, about 1.3 megapixels.",
 )
 PLACE = together(BACKEND, DEVICE, DTYPE, QUANTIZE, THREADS, IMAGE_TOKENS)

@@ -10,7 +10,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.prompt.conversation import render
 from mmspec.prompt.images import picture_from
-from support.factory_qwen import tiny_qwen2, tiny_qwen2_5_vl, tiny_qwen3, tiny_qwen3_vl
+from support.factory_qwen import MAKERS, tiny_qwen2, tiny_qwen2_5_vl, tiny_qwen3
 from support.qwen_oracle import Oracle, generated_text
 
 QWEN3_VL = {
@@ -44,7 +44,6 @@ QWEN2_5_VL = {
     "small tower": {"vision_hidden_size": 16, "depth": 1, "whole": ()},
     "large vocabulary": {"theta": 1e6, "tied": True, "vocab_size": 384, "window": 24},
 }
-MAKERS = {"qwen3_vl": tiny_qwen3_vl, "qwen2_5_vl": tiny_qwen2_5_vl}
 CHECKPOINTS = {f"qwen3_vl {name}": sizes for name, sizes in QWEN3_VL.items()}
 CHECKPOINTS |= {f"qwen2_5_vl {name}": sizes for name, sizes in QWEN2_5_VL.items()}
 SHAPES = {"wide": (52, 17), "tall": (14, 61), "square": (33, 33)}
@@ -102,6 +101,19 @@ def test_two_turns_are_generates_own(checkpoint, backend, request):
     case = covering((SOME + OTHERS).index(request.node.callspec.params["checkpoint"]))
     with load(str(path), str(draft), backend=backend) as engine:
         check_two_turns(engine, oracle, *case)
+
+
+LAYOUTS = ["qwen3_vl deep", "qwen2_5_vl large vocabulary", "qwen2_5_vl whole first and last"]
+
+
+@pytest.mark.parametrize("checkpoint", LAYOUTS, indirect=True, scope="module")
+def test_features_are_those_of_transformers(checkpoint, backend):
+    path, _, oracle = checkpoint
+    with load(str(path), "none", backend=backend) as engine:
+        for sides in SHAPES.values():
+            [picture] = shown(1, *sides)
+            ours, theirs = engine.target.features(picture).numpy(), oracle.features(picture.image)
+            np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
 @pytest.mark.slow

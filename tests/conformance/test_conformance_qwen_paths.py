@@ -1,15 +1,19 @@
-"""Also asked of a Qwen3-VL: undo, cached images, exact decoding, quantized copies, parity."""
+"""Also asked of Qwen's families: undo, cached images, exact decoding, quantized copies, parity."""
 
 import json
 import shutil
+from dataclasses import replace
+from itertools import product
 
 import mlx.core as mx
 import numpy as np
 import pytest
 from test_conformance_qwen import shown
+from transformers import AutoConfig
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec.checkpoints.config import read_config
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.parity import parity
@@ -19,19 +23,34 @@ from mmspec.prompt.conversation import render
 from mmspec.seam import Segment
 from mmspec_mlx.backend import MlxBackend
 from support.exactness_cases import Count, cases, compare_all
-from support.factory_qwen import tiny_qwen3, tiny_qwen3_vl
+from support.factory_qwen import MAKERS, tiny_qwen2, tiny_qwen3
 from support.qwen_oracle import Oracle
 
 BUDGET = 10
-SIZES = {"vision_hidden_size": 64, "head_dim": 32, "sections": (6, 5, 5), "seed": 8}
+SIZES = {
+    "qwen3_vl": {"vision_hidden_size": 64, "head_dim": 32, "sections": (6, 5, 5), "seed": 8},
+    "qwen2_5_vl": {
+        "vision_hidden_size": 64,
+        "hidden_size": 128,
+        "head_dim": 32,
+        "sections": (6, 5, 5),
+        "seed": 8,
+    },
+}
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def kind(request):
+    """A `model_type`."""
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def paths(checkpoints):
+def paths(checkpoints, kind):
     """A target and a draft of its family."""
-    folder = checkpoints / "qwen paths"
-    target = tiny_qwen3_vl(folder / "target", **SIZES)
-    return target, tiny_qwen3_vl(folder / "draft", hidden_size=32, layers=2, seed=9)
+    folder = checkpoints / f"{kind} paths"
+    target = MAKERS[kind](folder / "target", **SIZES[kind])
+    return target, MAKERS[kind](folder / "draft", hidden_size=32, heads=2, layers=2, seed=9)
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +124,15 @@ def test_nothing_is_decoded_after_an_image(engine):
     assert target.logits().shape == (320,)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_answers_are_the_same_bits(backend, checkpoints, dtype, monkeypatch):
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
+def test_answers_are_the_same_bits(backend, checkpoints, kind, dtype, monkeypatch):
     """With as many key heads as heads: MLX's float32 products of groups are not exact on a CPU."""
-    monkeypatch.setattr(probe, "POSITIONS", 300)
-    target, draft = checkpoints / "qwen exact", checkpoints / "qwen exact draft"
+    monkeypatch.setattr(probe, "POSITIONS", 150)
+    target, draft = checkpoints / f"{kind} exact", checkpoints / f"{kind} exact draft"
     if not target.exists():
-        tiny_qwen3_vl(target, key_value_heads=4, seed=8)
-        tiny_qwen3_vl(draft, key_value_heads=4, hidden_size=32, layers=2, seed=9)
-    some = cases(["M", "ngram"])[::9]
+        MAKERS[kind](target, key_value_heads=4, seed=8)
+        MAKERS[kind](draft, hidden_size=32, heads=2, layers=2, seed=9)
+    some = cases(["M", "ngram"])[::18]
     with load(str(target), str(draft), backend=backend, dtype=dtype) as engine:
         assert compare_all({"": engine}, some, "on", BUDGET) == Count(5 * len(some))
 
@@ -134,9 +153,9 @@ def conversion(source, path, bits, *, vision):
         shutil.copy(file, path)
     weights = {}
     for name, weight in mx.load(str(source / "model.safetensors")).items():
-        name = name.replace("model.language_model.", "language_model.model.")
-        name = name.replace("model.visual.", "vision_tower.")
-        name = "language_model.lm_head.weight" if name == "lm_head.weight" else name
+        name = name.replace("model.language_model.", "model.").replace("model.visual.", "visual.")
+        name = name.replace("visual.", "vision_tower.")
+        name = f"language_model.{name}" if name.startswith(("model.", "lm_head.")) else name
         weight = weight.transpose(0, 2, 3, 4, 1) if weight.ndim == 5 else weight
         skipped = not bits or weight.ndim != 2 or weight.shape[1] % 64
         if skipped or ("vision_tower" in name and not vision):
@@ -164,16 +183,20 @@ def logits(chat):
     return chat._session.target.logits()
 
 
-CONVERSIONS = [(0, False, True), (4, False, False), (4, True, False)]
-OTHERS = [(0, False, False), (4, False, True), (8, False, False), (8, False, True), (4, True, True)]
+CONVERSIONS = [
+    ("qwen3_vl", 0, False, True),
+    ("qwen3_vl", 4, False, False),
+    ("qwen2_5_vl", 4, True, False),
+]
+OTHERS = set(product(SIZES, (0, 4, 8), (False, True), (False, True))) - {*CONVERSIONS}
 
 
 @pytest.mark.parametrize(
-    ("bits", "vision", "tied"),
-    [*CONVERSIONS, *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS)],
+    ("kind", "bits", "vision", "tied"),
+    [*CONVERSIONS, *(pytest.param(*other, marks=pytest.mark.slow) for other in sorted(OTHERS))],
 )
-def test_conversions_of_mlx_vlm_load_on_both_backends(tmp_path, bits, vision, tied):
-    source = tiny_qwen3_vl(tmp_path / "source", tied=tied, **SIZES)
+def test_conversions_of_mlx_vlm_load_on_both_backends(tmp_path, kind, bits, vision, tied):
+    source = MAKERS[kind](tmp_path / "source", tied=tied, **SIZES[kind])
     path = conversion(source, tmp_path / "mlx", bits, vision=vision)
     found = [answers(path, backend) for backend in ("torch", "mlx")]
     assert found[0][0] == found[1][0]
@@ -183,8 +206,8 @@ def test_conversions_of_mlx_vlm_load_on_both_backends(tmp_path, bits, vision, ti
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_a_quantized_copy_is_what_mlx_vlm_writes(tmp_path, tied):
-    source = tiny_qwen3_vl(tmp_path / "source", tied=tied, **SIZES)
+def test_a_quantized_copy_is_what_mlx_vlm_writes(tmp_path, kind, tied):
+    source = MAKERS[kind](tmp_path / "source", tied=tied, **SIZES[kind])
     MlxBackend().quantize(source, tmp_path / "ours", bits=4, group_size=64)
     theirs = mx.load(
         str(conversion(source, tmp_path / "theirs", 4, vision=False) / "model.safetensors")
@@ -195,10 +218,12 @@ def test_a_quantized_copy_is_what_mlx_vlm_writes(tmp_path, tied):
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_mlx_lm_reads_a_quantized_qwen3_and_says_the_same(tmp_path, tied):
+@pytest.mark.parametrize("make", [tiny_qwen2, tiny_qwen3])
+def test_mlx_lm_reads_a_quantized_text_model_and_says_the_same(tmp_path, make, tied):
     from mlx_lm.utils import load_model
 
-    source = tiny_qwen3(tmp_path / "source", tied=tied)
+    # mlx-lm reads no `rope_parameters` of a Qwen2: the base is its own default.
+    source = make(tmp_path / "source", tied=tied, theta=1e6)
     MlxBackend().quantize(source, tmp_path / "q", bits=4, group_size=64)
     theirs, _ = load_model(tmp_path / "q")
     tokens = [20, 40, 60, 80, 21, 41]
@@ -206,6 +231,23 @@ def test_mlx_lm_reads_a_quantized_qwen3_and_says_the_same(tmp_path, tied):
     target.extend(Segment([tokens]))
     expected = np.array(theirs(mx.array([tokens]))[0, -1])
     np.testing.assert_allclose(target.logits(), expected, atol=2e-5)
+
+
+def test_the_hubs_flat_config_means_the_same(tmp_path):
+    """Its files name the decoder's sizes beside the rest, and M-RoPE in `rope_scaling`."""
+    source = MAKERS["qwen2_5_vl"](tmp_path / "source", **SIZES["qwen2_5_vl"])
+    nested = json.loads((source / "config.json").read_text())
+    flat = nested | nested.pop("text_config") | {"model_type": "qwen2_5_vl"}
+    rope = flat.pop("rope_parameters")
+    flat["rope_theta"] = rope["rope_theta"]
+    flat["rope_scaling"] = {"type": "mrope", "mrope_section": rope["mrope_section"]}
+    vision = flat["vision_config"]
+    flat["vision_config"] = {name: vision[name] for name in vision if "rope" not in name}
+    flat["vision_config"] |= {"model_type": "qwen2_5_vl", "in_chans": 3}
+    expected = read_config(source)
+    (source / "config.json").write_text(json.dumps(flat))
+    assert read_config(source) == replace(expected, family=read_config(source).family)
+    assert AutoConfig.from_pretrained(source).text_config.hidden_size == 128
 
 
 def test_parity_compares_all_stages(paths):

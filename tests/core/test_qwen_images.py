@@ -1,15 +1,27 @@
-"""Qwen's pixel values and numbers of tokens: those of transformers' own processor."""
+"""Qwen's pixel values, prompts and windows: those of transformers' own processor and tower."""
 
 import json
 
 import numpy as np
 import pytest
+import torch
 from test_images import noise
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.vision_utils import get_vision_window_index
 
 from mmspec.errors import CheckpointError, ImageError, UsageError
+from mmspec.families.clip_images import CLIP_MEAN, CLIP_STD
+from mmspec.families.qwen2_5_vl import Qwen25VLVision
 from mmspec.families.qwen3_vl import Qwen3VLVision
-from mmspec.families.qwen_images import QwenImages, read_qwen_images
+from mmspec.families.qwen_images import QwenImages
+from mmspec.families.qwen_patches import places, windows
+from mmspec.families.qwen_vision import IMAGE_TOKENS
+from mmspec.prompt.chat_template import load_template
+from mmspec.prompt.conversation import Conversation, interleaved, render
+from mmspec.prompt.images import picture_from
+from mmspec.prompt.tokenizer import Tokenizer
+from support.factory_qwen import IMAGE_ID, write_tokenizer
+from support.qwen_oracle import processor
 
 DRAWS = np.random.default_rng(0)
 SIZES = [(int(width), int(height)) for width, height in DRAWS.integers(3, 400, (170, 2))]
@@ -27,25 +39,47 @@ def patches(pixels, config):
     return np.repeat(cut, frames, axis=5).reshape(rows * columns * merge**2, -1)
 
 
+TOWERS = {"qwen3_vl": Qwen3VLVision(), "qwen2_5_vl": Qwen25VLVision()}
+CLIP = {"image_mean": list(CLIP_MEAN), "image_std": list(CLIP_STD)}
+SETTINGS = {
+    "qwen3_vl": {"patch_size": 16, "image_mean": [0.5] * 3, "image_std": [0.5] * 3},
+    "qwen2_5_vl": {"patch_size": 14, **CLIP},
+}
+
+
+@pytest.fixture(scope="module", params=TOWERS)
+def kind(request):
+    return request.param
+
+
 @pytest.mark.parametrize(
     ("largest", "every"),
-    [(300 * 1024, 8), pytest.param(16384 * 1024, 1, marks=pytest.mark.slow)],
+    [(300 * 1024, 12), pytest.param(16384 * 1024, 1, marks=pytest.mark.slow)],
 )
-def test_pixels_and_tokens_equal_the_processor_on_200_sizes(largest, every):
-    config = Qwen3VLVision()
-    settings = {"patch_size": 16, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
-    areas = {"shortest_edge": 65536, "longest_edge": largest}
-    processor = Qwen2VLImageProcessorPil(size=areas, **settings)
-    ours = QwenImages(cell=32, largest=largest)
+def test_pixels_and_ids_equal_the_processors_on_200_sizes(tmp_path, kind, largest, every):
+    tower = TOWERS[kind]
+    areas = {"size": {"shortest_edge": 64 * 1024, "longest_edge": largest}}
+    write_tokenizer(written(tmp_path, **SETTINGS[kind], **areas))
+    theirs, ours = processor(tmp_path, kind), tower.preprocessing(tmp_path)
+    tokenizer, template = Tokenizer.read(tmp_path, IMAGE_TOKENS), load_template(tmp_path)
     assert len(SIZES) >= 200
     for width, height in SIZES[::every]:
         image = noise(width, height)
-        theirs = processor(image, return_tensors="np")
+        content = [{"type": "image"}, {"type": "text", "text": "What is it?"}]
+        messages = [{"role": "user", "content": content}]
+        text = theirs.apply_chat_template(messages, add_generation_prompt=True)
+        expected = theirs(images=[image], text=text, return_tensors="np")
         pixels = ours.pixels(image)
         assert pixels.shape[1:] == ours.size(width, height)
-        np.testing.assert_array_equal(patches(pixels, config), theirs["pixel_values"])
-        grid = config.grid(*ours.size(width, height))
-        assert [1, 2 * grid.height, 2 * grid.width] == theirs["image_grid_thw"][0].tolist()
+        np.testing.assert_array_equal(patches(pixels, tower), expected["pixel_values"])
+        grid = tower.grid(*ours.size(width, height))
+        conversation = Conversation()
+        conversation.add(interleaved("What is it?", [picture_from(image)]))
+        parts = [
+            part for chunk in render(conversation, template, tokenizer) for part in chunk.parts
+        ]
+        runs = (part if isinstance(part, tuple) else [IMAGE_ID] * grid.positions for part in parts)
+        assert [token for run in runs for token in run] == expected["input_ids"][0].tolist()
 
 
 def written(directory, **settings):
@@ -63,15 +97,17 @@ def written(directory, **settings):
 )
 def test_a_file_means_what_the_processor_reads(tmp_path, settings):
     written(tmp_path, image_processor_type="Qwen2VLImageProcessorFast", **settings)
-    ours = read_qwen_images(tmp_path, 16, 2, 2)
+    ours = Qwen3VLVision().preprocessing(tmp_path)
     processor = Qwen2VLImageProcessorPil.from_pretrained(tmp_path)
     image = noise(333, 251)
     theirs = processor(image, return_tensors="np")["pixel_values"]
     np.testing.assert_array_equal(patches(ours.pixels(image), Qwen3VLVision()), theirs)
 
 
-def test_without_a_file_the_settings_are_those_that_qwen3_vl_came_with(tmp_path):
-    assert read_qwen_images(tmp_path, 16, 2, 2) == QwenImages(cell=32)
+def test_without_a_file_the_settings_are_those_that_were_published(tmp_path):
+    assert Qwen3VLVision().preprocessing(tmp_path) == QwenImages(cell=32)
+    published = QwenImages(28, 3136, 12845056, mean=CLIP_MEAN, std=CLIP_STD)
+    assert Qwen25VLVision().preprocessing(tmp_path) == published
 
 
 @pytest.mark.parametrize(
@@ -87,7 +123,7 @@ def test_without_a_file_the_settings_are_those_that_qwen3_vl_came_with(tmp_path)
 )
 def test_what_the_tower_cannot_take_is_named(tmp_path, settings, problem):
     with pytest.raises(CheckpointError, match=problem):
-        read_qwen_images(written(tmp_path, **settings), 16, 2, 2)
+        Qwen3VLVision().preprocessing(written(tmp_path, **settings))
 
 
 def test_a_strip_is_refused():
@@ -111,3 +147,17 @@ def test_larger_images_are_made_smaller_and_others_left_alone():
 
 def test_images_of_a_square_have_as_many_tokens_as_cells():
     assert Qwen3VLVision().grid(480, 640).positions == 300
+
+
+@pytest.mark.parametrize("size", [(28, 28), (112, 112), (140, 308), (448, 84), (700, 588)])
+def test_windows_are_those_of_transformers(size):
+    config = Qwen25VLVision()
+    ours = windows(places(config, *size), config.window)
+    grid = torch.tensor([[1, size[0] // 14, size[1] // 14]])
+    order, ends = get_vision_window_index(grid, 2, 112, 14)
+    expected = np.split(order.numpy(), ends[1:-1].numpy() // 4)
+    found = [
+        sorted({*row[there] // 4}) for row, there in zip(ours.patches, ours.there, strict=True)
+    ]
+    assert found == [sorted(window.tolist()) for window in expected]
+    assert (ours.patches.reshape(-1)[ours.back] == np.arange(len(ours.back))).all()

@@ -94,6 +94,10 @@ def tiny_qwen2(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: An
     return _written(_quiet(randomized(Qwen2ForCausalLM(config), seed)), path, chosen, dtype)
 
 
+MAKERS = {"qwen3_vl": tiny_qwen3_vl, "qwen2_5_vl": tiny_qwen2_5_vl}
+"""Functions that write a checkpoint that sees, by `model_type`."""
+
+
 def qwen2_5_vl_model(sizes: QwenSizes, seed: int) -> Any:
     """The model in memory."""
     from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
@@ -171,7 +175,7 @@ def _written(model: Any, path: Path, sizes: QwenSizes, dtype: str) -> Path:
     model = model.to(getattr(torch, dtype))
     model.generation_config.eos_token_id = [STOP_ID, 0]
     model.save_pretrained(path)
-    _write_tokenizer(path)
+    write_tokenizer(path)
     if hasattr(model.config, "vision_config"):
         write_json(path / "preprocessor_config.json", processor_settings(sizes))
     return path
@@ -191,7 +195,7 @@ def processor_settings(sizes: QwenSizes) -> dict[str, Any]:
     }
 
 
-def _write_tokenizer(path: Path) -> None:
+def write_tokenizer(path: Path) -> None:
     """Write a byte-level BPE as Qwen's: without BOS, special tokens only added."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 

@@ -36,6 +36,12 @@ class Qwen25Images(ImagesAlone, Qwen2_5_VLProcessor):
 PROCESSORS = {"qwen3_vl": Qwen3Images, "qwen2_5_vl": Qwen25Images}
 
 
+def processor(path: Path, kind: str) -> Any:
+    """The processor of a directory with a tokenizer and settings; kind: a `model_type`."""
+    images = Qwen2VLImageProcessorPil.from_pretrained(path)
+    return PROCESSORS[kind](images, AutoTokenizer.from_pretrained(path), None, CHAT_TEMPLATE)
+
+
 class Oracle:
     """A checkpoint as transformers runs it."""
 
@@ -43,14 +49,13 @@ class Oracle:
         self.model = AutoModelForImageTextToText.from_pretrained(path, dtype=torch.float32)
         self.model.eval()
         self.images = Qwen2VLImageProcessorPil.from_pretrained(path)
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        processor = PROCESSORS[self.model.config.model_type]
-        self.processor = processor(self.images, tokenizer, None, CHAT_TEMPLATE)
 
-    def inputs(self, messages: Sequence[dict[str, Any]], images: Sequence[Image.Image]) -> Any:
-        """What the processor makes of messages in the template's form."""
-        text = self.processor.apply_chat_template(messages, add_generation_prompt=True)
-        return self.processor(images=list(images) or None, text=text, return_tensors="pt")
+    def features(self, image: Image.Image) -> Any:
+        """What the tower computes of an image [N, W]: embeddings, then DeepStack's features."""
+        with torch.no_grad():
+            found = self.model.model.get_image_features(**self.images(image, return_tensors="pt"))
+        extra = getattr(found, "deepstack_features", None) or ()
+        return torch.cat([*found.pooler_output, *(each[0] for each in extra)], dim=1).numpy()
 
     def generated(self, chunks: Sequence[Chunk], count: int) -> list[int]:
         """What generate says after the ids and pictures of a prompt's chunks."""
