@@ -109,6 +109,21 @@ PAPERS = {
         epochs=20.0,
         options=_EAGLE | {"rate": 3e-5, "schedule": "mixed"},
     ),
+    "eagle3": Recipe(
+        "EAGLE-3's paper and code: AdamW 5e-5, linear decay, 2 conversations a step, 7 tokens of "
+        "training-time test weighted 0.8 each, on the target's own answers; epochs and warm-up are "
+        "ours",
+        UpdateRule(betas=(0.9, 0.95), clip=0.5, warm_up_steps=2000, decay="linear", batch=2),
+        epochs=10.0,
+        options={
+            "answers": "target",
+            "loss": "kl",
+            "rate": 5e-5,
+            "rollout": 7,
+            "decay": 0.8,
+            "schedule": "mixed",
+        },
+    ),
 }
 """Recipes of papers by name. IbED trains its drafts by LLaVA's recipe."""
 

@@ -12,7 +12,7 @@ from mmspec_train.recipes import DEFAULT, RECIPES
 
 DIVERGENCES = ("kl", "reverse-kl", "tv", "ce")
 SCHEDULE_NAMES = ("mixed", "msd", "text", "images")
-HEADS = ("eagle", "msd", "medusa", "hydra", "flash")
+HEADS = ("eagle", "eagle3", "msd", "medusa", "hydra", "flash")
 BASELINES = ("pretrained", "finetuned", "llava", "language")
 """The four drafts of Gagrani et al. 2024 (2404.08856)."""
 STAGES = ("tokenizer", "tower", "projector", "target", "draft")
@@ -109,7 +109,7 @@ class MethodSettings(Settings):
     recipe: str = option(
         DEFAULT,
         "Optimizer, rates, schedule, samples of a step, epochs and losses of a paper; options that "
-        "are given replace them. llava and ibed are for drafts, msd and eagle for heads.",
+        "are given replace them. llava and ibed are for drafts, msd, eagle and eagle3 for heads.",
         choices=tuple(RECIPES),
     )
     loss: str = option(
@@ -167,7 +167,7 @@ class HeadMethodSettings(MethodSettings):
         "Weight in the total of the smooth L1 distance between the head's features and the "
         "target's hidden states.",
         least=0,
-        kinds=HEADS,
+        kinds=tuple(kind for kind in HEADS if kind != "eagle3"),
     )
     decay: float = option(
         0.8,
@@ -184,7 +184,7 @@ class HeadMethodSettings(MethodSettings):
         "Width of the uniform noise added to the target's hidden states, for a conversation of 512 "
         "tokens; EAGLE uses 0.2.",
         least=0,
-        kinds=HEADS,
+        kinds=tuple(kind for kind in HEADS if kind != "eagle3"),
     )
 
 
@@ -214,9 +214,27 @@ class HeadShape(Settings):
     )
     ffn: int | None = option(
         None,
-        "MLP width of an eagle, msd or flash head. Default: the target's.",
+        "MLP width of an eagle, eagle3, msd or flash head. Default: the target's.",
         least=1,
-        kinds=("eagle", "msd", "flash"),
+        kinds=("eagle", "eagle3", "msd", "flash"),
+    )
+    draft_vocabulary: int | None = option(
+        None,
+        "Tokens that an eagle3 head can draft: the commonest of the answers. Default: all.",
+        least=1,
+        kinds=("eagle3",),
+    )
+    norms: str = option(
+        "3.1",
+        "Norms of an eagle3 head: those of EAGLE-3, or also 3.1's of each captured layer and of "
+        "what is fed back.",
+        choices=("3", "3.1"),
+        kinds=("eagle3",),
+    )
+    image_embeddings: bool = option(
+        False,
+        "Feed an eagle3 head the images' features; other engines do not, so it cannot be exported.",
+        kinds=("eagle3",),
     )
 
 

@@ -196,7 +196,7 @@ def draft(names: tuple[str, ...], source: str | None, gpu: str | None, **options
     "kinds",
     type=click.Choice(HEADS),
     multiple=True,
-    help="Kind of head to train; may be given several times. Default: all five.",
+    help="Kind of head to train; may be given several times. Default: all six.",
 )
 @options_of(DataSettings, Budget, RunSettings)
 def heads(kinds: tuple[str, ...], **options: Any) -> None:

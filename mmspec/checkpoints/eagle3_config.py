@@ -21,6 +21,15 @@ SPECULATORS_TYPE = "speculators_model_type"
 """Key that names the kind of a head in the layout of vLLM's speculators package."""
 DRAFT_VOCABULARY = "draft_vocab_size"
 CAPTURED = "eagle_aux_hidden_state_layer_ids"
+_NESTED = "eagle_config"
+"""Key of the object in which SGLang's files have some options."""
+_FLAGS = (
+    "norm_before_residual",
+    "norm_before_fc",
+    "fc_norm",
+    "norm_output",
+    "image_embeddings",
+)
 _Captured = Annotated[tuple[Annotated[int, Range(-1, 1000)], ...], Range(0, 16)]
 """Layers of the target; published heads have three."""
 
@@ -78,14 +87,11 @@ def read_eagle3(whole: Block) -> tuple[Eagle3, TextConfig]:
     layer = _layer(text)
     whole.only("target_hidden_size", (layer.hidden_size,), layer.hidden_size)
     whole.only("embed_requires_grad", (False,), False)
+    nested = whole.block(_NESTED)
     options = Eagle3(
         whole.integer(DRAFT_VOCABULARY, layer.vocab_size, 1, layer.vocab_size),
         _captured(whole),
-        norm_before_residual=whole.flag("norm_before_residual", False),
-        norm_before_fc=whole.flag("norm_before_fc", False),
-        fc_norm=whole.flag("fc_norm", False),
-        norm_output=whole.flag("norm_output", False),
-        image_embeddings=whole.flag("image_embeddings", False),
+        **{name: whole.flag(name, nested.flag(name, False)) for name in _FLAGS},
     )
     if options.norm_before_fc and options.fc_norm:
         raise whole.error("fc_norm", "false where norm_before_fc is true")
@@ -100,7 +106,7 @@ def _layer(text: Block) -> TextConfig:
 
 
 def _captured(whole: Block) -> tuple[int, ...]:
-    nested = whole.block("eagle_config")
+    nested = whole.block(_NESTED)
     block, shift = (nested, 1) if whole.get(CAPTURED) is None else (whole, 0)
     ids: tuple[int, ...] = block.read(CAPTURED, _Captured, [])
     if list(ids) != sorted(set(ids)):

@@ -1,5 +1,6 @@
 """Training heads: they compute what decoding computes, and learn what the target says."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +13,16 @@ from mmspec.checkpoints.head_config import KINDS, read_head_config
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
+from mmspec.drafters.heads.eagle3 import Fused
 from mmspec_torch.heads.load import load_head
 from mmspec_train.distillation.acceptance import DraftScore, round_starts
 from mmspec_train.distillation.draft_starts import all_starts, starts_at
-from mmspec_train.distillation.losses import divergence, head_loss, log_probabilities
+from mmspec_train.distillation.losses import (
+    Output,
+    divergence,
+    head_loss,
+    log_probabilities,
+)
 from mmspec_train.distillation.schedules import epoch_at, visual_share
 from mmspec_train.distillation.training import train
 from mmspec_train.heads import train_heads
@@ -45,10 +52,21 @@ def random_head(config, seed=0):
     return head
 
 
-@pytest.mark.parametrize(("kind", "vision"), HEADS)
-def test_a_trained_head_drafts_as_the_decoding_one(data, tmp_path, kind, vision):
-    config = head_config(kind, data.teacher.config, HeadShape(3, 3, vision))
-    head = random_head(replace(config, dtype="float32"))
+SHAPES = [(kind, HeadShape(3, 3, vision)) for kind, vision in HEADS] + [
+    ("eagle3", HeadShape(norms="3", draft_vocabulary=100)),
+    ("eagle3", HeadShape(image_embeddings=True)),
+]
+
+
+@pytest.mark.parametrize(("kind", "shape"), SHAPES)
+def test_a_trained_head_drafts_as_the_decoding_one(data, tmp_path, kind, shape):
+    config = head_config(kind, data.teacher.config, shape)
+    head, drafted = random_head(replace(config, dtype="float32")), slice(None)
+    data.teacher.captured = config.captured(data.teacher.config)
+    if kind == "eagle3":
+        image = data.teacher.embed(torch.tensor([data.teacher.image_id]))[0]
+        head.begin(range(5, 320, 3), data.teacher.output_matrix, image)
+        drafted = head.ids
     save_head(head, tmp_path / kind)
     record, _ = held_out_batch(data, lambda record: record.images > 1)
     batch = data.teacher.read(data.held_out.batch([replace(record, place=None)]))
@@ -57,7 +75,8 @@ def test_a_trained_head_drafts_as_the_decoding_one(data, tmp_path, kind, vision)
     for column in starts.columns[0, [0, 1, -1]].tolist():
         ids, q = decoded_draft(data, record, batch, loaded, column)
         ours = trained_probabilities(data, batch, head, column, ids)
-        torch.testing.assert_close(ours, q, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(ours, q[:, drafted], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(q[:, drafted].sum(-1), torch.ones(3))
 
 
 def decoded_draft(data, record, batch, loaded, column):
@@ -71,7 +90,8 @@ def decoded_draft(data, record, batch, loaded, column):
     segment = segment_of(batch.ids[0, : column + 1].tolist(), seen)
     target.extend(segment)
     drafter.extend([segment])
-    rows = transformers_oracle.recorded(target)
+    modules = drafter._forwards._parts
+    rows = transformers_oracle.recorded(modules if isinstance(modules, Fused) else target)
     ids = drafter.draft(3, [1.0], Noise(1, target.length)).ids
     return ids, torch.stack(rows[-3:]).softmax(-1)
 
@@ -85,7 +105,7 @@ def trained_probabilities(data, batch, head, column, ids):
 
     with torch.no_grad():
         features = head(batch, starts_at(torch.tensor([[column]]), 3), next_embeddings)
-    return log_probabilities(features[:, 0, 0], data.teacher.output_matrix).exp()
+    return head.log_probabilities(features[:, 0, 0], data.teacher.output_matrix).exp()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,7 +145,7 @@ def test_a_loss_weighs_depths_and_counts_only_what_can_be_judged(data):
     _, batch = held_out_batch(data)
     starts = all_starts(batch, 3)
     wanted = torch.stack([gather_columns(batch.states, starts.after(depth)) for depth in range(3)])
-    output = data.teacher.output_matrix
+    output = Output(data.teacher.output_matrix, log_probabilities)
     both = HeadMethodSettings(feature_weight=1.0, decay=0.5)
     assert head_loss(wanted, batch, starts, output, both).item() == pytest.approx(0, abs=1e-5)
     wrong = wanted + 4 * starts.alive.unsqueeze(-1)
@@ -234,6 +254,33 @@ def test_a_head_learns_its_target(data, tmp_path):
     assert rows[0].split(",")[:4] == ["step", "stage", "seconds", "tokens per round"]
     losses = [float(row.split(",")[3]) for row in (out / "log.csv").read_text().splitlines()[1:]]
     assert np.mean(losses[-10:]) < 0.95 * np.mean(losses[:10])
+
+
+@pytest.mark.parametrize("norms", ["3", "3.1"])
+def test_an_eagle3_head_learns_its_own_features(data, tmp_path, norms):
+    """Training-time test over three tokens; the head's vocabulary is that of the answers."""
+    own = replace(data, corpora=(data.corpora[0],) * 2)
+    method = HeadMethodSettings(rollout=3, gamma=3, rate=5e-3, every=100, on_policy=0.2)
+    shape = HeadShape(norms=norms, draft_vocabulary=60)
+    with quiet_log(tmp_path) as log:
+        train(new_trainee("eagle3", shape, method, own), Budget(steps=80), tmp_path, log)
+    rows = (tmp_path / "log.csv").read_text().splitlines()[1:]
+    losses = [float(row.split(",")[3]) for row in rows]
+    assert np.mean(losses[-10:]) < 0.9 * np.mean(losses[:10])
+    stored = load_file(tmp_path / "model.safetensors")
+    ids = (torch.arange(60) + stored["d2t"]).tolist()
+    answers = [a for record in own.batches("all").records() for a in record.answers]
+    counts = Counter(token for answer in answers for token in answer)
+    others = [count for token, count in counts.items() if token not in ids]
+    assert min(counts[token] for token in ids) >= max(others, default=0)
+    assert stored["t2d"].nonzero().flatten().tolist() == ids
+    assert load_head(tmp_path, data.teacher.model).config.eagle3.fc_norm is (norms == "3.1")
+
+
+def test_cross_entropy_needs_every_token(data):
+    method = HeadMethodSettings(loss="ce")
+    with pytest.raises(errors.UsageError, match="leave out --draft-vocabulary"):
+        new_trainee("eagle3", HeadShape(draft_vocabulary=60), method, data)
 
 
 def test_unknown_choices_are_refused(data):

@@ -3,6 +3,9 @@
 Shape letters: D depths, B sequences, A starts, L columns, H width, V vocabulary, n rows.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -37,11 +40,37 @@ def log_probabilities(features: Tensor, output_matrix: Tensor) -> Tensor:
     return F.linear(features.to(output_matrix.dtype), output_matrix).float().log_softmax(dim=-1)
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The tokens that a head drafts, and the distributions over them."""
+
+    matrix: Tensor
+    """[V, H] the target's output matrix."""
+    head: Callable[[Tensor, Tensor], Tensor]
+    """Function from features [n, H] and the matrix to the head's log-probabilities [n, d]."""
+    ids: Tensor | None = None
+    """[d] the tokens that the head can draft; None if it drafts all of them."""
+
+    def of_target(self, batch: TeacherBatch) -> Tensor:
+        """The target's log-probabilities [n, d] of these tokens after every learned column."""
+        matrix = self.matrix if self.ids is None else self.matrix[self.ids]
+        return target_log_probabilities(batch, matrix)
+
+    def of_head(self, features: Tensor) -> Tensor:
+        """The head's log-probabilities [n, d]."""
+        return self.head(features, self.matrix)
+
+    def likeliest(self, features: Tensor) -> Tensor:
+        """The head's likeliest token of each feature [n, H]."""
+        best = self.of_head(features).argmax(dim=-1)
+        return best if self.ids is None else self.ids[best]
+
+
 def head_loss(
     features: Tensor,
     batch: TeacherBatch,
     starts: DraftStarts,
-    output_matrix: Tensor,
+    output: Output,
     method: HeadMethodSettings,
 ) -> Tensor:
     """Return the loss of features [D, B, A, H]: the mean over live starts, weighted by decay^depth.
@@ -49,7 +78,7 @@ def head_loss(
     The loss of one guess is token_weight · divergence(p, q) + feature_weight · SmoothL1(feature,
     hidden state).
     """
-    log_p, row = target_log_probabilities(batch, output_matrix), batch.learned_row
+    log_p, row = output.of_target(batch), batch.learned_row
     total, weights = features.new_zeros(()), 0.0
     for depth, guesses in enumerate(features):
         alive = starts.alive[depth]
@@ -61,7 +90,7 @@ def head_loss(
         weights += weight
         if method.token_weight:
             p = log_p[row.gather(1, columns)[alive]]
-            q = log_probabilities(live_guesses, output_matrix)
+            q = output.of_head(live_guesses)
             tokens = batch.targets.gather(1, columns)[alive]
             loss = divergence(method.loss, p, q, tokens).mean()
             total = total + weight * method.token_weight * loss

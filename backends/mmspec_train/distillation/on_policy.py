@@ -46,10 +46,12 @@ def continued(
         targets[row, column : lengths[row]] = ids[row, column : lengths[row]]
         images.append(tuple(span for span in batch.images[row] if span[1] <= column + 1))
     states = torch.zeros_like(embeddings)
-    return TeacherBatch(ids, targets, tuple(images), lengths, states, embeddings)
+    captured = batch.captured.new_zeros(*ids.shape, batch.captured.shape[-1])
+    return TeacherBatch(ids, targets, tuple(images), lengths, states, embeddings, captured)
 
 
 def with_states(batch: TeacherBatch, teacher: Teacher) -> TeacherBatch:
     """A batch from `continued`, with the target's hidden states in place of the zeros."""
     with torch.autocast(batch.ids.device.type, enabled=False):
-        return replace(batch, states=teacher.hidden_states(batch.embeddings).float())
+        states, captured = teacher.hidden_states(batch.embeddings)
+        return replace(batch, states=states.float(), captured=captured.float())

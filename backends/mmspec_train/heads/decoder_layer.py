@@ -37,7 +37,10 @@ class DecoderLayer(nn.Module):
     """A Llama layer that computes its output only at chosen rows."""
 
     def __init__(self, text: TextConfig, *, input_norm: bool) -> None:
-        """Build random weights; without `input_norm` the input is not normalised."""
+        """Build random weights; without `input_norm` the input is not normalised.
+
+        What is added to the residual starts at zero.
+        """
         super().__init__()
         width, eps, config = text.hidden_size, text.rms_norm_eps, llama_config(text)
         self.input_layernorm = nn.RMSNorm(width, eps) if input_norm else nn.Identity()
@@ -45,10 +48,16 @@ class DecoderLayer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(width, eps)
         self.mlp = LlamaMLP(config)  # type: ignore[no-untyped-call]
         self.rotary = Rotary(text.head_dim, text.rope_theta)
+        nn.init.zeros_(self.self_attn.o_proj.weight)
+        nn.init.zeros_(self.mlp.down_proj.weight)
+
+    def enter(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what attention reads of x [..., H], and what its output is added to."""
+        return self.input_layernorm(x), x
 
     def keys_values(self, x: Tensor, positions: Tensor) -> KeysValues:
         """Return the keys and values of x [B, R, H] at positions [B, R]."""
-        attention, normed = self.self_attn, self.input_layernorm(x)
+        attention, (normed, _) = self.self_attn, self.enter(x)
         keys = self.rotary(self._split(attention.k_proj(normed)), positions)
         values = self._split(attention.v_proj(normed))
         repeats = attention.num_key_value_groups
@@ -74,7 +83,8 @@ class DecoderLayer(nn.Module):
         the last item is that of x. Empty if x is the context.
         """
         attention = self.self_attn
-        queries = self._split(attention.q_proj(self.input_layernorm(x)))
+        normed, x = self.enter(x)
+        queries = self._split(attention.q_proj(normed))
         queries = self.rotary(queries, positions) * attention.scaling
         attended = attend_with_chains(queries, rows, visible, chain)
         x = x + attention.o_proj(attended.transpose(1, 2).flatten(-2))

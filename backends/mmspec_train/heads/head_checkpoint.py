@@ -8,18 +8,21 @@ import torch
 
 from mmspec import errors
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig
+from mmspec.checkpoints.eagle3_config import Eagle3, default_layers
 from mmspec.checkpoints.head_config import KINDS, LAYERED, SLOTTED, HeadConfig
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
+from mmspec.families.decoder import TextConfig
 from mmspec.output_files import make_directory, replace_text
 from mmspec_torch.device import DTYPES
 from mmspec_torch.tensor_files import save_tensors
+from mmspec_train.heads.eagle3 import Fused
 from mmspec_train.heads.layered import Layered
 from mmspec_train.heads.slotted import Slotted
 from mmspec_train.settings import HeadShape
 
 COMPRESSION = 9
 """Default number of visual positions per query of FLASH, as in its paper."""
-Head = Layered | Slotted
+Head = Layered | Fused | Slotted
 
 
 def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
@@ -28,7 +31,7 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         raise errors.choice("kind of head", kind, KINDS)
     text = target.text
     ffn = shape.ffn or text.intermediate_size
-    layer = replace(text, num_hidden_layers=1, intermediate_size=ffn)
+    layer = replace(text, num_hidden_layers=1, intermediate_size=ffn, qk_norm=False)
     queries = target.image_tokens // COMPRESSION if shape.queries is None else shape.queries
     return HeadConfig(
         kind=kind,
@@ -37,16 +40,37 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         slots=shape.slots if kind in SLOTTED else 0,
         queries=queries if kind == "flash" else 0,
         vision=shape.vision if kind in ("medusa", "hydra") else "none",
-        input_norm=kind == "flash",
+        bias=kind != "eagle3",
+        input_norm=kind in ("flash", "eagle3"),
         layer=layer if kind in LAYERED else None,
         dtype="float16",
+        eagle3=_eagle3(text, shape) if kind == "eagle3" else None,
+    )
+
+
+def _eagle3(text: TextConfig, shape: HeadShape) -> Eagle3:
+    """The options of a new EAGLE-3 head; small targets lack the usual layers."""
+    total, layers = text.num_hidden_layers, default_layers(text.num_hidden_layers)
+    if not 0 < layers[0] < layers[1] < layers[2]:
+        layers = tuple(range(max(0, total - 2), total + 1))
+    newer = shape.norms == "3.1"
+    return Eagle3(
+        min(shape.draft_vocabulary or text.vocab_size, text.vocab_size),
+        layers,
+        fc_norm=newer,
+        norm_output=newer,
+        image_embeddings=shape.image_embeddings,
     )
 
 
 def untrained_head(config: HeadConfig, seed: int) -> Head:
     """Build a head with random weights, the same for the same seed."""
     torch.manual_seed(seed)
-    return Layered(config, config.layer) if config.layer else Slotted(config)
+    if config.layer is None:
+        return Slotted(config)
+    if config.eagle3:
+        return Fused(config, config.eagle3, config.layer)
+    return Layered(config, config.layer)
 
 
 def max_depth(head: Head, limit: int) -> int:
@@ -59,6 +83,8 @@ def save_head(head: Head, directory: Path) -> None:
     make_directory(directory)
     dtype = DTYPES[head.config.dtype or "float32"]
     tensors = {name: tensor.to(dtype) for name, tensor in head.state_dict().items()}
+    if isinstance(head, Fused):
+        tensors |= head.vocabulary_maps
     save_tensors(directory / WEIGHTS_FILE, tensors)
     # The config comes last: without it the directory is no model.
     replace_text(directory / CONFIG_FILE, json.dumps(head.config.described(), indent=2) + "\n")

@@ -1,9 +1,10 @@
-"""EAGLE, MSD and FLASH to train: each fuses token and state, and has one decoder layer.
+"""EAGLE, EAGLE-3, MSD and FLASH to train: each fuses token and state, and has one decoder layer.
 
 Shape letters: B sequences, L columns, R rows, A starts, D depths, H width, C queries, K slots.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
 from mmspec_train.distillation.draft_starts import DraftStarts
+from mmspec_train.distillation.losses import log_probabilities
 from mmspec_train.heads.decoder_layer import DecoderLayer, KeysValues
 from mmspec_train.heads.layout import Layout, lay_out_slots
 from mmspec_train.teacher.batch import TeacherBatch, gather_columns
@@ -47,19 +49,67 @@ class Compressor(nn.Module):
         return torch.matmul(scores.softmax(dim=-1).to(states.dtype), states)
 
 
-class Layered(nn.Module):
-    """An EAGLE, MSD or FLASH head, which has a decoder layer."""
+def before(starts: DraftStarts) -> Tensor:
+    """Return the columns [B, A] before those of the starts."""
+    return (starts.columns - 1).clamp(min=0)
+
+
+class CachedHead(nn.Module, ABC):
+    """A head with a decoder layer, which reads rows of the context and then its own features."""
+
+    config: HeadConfig
+    layers: nn.ModuleList
+    """The one decoder layer."""
+
+    def chains(
+        self,
+        x: Tensor,
+        at: Tensor,
+        batch: TeacherBatch,
+        starts: DraftStarts,
+        next_embeddings: NextEmbeddings | None,
+    ) -> Iterator[Tensor]:
+        """Yield the features [B, A, H] of each drafted token from every start.
+
+        x: [B, R, ...] what the layer reads of the context. at: [B, A] the row before each start.
+        From the second token on the head is fed its own features: training-time test (EAGLE-3;
+        HASS, section 3.2).
+        """
+        layer = self._layer
+        count = torch.arange(x.shape[1], device=x.device)
+        rows: KeysValues = layer.keys_values(x, count.expand(len(x), -1))
+        visible = count <= at.unsqueeze(-1)
+        feature = layer(gather_columns(x, at), at, rows, visible, [])
+        chain: list[KeysValues] = []
+        for depth in range(1, starts.depth):
+            yield feature
+            token = embeddings_at(depth, feature, batch, starts, next_embeddings)
+            x = self._fused(token, feature)
+            chain.append(layer.keys_values(x, at + depth))
+            feature = layer(x, at + depth, rows, visible, chain)
+        yield feature
+
+    @abstractmethod
+    def _fused(self, token: Tensor, feature: Tensor) -> Tensor:
+        """Return what the layer reads of drafted tokens: embeddings and features [B, A, H]."""
+
+    @property
+    def _layer(self) -> DecoderLayer:
+        layer = self.layers[0]
+        assert isinstance(layer, DecoderLayer)
+        return layer
+
+
+class Layered(CachedHead):
+    """An EAGLE, MSD or FLASH head."""
 
     def __init__(self, config: HeadConfig, text: TextConfig) -> None:
-        """Build random weights; the layer's output projections start at zero."""
+        """Build random weights."""
         super().__init__()
         self.config = config
         width = config.hidden_size
         self.fc = nn.Linear(2 * width, width, bias=config.bias)
-        layer = DecoderLayer(text, input_norm=config.input_norm)
-        nn.init.zeros_(layer.self_attn.o_proj.weight)
-        nn.init.zeros_(layer.mlp.down_proj.weight)
-        self.layers = nn.ModuleList([layer])
+        self.layers = nn.ModuleList([DecoderLayer(text, input_norm=config.input_norm)])
         if config.queries:
             self.compressor = Compressor(config.queries, width, text.rms_norm_eps)
         self.slots = nn.ModuleList(nn.Linear(width, width) for _ in range(config.slots))
@@ -78,30 +128,20 @@ class Layered(nn.Module):
         the answer's own tokens, which right guesses equal.
         """
         layout = lay_out_slots(batch, apart=self.config.apart, packed=self.config.queries)
-        x = self._rows(batch, layout)
-        layer = self._layer
-        count = torch.arange(x.shape[1], device=x.device)
-        rows: KeysValues = layer.keys_values(x, count.expand(len(x), -1))
-        at = layout.row.gather(1, (starts.columns - 1).clamp(min=0))
-        visible = count <= at.unsqueeze(-1)
-        feature = layer(gather_columns(x, at), at, rows, visible, [])
+        x, at = self._rows(batch, layout), layout.row.gather(1, before(starts))
+        features = self.chains(x, at, batch, starts, next_embeddings)
         if self.slots:
-            slots = list(self.slots)[: starts.depth]
+            feature, slots = next(features), list(self.slots)[: starts.depth]
             return torch.stack([feature + F.silu(slot(feature)) for slot in slots])
-        # The head is fed its own features: training-time test (EAGLE-3; HASS, section 3.2).
-        features, chain = [feature], []
-        for depth in range(1, starts.depth):
-            token = embeddings_at(depth, features[-1], batch, starts, next_embeddings)
-            x = self.fc(torch.cat((token, features[-1]), dim=-1)).float()
-            chain.append(layer.keys_values(x, at + depth))
-            features.append(layer(x, at + depth, rows, visible, chain))
-        return torch.stack(features)
+        return torch.stack(list(features))
 
-    @property
-    def _layer(self) -> DecoderLayer:
-        layer = self.layers[0]
-        assert isinstance(layer, DecoderLayer)
-        return layer
+    def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:
+        """Return the log-probabilities [n, V] of features [n, H], by the target's output matrix."""
+        return log_probabilities(features, output_matrix)
+
+    def _fused(self, token: Tensor, feature: Tensor) -> Tensor:
+        fused: Tensor = self.fc(torch.cat((token, feature), dim=-1)).float()
+        return fused
 
     def _rows(self, batch: TeacherBatch, layout: Layout) -> Tensor:
         states, embeddings = batch.states.flatten(0, 1), batch.embeddings.flatten(0, 1)

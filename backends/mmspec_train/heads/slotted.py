@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec_train.distillation.draft_starts import DraftStarts
+from mmspec_train.distillation.losses import log_probabilities
 from mmspec_train.heads.layered import NextEmbeddings, embeddings_at
 from mmspec_train.teacher.batch import TeacherBatch, gather_columns
 
@@ -109,6 +110,10 @@ class Slotted(nn.Module):
                 inputs = torch.cat((inputs, token), dim=-1)
             features.append(slot(state, inputs))
         return torch.stack(features)
+
+    def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:
+        """Return the log-probabilities [n, V] of features [n, H], by the target's output matrix."""
+        return log_probabilities(features, output_matrix)
 
     def _visual(self, state: Tensor, batch: TeacherBatch, starts: DraftStarts) -> Tensor:
         columns = torch.arange(batch.ids.shape[1], device=state.device)

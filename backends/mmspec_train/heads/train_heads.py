@@ -5,16 +5,18 @@ Shape letters: B sequences, k drafted tokens, H width.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mmspec.errors import UsageError
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.distillation.acceptance import DraftScore
 from mmspec_train.distillation.draft_starts import DraftStarts, all_starts, starts_at
-from mmspec_train.distillation.losses import head_loss, log_probabilities, noisy_states
+from mmspec_train.distillation.losses import Output, head_loss, noisy_states
 from mmspec_train.distillation.on_policy import continued, random_starts, with_states
 from mmspec_train.distillation.schedules import SCHEDULES
 from mmspec_train.distillation.training import (
@@ -25,6 +27,7 @@ from mmspec_train.distillation.training import (
     open_run,
     train,
 )
+from mmspec_train.heads.eagle3 import Fused
 from mmspec_train.heads.head_checkpoint import (
     Head,
     head_config,
@@ -59,10 +62,19 @@ class HeadTrainee(Trainee):
 
     def stages(self) -> Sequence[Stage]:
         """The only stage: all of the head's modules."""
+        if isinstance(self.module, Fused):
+            self._begin(self.module)
         schedule = SCHEDULES[self.method.schedule or "mixed"]
         recipe = RECIPES[self.method.recipe]
         parts: list[tuple[nn.Module, float]] = [(self.module, self.method.rate)]
         return [Stage("", parts, self.loss, schedule, rule=recipe.rule, epochs=recipe.epochs)]
+
+    def _begin(self, head: Fused) -> None:
+        """Choose the head's vocabulary by the answers, which are prepared by now."""
+        teacher, records = self.data.teacher, self.data.batches("all").records()
+        answers = chain.from_iterable(chain.from_iterable(r.answers for r in records))
+        token = torch.tensor([teacher.image_id], device=teacher.output_matrix.device)
+        head.begin(answers, teacher.output_matrix, teacher.embed(token)[0])
 
     def save(self, directory: Path) -> None:
         """Write the head's checkpoint."""
@@ -78,7 +90,7 @@ class HeadTrainee(Trainee):
         noisy = batch
         if torch.is_grad_enabled() and method.noise:
             noisy = replace(batch, states=noisy_states(batch, method.noise))
-        return head_loss(self.module(noisy, starts), batch, starts, teacher.output_matrix, method)
+        return head_loss(self.module(noisy, starts), batch, starts, self._output, method)
 
     @torch.no_grad()
     def _continued(self, batch: TeacherBatch) -> TeacherBatch:
@@ -86,20 +98,25 @@ class HeadTrainee(Trainee):
         teacher, columns = self.data.teacher, random_starts(batch)
 
         def next_embeddings(feature: Tensor) -> Tensor:
-            return teacher.embed(self._likeliest(feature)).float()
+            return teacher.embed(self._output.likeliest(feature)).float()
 
         starts = starts_at(columns, max_depth(self.module, self.method.gamma))
-        drafted = self._likeliest(self.module(batch, starts, next_embeddings)).squeeze(-1).T
+        features = self.module(batch, starts, next_embeddings)
+        drafted = self._output.likeliest(features).squeeze(-1).T
         return with_states(continued(batch, columns.flatten().tolist(), drafted, teacher), teacher)
 
     def guesses(self, conversations: ConversationBatch) -> tuple[TeacherBatch, DraftStarts, Tensor]:
         """Return the tokens of the head's chains from every start."""
         batch = self.data.teacher.read(conversations)
         starts = all_starts(batch, max_depth(self.module, self.method.gamma))
-        return batch, starts, self._likeliest(self.module(batch, starts))
+        return batch, starts, self._output.likeliest(self.module(batch, starts))
 
-    def _likeliest(self, features: Tensor) -> Tensor:
-        return log_probabilities(features, self.data.teacher.output_matrix).argmax(dim=-1)
+    @property
+    def _output(self) -> Output:
+        """How the target's states and the head's features become distributions."""
+        head, matrix = self.module, self.data.teacher.output_matrix
+        ids = head.ids if isinstance(head, Fused) else None
+        return Output(matrix, head.log_probabilities, ids)
 
 
 def distill_head(
@@ -139,4 +156,7 @@ def new_trainee(
 ) -> HeadTrainee:
     """Return a head with random weights that learns from the target of `data`."""
     config = head_config(kind, data.teacher.config, shape)
+    data.teacher.captured = config.captured(data.teacher.config)
+    if config.eagle3 and method.loss == "ce" and config.eagle3.draft_vocab_size < config.vocab_size:
+        raise UsageError("--loss ce needs every token of the answers: leave out --draft-vocabulary")
     return HeadTrainee(untrained_head(config, data.settings.seed), data, method)

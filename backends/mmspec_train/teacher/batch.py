@@ -85,6 +85,8 @@ class TeacherBatch(Conversations):
     """[B, L, H] hidden states after the last norm, the input of the output matrix."""
     embeddings: Tensor
     """[B, L, H] input embeddings, of tokens and images."""
+    captured: Tensor
+    """[B, L, c H] outputs of the layers that the teacher captures, side by side."""
 
 
 def gather_columns(rows: Tensor, columns: Tensor) -> Tensor:

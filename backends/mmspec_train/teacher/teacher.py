@@ -40,6 +40,8 @@ class Teacher:
         vision = self.config.vision
         self.preprocessing = vision.preprocessing(directory) if vision else None
         self.output_matrix = self._output_matrix()
+        self.captured: tuple[int, ...] = ()
+        """Layers whose outputs are computed too, in every read: they are never stored."""
 
     def _output_matrix(self) -> Tensor:
         language = self.model.language
@@ -109,16 +111,23 @@ class Teacher:
                 images = self.embed_images(features or self.features(batch.pixels))
             embeddings = self.embed(batch.ids)
             embeddings[batch.visual] = images.flatten(0, 1).to(embeddings.dtype)
-            states = batch.states if batch.is_stored else self.hidden_states(embeddings)
+            states, captured = batch.states, embeddings[..., :0]
+            if self.captured or not batch.is_stored:
+                states, captured = self.hidden_states(embeddings)
         tokens = batch.ids, batch.targets, batch.images, batch.lengths
-        return TeacherBatch(*tokens, states.float(), embeddings.float())
+        return TeacherBatch(*tokens, states.float(), embeddings.float(), captured.float())
 
     @torch.no_grad()
-    def hidden_states(self, embeddings: Tensor) -> Tensor:
-        """Return hidden states [B, L, H] after the last norm; no column attends to the padding."""
+    def hidden_states(self, embeddings: Tensor) -> tuple[Tensor, Tensor]:
+        """Return hidden states [B, L, H] after the last norm, and the captured layers' [B, L, c H].
+
+        No column attends to the padding.
+        """
         rows, columns, width = embeddings.shape
         language = self.model.language
         span = CacheSpan(language.new_cache(rows), 0, columns)
-        step = Step(language.rotary.run(0, columns), span, causal=True)
+        angles = language.rotary.run(0, columns)
+        step = Step(angles, span, causal=True, captured=self.captured)
         x = embeddings.to(language.dtype).reshape(-1, width).clone()
-        return language.states(language.forward(x, step)).view(rows, columns, width)
+        outputs = language.forward(x, step).view(rows, columns, -1)
+        return language.states(outputs[..., :width]), outputs[..., width:]

@@ -1,0 +1,121 @@
+"""EAGLE-3 to train: the target's captured layers are fused, and the head has its own vocabulary.
+
+Shape letters: B sequences, L columns, A starts, D depths, H width, c captured layers, d tokens that
+the head can draft, V vocabulary.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from mmspec.checkpoints.eagle3_config import Eagle3
+from mmspec.checkpoints.head_config import HeadConfig
+from mmspec.families.decoder import TextConfig
+from mmspec_train.distillation.draft_starts import DraftStarts
+from mmspec_train.heads.decoder_layer import DecoderLayer
+from mmspec_train.heads.layered import CachedHead, NextEmbeddings, before
+from mmspec_train.teacher.batch import TeacherBatch
+
+
+class FusedLayer(DecoderLayer):
+    """A Llama layer whose attention reads embedding and state side by side, each normalised."""
+
+    def __init__(self, text: TextConfig, *, norm_before_residual: bool) -> None:
+        super().__init__(text, input_norm=True)
+        width, size, attention = text.hidden_size, text.head_dim, self.self_attn
+        queries, keys = text.num_attention_heads * size, text.num_key_value_heads * size
+        attention.q_proj = nn.Linear(2 * width, queries, bias=False)
+        attention.k_proj = nn.Linear(2 * width, keys, bias=False)
+        attention.v_proj = nn.Linear(2 * width, keys, bias=False)
+        self.hidden_norm = nn.RMSNorm(width, text.rms_norm_eps)
+        self._before_residual = norm_before_residual
+
+    def enter(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what attention reads of x [..., 2 H], and the states [..., H] to add to."""
+        embeddings, states = x.chunk(2, dim=-1)
+        normed = self.hidden_norm(states)
+        both = torch.cat((self.input_layernorm(embeddings), normed), dim=-1)
+        return both, normed if self._before_residual else states
+
+
+class Fused(CachedHead):
+    """An EAGLE-3 head."""
+
+    def __init__(self, config: HeadConfig, options: Eagle3, text: TextConfig) -> None:
+        """Build random weights; `begin` must follow before training."""
+        super().__init__()
+        self.config, self.options = config, options
+        width, eps, count = config.hidden_size, text.rms_norm_eps, options.count
+        if options.norm_before_fc:
+            self.input_norm = nn.RMSNorm(count * width, eps)
+        self.fc_norm = nn.ModuleList(
+            nn.RMSNorm(width, eps) for _ in range(count if options.fc_norm else 0)
+        )
+        self.fc = nn.Linear(count * width, width, bias=False)
+        layer = FusedLayer(text, norm_before_residual=options.norm_before_residual)
+        self.layers = nn.ModuleList([layer])
+        self.norm = nn.RMSNorm(width, eps)
+        self.lm_head = nn.Linear(width, options.draft_vocab_size, bias=False)
+        self.ids: Tensor
+        self.image: Tensor
+        ids = torch.arange(options.draft_vocab_size)
+        self.register_buffer("ids", ids, persistent=False)
+        self.register_buffer("image", torch.zeros(width), persistent=False)
+
+    @torch.no_grad()
+    def begin(self, answers: Iterable[int], output_matrix: Tensor, image: Tensor) -> None:
+        """Draft the commonest tokens of `answers`, with the target's own rows for them.
+
+        image: the embedding [H] of the target's image token.
+        """
+        count, vocabulary = self.options.draft_vocab_size, len(output_matrix)
+        common = Counter(answers)
+        ranked = sorted(range(vocabulary), key=lambda token: (-common[token], token))
+        self.ids.copy_(torch.tensor(sorted(ranked[:count])))
+        self.lm_head.weight.copy_(output_matrix[self.ids])
+        self.image.copy_(image)
+
+    def forward(
+        self,
+        batch: TeacherBatch,
+        starts: DraftStarts,
+        next_embeddings: NextEmbeddings | None = None,
+    ) -> Tensor:
+        """Return features [D, B, A, H], as `Layered` does."""
+        x = self._rows(batch)
+        return torch.stack(list(self.chains(x, before(starts), batch, starts, next_embeddings)))
+
+    def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the log-probabilities [n, d] of features [n, H], by the head's own matrix."""
+        logits: Tensor = self.lm_head(self.norm(features)).float()
+        return logits.log_softmax(dim=-1)
+
+    @property
+    def vocabulary_maps(self) -> dict[str, Tensor]:
+        """d2t and t2d for the checkpoint; none if the head drafts all tokens."""
+        count, vocabulary = len(self.ids), self.config.vocab_size
+        if count == vocabulary:
+            return {}
+        ids = self.ids.cpu()
+        marked = torch.zeros(vocabulary, dtype=torch.bool)
+        marked[ids] = True
+        return {"d2t": ids - torch.arange(count), "t2d": marked}
+
+    def _rows(self, batch: TeacherBatch) -> Tensor:
+        """Return what the layer reads [B, L - 1, 2 H]: each column's states, the next embedding."""
+        embeddings, states = batch.embeddings, batch.captured
+        if not self.options.image_embeddings:
+            visual = batch.visual.unsqueeze(-1)
+            embeddings = torch.where(visual, self.image.to(embeddings.dtype), embeddings)
+        if self.options.norm_before_fc:
+            states = self.input_norm(states)
+        if self.fc_norm:
+            parts = states.chunk(len(self.fc_norm), dim=-1)
+            states = torch.cat([norm(x) for norm, x in zip(self.fc_norm, parts, strict=True)], -1)
+        return torch.cat((embeddings[:, 1:], self.fc(states[:, :-1]).float()), dim=-1)
+
+    def _fused(self, token: Tensor, feature: Tensor) -> Tensor:
+        read = self.norm(feature) if self.options.norm_output else feature
+        return torch.cat((token, read.float()), dim=-1)
