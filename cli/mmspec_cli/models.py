@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from mmspec.checkpoints.cards import Card, card, load_cards, pair_of, present
+from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.errors import choice
 from mmspec.plugins import BACKENDS, installed_backends, load_backend, registered
@@ -18,7 +19,7 @@ from mmspec_cli.terminal.render import Screen, in_words
 
 @click.group(cls=WholeGroup)
 def models() -> None:
-    """List, show, pull and quantize models."""
+    """List, show, pull, quantize and export models."""
 
 
 @models.command("list")
@@ -90,6 +91,50 @@ def quantize(
     directory = resolve(source, backend)
     load_backend(backend).quantize(directory, destination, bits=bits, group_size=group_size)
     screen.say(str(destination))
+
+
+@models.command()
+@click.argument("head", metavar="HEAD")
+@click.argument("destination", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    "layout",
+    type=click.Choice(LAYOUTS),
+    required=True,
+    help="speculators: for vLLM. sglang: for SGLang and SpecForge.",
+)
+@click.option("--target", help="The head's target. Default: the one that the head's card names.")
+@BACKEND
+@PLAIN
+def export(
+    head: str, destination: Path, layout: Layout, target: str | None, backend: str, plain: bool
+) -> None:
+    """Write an eagle3 or eagle head as vLLM or SGLang reads it.
+
+    Tensors keep their bytes. Heads that are fed images' features are refused: those engines give
+    them none.
+    """
+    screen, name = Screen(plain=plain), reader(backend)
+    target = target or _target_of(head)
+    directory = resolve(target, name)
+    export_head(resolve(head, name), directory, layout, destination, _hub_id(target, directory))
+    screen.say(str(destination))
+
+
+def _target_of(head: str) -> str:
+    """The target that a head's card names; raises UsageError if there is none."""
+    known = load_cards().get(head)
+    if known is None or not known.serves:
+        raise click.UsageError(f"no card says what {head} drafts for: give --target")
+    return known.serves[0]
+
+
+def _hub_id(target: str, directory: Path) -> str:
+    """The repository of a target, or its directory if it came from none."""
+    known = load_cards().get(target)
+    if known and known.sources:
+        return known.repositories("torch")[0]
+    return str(directory.resolve()) if known or Path(target).exists() else target
 
 
 def reader(backend: str) -> str:

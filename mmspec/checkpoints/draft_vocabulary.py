@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.checkpoints.head_manifest import VOCABULARY_MAPS
 from mmspec.checkpoints.loading_plan import read_tensors
+from mmspec.checkpoints.safetensors_file import stored_content
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.errors import CheckpointError
 
@@ -62,9 +63,5 @@ def _read(stored: StoredTensor) -> NDArray[np.generic]:
     if stored.dtype not in _TYPES:
         allowed = ", ".join(_TYPES)
         raise CheckpointError(f"{stored.file}: {stored.name} is {stored.dtype}, not {allowed}")
-    with stored.file.open("rb") as file:
-        file.seek(stored.start)
-        content = file.read(stored.end - stored.start)
-    if len(content) != stored.end - stored.start:
-        raise CheckpointError(f"{stored.file} ends inside {stored.name}: download it again")
+    content = stored_content(stored).content
     return np.frombuffer(content, _TYPES[stored.dtype]).reshape(stored.shape)

@@ -28,7 +28,7 @@ EMBEDDING = "embed_tokens.weight"
 
 VOCABULARY_MAPS = ("d2t", "t2d")
 """Integers and flags that say which of the target's tokens an EAGLE-3 head can draft."""
-_MIDLAYER = "midlayer."
+MIDLAYER = "midlayer."
 """Beginning of the layer's names in SpecForge's, AngelSlim's and EAGLE's own files."""
 
 _Tensors = Iterator[tuple[str, Shape]]
@@ -95,7 +95,7 @@ def _weights(
 
 
 def _renamed(name: str) -> str:
-    return renamed(name, ((_MIDLAYER, f"{LAYER}."),))
+    return renamed(name, ((MIDLAYER, f"{LAYER}."),))
 
 
 def _tensors(config: HeadConfig) -> _Tensors:

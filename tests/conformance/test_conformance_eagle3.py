@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from mmspec.checkpoints.head_export import LAYOUTS, export_head
 from mmspec.decoding.sampling import GREEDY
 from mmspec.drafters.heads.packing import Outline
 from mmspec.plugins import load_backend
 from support import speculators_oracle
-from support.factory_heads import VOCABULARY, WIDTH, speculators
+from support.factory_heads import VOCABULARY, WIDTH, speculators, tiny_head
 
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit, in speculators
 VALUES = json.loads((Path(__file__).parents[1] / "support/speculators_values.json").read_text())
 MAPPED = np.linspace(2, VOCABULARY - 1, 100).astype(int)
 
@@ -53,12 +55,16 @@ def target(backend, pair_paths):
     return load_backend(backend).load(pair_paths[0])
 
 
-def logits(backend, target, directory, columns):
-    """The head's logits [s, V] at the last of `columns` slots and after the tokens that follow."""
+def logits(backend, target, directory, columns, table=None):
+    """The head's logits [s, V] at the last of `columns` slots and after the tokens that follow.
+
+    table: embeddings [V, H] of all tokens; None: the file's own.
+    """
     head = load_backend(backend).load_head(directory, target)
     layers = head.config.eagle3.count
     sequence = speculators_oracle.random_sequence(layers, WIDTH, VOCABULARY)
-    table = load_file(directory / "model.safetensors")["embed_tokens.weight"]
+    if table is None:
+        table = load_file(directory / "model.safetensors")["embed_tokens.weight"]
     forwards = head.open_drafter(Given(backend, sequence, table), GREEDY)._forwards
     outline = Outline(apart=True).grown(columns + 1)
     forwards.follow(outline, 0, columns - 2)
@@ -85,6 +91,25 @@ def test_logits_are_those_that_the_package_gave(backend, target, tmp_path, name)
     directory = speculators(tmp_path / "head", seed=4, **given)
     rows = logits(backend, target, directory, speculators_oracle.COLUMNS)
     np.testing.assert_allclose(drafted(rows), VALUES[name], atol=2e-4)
+
+
+EXPORTED = [{}, {"draft_vocab_size": 100, "fc_norm": True, "norm_output": True}]
+
+
+@pytest.mark.parametrize("given", EXPORTED)
+def test_an_exported_head_drafts_the_same(backend, target, pair_paths, tmp_path, given):
+    head = tiny_head(tmp_path / "head", "eagle3", seed=4, **given)
+    embedding = load_file(pair_paths[0] / "model.safetensors")
+    table = next(tensor for name, tensor in embedding.items() if "embed_tokens" in name)
+    expected = logits(backend, target, head, 9, table)
+    for layout in LAYOUTS:
+        out = tmp_path / layout
+        export_head(head, pair_paths[0], layout, out, str(pair_paths[0]))
+        np.testing.assert_array_equal(logits(backend, target, out, 9, table), expected)
+    if find_spec("speculators"):
+        sequence = speculators_oracle.random_sequence(3, WIDTH, VOCABULARY)
+        told = speculators_oracle.verified_logits(tmp_path / "speculators", sequence)
+        np.testing.assert_allclose(drafted(expected), told[:, 8], atol=2e-4)
 
 
 @pytest.mark.skipif(find_spec("speculators") is None, reason="speculators is not installed")

@@ -48,9 +48,20 @@ def random_sequence(layers: int, width: int, vocabulary: int) -> Sequence:
 
 def logits(directory: Path, sequence: Sequence) -> Any:
     """Logits [s, n, d] of the package's model: step, column that the draft begins after."""
+    return _told(_model(directory), sequence)
+
+
+def verified_logits(directory: Path, sequence: Sequence) -> Any:
+    """As `logits`, of a head whose config names a target that is there: nothing is passed by."""
+    from speculators import SpeculatorModel
+
+    model = SpeculatorModel.from_pretrained(directory, _attn_implementation="eager")
+    return _told(model.eval().float(), sequence)
+
+
+def _told(model: Any, sequence: Sequence) -> Any:
     import torch
 
-    model = _model(directory)
     rows: list[Any] = []
     model.lm_head.register_forward_hook(lambda _module, _given, output: rows.append(output[0]))
     tokens = torch.tensor(sequence.tokens)

@@ -31,7 +31,8 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         raise errors.choice("kind of head", kind, KINDS)
     text = target.text
     ffn = shape.ffn or text.intermediate_size
-    layer = replace(text, num_hidden_layers=1, intermediate_size=ffn, qk_norm=False)
+    plain = replace(text, qkv_bias=False, qk_norm=False, rotary_axes=())
+    layer = replace(plain, num_hidden_layers=1, intermediate_size=ffn)
     queries = target.image_tokens // COMPRESSION if shape.queries is None else shape.queries
     return HeadConfig(
         kind=kind,

@@ -1,0 +1,180 @@
+"""Writes EAGLE and EAGLE-3 heads as other engines read them.
+
+    speculators   vLLM's package: `layers.0.…`, the layer's sizes in an object, layers counted from
+                  the embedding; no vocabulary map where the head drafts every token
+    sglang        SGLang, SpecForge, and EAGLE's own files: `midlayer.…`, sizes side by side, layers
+                  counted from the first output; always a vocabulary map
+
+Tensors keep their bytes. Those engines feed a head no image features.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
+from mmspec.checkpoints.draft_vocabulary import read_draft_ids
+from mmspec.checkpoints.eagle3_config import CAPTURED, DRAFT_VOCABULARY, SPECULATORS_TYPE, Eagle3
+from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require_fit
+from mmspec.checkpoints.head_manifest import LAYER, MIDLAYER, plan_head
+from mmspec.checkpoints.json_file import read_json
+from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
+from mmspec.checkpoints.safetensors_file import Content, stored_content, write_safetensors
+from mmspec.errors import UsageError
+from mmspec.families.decoder import TextConfig
+from mmspec.output_files import make_directory, replace_text
+
+Layout = Literal["speculators", "sglang"]
+LAYOUTS: tuple[Layout, ...] = ("speculators", "sglang")
+SPECULATIVE_TOKENS = 3
+"""Drafted tokens a round that an exported config proposes."""
+
+
+def export_head(head: Path, target: Path, layout: Layout, destination: Path, verifier: str) -> None:
+    """Write the head in `head` to `destination`, for the target in the directory `target`.
+
+    verifier: the target's name or path in the config.  Raises CheckpointError for files that are
+    no head, UsageError for a head that no such engine can run.
+    """
+    config, model = read_head_config(head), read_config(target)
+    require_fit(config, model, head)
+    layer = _require_exportable(config, model, layout, head)
+    if destination.exists() and any(destination.iterdir()):
+        raise UsageError(f"{destination} is not empty: give a new directory")
+    contents = _contents(head, config, layout)
+    if config.eagle3 is None:
+        described = _described_eagle(config, layer)
+    elif layout == "sglang":
+        described = _described_sglang(config, config.eagle3, layer, config.captured(model))
+    else:
+        architectures = read_json(target / CONFIG_FILE).get("architectures") or []
+        verified = {"name_or_path": verifier, "architectures": architectures}
+        described = _described_speculators(config.eagle3, layer, config.captured(model), verified)
+    make_directory(destination)
+    write_safetensors(destination / WEIGHTS_FILE, contents)
+    replace_text(destination / CONFIG_FILE, json.dumps(described, indent=2) + "\n")
+
+
+def _require_exportable(
+    config: HeadConfig, model: ModelConfig, layout: Layout, head: Path
+) -> TextConfig:
+    """The sizes of the head's layer; raises UsageError with what to train instead."""
+    instead = "train --kind eagle3 without --image-embeddings"
+    if config.layer is None or config.kind not in ("eagle", "eagle3"):
+        raise UsageError(f"{head}: vLLM and SGLang run no such {config.kind} head: {instead}")
+    if config.layer.qkv_bias:
+        raise UsageError(f"{head}: its queries, keys and values have biases: {instead}")
+    sees = model.vision is not None and not config.apart
+    if sees:
+        raise UsageError(
+            f"{head} is fed the images' features, which vLLM and SGLang give no draft: {instead}"
+        )
+    if config.kind == "eagle" and (layout == "speculators" or config.input_norm):
+        raise UsageError(
+            f"{head}: speculators dropped EAGLE-1 after 0.3, and no engine norms its input: use "
+            f"--to sglang for a head without an input norm, or {instead}"
+        )
+    return config.layer
+
+
+def _contents(head: Path, config: HeadConfig, layout: Layout) -> dict[str, Content]:
+    sources = plan_head(head, config)
+    contents = {name: stored_content(source.stored) for name, source in sources.items()}
+    if config.eagle3 is None:
+        return contents
+    if layout == "sglang":
+        contents = {name.replace(f"{LAYER}.", MIDLAYER): one for name, one in contents.items()}
+    return contents | _maps(head, config, config.eagle3, layout)
+
+
+def _maps(head: Path, config: HeadConfig, options: Eagle3, layout: Layout) -> dict[str, Content]:
+    ids = read_draft_ids(head, config)
+    if ids is None and layout == "speculators":
+        return {}  # vLLM and speculators have no such tensors then
+    count = np.arange(options.draft_vocab_size)
+    chosen = count if ids is None else np.array(ids)
+    marked = np.zeros(config.vocab_size, np.bool_)
+    marked[chosen] = True
+    d2t = (chosen - count).astype("<i8")
+    return {
+        "d2t": Content("I64", d2t.shape, d2t.tobytes()),
+        "t2d": Content("BOOL", marked.shape, marked.tobytes()),
+    }
+
+
+def _sizes(layer: TextConfig) -> dict[str, Any]:
+    """The layer's sizes by transformers' names."""
+    return {
+        "model_type": "qwen3" if layer.qk_norm else "llama",
+        "hidden_size": layer.hidden_size,
+        "intermediate_size": layer.intermediate_size,
+        "num_hidden_layers": 1,
+        "num_attention_heads": layer.num_attention_heads,
+        "num_key_value_heads": layer.num_key_value_heads,
+        "head_dim": layer.head_dim,
+        "vocab_size": layer.vocab_size,
+        "max_position_embeddings": layer.max_position_embeddings,
+        "rms_norm_eps": layer.rms_norm_eps,
+        "rope_theta": layer.rope_theta,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "tie_word_embeddings": False,
+    }
+
+
+def _norms(options: Eagle3) -> dict[str, bool]:
+    """The options that change the forward; each is written, for engines' defaults differ."""
+    return {
+        "norm_before_residual": options.norm_before_residual,
+        "norm_before_fc": options.norm_before_fc,
+        "fc_norm": options.fc_norm,
+        "norm_output": options.norm_output,
+    }
+
+
+def _described_speculators(
+    options: Eagle3, layer: TextConfig, captured: tuple[int, ...], verifier: dict[str, Any]
+) -> dict[str, Any]:
+    proposal = {
+        "proposal_type": "greedy",
+        "speculative_tokens": SPECULATIVE_TOKENS,
+        "verifier_accept_k": 1,
+        "accept_tolerance": 0.0,
+    }
+    return {
+        "architectures": ["Eagle3Speculator"],
+        SPECULATORS_TYPE: "eagle3",
+        "speculators_version": "0.9.0",
+        DRAFT_VOCABULARY: options.draft_vocab_size,
+        CAPTURED: list(captured),
+        **_norms(options),
+        "speculators_config": {
+            "algorithm": "eagle3",
+            "default_proposal_method": "greedy",
+            "proposal_methods": [proposal],
+            "verifier": verifier,
+        },
+        "transformer_layer_config": _sizes(layer),
+    }
+
+
+def _described_sglang(
+    config: HeadConfig, options: Eagle3, layer: TextConfig, captured: tuple[int, ...]
+) -> dict[str, Any]:
+    ids = [before - 1 for before in captured]
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        **_sizes(layer),
+        "dtype": config.dtype,
+        DRAFT_VOCABULARY: options.draft_vocab_size,
+        **_norms(options),
+        "eagle_config": {CAPTURED: ids, "use_aux_hidden_state": True},
+    }
+
+
+def _described_eagle(config: HeadConfig, layer: TextConfig) -> dict[str, Any]:
+    names = {"architectures": ["LlamaForCausalLMEagle"], "bias": config.bias}
+    return names | _sizes(layer) | {"dtype": config.dtype}

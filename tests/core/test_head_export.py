@@ -1,0 +1,104 @@
+"""Heads written for other engines: the same tensors, the configs those engines read."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from mmspec.checkpoints.draft_vocabulary import read_draft_ids
+from mmspec.checkpoints.head_config import read_head_config
+from mmspec.checkpoints.head_export import LAYOUTS, export_head
+from mmspec.checkpoints.head_manifest import plan_head
+from mmspec.errors import UsageError
+from support.factory_heads import KINDS, tiny_head
+
+OPTIONS = [
+    {},
+    {"draft_vocab_size": 100, "fc_norm": True, "norm_output": True},
+    {"norm_before_residual": True, "norm_before_fc": True},
+    {"qk_norm": True, "num_key_value_heads": 2, "head_dim": 32},
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("given", OPTIONS)
+def test_an_exported_head_is_the_same_head(tmp_path, llava_path, layout, given):
+    head = tiny_head(tmp_path / "head", "eagle3", **given)
+    export_head(head, llava_path, layout, tmp_path / "out", "some/target")
+    before, after = read_head_config(head), read_head_config(tmp_path / "out")
+    assert (after.eagle3, after.layer) == (before.eagle3, before.layer)
+    assert read_draft_ids(tmp_path / "out", after) == read_draft_ids(head, before)
+    for (name, old), (again, new) in zip(
+        sorted(plan_head(head, before).items()),
+        sorted(plan_head(tmp_path / "out", after).items()),
+        strict=True,
+    ):
+        assert name == again
+        assert (old.stored.dtype, content(old)) == (new.stored.dtype, content(new))
+
+
+def content(source):
+    stored = source.stored
+    return stored.file.read_bytes()[stored.start : stored.end]
+
+
+def test_speculators_get_layers_counted_from_the_embedding(tmp_path, llava_path):
+    head = tiny_head(tmp_path / "head", "eagle3", draft_vocab_size=100, norm_output=True)
+    export_head(head, llava_path, "speculators", tmp_path / "out", "some/target")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["speculators_model_type"] == "eagle3"
+    assert config["eagle_aux_hidden_state_layer_ids"] == [0, 1, 2]
+    assert config["draft_vocab_size"] == 100
+    assert (config["norm_output"], config["fc_norm"]) == (True, False)
+    verifier = config["speculators_config"]["verifier"]
+    architectures = ["LlavaForConditionalGeneration"]
+    assert verifier == {"name_or_path": "some/target", "architectures": architectures}
+    assert config["transformer_layer_config"]["num_hidden_layers"] == 1
+    assert set(load_file(tmp_path / "out" / "model.safetensors")) >= {"d2t", "t2d", "norm.weight"}
+
+
+def test_a_whole_vocabulary_has_a_map_for_sglang_alone(tmp_path, llava_path):
+    """vLLM and speculators refuse one, and SGLang's loader demands it."""
+    head = tiny_head(tmp_path / "head", "eagle3")
+    export_head(head, llava_path, "speculators", tmp_path / "a", "some/target")
+    assert not {"d2t", "t2d"} & set(load_file(tmp_path / "a" / "model.safetensors"))
+    export_head(head, llava_path, "sglang", tmp_path / "b", "some/target")
+    tensors = load_file(tmp_path / "b" / "model.safetensors")
+    assert tensors["t2d"].all()
+    assert tensors["t2d"].dtype == np.bool_
+    assert tensors["d2t"].tolist() == [0] * 320
+    assert "midlayer.hidden_norm.weight" in tensors
+    config = json.loads((tmp_path / "b" / "config.json").read_text())
+    assert config["architectures"] == ["LlamaForCausalLMEagle3"]
+    assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [-1, 0, 1]
+
+
+def test_an_eagle_head_of_a_text_model_goes_to_sglang(tmp_path, llama_path):
+    head = tiny_head(tmp_path / "head", "eagle")
+    export_head(head, llama_path, "sglang", tmp_path / "out", "some/target")
+    before, after = read_head_config(head), read_head_config(tmp_path / "out")
+    assert (after.kind, after.bias, after.layer) == ("eagle", True, before.layer)
+    old, new = (load_file(place / "model.safetensors") for place in (head, tmp_path / "out"))
+    assert all(np.array_equal(old[name], new[name]) for name in old | new)
+    with pytest.raises(UsageError, match=r"speculators dropped EAGLE-1.*--kind eagle3"):
+        export_head(head, llama_path, "speculators", tmp_path / "other", "some/target")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_that_are_fed_images_are_refused_with_what_to_train(
+    tmp_path, llava_path, layout, kind
+):
+    given = {"image_embeddings": True} if kind == "eagle3" else {}
+    head = tiny_head(tmp_path / "head", kind, **given)
+    reason = "fed the images' features" if kind.startswith("eagle") else f"no such {kind} head"
+    with pytest.raises(UsageError, match=f"{reason}.*train --kind eagle3 without --image-emb"):
+        export_head(head, llava_path, layout, tmp_path / "out", "some/target")
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_written_over(tmp_path, llava_path):
+    head = tiny_head(tmp_path / "head", "eagle3")
+    with pytest.raises(UsageError, match="is not empty: give a new directory"):
+        export_head(head, llava_path, "sglang", head, "some/target")
