@@ -11,7 +11,7 @@ from mmspec_cli.introduction import introduction
 from mmspec_cli.main import INTERRUPTED
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.report import answer_report
-from mmspec_cli.terminal.answer import footer, short_footer, stream
+from mmspec_cli.terminal.answer import footer, remarks, short_footer, stream
 from mmspec_cli.terminal.image_arguments import STANDARD_INPUT, open_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt
 from mmspec_cli.terminal.render import Screen
@@ -41,7 +41,7 @@ def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
         else:
             answer = chat.answer
             cost = footer(answer.statistics, first) if setup.details else short_footer(answer)
-            for note in (*answer.notes, cost):
+            for note in (*remarks(answer, details=setup.details), cost):
                 screen.note(note)
     return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0
 

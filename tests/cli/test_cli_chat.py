@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from mmspec.draft_length.policy import FixedDraftLength
 from support.commands import Run
 
 
@@ -282,3 +283,10 @@ def test_a_note_that_differs_in_its_numbers_alone_is_shown_once(chat, monkeypatc
 def test_the_line_under_an_answer_has_all_figures_where_that_is_asked_for(chat):
     assert "tokens/round" in chat("one", options=["--details"]).err
     assert "tokens/round" not in chat("one").err
+
+
+def test_why_nothing_was_drafted_is_among_the_details(chat, monkeypatch):
+    monkeypatch.setattr(FixedDraftLength, "plain_reason", lambda _: "drafting would cost 3 rounds")
+    fixed = ["--gamma", "3"]
+    assert "cost 3 rounds" in chat("one", options=[*fixed, "--details"]).err
+    assert "cost 3 rounds" not in chat("one", options=fixed).err

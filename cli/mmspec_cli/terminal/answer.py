@@ -45,6 +45,11 @@ def stream(
     return first
 
 
+def remarks(answer: Answer, *, details: bool) -> list[str]:
+    """The notes to show: without details not why nothing was drafted, which /stats tells."""
+    return [note for note in answer.notes if details or note != answer.plain_reason]
+
+
 def short_footer(answer: Answer) -> str:
     """The line under an answer for people who chat: the gain of drafting, tokens and seconds."""
     seconds, tokens = answer.statistics.seconds["decode"], answer.statistics.tokens

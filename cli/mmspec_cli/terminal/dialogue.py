@@ -17,7 +17,7 @@ from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.kept_conversations import KeptConversations
 from mmspec_cli.report import answer_report
-from mmspec_cli.terminal.answer import Answering, footer, short_footer, stream
+from mmspec_cli.terminal.answer import Answering, footer, remarks, short_footer, stream
 from mmspec_cli.terminal.attachments import take_images
 from mmspec_cli.terminal.context_room import room_offers
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
@@ -218,7 +218,7 @@ class Dialogue:
         screen, answer = self.screen, self.chat.answer
         if answer.finish_reason in UNFINISHED:
             screen.note(UNFINISHED[answer.finish_reason].format(len(answer.token_ids)))
-        for note in answer.notes:
+        for note in remarks(answer, details=self._details):
             self._note_once(note)
         if self._details:
             screen.note(footer(answer.statistics, first_token))
