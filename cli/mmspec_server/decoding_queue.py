@@ -18,9 +18,12 @@ WEIGHT = 0.3
 
 
 class Job(Generic[T]):
-    """The events of one generator, from the decoding thread to the event loop."""
+    """The events of one generator, from the decoding thread to the event loop.
 
-    def __init__(self, work: Callable[[], Generator[T]], thread: ThreadPoolExecutor) -> None:
+    The generator yields None where it can be stopped and there is no event.
+    """
+
+    def __init__(self, work: Callable[[], Generator[T | None]], thread: ThreadPoolExecutor) -> None:
         """Called on the event loop by `DecodingQueue.submit`; waits for its turn on `thread`."""
         self._work = work
         self._loop = asyncio.get_running_loop()
@@ -49,7 +52,8 @@ class Job(Generic[T]):
     def _produce(self) -> None:
         with closing(self._work()) as events:
             for event in events:
-                self._post(event)
+                if event is not None:
+                    self._post(event)
                 if self._cancelled.is_set():
                     return
 
@@ -111,7 +115,7 @@ class DecodingQueue:
         finally:
             self._read -= 1
 
-    def submit(self, work: Callable[[], Generator[T]]) -> Job[T]:
+    def submit(self, work: Callable[[], Generator[T | None]]) -> Job[T]:
         """Let a generator run after those that came before; raises ApiError if too many wait."""
         self._check_room()
         job = Job(work, self._thread)

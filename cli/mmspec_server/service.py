@@ -8,6 +8,7 @@ from typing import Any
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
+from mmspec.chat.session import Prefilled
 from mmspec.checkpoints.cards import load_cards
 from mmspec_server.access import Access
 from mmspec_server.answers import Event, Finished, Prompt, answer, prepare
@@ -92,11 +93,12 @@ class Service:
     def submit(self, prompt: Prompt, request: ChatRequest) -> Job[Event]:
         """Queue the answer to a prompt; raises ApiError if too many requests wait."""
 
-        def work() -> Generator[Event]:
+        def work() -> Generator[Event | None]:
             events = answer(self.cache, prompt, request.options, request.stops, plain=request.plain)
             for event in events:
                 if isinstance(event, Finished):
                     self.metrics.answer(event.statistics)
-                yield event
+                # An event wakes the thread of the replies, which takes time from this one.
+                yield event if request.details or not isinstance(event, Prefilled) else None
 
         return self.queue.submit(work)
