@@ -32,8 +32,14 @@ def plain():
     return [each.token_ids for each in answers(engine, Options(drafting="none"))]
 
 
-@pytest.mark.parametrize("backend", ["torch", "mlx"])
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        *((name, "torch") for name in HEADS),
+        ("mini-flash", "mlx"),
+        *(pytest.param(name, "mlx", marks=pytest.mark.slow) for name in HEADS[:-1]),
+    ],
+)
 def test_every_head_keeps_the_answer_as_chain_and_as_tree(plain, name, backend):
     engine = load("mini", name, backend=backend)
     for tree in (None, Tree()):

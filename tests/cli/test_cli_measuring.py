@@ -29,7 +29,7 @@ def test_check_prints_one_object(run, pair):
     assert told["comparisons"][0]["drafting"] == "T"
 
 
-@pytest.mark.parametrize("word", ["int8", "int4"])
+@pytest.mark.parametrize("word", [pytest.param("int8", marks=pytest.mark.slow), "int4"])
 def test_check_says_identical_of_the_bundled_pair_quantized(run, red, word):
     chosen = "--model", "mini", "--backend", "torch", "--device", "cpu", "--quantize", word
     result = run("check", red, "--prompt", "Describe the picture.", *chosen)

@@ -18,8 +18,8 @@ fcntl, pty, termios = map(pytest.importorskip, ("fcntl", "pty", "termios"))
 PATIENCE = 120
 """Seconds; a busy machine may take long to start."""
 
-TEXT = r"tokens\x1b\[0m\r\x1b\[2K[^\x1b]{30}"
-"""The first of an answer: what follows the last line of progress."""
+TEXT = r"tokens\x1b\[0m\r\x1b\[2K(?!\x1b\[2mreading)(?:[^\x1b]|\x1b\[[\d;]*m){30}"
+"""The first of an answer, some of it in colours: what follows the last line of progress."""
 
 PROMPT = r"\x1b\[\?2004h[\s\S]*?>"
 """A prompt: bracketed paste is switched on where one begins."""
