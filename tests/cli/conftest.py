@@ -1,11 +1,15 @@
 """A command line, a tiny pair and two images."""
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from mmspec.chat.engine import Engine
+from mmspec_bench import Progress
+from mmspec_bench.measure.calibrate import Measured, calibrate
 from mmspec_cli.main import main
 from support import factory
 from support.commands import Result, Run
@@ -21,6 +25,19 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return Result(status, *capsys.readouterr())
 
     return command
+
+
+@pytest.fixture(scope="session")
+def measure_once() -> Callable[[Engine, Progress], Measured]:
+    """`calibrate` with few passes, the first time; what is measured of the pair is of no matter."""
+    results: list[Measured] = []
+
+    def measure(engine: Engine, progress: Progress) -> Measured:
+        if not results:
+            results.append(calibrate(engine, progress, repeats=1))
+        return results[0]
+
+    return measure
 
 
 @pytest.fixture

@@ -23,19 +23,6 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-@pytest.fixture(scope="module")
-def measure_once():
-    """`calibrate` with few passes, the first time; what is measured of the pair is of no matter."""
-    results = []
-
-    def measure(engine, progress):
-        if not results:
-            results.append(calibrate(engine, progress, repeats=1))
-        return results[0]
-
-    return measure
-
-
 @pytest.fixture
 def models(pair_paths, measure_once, monkeypatch):
     """A pair that is measured once for all tests."""

@@ -4,13 +4,11 @@ import json
 import os
 import signal
 import stat
-from functools import partial
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
 
-from mmspec_bench.measure.calibrate import calibrate
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
 from mmspec_train.mini import stages
 from support.commands import Result, Run
@@ -79,9 +77,11 @@ def test_a_report_of_a_measurement_is_shown_and_the_old_file_stands(run: Run, mo
     assert file.read_text() == OLD
 
 
-def test_a_calibration_is_shown_and_the_old_one_stands(run: Run, models, disk, monkeypatch):
+def test_a_calibration_is_shown_and_the_old_one_stands(
+    run: Run, models, disk, monkeypatch, measure_once
+):
     monkeypatch.setenv("MMSPEC_CACHE", str(disk.folder))
-    monkeypatch.setattr("mmspec_cli.calibrate.measure", partial(calibrate, repeats=1))
+    monkeypatch.setattr("mmspec_cli.calibrate.measure", measure_once)
     monkeypatch.setattr("mmspec.draft_length.calibration_file.PLAUSIBLE", 0.0)
     monkeypatch.setattr("mmspec_bench.measure.steadiness.LEAST_SHARE", 0.0)
     monkeypatch.setattr("mmspec_bench.measure.steadiness.MOST_RATIO", 1e9)

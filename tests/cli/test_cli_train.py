@@ -271,9 +271,8 @@ def test_a_fifth_is_judged_by_and_answers_for_other_options_are_refused_by_name(
     assert not (tmp_path / "b").exists()
 
 
-@pytest.mark.parametrize(
-    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_ended_goes_on_where_it_was(lessons, answers, pair_paths, tmp_path, how):
     """The whole group gets the signal, as from a terminal or a scheduler; nobody else speaks."""
     options = [*lessons, "--target", pair_paths[0], *answers, "--out", tmp_path / "out"]

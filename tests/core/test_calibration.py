@@ -37,7 +37,9 @@ def drafted(chat):
 # Measuring
 
 
-@pytest.mark.parametrize("machine", [FLAT, STEEP], ids=["1.1", "3.3"])
+@pytest.mark.parametrize(
+    "machine", [pytest.param(FLAT, marks=pytest.mark.slow), STEEP], ids=["1.1", "3.3"]
+)
 def test_what_is_measured_is_the_machines_curve(engine, monkeypatch, machine):
     machine.run(monkeypatch)
     measured = calibrate(engine, quietly, repeats=2).calibration

@@ -117,7 +117,7 @@ def run_load(url: str, texts: Texts, requests: int, after_hundred: Callable[[], 
 
 
 def test_good_answers_stay_right_among_bad_requests(pair: Live, capfd, caplog):
-    run_load(str(pair.client.base_url), Texts(pair), 60, gc.collect)
+    run_load(str(pair.client.base_url), Texts(pair), 40, gc.collect)
     assert "Traceback" not in "".join(capfd.readouterr()) + caplog.text
 
 
