@@ -9,13 +9,15 @@ import hashlib
 import os
 import re
 import shutil
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 from mmspec.checkpoints.hub_cache import PULLED
 from mmspec.errors import HubError, WriteError
-from mmspec.output_files import replace_text
+from mmspec.output_files import ABANDONED_SECONDS, replace_file, replace_text
 from mmspec.progress import Progress
 
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -119,10 +121,20 @@ def fetch(download: Download, note: Progress) -> None:
         _require_disk(download, missing, note)
     for file in missing:
         _fetch_one(download, file)
+    _delete_abandoned(download.folder / "blobs")
     if not _DIGEST.fullmatch(download.revision):
         reference = download.folder / "refs" / download.revision
         reference.parent.mkdir(parents=True, exist_ok=True)
         replace_text(reference, download.commit)
+
+
+def _delete_abandoned(blobs: Path) -> None:
+    """Delete what interrupted downloads left of files that the hub has replaced since."""
+    limit = time.time() - ABANDONED_SECONDS
+    for partial in blobs.glob("*.incomplete"):
+        with suppress(OSError):  # another download has just ended
+            if partial.stat().st_mtime < limit:
+                partial.unlink()
 
 
 def _require_disk(download: Download, missing: list[HubFile], note: Progress) -> None:
@@ -213,4 +225,5 @@ def _link(blob: Path, place: Path) -> None:
     try:
         place.symlink_to(os.path.relpath(blob, place.parent))
     except (OSError, NotImplementedError):
-        shutil.copyfile(blob, place)
+        with replace_file(place) as partial:
+            shutil.copyfile(blob, partial)

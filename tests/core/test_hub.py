@@ -1,6 +1,9 @@
 """Names to directories, with a real hub cache filled from a hub that runs in this process."""
 
+import json
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -16,6 +19,7 @@ from mmspec.checkpoints.cards import Card, card, present
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached
 from mmspec.errors import CheckpointError, HubError, UsageError, WriteError
+from mmspec.output_files import ABANDONED_SECONDS
 from support.full_disk import Disk
 from support.hub_server import COMMIT, FakeHub, git_digest, reach, serving
 
@@ -179,6 +183,43 @@ def test_an_interrupted_file_goes_on_where_it_was(hub: type[FakeHub], empty_cach
     assert note.endswith(f" free in {empty_cache}")
     pull("llama-68m", "torch", note=notes.append)
     assert notes == [note]
+
+
+def test_what_is_left_of_files_that_the_hub_has_replaced_is_deleted(
+    hub: type[FakeHub], empty_cache: Path
+) -> None:
+    blobs = empty_cache / "models--JackFram--llama-68m" / "blobs"
+    blobs.mkdir(parents=True)
+    for name, age in (("old", 2 * ABANDONED_SECONDS), ("growing", 0.0)):
+        partial = blobs / f"{name}.incomplete"
+        partial.write_bytes(b"x" * 100)
+        os.utime(partial, (time.time() - age,) * 2)
+    pull("llama-68m", "torch")
+    assert [file.name for file in blobs.glob("*.incomplete")] == ["growing.incomplete"]
+
+
+def test_without_links_whole_files_are_copied(
+    hub: type[FakeHub], empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy that a kill ends is no file of the model."""
+
+    def refused(*_: object) -> None:
+        raise OSError
+
+    def ended(_: Path, place: Path) -> None:
+        place.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "symlink_to", refused)
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.copyfile", ended)
+        with pytest.raises(KeyboardInterrupt):
+            pull("llama-68m", "torch")
+    content = (hub.repositories["JackFram/llama-68m"] / "model.safetensors").read_bytes()
+    path = pull("llama-68m", "torch")
+    assert (path / "model.safetensors").read_bytes() == content
+    assert json.loads((path / "config.json").read_text())
+    assert not (path / "config.json").is_symlink()
 
 
 def test_the_weights_come_last(hub: type[FakeHub]) -> None:

@@ -105,6 +105,16 @@ def test_nothing_follows_a_stop_token(at, tree):
     assert target.sequence == PROMPT + expected == drafter.sequences[0]
 
 
+@pytest.mark.parametrize("at", range(7))
+def test_a_stop_token_that_was_drafted_counts_as_accepted(at):
+    stop = {greedy(40)[at]}
+    expected = until_stop(greedy(40), stop)
+    target, twin = opened(other_seed=0)
+    *_, last = rounds_of(target, twin, gamma=4, max_tokens=40, stop=stop)
+    size = (len(expected) - 1) % 5 + 1  # of four drafted tokens and one of the target's own
+    assert (len(last.tokens), last.accepted) == (size, min(size, 4))
+
+
 def test_rounds_count_what_was_drafted_and_kept():
     target, drafter = opened()
     rounds = rounds_of(target, drafter, gamma=4, max_tokens=50)

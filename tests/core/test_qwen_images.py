@@ -141,6 +141,7 @@ def test_larger_images_are_made_smaller_and_others_left_alone():
     assert limited.is_reduced(4000, 3000)
     assert whole.limited(None).size(4000, 3000) == (960, 1312)
     assert not whole.limited(20000).is_reduced(5000, 5000)
+    assert whole.limited(9).size(320, 320) == whole.limited(9).size(40, 40) == (96, 96)
     with pytest.raises(UsageError, match="`max_image_tokens=0`: give 1 or more"):
         whole.limited(0)
 
