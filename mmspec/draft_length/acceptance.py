@@ -6,12 +6,14 @@ from mmspec.decoding.statistics import Round
 
 MAX_AUTO_GAMMA = 8
 """Number of tokens in the longest draft that an adaptive length tries."""
-DECAY = 0.95
-"""Factor by which the weight of an observation decays per round; about twenty rounds count."""
+DECAY = 0.98
+"""Factor by which the weight of an observation decays per round; about fifty rounds count."""
 PRIOR, PRIOR_TOKENS = 0.8, 2.0
 """Acceptance probability before any observation, and the number of tokens that it weighs."""
 SMOOTHING = 4.0
 """Number of tokens that the mean of all positions weighs in the estimate of one position."""
+MODEL_TOKENS = 8.0
+"""Number of accepted tokens that the model of trees weighs against what trees gained."""
 
 
 class Acceptance:
@@ -20,6 +22,8 @@ class Acceptance:
     def __init__(self) -> None:
         self._judged = [0.0] * MAX_AUTO_GAMMA
         self._accepted = [0.0] * MAX_AUTO_GAMMA
+
+        self._tree_accepted = self._tree_predicted = MODEL_TOKENS
 
     def observe(self, round_: Round, shares: Sequence[float]) -> None:
         """Count the accepted tokens and the first rejected one.
@@ -34,6 +38,17 @@ class Acceptance:
             self._accepted[place] = DECAY * self._accepted[place] + shares[place] * (
                 place < round_.accepted
             )
+
+    def observe_tree(self, accepted: int, predicted: float) -> None:
+        """Count the accepted tokens of a tree and those that the model of its ranks predicted."""
+        prior = (1 - DECAY) * MODEL_TOKENS
+        self._tree_accepted = DECAY * self._tree_accepted + prior + accepted
+        self._tree_predicted = DECAY * self._tree_predicted + prior + predicted
+
+    @property
+    def tree_share(self) -> float:
+        """The accepted tokens of trees, divided by what the model of their ranks predicted."""
+        return self._tree_accepted / self._tree_predicted
 
     @property
     def mean(self) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from mmspec.decoding.draft import Plan
+from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Acceptance
 from mmspec.draft_length.rank_model import level_chances, tree_tokens
 from mmspec.draft_length.round_costs import RoundCosts
@@ -33,19 +34,28 @@ class DraftKind:
         self.costs = RoundCosts()
         self.expected: Sequence[float] = [1.0] * (MAX_AUTO_GAMMA + 1)
         """E(gamma), the expected tokens of a round."""
+        self._model: Sequence[float] = self.expected
 
     def plan(self, gamma: int) -> Plan:
         """The plan of a round that drafts `gamma` tokens or levels."""
         return Plan(gamma, gamma if self._nodes == 0 else self._nodes)
 
     def update(self, acceptance: Acceptance) -> None:
-        """Estimate E(gamma) from the acceptance of chains."""
+        """Estimate E(gamma) from the acceptance of chains and what trees gained so far."""
         if not self._nodes:
             self.expected = acceptance.expected_tokens()
             return
-        self.expected = tree_tokens(acceptance.mean, self._nodes)
+        self._model = tree_tokens(acceptance.mean, self._nodes)
+        share = acceptance.tree_share
+        self.expected = [1 + share * (tokens - 1) for tokens in self._model]
 
-    def shares(self, gamma: int, acceptance: Acceptance) -> Sequence[float]:
+    def observe(self, round_: Round, acceptance: Acceptance) -> None:
+        """Count the acceptance of a round of this kind."""
+        acceptance.observe(round_, self._shares(round_.depth, acceptance))
+        if self._nodes:
+            acceptance.observe_tree(round_.accepted, self._model[round_.depth] - 1)
+
+    def _shares(self, gamma: int, acceptance: Acceptance) -> Sequence[float]:
         """By level, the probability that a chain would have had the accepted token too."""
         if not self._nodes:
             return [1.0] * gamma
@@ -57,7 +67,7 @@ class DraftKind:
 
     def lengths(self, max_gamma: int) -> range:
         """Draft lengths to consider, from 1 to twice the longest one with known cost."""
-        longest = max(2 * max(self.costs.lengths, default=0), 1)
+        longest = 2 * self.costs.lengths[-1] if self.costs.lengths else 1
         first = SHALLOWEST if self._nodes else 1
         return range(first, min(longest, MAX_AUTO_GAMMA, max_gamma) + 1)
 

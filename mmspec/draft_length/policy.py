@@ -24,6 +24,8 @@ CREDIT = 8.0
 """The most time that drafting may lose out of what it gained before, in plain rounds."""
 EXPLORE = 16
 """Number of rounds between trials of a neighbouring draft length while drafting pays."""
+PLAIN_SHARE = 0.005
+"""The time that plain rounds may take to measure their cost again while drafting pays."""
 PLAIN_ROUNDS = 2
 """Number of plain rounds that measure their cost: at first, or if a calibration is in doubt."""
 STRIDE = 32
@@ -131,6 +133,8 @@ class AdaptiveDraftLength:
         )
 
     def _best(self, max_gamma: int) -> Choice:
+        if self._budget < min(self._kinds[0].costs.steps[1:]) - 1:  # no draft can be tried
+            return self._plainly
         best = next(draft for draft in self._ranked() if self._allows(draft, max_gamma))
         trials = [
             trial for trial in self._trials(best, max_gamma) if self._allows(trial, max_gamma)
@@ -139,8 +143,7 @@ class AdaptiveDraftLength:
 
     def _learn(self, draft: Choice, round_: Round) -> None:
         """Count the acceptance of a draft."""
-        kind, gamma = draft
-        self._acceptance.observe(round_, kind.shares(gamma, self._acceptance))
+        draft.kind.observe(round_, self._acceptance)
         for each in self._kinds:
             each.update(self._acceptance)
 
@@ -183,10 +186,15 @@ class AdaptiveDraftLength:
         if not gamma:
             chains = [Choice(chain, length) for length in lengths]
             return [max(chains, key=_rate), chains[-1]] if chains else []
+        if (
+            self._rounds - self._last_tried.get(self._plainly, 0)
+            > (1 - 1 / best.rate) / PLAIN_SHARE
+        ):
+            return [self._plainly]
         if self._rounds % EXPLORE < EXPLORE - 1:
             return []
         best_chain = [] if kind is chain else [max((Choice(chain, n) for n in lengths), key=_rate)]
-        return [Choice(kind, gamma - 1), Choice(kind, gamma + 1), *best_chain, self._plainly]
+        return [Choice(kind, gamma - 1), Choice(kind, gamma + 1), *best_chain]
 
     def _allows(self, draft: Choice, max_gamma: int) -> bool:
         """True if the length is possible and the budget covers its entire rejection."""

@@ -70,6 +70,8 @@ class RoundCosts:
         self._unit = [1.0] * len(LENGTHS)
         self.steps: list[float] = []
         """Cost c(gamma) / c(0) for gamma 0 to MAX_AUTO_GAMMA."""
+        self.lengths: list[int] = []
+        """Draft lengths whose cost is measured or calibrated."""
         self._update()
 
     def move(self, calibrated: Mapping[int, float]) -> None:
@@ -80,35 +82,30 @@ class RoundCosts:
         self._update()
 
     @property
-    def lengths(self) -> list[int]:
-        """Draft lengths whose cost is measured or calibrated."""
-        measured = {gamma for gamma, ratios in self._ratios.items() if ratios}
-        return sorted(measured.union(self._calibrated))
-
-    @property
     def in_doubt(self) -> bool:
         """True if a measured length contradicts the calibration, so that plain rounds may too."""
         medians = [median_low(ratios) for ratios in self._ratios.values() if ratios]
         return not all(1 / DOUBT < ratio < DOUBT for ratio in medians)
 
     def observe(self, gamma: int, steps: float) -> float | None:
-        """Observe a round that took `steps` plain rounds; returns the cost of its length.
+        """Observe a round that took `steps` plain rounds; returns its cost, at most FAR the usual.
 
-        That is the median, because one round may be slow for its own reasons: it is the first of a
-        process, or another program interferes. Returns None for the first round of a length if it
-        took far longer than plain decoding would: it compiled kernels.
+        The limit is for rounds that other programs slow down. The first round of all costs what is
+        usual: its forwards are slow. Returns None for the first round of a length if it took far
+        longer than plain decoding would: it compiled kernels.
         """
-        is_first = gamma not in self._ratios
+        limit, is_first = FAR if self._ratios else 1.0, gamma not in self._ratios
         ratios = self._ratios.setdefault(gamma, deque(maxlen=SAMPLES))
         if is_first and steps > FAR * (1 + gamma):
             return None
         ratios.append(steps / self._unit[gamma])
         self._update()
-        return self.steps[gamma]
+        return min(steps, limit * self.steps[gamma])
 
     def _update(self) -> None:
         first = [1.0] if self._calibrated else []  # a calibrated cost weighs as much as one round
         points = {g: median_low([*first, *ratios]) for g, ratios in self._ratios.items() if ratios}
+        self.lengths = sorted({*points, *self._calibrated})
         ratios = _line({0: 1.0} | points, flat=bool(self._calibrated))
         self.steps = [unit * ratio for unit, ratio in zip(self._unit, ratios, strict=True)]
 

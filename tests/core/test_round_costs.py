@@ -44,10 +44,16 @@ def test_a_first_round_far_slower_than_plain_decoding_is_left_out_once():
     assert costs.lengths == [1]
 
 
-def test_a_disturbed_round_costs_the_median():
+def test_a_disturbed_round_is_charged_no_more_than_twice_the_median():
     costs = RoundCosts()
     observed(costs, 4, 2.0, 2.0, 2.0)
-    assert costs.observe(4, 50.0) == 2.0
+    assert costs.observe(4, 50.0) == 4.0
+
+
+def test_the_first_round_of_all_is_charged_as_calibrated():
+    costs = calibrated({0: 0.1, 4: 0.2})
+    assert costs.observe(4, 3.5) == pytest.approx(2.0)
+    assert costs.observe(4, 3.5) == pytest.approx(3.5)
 
 
 def test_calibrated_costs_are_in_plain_rounds():
