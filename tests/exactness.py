@@ -1,12 +1,14 @@
 """Count the answers that drafting changes, with exact decoding and without, by number type.
 
     python tests/exactness.py [--backend torch] [--kinds bfloat16,int8] [--device cuda]
-        [--no-graphs] [--share 1] [--mini 2] [--modes on,off] [--out FILE]
+        [--no-graphs] [--share 1] [--mini 2] [--modes on,off] [--targets tiny,qwen,mini]
+        [--out FILE]
 
 Each pair is an answer with and one without drafting, to the same conversation: three random tiny
-checkpoints and `mini`, every view, mixture, n-grams and head, chains of 1 to 8 and trees of 12 and
-24 tokens, greedy and at temperature 0.8, one to five images, second turns, undo, retry, and a third
-turn that the plain chat reads anew. Prints a line per type; exits with 1 if exact answers differ.
+LLaVAs, a tiny Qwen3-VL and Qwen2.5-VL, and `mini`, every view, mixture, n-grams and head, chains of
+1 to 8 and trees of 12 and 24 tokens, greedy and at temperature 0.8, one to five images, second
+turns, undo, retry, and a third turn that the plain chat reads anew. Prints a line per type; exits
+with 1 if exact answers differ.
 """
 
 import argparse
@@ -28,6 +30,7 @@ from support.exactness_cases import Case, Count, Difference, cases, compare_all
 from support.factory import tiny_pair
 from support.factory_fit import fit_head
 from support.factory_heads import KINDS, tiny_head
+from support.factory_qwen import MAKERS
 
 MINI = Path(__file__).parent.parent / "models" / "mmspec_models" / "mini"
 KINDS_OF = {
@@ -37,7 +40,7 @@ KINDS_OF = {
 """The number types of each backend that the table shows."""
 VIEWS = ("M", "T", "C", "P", "MT", "MTC", "MTCP", "ngram")
 HEADS = ("eagle", "msd", "medusa", "hydra", "flash")
-TINY, LENGTH = 3, {"tiny": 20, "mini": 24}
+TINY, LENGTH = 3, {"tiny": 20, "qwen": 20, "mini": 24}
 OFF = 4
 """Every n-th case is also counted without exact decoding."""
 NOWHERE = (Difference("", "", -1),)
@@ -57,6 +60,15 @@ class Checkpoints:
             for kind in KINDS:
                 fit_head(tiny_head(place / kind, kind, seed=seed), place / "target")
         return place / "target", {"": place / "draft", **{kind: place / kind for kind in KINDS}}
+
+    def qwen(self, kind: str) -> tuple[Path, Path]:
+        """A random target and draft of a `model_type`, made once."""
+        place = self._folder / kind
+        if not place.exists():
+            # MLX's float32 products of grouped queries are not exact on a CPU.
+            MAKERS[kind](place / "target", seed=1, key_value_heads=4)
+            MAKERS[kind](place / "draft", seed=2, key_value_heads=4, layers=2)
+        return place / "target", place / "draft"
 
     def in_bits(self, source: Path, kind: str) -> Path:
         """The checkpoint for `kind`: for `4 bits` and `8 bits` a copy in MLX's format."""
@@ -83,12 +95,21 @@ def engines(
 ) -> Iterator[tuple[str, dict[str, Engine], list[Case]]]:
     """The engines by drafting, and the cases, of each target."""
     opening = partial(opened, backend, given.device, kind)
-    every = cases([*VIEWS, *HEADS])
-    for seed in range(TINY):
+    every, targets = cases([*VIEWS, *HEADS]), given.targets.split(",")
+    for seed in range(TINY) if "tiny" in targets else ():
         target, drafts = checkpoints.tiny(seed)
         place = str(checkpoints.in_bits(target, kind))
         models = {word: opening(place, str(draft)) for word, draft in drafts.items()}
         yield "tiny", models, every[seed % 2 :: 2]
+    for family in MAKERS if "qwen" in targets else ():
+        target, draft = checkpoints.qwen(family)
+        yield (
+            "qwen",
+            {"": opening(str(checkpoints.in_bits(target, kind)), str(draft))},
+            cases(VIEWS),
+        )
+    if "mini" not in targets:
+        return
     place = str(checkpoints.in_bits(MINI, kind))
     names = {"": "mini-draft", **{word: f"mini-{word}" for word in HEADS}}
     yield "mini", {word: opening(place, name) for word, name in names.items()}, every[:: given.mini]
@@ -138,6 +159,7 @@ def main() -> int:
     parser.add_argument(
         "--mini", type=int, default=2, help="every n-th case is asked of `mini` too"
     )
+    parser.add_argument("--targets", default="tiny,qwen,mini", help="of which to ask")
     parser.add_argument("--modes", default="on,off", help="of exact decoding")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()

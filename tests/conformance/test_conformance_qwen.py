@@ -153,10 +153,23 @@ def test_a_text_model_says_what_transformers_says(variant, backend, checkpoints)
             assert answer == generated_text(path, chunks, BUDGET)
 
 
-@pytest.mark.parametrize("checkpoint", ["qwen3_vl plain", "qwen2_5_vl plain"], indirect=True)
-def test_a_text_model_drafts_for_one_that_sees(checkpoint, backend, checkpoints):
-    path, _, oracle = checkpoint
-    draft = checkpoints / "qwen3 draft"
-    draft = draft if draft.exists() else tiny_qwen3(draft, seed=6, hidden_size=32, layers=1)
+DRAFTS = [
+    ("qwen3_vl", 320, tiny_qwen3, 320, "TC"),
+    ("qwen3_vl", 320, tiny_qwen2, 384, "T"),
+    ("qwen2_5_vl", 384, tiny_qwen2_5_vl, 320, "MTCP"),
+    ("qwen2_5_vl", 320, tiny_qwen2_5_vl, 384, "MP"),
+]
+"""The target's `model_type` and ids, the draft and its ids, and the drafting."""
+
+
+@pytest.mark.parametrize(("kind", "ids", "make", "draft_ids", "drafting"), DRAFTS)
+def test_drafts_have_more_or_fewer_ids(
+    kind, ids, make, draft_ids, drafting, backend, tmp_path_factory
+):
+    """As Qwen's of one vocabulary with 151,936 and 152,064 rows; also a text model's."""
+    folder = tmp_path_factory.mktemp("drafts")
+    path = MAKERS[kind](folder / "target", seed=3, vocab_size=ids)
+    small = {"hidden_size": 32, "heads": 2, "layers": 1}
+    draft = make(folder / "draft", seed=6, vocab_size=draft_ids, **small)
     with load(str(path), str(draft), backend=backend) as engine:
-        check_two_turns(engine, oracle, "T", 1, "tall")
+        check_two_turns(engine, Oracle(path), drafting, 1, "tall")

@@ -18,11 +18,6 @@ class Affine:
     weight: Tensor
     bias: Tensor
 
-    @classmethod
-    def take(cls, weights: Weights, *names: str) -> "Affine":
-        """Take weight and bias of a layer, or of several fused along their outputs."""
-        return cls(weights.stack(names), weights.stack(names, "bias"))
-
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The weight and the bias."""
@@ -101,11 +96,15 @@ def rms_norm(weights: Weights, path: str, epsilon: float) -> RmsNorm:
 
 
 def linear(weights: Weights, *paths: str) -> Linear:
-    """Take linear layers with the same input as one layer, quantized if there is a scheme."""
-    if weights.scheme is None:
-        return Affine.take(weights, *paths)
-    matrix = quantized(weights.stack(paths), weights.scheme, paths[0])
-    return QuantizedAffine(matrix, weights.stack(paths, "bias"))
+    """Take linear layers of the same input as one, quantized if there is a scheme that fits.
+
+    Inputs that do not divide into groups stay as they are, as those of some of Qwen's towers.
+    """
+    weight, bias = weights.stack(paths), weights.stack(paths, "bias")
+    scheme = weights.scheme
+    if scheme is None or (scheme.group and weight.shape[1] % scheme.group):
+        return Affine(weight, bias)
+    return QuantizedAffine(quantized(weight, scheme, paths[0]), bias)
 
 
 @dataclass(frozen=True, slots=True)
