@@ -24,6 +24,6 @@ def complete_files(_: click.Context, __: click.Parameter, typed: str) -> list[Co
 def _cards(kind: str, words: Iterable[str], typed: str) -> list[CompletionItem]:
     from mmspec.checkpoints.cards import load_cards
 
-    names = [*words, *(name for name, card in load_cards().items() if card.kind == kind)]
+    names = [*words, *(name for name, card in load_cards().items() if kind in card.uses)]
     fitting = [CompletionItem(name) for name in names if name.startswith(typed)]
     return fitting or [CompletionItem(typed, type="dir")]

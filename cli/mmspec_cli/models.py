@@ -9,6 +9,9 @@ import click
 from mmspec.checkpoints.cards import Card, card, load_cards, pair_of, present
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
 from mmspec.checkpoints.hub import pull, resolve
+from mmspec.checkpoints.shape_memory import PRECISIONS, weight_bytes
+from mmspec.diagnostics.doctor import memory_bytes
+from mmspec.diagnostics.recommendation import recommendations
 from mmspec.errors import choice
 from mmspec.plugins import BACKENDS, installed_backends, load_backend, registered
 from mmspec_cli.help_pages import WholeGroup
@@ -34,11 +37,14 @@ def list_models(backend: str, as_json: bool, plain: bool) -> None:
         screen.json(cards)
         return
     screen.table(["name", "here", "what it is"], [_row(card) for card in cards])
+    for best in recommendations(memory_bytes() or 0)[:1]:
+        screen.note(f"for this machine's memory: {best.line()}; `mmspec doctor` has all and why")
 
 
 def _row(card: dict[str, Any]) -> list[str]:
     here = "yes" if card["present"] else "no"
-    serves = f" for {' and '.join(card['for'])}" if card["for"] else ""
+    also = " and draft" if card["kind"] == "target" else ""
+    serves = f"{also} for {', '.join(card['for'])}" if card["for"] else ""
     return [card["name"], here, f"{card['kind']}{serves}: {card['description']}"]
 
 
@@ -48,13 +54,15 @@ def _row(card: dict[str, Any]) -> list[str]:
 @JSON
 @PLAIN
 def show(name: str, backend: str, as_json: bool, plain: bool) -> None:
-    """Show one model's card."""
+    """Show one model's card; `memory` is that of its weights, in bytes."""
     screen = Screen(plain=plain)
     model = describe(card(name), reader(backend))
     if as_json:
         screen.json(model)
     else:
-        screen.table(["", ""], [(key, in_words(value)) for key, value in model.items()])
+        memory = {bits: f"{size / 1e9:.1f} GB" for bits, size in (model["memory"] or {}).items()}
+        rows = (model | {"memory": memory}).items()
+        screen.table(["", ""], [(key, in_words(value)) for key, value in rows])
 
 
 @models.command("pull")
@@ -150,7 +158,7 @@ def reader(backend: str) -> str:
 
 def describe(card: Card, backend: str) -> dict[str, Any]:
     """The card's fields for `models list --json`."""
-    directory = present(card, backend)
+    directory, model = present(card, backend), card.model
     return {
         "name": card.name,
         "kind": card.kind,
@@ -161,6 +169,7 @@ def describe(card: Card, backend: str) -> dict[str, Any]:
         "draft": card.pair,
         "repositories": dict(card.sources),
         "revision": card.revision,
+        "memory": model and {f"{bits} bits": weight_bytes(model, bits) for bits in PRECISIONS},
         "bundled": card.bundled is not None,
         "present": str(directory) if directory else None,
     }

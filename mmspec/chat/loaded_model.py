@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Never
 
 from mmspec.chat.latest_values import LatestValues
+from mmspec.checkpoints.shape_memory import cache_bytes
 from mmspec.drafters.views import Branch, Views
 from mmspec.errors import CheckpointError
 from mmspec.families.family import Preprocessing
@@ -102,9 +103,7 @@ class LoadedModel:
 
     def cache_bytes(self, positions: int) -> int:
         """Bytes of the keys and values of so many positions."""
-        text = self.model.config.text
-        width = text.num_key_value_heads * text.head_dim
-        return 2 * text.num_hidden_layers * width * ITEM_BYTES[self.model.dtype] * positions
+        return cache_bytes(self.model.config.text, positions, ITEM_BYTES[self.model.dtype])
 
     def chunks(self, conversation: Conversation) -> list[Chunk]:
         """The conversation as chunks of tokens and images; see `render`.

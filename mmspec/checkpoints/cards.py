@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+from mmspec.checkpoints.config import ModelConfig, config_of
 from mmspec.checkpoints.hub_cache import cached, is_whole
 from mmspec.errors import CheckpointError, choice
 from mmspec.json_reader.limits import OneOf
@@ -21,7 +22,7 @@ PACKAGE = "mmspec_models"
 class Card:
     """A named model.
 
-    `serves` names the targets that a draft was made for, `pair` the draft of a target. `sources`
+    `serves` names the targets that a model drafts for, `pair` the draft of a target. `sources`
     maps a backend to the model's repository on the hub. A bundled model has a `bundled` directory
     and no sources.
     """
@@ -35,7 +36,19 @@ class Card:
     pair: str | None = None
     revision: str = "main"
     sources: dict[str, str] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    """The keys of config.json on which the sizes in memory depend; empty if they are not said."""
     bundled: Annotated[Path | None, OneOf((None,))] = None
+
+    @property
+    def uses(self) -> set[str]:
+        """The card's kind, and "draft" for a target that also drafts for larger ones."""
+        return {self.kind, "draft"} if self.serves else {self.kind}
+
+    @property
+    def model(self) -> ModelConfig | None:
+        """The model's sizes; None if the card does not say them."""
+        return config_of(self.config, Path(f"{self.name}.toml")) if self.config else None
 
     def repositories(self, backend: str) -> list[str]:
         """The hub ids of the model that `backend` can read, its own format first."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.families.decoder import TextConfig, TokenId
@@ -51,14 +51,20 @@ def read_config(directory: Path) -> ModelConfig:
     Absent keys take transformers' defaults, which the hub's short LLaVA-1.5 files rely on. Raises
     CheckpointError, naming file, key, value and what is allowed, for what no family computes.
     """
-    whole = Block(read_json(directory / CONFIG_FILE), directory / CONFIG_FILE)
+    file = directory / CONFIG_FILE
+    return config_of(read_json(file), file)
+
+
+def config_of(values: dict[str, Any], file: Path) -> ModelConfig:
+    """The config that a config.json with these values means; errors call it `file`."""
+    whole = Block(values, file)
     family = family_of(whole)
     read = family.read(whole)
     return ModelConfig(
         family=family,
         text=read.text,
         quantization=_quantization(whole),
-        eos_token_ids=_stop_tokens(read.block, directory),
+        eos_token_ids=_stop_tokens(read.block, file.parent),
         dtype=read_dtype(whole, read.block),
         vision=read.vision,
         image_token_id=read.image_token_id,

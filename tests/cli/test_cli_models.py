@@ -26,6 +26,19 @@ def test_the_list_is_aligned_text_where_there_is_no_terminal(run: Run):
     assert all(line == line.rstrip() for line in lines)
 
 
+def test_the_list_names_what_to_take_and_a_card_its_memory(run: Run, monkeypatch):
+    monkeypatch.setattr("mmspec_cli.models.memory_bytes", lambda: 24 * 2**30)
+    status, out, err = run("models", "list")
+    assert status == 0
+    assert "qwen3-vl-8b in 8 bits with qwen3-vl-2b in 4 bits: 1.7 times; `mmspec doctor`" in err
+    assert "target and draft for qwen3-vl-8b, qwen3-vl-32b: Qwen3-VL 2B" in out
+    assert (
+        "16 bits: 17.5 GB, 8 bits: 9.9 GB, 4 bits: 5.8 GB"
+        in run("models", "show", "qwen3-vl-8b").out
+    )
+    assert json.loads(run("models", "show", "mini", "--json").out)["memory"] is None
+
+
 def test_show_one(run: Run):
     assert json.loads(run("models", "show", "mini", "--json").out)["draft"] == "mini-draft"
     assert "mini-draft" in run("models", "show", "mini").out

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mmspec.checkpoints.cards import card, load_cards
+from mmspec.checkpoints.shape_memory import weight_bytes
 from mmspec.errors import UsageError
 
 CARDS = load_cards()
@@ -26,6 +27,16 @@ def test_the_models_of_the_project_have_cards() -> None:
         "mini-hydra",
         "mini-medusa",
         "mini-msd",
+        "qwen2.5-vl-3b",
+        "qwen2.5-vl-7b",
+        "qwen3-0.6b",
+        "qwen3-1.7b",
+        "qwen3-4b",
+        "qwen3-8b",
+        "qwen3-vl-2b",
+        "qwen3-vl-32b",
+        "qwen3-vl-4b",
+        "qwen3-vl-8b",
     ]
 
 
@@ -33,12 +44,41 @@ def test_the_models_of_the_project_have_cards() -> None:
 def test_pairs_are_drafts_that_serve_their_target(name: str) -> None:
     chosen = CARDS[name]
     assert chosen.name == name
-    if chosen.kind == "target":
-        assert chosen.pair is not None
+    if chosen.pair is not None:
         assert name in CARDS[chosen.pair].serves
-    else:
-        assert chosen.pair is None
-        assert {CARDS[target].kind for target in chosen.serves} == {"target"}
+    assert (chosen.kind == "target") >= (chosen.pair is not None)
+    assert {CARDS[target].kind for target in chosen.serves} <= {"target"}
+    assert chosen.kind == "target" or chosen.serves
+
+
+PUBLISHED = {"qwen3-vl-8b": 5.38, "qwen3-vl-32b": 18.3}
+"""GiB of the hub's conversions to 4 bits."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_sizes_from_shapes_are_those_of_the_files(name: str) -> None:
+    size = weight_bytes(CARDS[name].model, 4) / 2**30
+    assert size == pytest.approx(PUBLISHED[name], rel=0.01)
+
+
+PARAMETERS = {
+    "qwen2.5-vl-3b": 3.75e9,
+    "qwen2.5-vl-7b": 8.29e9,
+    "qwen3-0.6b": 0.596e9,
+    "qwen3-1.7b": 1.72e9,
+    "qwen3-4b": 4.02e9,
+    "qwen3-8b": 8.19e9,
+    "qwen3-vl-2b": 2.13e9,
+    "qwen3-vl-4b": 4.44e9,
+    "qwen3-vl-8b": 8.77e9,
+    "qwen3-vl-32b": 33.4e9,
+}
+"""As the repositories on the hub state them."""
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_the_configs_of_cards_have_as_many_parameters_as_the_models(name: str) -> None:
+    assert weight_bytes(CARDS[name].model, 16) / 2 == pytest.approx(PARAMETERS[name], rel=0.01)
 
 
 @pytest.mark.parametrize("name", CARDS)
