@@ -1,7 +1,9 @@
 """Recipes of papers: their figures, and how weights are updated by them."""
 
+import csv
 import itertools
 import json
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
@@ -9,7 +11,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from mmspec_train.distillation.training import stage_budget
+from mmspec.checkpoints.head_config import KINDS
+from mmspec_train.distillation.training import stage_budget, train
 from mmspec_train.drafts.draft_model import untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee
 from mmspec_train.heads.train_heads import new_trainee
@@ -147,11 +150,11 @@ def test_a_run_ended_within_a_step_takes_its_batches_again(tmp_path, monkeypatch
 # Stages: rates, epochs and files
 
 
-def llava_trainee(data, **method):
+def llava_trainee(data, recipe="llava"):
     config = data.teacher.config
     text = llama_of_shape(LlamaShape(1, 32, 2, 48, 1024), config.text.vocab_size)
     model = untrained_draft(text, 0, config.vision.hidden_size, config.image_tokens)
-    settings = MethodSettings(recipe="llava", loss="ce", rate=2e-5, projector_rate=1e-3, **method)
+    settings = MethodSettings(recipe=recipe, loss="ce", rate=2e-5, projector_rate=1e-3)
     return DraftTrainee.of(model, data, settings, ("projector", "tuning"))
 
 
@@ -160,6 +163,29 @@ def test_llavas_stages_have_their_own_rates_and_steps(data):
     assert ({rate for _, rate in projector.parts}, projector.rule.batch) == ({1e-3}, 256)
     assert ({rate for _, rate in tuning.parts}, tuning.rule.batch) == ({2e-5}, 128)
     assert len(tuning.parts) > len(projector.parts) == 1
+
+
+def trainee_of(data, name):
+    """A head or a draft that is trained by a recipe, with the recipe's own options."""
+    recipe = RECIPES[name]
+    if not recipe.trains_heads:
+        return llava_trainee(data, name)
+    options = {key: value for key, value in recipe.options.items() if key != "answers"}
+    kind = name if name in KINDS else "msd"
+    return new_trainee(kind, HeadShape(), HeadMethodSettings(recipe=name, **options), data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_stage_of_a_recipe_learns_for_20_steps(data, tmp_path, monkeypatch, name):
+    monkeypatch.setattr("mmspec_train.drafts.draft_trainee.PROJECTOR_SHARE", 1.0)
+    trainee = trainee_of(data, name)
+    with quiet_log(tmp_path) as log:
+        train(trainee, Budget(steps=20), tmp_path / "out", log)
+    with (tmp_path / "log.csv").open() as file:
+        rows = Counter(row["stage"] for row in csv.DictReader(file))
+    assert {rows[f"out {stage.name}".strip()] for stage in trainee.stages()} == {20}
+    assert (tmp_path / "out" / "model.safetensors").exists()
 
 
 def test_without_a_budget_a_stage_lasts_its_epochs(data):
