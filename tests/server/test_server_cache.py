@@ -1,7 +1,6 @@
 """Stateless requests reuse what they share with earlier ones, and say what a cold run says."""
 
 from dataclasses import replace
-from statistics import median
 from time import perf_counter
 
 import pytest
@@ -252,7 +251,7 @@ def test_the_first_text_of_a_second_turn_comes_about_as_soon_as_in_a_chat(mini: 
         chat.conversation.undo()
         asked = [*before, {"role": "user", "content": text}]
         seconds["server"].append(first_text(mini, asked))
-    medians = {name: 1000 * median(times) for name, times in seconds.items()}
+    least = {name: 1000 * min(times) for name, times in seconds.items()}
     with capfd.disabled():
-        print(f"\nms to the first text of a second turn: {medians}")  # noqa: T201
-    assert medians["server"] < 2 * medians["chat"]
+        print(f"\nms to the first text of a second turn, at least: {least}")  # noqa: T201
+    assert least["server"] < 2 * least["chat"]
