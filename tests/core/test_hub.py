@@ -16,12 +16,18 @@ import pytest
 from huggingface_hub import constants
 
 from mmspec.checkpoints.cards import Card, card, present
+from mmspec.checkpoints.head_config import is_head, read_head_config
+from mmspec.checkpoints.head_manifest import head_manifest, plan_head
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached
 from mmspec.errors import CheckpointError, HubError, UsageError, WriteError
 from mmspec.output_files import ABANDONED_SECONDS
+from support.factory_heads import specforge, speculators
 from support.full_disk import Disk
 from support.hub_server import COMMIT, FakeHub, git_digest, reach, serving
+
+HEADS = specforge, speculators
+"""Writers of published layouts of EAGLE-3 heads."""
 
 
 @pytest.fixture
@@ -43,7 +49,8 @@ def hub(
     pickled.mkdir()
     (pickled / "config.json").write_text("{}")
     (pickled / "pytorch_model.bin").write_bytes(b"never wanted")
-    repositories = {"JackFram/llama-68m": directory, "org/pickled": pickled}
+    heads = {f"org/{make.__name__}": make(tmp_path / make.__name__) for make in HEADS}
+    repositories = {"JackFram/llama-68m": directory, "org/pickled": pickled} | heads
     with serving(repositories) as (hub, address):
         reach(address, monkeypatch)
         yield hub
@@ -71,6 +78,19 @@ def test_pull_then_resolve_offline(hub: type[FakeHub], monkeypatch: pytest.Monke
         assert resolve("JackFram/llama-68m", backend) == path
         assert present(card("llama-68m"), backend) == path
     assert pull("JackFram/llama-68m", "torch") == path
+
+
+@pytest.mark.parametrize("name", ["org/specforge", "org/speculators"])
+def test_published_heads_are_found_by_their_ids(
+    hub: type[FakeHub], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    pull(name, "mlx")
+    offline(monkeypatch)
+    directory = resolve(name, "torch")
+    assert is_head(directory)
+    config = read_head_config(directory)
+    assert config.kind == "eagle3"
+    assert set(plan_head(directory, config)) == set(head_manifest(config))
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["hub's list kept", "no list"])

@@ -53,9 +53,13 @@ def logits(directory: Path, sequence: Sequence) -> Any:
 
 def verified_logits(directory: Path, sequence: Sequence) -> Any:
     """As `logits`, of a head whose config names a target that is there: nothing is passed by."""
-    from speculators import SpeculatorModel
+    from speculators import SpeculatorModel, SpeculatorModelConfig
 
-    model = SpeculatorModel.from_pretrained(directory, _attn_implementation="eager")
+    config = SpeculatorModelConfig.from_pretrained(directory)
+    config.transformer_layer_config._attn_implementation = "eager"
+    model = SpeculatorModel.from_pretrained(directory, config=config)
+    # Newer transformers than the package allows leave zeros where it looks for NaN.
+    model._load_verifier_weights(overwrite_embed_tokens=True)
     return _told(model.eval().float(), sequence)
 
 
