@@ -19,7 +19,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.parity import parity
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.exactness import probe
-from mmspec.prompt.conversation import render
+from mmspec.prompt.conversation import Conversation, render
 from mmspec.seam import Segment
 from mmspec_mlx.backend import MlxBackend
 from support.exactness_cases import Count, cases, compare_all
@@ -113,6 +113,18 @@ def test_a_target_rewound_anywhere_continues_like_a_cold_one(engine):
         target.rewind(0)
         target.extend(whole)
     np.testing.assert_allclose(target.logits(), expected, atol=1e-5)
+
+
+def test_a_saved_conversation_goes_on_as_generate_does(engine, oracle):
+    """In a chat without caches, which reads its images anew from the file's text."""
+    options = Options(drafting="MP", gamma=3, max_new_tokens=BUDGET)
+    chat = engine.chat(options)
+    chat.reply("What is it?", shown(2, 40, 24))
+    saved = chat.conversation.to_json()
+    engine.forget()
+    again = engine.chat(options)
+    again.resume(Conversation.from_json(saved))
+    assert again.reply("And now?").token_ids == oracle.generated(prompt_of(again), BUDGET)
 
 
 def test_nothing_is_decoded_after_an_image(engine):

@@ -1,11 +1,13 @@
 """The static form says what the dynamic one says, and all of it can be captured."""
 
 import gc
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
@@ -17,6 +19,7 @@ from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.exactness import probe
 from mmspec.exactness.probe import rows_are_exact
+from mmspec.prompt.images import picture_from
 from mmspec.seam import Segment
 from mmspec_bench.prompts import world_prompts
 from mmspec_torch.backend import TorchBackend
@@ -25,6 +28,7 @@ from mmspec_torch.graphs.capture import Replays
 from support import sequence_helpers as helpers
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
+from support.factory_qwen import MAKERS
 from support.faults import Fault
 from support.replayed import Recording
 from support.segments import features
@@ -304,3 +308,28 @@ def test_a_number_of_the_host_is_seen_to_be_stale():
 def test_on_a_cpu_rounds_are_dynamic(pair):
     assert pair[0].statics.capture is None
     assert helpers.target(pair[0], helpers.TEXT)._static is None
+
+
+def asked(engine, options):
+    """The answers of two turns with images of two shapes."""
+    chat, draws = engine.chat(options), np.random.default_rng(5)
+    arrays = (draws.integers(0, 256, (*size, 3), dtype=np.uint8) for size in ((17, 40), (33, 24)))
+    pictures = [picture_from(Image.fromarray(array)) for array in arrays]
+    questions = zip(("What is it?", "And this?"), (pictures, pictures[:1]), strict=True)
+    return [chat.reply(text, shown).token_ids for text, shown in questions]
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_positions_in_time_row_and_column_are_those_of_the_dynamic_form(
+    kind, tmp_path, capture, switch
+):
+    target = MAKERS[kind](tmp_path / "target", seed=3)
+    draft = MAKERS[kind](tmp_path / "draft", seed=4, hidden_size=32, heads=2, layers=2)
+    chains = Options(drafting="MP", gamma=3, max_new_tokens=12)
+    trees = replace(chains, tree=Tree((), 3, 8))
+    with load(str(target), str(draft), backend="torch") as engine:
+        expected = [asked(engine, options) for options in (chains, trees)]
+        switch((engine.target.model, engine.draft.model), capture)
+        assert [asked(engine, options) for options in (chains, trees)] == expected
+        if isinstance(capture, Recording):
+            assert capture.captured < capture.replayed
