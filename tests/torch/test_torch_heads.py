@@ -148,7 +148,8 @@ def test_a_trail_costs_nothing_until_a_head_asks_for_one(target, tmp_path):
 def test_the_trail_follows_rewinds_trees_and_new_turns(target, original, tmp_path, cut):
     """Hidden states and embeddings are transformers', whatever the columns have been through."""
     segment, pixels = prompt(target, PROMPTS["one"])
-    directory = tiny_head(tmp_path / "head", "eagle3", seed=5)
+    named = {"eagle_aux_hidden_state_layer_ids": [0, 2]}
+    directory = tiny_head(tmp_path / "head", "eagle3", seed=5, **named)
     sequence, drafter = opened(target, directory, segment, DRAWN, Tree((3, 2)))
     rounds = helpers.rounds(sequence, drafter, 12, gamma=2, seed=3)
     tokens = [*flat(segment), *helpers.tokens(rounds)]
@@ -160,7 +161,8 @@ def test_the_trail_follows_rewinds_trees_and_new_turns(target, original, tmp_pat
     end = len(tokens)
     np.testing.assert_allclose(sequence.states(0, end - 1), states[:-1], atol=2e-5)
     np.testing.assert_allclose(sequence.embeddings(0, end), embeddings, atol=2e-5)
-    np.testing.assert_allclose(sequence.captured(0, end - 1), layers[:-1], atol=2e-5)
+    outer = torch.cat((layers[:-1, :64], layers[:-1, 128:]), dim=-1)
+    np.testing.assert_allclose(sequence.captured(0, end - 1), outer, atol=2e-5)
 
 
 # Published heads

@@ -277,6 +277,14 @@ def test_an_eagle3_head_learns_its_own_features(data, tmp_path, norms):
     assert load_head(tmp_path, data.teacher.model).config.eagle3.fc_norm is (norms == "3.1")
 
 
+def test_the_targets_distribution_is_over_the_tokens_that_the_head_drafts(data):
+    _, batch = held_out_batch(data)
+    ids, matrix = torch.tensor([5, 9, 300]), data.teacher.output_matrix
+    whole = Output(matrix, log_probabilities).of_target(batch)
+    limited = Output(matrix, log_probabilities, ids).of_target(batch)
+    torch.testing.assert_close(limited, whole[:, ids].log_softmax(dim=-1))
+
+
 def test_cross_entropy_needs_every_token(data):
     method = HeadMethodSettings(loss="ce")
     with pytest.raises(errors.UsageError, match="leave out --draft-vocabulary"):
