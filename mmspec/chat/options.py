@@ -1,5 +1,6 @@
 """Options of a conversation: how to draft and how to sample."""
 
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -71,14 +72,20 @@ class Options:
         if self.exact not in MODES:
             raise choice("exact mode", self.exact, MODES)
         if self.gamma != "auto" and self.gamma not in range(1, MAX_GAMMA + 1):
-            raise UsageError(f"`gamma={self.gamma}`: give a number from 1 to {MAX_GAMMA}, or auto")
+            raise UsageError(
+                f"`gamma={self.gamma!r}`: give a number from 1 to {MAX_GAMMA}, or auto"
+            )
+        if not isinstance(self.seed, int):
+            raise UsageError(f"`seed={self.seed!r}`: give a whole number")
         _at_least("max_new_tokens", self.max_new_tokens, 1)
         _at_least("repeat_limit", self.repeat_limit, 0)
         _at_least("logprobs", self.logprobs or 0, 0)
         _at_least("temperature", self.sampling.temperature, 0)
         _at_least("top_k", self.sampling.top_k, 0)
-        if not 0 < self.sampling.top_p <= 1:
-            raise UsageError(f"`top_p={self.sampling.top_p}`: give a number above 0 and at most 1")
+        if not _lies_within(self.sampling.top_p, 1e-9, 1):
+            raise UsageError(
+                f"`top_p={self.sampling.top_p!r}`: give a number above 0 and at most 1"
+            )
         self._check_mixture(len(views))
         if self.pool is not None and "P" not in views and self.drafting != PLAIN.spec:
             raise UsageError(
@@ -119,6 +126,11 @@ class Options:
             raise UsageError(f"{needing} needs a draft: name one with `draft`")
 
 
-def _at_least(name: str, value: float, least: float) -> None:
-    if not least <= value < float("inf"):
-        raise UsageError(f"`{name}={value}`: give a number of at least {least}")
+def _at_least(name: str, value: object, least: float) -> None:
+    if not _lies_within(value, least, sys.float_info.max):
+        raise UsageError(f"`{name}={value!r}`: give a number of at least {least}")
+
+
+def _lies_within(value: object, least: float, most: float) -> bool:
+    """True for a number from `least` to `most`, and not for a text that holds one."""
+    return isinstance(value, int | float) and least <= value <= most

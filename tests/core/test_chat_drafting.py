@@ -135,10 +135,20 @@ def test_falling_back_is_noted_once_until_it_drafts_again(engine, monkeypatch):
     assert (chat.answer.notes, chat.answer.plain_reason) == ([], None)
 
 
-@pytest.mark.parametrize("gamma", ["fast", "5"])
-def test_a_draft_length_is_a_number_or_auto(gamma):
-    with pytest.raises(UsageError, match=f"`gamma={gamma}`: give a number"):
-        Options(gamma=gamma)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"gamma": "fast"},
+        {"gamma": "5"},
+        {"seed": "7"},
+        {"max_new_tokens": "9"},
+        {"sampling": Sampling("hot")},
+        {"sampling": Sampling(1.0, top_p="most")},
+    ],
+)
+def test_a_number_is_no_text(wrong):
+    with pytest.raises(UsageError, match=r"^`\w+='\w+'`: give a (whole )?number"):
+        Options(**wrong)
 
 
 def test_a_seed_fixes_the_text_whatever_drafts(engine):
