@@ -24,7 +24,7 @@ from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.checkpoints.safetensors_file import Content, stored_content, write_safetensors
 from mmspec.errors import UsageError
 from mmspec.families.decoder import TextConfig
-from mmspec.output_files import make_directory, replace_text
+from mmspec.output_files import new_directory
 
 Layout = Literal["speculators", "sglang"]
 LAYOUTS: tuple[Layout, ...] = ("speculators", "sglang")
@@ -36,7 +36,7 @@ def export_head(head: Path, target: Path, layout: Layout, destination: Path, ver
     """Write the head in `head` to `destination`, for the target in the directory `target`.
 
     verifier: the target's name or path in the config.  Raises CheckpointError for files that are
-    no head, UsageError for a head that no such engine can run.
+    no head, UsageError for a head that no such engine can run, WriteError if the disk refuses.
     """
     config, model = read_head_config(head), read_config(target)
     require_fit(config, model, head)
@@ -52,9 +52,9 @@ def export_head(head: Path, target: Path, layout: Layout, destination: Path, ver
         architectures = read_json(target / CONFIG_FILE).get("architectures") or []
         verified = {"name_or_path": verifier, "architectures": architectures}
         described = _described_speculators(config.eagle3, layer, config.captured(model), verified)
-    make_directory(destination)
-    write_safetensors(destination / WEIGHTS_FILE, contents)
-    replace_text(destination / CONFIG_FILE, json.dumps(described, indent=2) + "\n")
+    with new_directory(destination) as partial:
+        write_safetensors(partial / WEIGHTS_FILE, contents)
+        (partial / CONFIG_FILE).write_text(json.dumps(described, indent=2) + "\n")
 
 
 def _require_exportable(

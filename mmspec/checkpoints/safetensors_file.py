@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.errors import CheckpointError
-from mmspec.output_files import replace_file
 
 
 class Content(NamedTuple):
@@ -34,7 +33,7 @@ def stored_content(stored: StoredTensor) -> Content:
 
 
 def write_safetensors(file: Path, tensors: Mapping[str, Content]) -> None:
-    """Replace `file` by tensors in the safetensors format.  Raises WriteError."""
+    """Write tensors in the safetensors format to a file of a directory that is being filled."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     start = 0
     for name, tensor in tensors.items():
@@ -44,7 +43,7 @@ def write_safetensors(file: Path, tensors: Mapping[str, Content]) -> None:
         start = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with replace_file(file) as partial, partial.open("wb") as stream:
+    with file.open("wb") as stream:
         stream.write(len(text).to_bytes(8, "little") + text)
         for tensor in tensors.values():
             stream.write(tensor.content)

@@ -12,6 +12,7 @@ from huggingface_hub import constants
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
 from mmspec_train.mini import stages
 from support.commands import Result, Run
+from support.factory_heads import tiny_head
 from support.hub_server import reach, serving
 from support.serve_process import free_port, serve
 from support.suite_row import without_times
@@ -64,6 +65,17 @@ def test_quantize_leaves_no_directory(run: Run, pair_paths, disk):
     assert not copy.exists()
     assert run("models", "quantize", pair_paths[0], copy, "--group-size", "32").status == 0
     assert (copy / "model.safetensors").exists()
+
+
+def test_export_leaves_no_directory(run: Run, llava_path, tmp_path, disk):
+    head, copy = tiny_head(tmp_path / "head", "eagle3"), disk.folder / "heads" / "copy"
+    command = ("models", "export", head, copy, "--to", "sglang", "--target", llava_path)
+    with disk.full(free=20_000):
+        result = run(*command)
+    refusal(result, copy)
+    assert not copy.exists()
+    assert run(*command).status == 0
+    assert (copy / "config.json").exists()
 
 
 def test_a_report_of_a_measurement_is_shown_and_the_old_file_stands(run: Run, models, disk):

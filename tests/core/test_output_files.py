@@ -262,6 +262,8 @@ WRITES = re.compile(
 
 IN_PLACE = {
     "mmspec/output_files.py": "the module itself",
+    "mmspec/checkpoints/safetensors_file.py": "inside new_directory",
+    "mmspec/checkpoints/head_export.py": "inside new_directory",
     "mmspec_torch/tensor_files.py": "inside replace_file",
     "mmspec_mlx/save_quantized.py": "inside new_directory",
     "mmspec_train/drafts/draft_checkpoint.py": "inside replace_file",
