@@ -227,8 +227,8 @@ class Chat:
         fresh = list(pictures(self._session.fresh(chunks)))
         drafting = drafting_for(models, options, chunks) if self.speculate else PLAIN
         self._encode(models.target, fresh)
-        seen = models.target.features
-        answer.notes += filter(None, map(seen.note, fresh)) if seen else ()
+        features = models.target.features
+        answer.notes += filter(None, map(features.note, fresh)) if features else ()
         if "C" in _letters(drafting):
             self._caption(fresh)  # before it is known whether C fits: that is its length
         answer.drafting, notes = fitting(models, options, drafting, chunks)

@@ -113,7 +113,7 @@ class AdaptiveDraftLength:
         self._last_tried[chosen] = self._rounds
         if gamma:
             self._ranking = []
-            self._learn(chosen, round_)
+            self._learn(chosen.kind, round_)
             cost = chosen.kind.costs.observe(gamma, seconds / self._plain.seconds)
             self._charge(round_, chosen, cost)
         else:
@@ -141,9 +141,9 @@ class AdaptiveDraftLength:
         ]
         return min(trials, key=lambda trial: self._last_tried.get(trial, 0), default=best)
 
-    def _learn(self, draft: Choice, round_: Round) -> None:
+    def _learn(self, kind: DraftKind, round_: Round) -> None:
         """Count the acceptance of a draft."""
-        draft.kind.observe(round_, self._acceptance)
+        kind.observe(round_, self._acceptance)
         for each in self._kinds:
             each.update(self._acceptance)
 
