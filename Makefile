@@ -66,7 +66,7 @@ clean:
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/chat.stamp: $(VENV)/torch.stamp pyproject.toml
-	$(PIP) install --quiet --editable ".[heic,mlx,torch]"
+	$(PIP) install --quiet --editable ".[heic,mlx,torch,video]"
 	@$(no_cuda_packages)
 	@touch $@
 

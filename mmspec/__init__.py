@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mmspec.errors import MmspecError as MmspecError
     from mmspec.prompt.conversation import Conversation as Conversation
     from mmspec.prompt.conversation import Message as Message
+    from mmspec.prompt.film import open_clip as open_clip
     from mmspec.prompt.images import Picture as Picture
     from mmspec.prompt.images import open_picture as open_picture
     from mmspec.prompt.images import picture_from as picture_from
@@ -45,6 +46,7 @@ _NAMES = {
     "decoding.tree": ("Tree",),
     "errors": ("MmspecError",),
     "prompt.conversation": ("Conversation", "Message"),
+    "prompt.film": ("open_clip",),
     "prompt.images": ("Picture", "open_picture", "picture_from"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}

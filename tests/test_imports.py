@@ -19,6 +19,7 @@ LAZY = {
     "matplotlib",
     "pillow_heif",
     "textual_image",
+    "av",
 }
 HEAVY = LAZY | {
     "torch",

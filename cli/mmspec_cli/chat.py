@@ -6,8 +6,10 @@ from functools import partial
 import click
 
 from mmspec.errors import MmspecError, UsageError
+from mmspec.prompt.clips import FrameSampling
 from mmspec_cli.chat_commands.files import go_on
 from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
+from mmspec_cli.clip_options import clip_options
 from mmspec_cli.completed_values import complete_files
 from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.introduction import introduction
@@ -35,9 +37,17 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
     help="Show images that are added, small: as pixels in kitty, iTerm2 and terminals with sixels, "
     "as half blocks elsewhere.",
 )
+@clip_options
 @shared_options
-def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool, preview: str) -> None:
-    """Talk about images; IMAGES are attached to the next question, - reads one from stdin.
+def chat(
+    setup: Setup,
+    images: tuple[str, ...],
+    resume: bool,
+    private: bool,
+    preview: str,
+    sampling: FrameSampling,
+) -> None:
+    """Talk about images and clips; those named go with the next question, - is an image on stdin.
 
     If stdin is a pipe, each line is a question. Conversations at a terminal are kept in
     ~/.local/state/mmspec, where only their owner can read them; /sessions lists them.
@@ -46,7 +56,7 @@ def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool, pre
     if last and setup.models["model"] == "auto":
         setup = replace(setup, models={**setup.models, "model": last.model})
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
-    pictures = open_images(images)
+    pictures = open_images(images, sampling)
     if STANDARD_INPUT in images:
         type_at_terminal()
     engine = setup.load(screen.progress)
@@ -61,6 +71,7 @@ def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool, pre
         kept=kept_conversations() if interactive and not private else None,
         load=partial(setup.load_other, progress=screen.progress),
         previews=interactive and preview == "auto",
+        sampling=sampling,
     )
     for note in introduction(engine):
         screen.note(note)

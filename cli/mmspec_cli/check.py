@@ -7,7 +7,9 @@ from mmspec.diagnostics.check import CheckReport, Comparison, Divergence
 from mmspec.diagnostics.check import check as compare_all
 from mmspec.diagnostics.prompts import typed_prompts
 from mmspec.drafters.views import PLAIN
+from mmspec.prompt.clips import FrameSampling
 from mmspec_bench.prompts import prompts_for
+from mmspec_cli.clip_options import clip_options
 from mmspec_cli.documentation import more
 from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.options import Setup, shared_options
@@ -25,8 +27,11 @@ DEFAULT_PROMPTS = 6
     metavar="TEXT",
     help="A question; may be given several times. Default: questions about synthetic pictures.",
 )
+@clip_options
 @shared_options
-def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> int:
+def check(
+    setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...], sampling: FrameSampling
+) -> int:
     """Decode plainly and speculatively and compare, token for token.
 
     Exit status: 0 identical, 3 if they differ only where rounding decides between two tokens, 1 a
@@ -37,7 +42,7 @@ def check(setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...]) -> in
         raise click.UsageError(
             "check compares drafting with plain decoding: give a --draft, and no --drafting none"
         )
-    chosen = typed_prompts(prompts, images)
+    chosen = typed_prompts(prompts, images, sampling)
     engine = setup.load(screen.progress)
     for note in () if setup.as_json else engine.notes:
         screen.note(note)

@@ -5,6 +5,8 @@ import sys
 import click
 
 from mmspec.errors import UsageError
+from mmspec.prompt.clips import FrameSampling
+from mmspec_cli.clip_options import clip_options
 from mmspec_cli.completed_values import complete_files
 from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.introduction import introduction
@@ -22,14 +24,15 @@ from mmspec_cli.terminal.render import Screen
 @click.option(
     "--prompt", required=True, metavar="TEXT", help="The question; - reads it from stdin."
 )
+@clip_options
 @shared_options
-def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
-    """Answer one question, with or without images, on stdout; the image - is read from stdin."""
+def generate(setup: Setup, images: tuple[str, ...], prompt: str, sampling: FrameSampling) -> int:
+    """Answer one question, with or without images and clips, on stdout; - is an image on stdin."""
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
     if prompt == STANDARD_INPUT and STANDARD_INPUT in images:
         raise UsageError("standard input holds the prompt or an image, not both: give - once")
     text = _read_prompt(prompt)
-    pictures = open_images(images)
+    pictures = open_images(images, sampling)
     engine = setup.load(screen.progress)
     chat = engine.chat(setup.options)
     for note in () if setup.as_json else introduction(engine):

@@ -32,8 +32,8 @@ TITLES = {
         "dtype",
         "quantize",
         "threads",
-        "max-image-tokens",
     ),
+    "Images and clips": ("max-image-tokens", "fps", "max-frames"),
     "Drafting": (
         *("drafting", "gamma", "weights", "adaptive", "adaptive-rule", "adaptive-window"),
         *("adaptive-carry", "pool", "overflow", "tree", "tree-width", "tree-nodes", "exact"),

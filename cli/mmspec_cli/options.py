@@ -11,24 +11,11 @@ import click
 
 from mmspec_cli.completed_values import complete_draft, complete_model
 from mmspec_cli.decoding import decoding_options, parse_gamma, parse_weights
+from mmspec_cli.option_groups import Decorator, together
 
 if TYPE_CHECKING:
     from mmspec.chat.engine import Engine
     from mmspec.chat.options import Options
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-def together(*options: Decorator) -> Decorator:
-    """Decorator that adds several options to a command, listed in this order."""
-
-    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorated
-
 
 LONGEST = "Tokens of an answer at most."
 """What --max-new-tokens means in every command."""

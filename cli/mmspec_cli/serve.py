@@ -11,6 +11,7 @@ import click
 from mmspec.errors import not_installed
 from mmspec_cli.decoding import decoding_options
 from mmspec_cli.help_pages import GroupedCommand
+from mmspec_cli.option_groups import together
 from mmspec_cli.options import (
     CAPTIONER,
     DECODING,
@@ -18,7 +19,6 @@ from mmspec_cli.options import (
     MODELS,
     PLACE,
     Setup,
-    together,
 )
 from mmspec_cli.serve_options import LIMITS, LISTENING, access_of, reader_of, settings_of
 from mmspec_cli.terminal.interrupt import ending_handled

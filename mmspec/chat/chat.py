@@ -86,7 +86,8 @@ class Chat:
     def cache_bytes(self) -> int:
         """Bytes of the images, and of the keys and values that target and draft model hold."""
         draft, opened = self.models.draft, self._drafter
-        size = sum(3 * math.prod(picture.image.size) for picture in self._session.pictures)
+        images = (image for picture in self._session.pictures for image in picture.images)
+        size = sum(3 * math.prod(image.size) for image in images)
         size += self.models.target.cache_bytes(self._session.target.length)
         if draft and opened and opened.drafting != NGRAM:
             size += draft.cache_bytes(opened.drafter.length * len(opened.drafting.branches))
@@ -100,10 +101,10 @@ class Chat:
     def ask(self, text: str, images: AnyImage | Iterable[AnyImage] = ()) -> Stream:
         """Add a question with its images and stream the answer.
 
-        images: one or several pictures, PIL images or paths; raises ImageError for anything else.
-        The stream interrupts the answer when it is dropped; the part generated so far stays in the
-        conversation. If prompt, images and the longest answer exceed the target's positions,
-        iterating removes the question again and raises ContextError before any work.
+        images: one or several pictures, PIL images or paths, also of clips; raises ImageError for
+        anything else. The stream interrupts the answer when it is dropped; the part generated so
+        far stays in the conversation. If prompt, images and the longest answer exceed the target's
+        positions, iterating removes the question again and raises ContextError before any work.
         """
         return self.send(Message("user", (*pictures_of(images), text)))
 
@@ -183,6 +184,7 @@ class Chat:
         answer.plain_reason = self.answer.plain_reason
         self.answer = answer
         chunks = models.target.chunks(self.conversation)
+        answer.notes += models.target.clip_notes(self.conversation.turns[-1])
         answer.statistics.prompt_tokens = self._check_context(chunks)
         models.backend.reset_peak_memory()
         try:

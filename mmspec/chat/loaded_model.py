@@ -14,7 +14,7 @@ from mmspec.families.family import Preprocessing
 from mmspec.families.grid import Grid
 from mmspec.progress import Progress, silent
 from mmspec.prompt.chat_template import ChatTemplate, load_template
-from mmspec.prompt.conversation import Chunk, Conversation, render
+from mmspec.prompt.conversation import Chunk, Conversation, Turn, render
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec.seam import Float32, Head, InspectableBackend, InspectableFeatures, InspectableModel
@@ -101,6 +101,21 @@ class LoadedModel:
         """Tokens that end an answer."""
         return self.tokenizer.eos_ids | frozenset(self.model.config.eos_token_ids)
 
+    @property
+    def frames_as_images(self) -> int:
+        """Frames of a clip that fit into about half of the positions, one at least."""
+        config = self.model.config
+        return max(round(config.text.max_position_embeddings / 2 / (config.image_tokens or 1)), 1)
+
+    def clip_notes(self, turn: Turn) -> list[str]:
+        """What is said of a question's clips of which not all frames are shown."""
+        taken = sum(len(clip.frames) for clip in turn.question.clips)
+        pictures = turn.with_frames(self.frames_as_images).question.pictures
+        shown = len(pictures) - len(turn.question.pictures) + len(turn.question.clips)
+        if shown == taken:
+            return []
+        return [f"{shown} frames of {taken} are shown; `max_frames` names another number"]
+
     def cache_bytes(self, positions: int) -> int:
         """Bytes of the keys and values of so many positions."""
         return cache_bytes(self.model.config.text, positions, ITEM_BYTES[self.model.dtype])
@@ -110,6 +125,7 @@ class LoadedModel:
 
         Raises CheckpointError for a token that the model does not have.
         """
+        conversation = conversation.with_frames(self.frames_as_images)
         chunks = render(conversation, self.template, self.tokenizer)
         size = self.model.config.text.vocab_size
         for part in (part for chunk in chunks for part in chunk.parts):

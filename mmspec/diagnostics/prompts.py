@@ -11,8 +11,10 @@ from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import UsageError
 from mmspec.json_reader.limits import Range
 from mmspec.json_reader.reader import read_value
+from mmspec.prompt.any_image import open_visual
+from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.conversation import Message
-from mmspec.prompt.images import Picture, open_picture
+from mmspec.prompt.images import Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,11 @@ def user_prompt(text: str, pictures: Sequence[Picture] = (), name: str = "") -> 
     return Prompt(name or text[:40], Message("user", (*pictures, text)))
 
 
-def typed_prompts(texts: Iterable[str], images: Sequence[str]) -> list[Prompt]:
-    """Questions from the command line, each about all of the images."""
-    pictures = [open_picture(image) for image in images]
+def typed_prompts(
+    texts: Iterable[str], images: Sequence[str], sampling: FrameSampling = EVENLY
+) -> list[Prompt]:
+    """Questions from the command line, each about all of the images and clips."""
+    pictures = [open_visual(image, sampling) for image in images]
     prompts = [user_prompt(text, pictures) for text in texts]
     if pictures and not prompts:
         raise UsageError("images need a question: give `prompt=TEXT`")
@@ -53,7 +57,7 @@ def _parsed(path: Path, lines: Sequence[str]) -> Iterator[Prompt]:
         if not line.strip():
             continue
         entry = _entry(line, f"{path}:{number}")
-        pictures = [open_picture(path.parent / expand_home(image)) for image in entry.images]
+        pictures = [open_visual(path.parent / expand_home(image)) for image in entry.images]
         yield user_prompt(entry.prompt, pictures, f"{path.name}:{number}")
 
 

@@ -1,4 +1,4 @@
-"""Takes images as callers of the Python API give them: pictures, PIL images or paths."""
+"""Takes images and clips as callers give them: pictures, PIL images or paths."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,10 +6,13 @@ from pathlib import Path
 from PIL import Image
 
 from mmspec.errors import ImageError
+from mmspec.prompt.clips import EVENLY, FrameSampling
+from mmspec.prompt.file_kinds import CLIP_SUFFIXES
+from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, open_picture, picture_from
 
 AnyImage = Picture | Image.Image | str | Path
-"""A picture, a PIL image or a path."""
+"""A picture or clip, a PIL image or a path."""
 
 
 def pictures_of(images: object) -> tuple[Picture, ...]:
@@ -28,7 +31,17 @@ def _picture_of(image: object) -> Picture:
     if isinstance(image, Image.Image):
         return picture_from(image)
     if isinstance(image, str | Path):
-        return open_picture(image)
+        return open_visual(image)
     raise ImageError(
         f"an image given as {type(image).__name__}: give a path, a PIL image or a Picture"
     )
+
+
+def open_visual(path: str | Path, sampling: FrameSampling = EVENLY) -> Picture:
+    """The picture in an image file, or the clip in a film; which of them its suffix says.
+
+    Raises ImageError naming the file.
+    """
+    if str(path).lower().endswith(CLIP_SUFFIXES):
+        return open_clip(path, sampling.fps, sampling.max_frames)
+    return open_picture(path)

@@ -7,11 +7,12 @@ only on it and the turns before it, so a prefilled prompt is a prefix of every l
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, takewhile, zip_longest
+from itertools import chain, groupby, takewhile, zip_longest
 from typing import Literal
 
 from mmspec.errors import ImageError, UsageError
 from mmspec.prompt.chat_template import ChatTemplate, Content
+from mmspec.prompt.clips import Clip, shown_frames
 from mmspec.prompt.images import Picture
 from mmspec.prompt.placeholders import IMAGE_MARK, IMAGE_PLACEHOLDER, Placeholders
 from mmspec.prompt.saved_conversation import opened_parts, read_saved, saved_part
@@ -40,6 +41,11 @@ class Message:
         """The pictures of the message, in order."""
         return tuple(part for part in self.parts if isinstance(part, Picture))
 
+    @property
+    def clips(self) -> tuple[Clip, ...]:
+        """The clips among the pictures."""
+        return tuple(part for part in self.parts if isinstance(part, Clip))
+
 
 def interleaved(text: str, pictures: Sequence[Picture]) -> Message:
     """The user's message with pictures where `text` has an IMAGE_MARKER, or all before it."""
@@ -60,6 +66,19 @@ class Turn:
     question: Message
     answer: tuple[int, ...] | None = None
     answer_text: str = ""
+
+    def with_frames(self, most: int) -> "Turn":
+        """The turn with up to `most` frames of all its clips instead, as images."""
+        clips = self.question.clips
+        if not clips:
+            return self
+        each = max(most // len(clips), 1)
+        parts = (
+            shown_frames(part, each) if isinstance(part, Clip) else (part,)
+            for part in self.question.parts
+        )
+        question = Message(self.question.role, tuple(chain.from_iterable(parts)))
+        return replace(self, question=question)
 
 
 @dataclass
@@ -94,6 +113,10 @@ class Conversation:
     def reopen(self) -> None:
         """Drop the last answer and keep its question; raises UsageError if there is no turn."""
         self.turns[-1] = Turn(self._last().question)
+
+    def with_frames(self, most: int) -> "Conversation":
+        """The conversation with up to `most` frames of a turn's clips instead, as images."""
+        return Conversation(self.system, [turn.with_frames(most) for turn in self.turns])
 
     def reset(self) -> None:
         """Drop all turns; keeps the system message."""

@@ -1,4 +1,4 @@
-"""Kinds of files by suffix: images, and what to do with pictures that are stored otherwise."""
+"""Kinds of files by suffix: images, clips, and what to do with other pictures."""
 
 from pathlib import Path
 
@@ -14,10 +14,16 @@ IMAGE_SUFFIXES = (
 )
 """Suffixes of files that `open_picture` reads."""
 
+CLIP_SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
+"""Suffixes of films, which `open_clip` reads."""
+
+VISUAL_SUFFIXES = IMAGE_SUFFIXES + CLIP_SUFFIXES
+"""Suffixes of all that models are shown."""
+
 _DRAWING = "a drawing: export it as PNG, such as with rsvg-convert -o drawing.png FILE.svg"
 _DOCUMENT = "a document: export the page that you mean as PNG"
 _RAW = "a camera's raw data: export it as JPEG"
-_FILM = "a film: take a frame, such as with ffmpeg -i FILE -frames:v 1 frame.png"
+_FILM = "a clip where an image is needed: take a frame, as with ffmpeg -i FILE -frames:v 1 a.png"
 
 CONVERSIONS = {
     ".pdf": "a PDF: convert a page, such as with pdftoppm -png -r 150 -f 1 -l 1 FILE.pdf page",
@@ -25,7 +31,7 @@ CONVERSIONS = {
     **dict.fromkeys((".doc", ".docx", ".odt", ".odp", ".pages", ".key"), _DOCUMENT),
     **dict.fromkeys((".ppt", ".pptx", ".xls", ".xlsx", ".html", ".htm", ".psd", ".xcf"), _DOCUMENT),
     **dict.fromkeys((".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2"), _RAW),
-    **dict.fromkeys((".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm"), _FILM),
+    **dict.fromkeys(CLIP_SUFFIXES, _FILM),
 }
 """What a file is and how to make an image of it, by suffix, for kinds that are not read."""
 

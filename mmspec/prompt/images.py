@@ -45,6 +45,21 @@ class Picture:
     from_file: bool = field(default=False, compare=False)
     """True if `name` is the path of a file that was read."""
 
+    @property
+    def images(self) -> tuple[Image.Image, ...]:
+        """The image; of a clip, its frames."""
+        return (self.image,)
+
+    @property
+    def still(self) -> "Picture":
+        """The picture itself; of a clip, its first frame."""
+        return self
+
+    @property
+    def shape(self) -> str:
+        """Width and height, for people."""
+        return f"{self.image.width}x{self.image.height}"
+
 
 def open_picture(path: str | Path) -> Picture:
     """Return the picture in the file at `path`; of an animation, the first frame.
@@ -53,11 +68,17 @@ def open_picture(path: str | Path) -> Picture:
     ImageError naming the file if it is missing, no image, damaged, takes too much at any scale or
     is a strip beyond MAX_ASPECT.
     """
-    file = expand_home(path)
+    file, label = readable_file(path)
+    return replace(_read(file, _head(file, label), label, str(path)), from_file=True)
+
+
+def readable_file(path: str | Path) -> tuple[Path, str]:
+    """The regular file at `path`, and its name for errors; ImageError for anything else."""
     label = str(path) if str(path).isprintable() else repr(str(path))
     _check_name(str(path))
+    file = expand_home(path)
     _check_file(file, label)
-    return replace(_read(file, _head(file, label), label, str(path)), from_file=True)
+    return file, label
 
 
 def decode_picture(content: bytes, name: str) -> Picture:
@@ -70,7 +91,7 @@ def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture
     if is_heif(head):
         enable_heif(label)
         formats = (*FORMATS, "HEIF")
-    with _named_errors(label, name), _opened(source, formats, label) as image:
+    with named_errors(label, name), _opened(source, formats, label) as image:
         _check_size(image, label)
         image.load()
         ImageOps.exif_transpose(image, in_place=True)
@@ -78,8 +99,8 @@ def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture
 
 
 @contextmanager
-def _named_errors(label: str, name: str) -> Iterator[None]:
-    """Context in which whatever Pillow raises becomes an ImageError."""
+def named_errors(label: str, name: str, kind: str = "image") -> Iterator[None]:
+    """Context in which whatever a decoder raises becomes an ImageError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # large images are allowed, metadata are not used
@@ -91,7 +112,7 @@ def _named_errors(label: str, name: str) -> Iterator[None]:
         raise ImageError(f"{label}: {what}") from error
     except Exception as error:  # damaged data makes decoders raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ImageError(f"{label}: damaged or unsupported image ({reason})") from error
+        raise ImageError(f"{label}: damaged or unsupported {kind} ({reason})") from error
 
 
 def _opened(source: Path | BytesIO, formats: tuple[str, ...], label: str) -> Image.Image:

@@ -1,25 +1,31 @@
-"""The JSON of a saved conversation: images of files by path and digest, others as PNG."""
+"""The JSON of a saved conversation: files by path and digest, other images as PNG."""
 
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from io import BytesIO
+from typing import Any
 
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError, UsageError
 from mmspec.families.decoder import TokenId
 from mmspec.json_reader.mismatch import MismatchError
 from mmspec.json_reader.reader import read_value
+from mmspec.prompt.clips import FPS, Clip
+from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, decode_picture, open_picture
 
 
 @dataclass(frozen=True, slots=True)
 class SavedPart:
-    """A text, an image's path, or the image itself as PNG in base64."""
+    """A text, the path of an image or clip, or the image itself as PNG in base64."""
 
     text: str | None = None
     image: str | None = None
+    clip: str | None = None
+    fps: float = FPS
+    max_frames: int | None = None
     png: str | None = None
     name: str = ""
     digest: str = ""
@@ -42,12 +48,14 @@ class Saved:
     turns: list[SavedTurn]
 
 
-def saved_part(part: str | Picture) -> dict[str, str]:
+def saved_part(part: str | Picture) -> dict[str, Any]:
     """The JSON object of a part of a question."""
     if isinstance(part, str):
         return {"text": part}
     if part.from_file:
         path = str(expand_home(part.name).absolute())
+        if isinstance(part, Clip):
+            return {"clip": path, **asdict(part.sampling), "digest": part.digest}
         return {"image": path, "digest": part.digest}
     png = BytesIO()
     part.image.save(png, "PNG")
@@ -98,10 +106,13 @@ def _opened(saved: SavedPart) -> str | Picture:
         picture = decode_picture(_decoded(saved.png), saved.name)
     elif saved.image is not None:
         picture = open_picture(saved.image)
+    elif saved.clip is not None:
+        picture = open_clip(saved.clip, saved.fps, saved.max_frames)
     else:
-        raise _refused("a part is neither text nor image")
+        raise _refused("a part is neither text nor image nor clip")
     if picture.digest != saved.digest:
-        raise ImageError(f"{picture.name}: the image has changed since the conversation was saved")
+        kind = "clip" if saved.clip else "image"
+        raise ImageError(f"{picture.name}: the {kind} has changed since the conversation was saved")
     return picture
 
 

@@ -11,7 +11,8 @@ from mmspec.chat.engine import Engine, load
 from mmspec.output_files import replace_text
 from mmspec_bench.report.table import Table
 from mmspec_cli.documentation import more
-from mmspec_cli.options import JSON, OUT, PLAIN, together
+from mmspec_cli.option_groups import together
+from mmspec_cli.options import JSON, OUT, PLAIN
 from mmspec_cli.terminal.render import Screen
 
 

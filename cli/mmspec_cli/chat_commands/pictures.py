@@ -5,19 +5,19 @@ from pathlib import Path
 
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import UsageError
-from mmspec.prompt.file_kinds import IMAGE_SUFFIXES
-from mmspec.prompt.images import open_picture
+from mmspec.prompt.any_image import open_visual
+from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
 from mmspec_cli.chat_commands import words
 from mmspec_cli.terminal.clipboard import clipboard_picture
 from mmspec_cli.terminal.dialogue import Dialogue
 
 
 def image(dialogue: Dialogue, typed: str) -> None:
-    """Stage the images of one path, or of several paths and patterns."""
+    """Stage the images and clips of one path, or of several paths and patterns."""
     alone = words.path(typed)
     named = [alone] if expand_home(alone).exists() else words.paths(typed)
     files = [file for name in named for file in _matching(name)]
-    dialogue.stage([open_picture(file) for file in files])
+    dialogue.stage([open_visual(file, dialogue.sampling) for file in files])
 
 
 def _matching(name: str) -> list[str]:
@@ -28,7 +28,7 @@ def _matching(name: str) -> list[str]:
     found = sorted(
         each
         for each in glob.glob(file, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
-        if each.lower().endswith(IMAGE_SUFFIXES)
+        if each.lower().endswith(VISUAL_SUFFIXES)
     )
     if not found:
         raise UsageError(f"{name} matches no image: nothing was added")
@@ -63,10 +63,7 @@ def images(dialogue: Dialogue, _: str) -> None:
         dialogue.notice("no images yet: /image PATH")
         return
     columns = ["with", "image", "size"]
-    cells = [
-        [where, picture.name, f"{picture.image.width}x{picture.image.height}"]
-        for where, picture in rows
-    ]
+    cells = [[where, picture.name, picture.shape] for where, picture in rows]
     dialogue.show(
         {"images": [dict(zip(columns, row, strict=True)) for row in cells]}, columns, cells
     )

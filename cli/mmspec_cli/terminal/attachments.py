@@ -1,4 +1,4 @@
-"""Finds image paths in the words of a message."""
+"""Finds the paths of images and clips in the words of a message."""
 
 import difflib
 import re
@@ -7,7 +7,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from mmspec.errors import ImageError
-from mmspec.prompt.file_kinds import IMAGE_SUFFIXES, conversion
+from mmspec.prompt.any_image import open_visual
+from mmspec.prompt.clips import EVENLY, FrameSampling
+from mmspec.prompt.file_kinds import VISUAL_SUFFIXES, conversion
 from mmspec.prompt.images import Picture, open_picture
 
 AGAIN = "; nothing was sent, and the same again is sent as text"
@@ -32,10 +34,12 @@ class Attachments:
     remarks: list[str] = field(default_factory=list)
 
 
-def take_images(message: str, *, words: bool = False) -> Attachments:
-    """Split a message into its text and the images whose paths it contains.
+def take_images(
+    message: str, *, words: bool = False, sampling: FrameSampling = EVENLY
+) -> Attachments:
+    """Split a message into its text and the images and clips whose paths it contains.
 
-    A word with an image's suffix is a path.  Raises ImageError for a path that cannot be opened,
+    A word with the suffix of one is a path.  Raises ImageError for a path that cannot be opened,
     for the address of an image and for a picture in a format that is not read.  words: treat
     those as text, except for a path with a slash to a missing file, and images that are damaged.
     """
@@ -46,7 +50,7 @@ def take_images(message: str, *, words: bool = False) -> Attachments:
         if not _is_image(path, words):
             taken.remarks += _remark(path)
             return match[0]
-        taken.pictures.append(open_picture(Path(path)))
+        taken.pictures.append(open_visual(Path(path), sampling))
         return rest
 
     text = _WORD.sub(without_path, message)
@@ -71,7 +75,7 @@ def _is_image(word: str, repeated: bool) -> bool:
     refused = None
     if _scheme(word) in (*_FETCHED, "data"):
         refused = _refused_address(word)
-    elif _is_path(word, IMAGE_SUFFIXES):
+    elif _is_path(word, VISUAL_SUFFIXES):
         if _is_file(word) or _is_explicit(word):
             return True
         refused = f"{word}: there is no such file{_nearest(word)}"
@@ -105,7 +109,7 @@ def _refused_address(address: str) -> str | None:
     suffix = Path(urlsplit(address).path).suffix.lower()
     if address.startswith("data:image/"):
         return "data:image/…: images are taken from files; save it and give its path"
-    if suffix in IMAGE_SUFFIXES or conversion(f"a{suffix}"):
+    if suffix in VISUAL_SUFFIXES or conversion(f"a{suffix}"):
         return f"{address}: nothing is fetched; save the image and give its path"
     return None
 
@@ -138,7 +142,7 @@ def _nearest(name: str) -> str:
 
 def _images_here() -> list[Path]:
     try:
-        return [file for file in Path().iterdir() if file.suffix.lower() in IMAGE_SUFFIXES]
+        return [file for file in Path().iterdir() if file.suffix.lower() in VISUAL_SUFFIXES]
     except OSError:  # a folder that may not be listed, or is gone
         return []
 

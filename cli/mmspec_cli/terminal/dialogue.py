@@ -13,6 +13,7 @@ from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.translation import translated
 from mmspec.errors import ContextError, MmspecError, UsageError, WriteError
+from mmspec.prompt.clips import EVENLY, Clip, FrameSampling
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.kept_conversations import KeptConversations
@@ -50,12 +51,13 @@ class Dialogue:
         kept: KeptConversations | None = None,
         load: Callable[[str], Engine] | None = None,
         previews: bool = False,
+        sampling: FrameSampling = EVENLY,
     ) -> None:
         """interactive: Ctrl-C ends only an answer, not the command.
 
         details: the line under an answer has all its figures.  kept: where the conversation is
         written after every answer; None nowhere.  load: loads another model by name.
-        previews: show images that are added.
+        previews: show images that are added.  sampling: which frames of clips are taken.
 
         as_json: every line of stdout is a JSON object; answers have the form of `generate --json`.
         """
@@ -71,6 +73,7 @@ class Dialogue:
         self.kept = kept
         self._load = load
         self._previews = previews
+        self.sampling = sampling
         # Replaced conversations, each with the file in which it is kept and the number of turns
         # that its successor began with.
         self._replaced: list[tuple[Conversation, Path | None, int]] = []
@@ -118,10 +121,10 @@ class Dialogue:
         self.staged += pictures
 
     def _show_staged(self, picture: Picture) -> None:
-        image = picture.image
-        self.screen.note(f"Added image {picture.name} ({image.width}x{image.height})")
+        kind = "clip" if isinstance(picture, Clip) else "image"
+        self.screen.note(f"Added {kind} {picture.name} ({picture.shape})")
         if self._previews:
-            self.screen.picture(image)
+            self.screen.picture(picture.image)
 
     def ask(self, message: str) -> None:
         """Answer a message, with the staged images and those whose paths it contains.
@@ -131,7 +134,7 @@ class Dialogue:
         """
         staged = list(self.staged)
         repeated, self.refused = message == self.refused, message
-        taken = take_images(message, words=repeated)
+        taken = take_images(message, words=repeated, sampling=self.sampling)
         self.refused = ""
         for remark in taken.remarks:
             self.screen.note(remark)

@@ -1,20 +1,22 @@
-"""Opens the images that a command names; - is the one on standard input."""
+"""Opens the images and clips that a command names; - is the one on standard input."""
 
 import os
 import sys
 from collections.abc import Sequence
 
 from mmspec.errors import UsageError
-from mmspec.prompt.images import Picture, decode_picture, open_picture
+from mmspec.prompt.any_image import open_visual
+from mmspec.prompt.clips import FrameSampling
+from mmspec.prompt.images import Picture, decode_picture
 
 STANDARD_INPUT = "-"
 
 
-def open_images(names: Sequence[str]) -> list[Picture]:
-    """The images called `names`; raises UsageError if two are on standard input."""
+def open_images(names: Sequence[str], sampling: FrameSampling) -> list[Picture]:
+    """The images and clips called `names`; raises UsageError if two are on standard input."""
     if names.count(STANDARD_INPUT) > 1:
         raise UsageError("standard input holds one image: give - once")
-    return [_read() if name == STANDARD_INPUT else open_picture(name) for name in names]
+    return [_read() if name == STANDARD_INPUT else open_visual(name, sampling) for name in names]
 
 
 def _read() -> Picture:

@@ -19,7 +19,7 @@ from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from mmspec.escape import visible
-from mmspec.prompt.file_kinds import IMAGE_SUFFIXES
+from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
 from mmspec_cli.kept_conversations import state_directory
 from mmspec_cli.terminal.interrupt import ending_handled
 
@@ -132,4 +132,4 @@ def _started_path(line: str) -> str:
 
 
 def _is_image_or_folder(path: str) -> bool:
-    return path.lower().endswith(IMAGE_SUFFIXES) or Path(path).is_dir()
+    return path.lower().endswith(VISUAL_SUFFIXES) or Path(path).is_dir()

@@ -1,0 +1,166 @@
+"""Clips: frames of a film, which of them are taken, and how models see them."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from PIL import Image
+
+from mmspec.errors import UsageError
+from mmspec.prompt.images import Picture
+
+FPS = 2.0
+"""Frames a second that are taken, unless another number is named."""
+LEAST_FRAMES = 4
+"""Frames that are taken of a short film, if it has so many and no lower limit is named."""
+MOST_FRAMES = 64
+"""Frames of a clip at most, unless another limit is named."""
+ALLOWED_FRAMES, ALLOWED_FPS = 768, 1000
+FRAMES_OF_A_MOMENT = 2
+"""Frames that Qwen's towers see as one image."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSampling:
+    """Which frames of a film are taken: evenly `fps` a second, at most `max_frames`.
+
+    Raises UsageError for numbers out of range.
+    """
+
+    fps: float = FPS
+    max_frames: int | None = None
+    """None takes at most MOST_FRAMES; a family that shows frames as images then shows fewer."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fps <= ALLOWED_FPS:
+            raise UsageError(f"`fps={self.fps}`: give a number above 0 and at most {ALLOWED_FPS}")
+        if self.max_frames is not None and not 1 <= self.max_frames <= ALLOWED_FRAMES:
+            raise UsageError(
+                f"`max_frames={self.max_frames}`: give a number from 1 to {ALLOWED_FRAMES}"
+            )
+
+    def frames(self, total: int, rate: float) -> list[int]:
+        """The numbers of the frames that are taken of `total`, shown at `rate` a second.
+
+        The first and the last are among them, as in transformers' processor of Qwen3-VL.
+        """
+        wanted = max(int(total / rate * self.fps), LEAST_FRAMES)
+        count = min(wanted, self.max_frames or MOST_FRAMES, total)
+        return spread(total, count)
+
+
+EVENLY = FrameSampling()
+"""The sampling unless another is named."""
+
+
+def spread(total: int, count: int) -> list[int]:
+    """`count` numbers below `total`, evenly from the first to the last."""
+    numbers: list[int] = np.linspace(0, total - 1, count).round().astype(int).tolist()
+    return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Clip(Picture):
+    """Frames of a film; `image` is the first of them."""
+
+    frames: tuple[Picture, ...] = field(default=(), compare=False, repr=False)
+    numbers: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    """Each frame's place in the film."""
+    total: int = field(default=0, compare=False)
+    """Number of the film's frames."""
+    rate: float = field(default=1.0, compare=False)
+    """The film's frames a second."""
+    sampling: FrameSampling = field(default=EVENLY, compare=False)
+
+    @property
+    def shape(self) -> str:
+        """Width, height and number of frames, for people."""
+        width, height = self.image.size
+        return f"{width}x{height}, {len(self.frames)} frames of {self.total / self.rate:.1f} s"
+
+    @property
+    def images(self) -> tuple[Image.Image, ...]:
+        """All frames."""
+        return tuple(frame.image for frame in self.frames)
+
+    @property
+    def moments(self) -> tuple["Moment", ...]:
+        """The frames in twos; the last may have one."""
+        size, count = FRAMES_OF_A_MOMENT, len(self.frames)
+        step = size / (count / self.total * self.rate)
+        return tuple(
+            Moment(
+                frames[0].image,
+                f"{self.digest} {start}",
+                self.name,
+                frames=frames,
+                place=start // size,
+                step=step,
+                clip_frames=count,
+                time=_mean_time(self.numbers[start : start + size], self.rate),
+            )
+            for start in range(0, count, size)
+            if (frames := self.frames[start : start + size])
+        )
+
+
+def _mean_time(numbers: Sequence[int], rate: float) -> float:
+    """Seconds between the film's begin and the middle of two frames."""
+    return (numbers[0] / rate + numbers[-1] / rate) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Moment(Picture):
+    """Two neighbouring frames of a clip, which a tower sees as one image."""
+
+    frames: tuple[Picture, ...] = field(default=(), compare=False, repr=False)
+    place: int = field(default=0, compare=False)
+    """Number of the clip's moments before this one."""
+    step: float = field(default=0.0, compare=False)
+    """Seconds from one moment to the next."""
+    time: float = field(default=0.0, compare=False)
+    """Seconds from the film's begin."""
+    clip_frames: int = field(default=1, compare=False)
+    """Number of frames of the whole clip."""
+
+    @property
+    def images(self) -> tuple[Image.Image, ...]:
+        """Its frames."""
+        return tuple(frame.image for frame in self.frames)
+
+    @property
+    def still(self) -> Picture:
+        """The first frame alone."""
+        return self.frames[0]
+
+
+def clip_of(
+    frames: Sequence[Picture],
+    numbers: Sequence[int],
+    total: int,
+    rate: float,
+    sampling: FrameSampling = EVENLY,
+    name: str = "",
+) -> Clip:
+    """The clip of `frames`, which have these numbers among the `total` of a film of this rate."""
+    content = hashlib.sha256(f"{total} {rate}".encode())
+    for number, frame in zip(numbers, frames, strict=True):
+        content.update(f" {number} {frame.digest}".encode())
+    return Clip(
+        frames[0].image,
+        content.hexdigest(),
+        name,
+        from_file=bool(name),
+        frames=tuple(frames),
+        numbers=tuple(numbers),
+        total=total,
+        rate=rate,
+        sampling=sampling,
+    )
+
+
+def shown_frames(clip: Clip, most: int) -> tuple[Picture, ...]:
+    """The frames that are shown as images: evenly `most`, or all if their number was named."""
+    count = len(clip.frames) if clip.sampling.max_frames else min(most, len(clip.frames))
+    return tuple(clip.frames[number] for number in spread(len(clip.frames), count))

@@ -1,0 +1,184 @@
+"""Opens films with PyAV: frames are decoded one after another, within limits on memory and time.
+
+Only frames that are taken stay. Containers that may name other files are not read.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from PIL import Image
+
+from mmspec.errors import ImageError
+from mmspec.prompt import image_memory
+from mmspec.prompt.clips import FPS, Clip, FrameSampling, clip_of
+from mmspec.prompt.images import MAX_ASPECT, Picture, named_errors, picture_from, readable_file
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
+
+OPTIONS = {"format_whitelist": "mov,matroska,avi", "protocol_whitelist": "file"}
+MAX_BYTES = 4 * 10**9
+"""Bytes of a film's file at most; all are read to count its frames."""
+MAX_PIXELS = 36_000_000
+"""Pixels of a frame at most: 8K has 33 million."""
+MAX_FRAMES = 2_000_000
+"""Frames of a film at most: nine hours at 60 a second."""
+MAX_DECODED = 2 * 10**11
+"""Pixels that are decoded at most: 100,000 frames of full HD, some minutes of work."""
+SKIP = 250
+"""Frames without one that is taken, from which on the decoder goes to a later key frame."""
+UNKNOWN_RATE = 24.0
+"""Frames a second of a film that does not name them, as transformers takes it."""
+
+
+def open_clip(path: str | Path, fps: float = FPS, max_frames: int | None = None) -> Clip:
+    """The clip in the film at `path`: evenly `fps` frames a second, at most `max_frames` (64).
+
+    Raises ImageError naming the file if it is missing, no film, damaged or too large, and if PyAV
+    is not installed.
+    """
+    sampling = FrameSampling(fps, max_frames)
+    file, label = readable_file(path)
+    if file.stat().st_size > MAX_BYTES:
+        raise ImageError(f"{label}: a film of over {MAX_BYTES // 10**9} GB; cut it first")
+    with named_errors(label, "", "clip"):
+        return _Film(file, label, sampling).clip(str(path))
+
+
+class _Packets(NamedTuple):
+    """The film's packets, each of which is a frame."""
+
+    total: int
+    times: list[int]
+    """When each frame is shown, ascending; empty if a packet does not say so."""
+    keys: list[int]
+    """Numbers of the key frames, ascending."""
+
+    def key(self, number: int) -> int:
+        """The last key frame up to the frame `number`; the first frame if none is known."""
+        return next((key for key in reversed(self.keys) if key <= number), 0)
+
+    def number(self, frame: "VideoFrame", counted: int) -> int:
+        """A frame's number by its time; `counted` if that is not known."""
+        if not self.times or frame.pts is None:
+            return counted
+        return bisect_left(self.times, frame.pts)
+
+
+class _Film:
+    """The film in `file`, named `label` in errors."""
+
+    def __init__(self, file: Path, label: str, sampling: FrameSampling) -> None:
+        self._file, self._label, self._sampling = file, label, sampling
+        self._pixels = 0  # decoded so far
+
+    def clip(self, name: str) -> Clip:
+        """Decode the frames that are taken."""
+        try:
+            import av
+        except ImportError as error:
+            reason = 'clips need a decoder: pip install "mmspec[video]"'
+            raise self._error(reason) from error
+        try:
+            with av.open(str(self._file.absolute()), options=OPTIONS) as container:
+                return self._clip(container, name)
+        except av.FFmpegError as error:
+            raise self._error(f"damaged or unsupported clip ({error.strerror})") from error
+
+    def _error(self, reason: str) -> ImageError:
+        return ImageError(f"{self._label}: {reason}")
+
+    def _clip(self, container: "InputContainer", name: str) -> Clip:
+        stream = self._stream(container)
+        packets = self._packets(container, stream)
+        rate = float(stream.average_rate or UNKNOWN_RATE)
+        numbers = self._sampling.frames(packets.total, rate)
+        size = self._size(stream, len(numbers))
+        container.seek(0)
+        taken = self._taken(container, stream, packets, numbers)
+        frames = [_picture(frame, size, name) for frame in taken]
+        if not frames:
+            raise self._error("damaged or unsupported clip (no frame can be decoded)")
+        numbers = numbers[: len(frames)]
+        return clip_of(frames, numbers, packets.total, rate, self._sampling, name)
+
+    def _stream(self, container: "InputContainer") -> "VideoStream":
+        if not container.streams.video:
+            raise self._error("it has no pictures")
+        stream = container.streams.video[0]
+        self._check_size(stream.width, stream.height)
+        stream.thread_type = "AUTO"
+        stream.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
+        return stream
+
+    def _check_size(self, width: int, height: int) -> None:
+        if not 0 < width * height <= MAX_PIXELS:
+            allowed = f"1 to {MAX_PIXELS // 10**6} million are allowed"
+            raise self._error(f"frames of {width} x {height} pixels; {allowed}")
+        if max(width, height) > MAX_ASPECT * min(width, height):
+            raise self._error(f"one side is over {MAX_ASPECT} times the other; crop it first")
+
+    def _packets(self, container: "InputContainer", stream: "VideoStream") -> _Packets:
+        times, keys = list[int | None](), list[int | None]()
+        for packet in container.demux(stream):
+            if not packet.size or packet.is_discard:  # the end, and what an edit has cut
+                continue
+            times.append(packet.pts)
+            keys += [packet.pts] if packet.is_keyframe else []
+            if len(times) > MAX_FRAMES:
+                raise self._error(f"over {MAX_FRAMES:,} frames; cut it first")
+        if not times:
+            raise self._error("damaged or unsupported clip (it has no frames)")
+        known = sorted(time for time in times if time is not None)
+        if len(known) < len(times):
+            return _Packets(len(times), [], [])
+        return _Packets(len(times), known, sorted(bisect_left(known, key) for key in keys if key))
+
+    def _size(self, stream: "VideoStream", count: int) -> tuple[int, int]:
+        """The film's width and height, or a part with which `count` frames fit into memory."""
+        width, height = stream.width, stream.height
+        for scale in image_memory.SCALES:
+            size = max(width // scale, 1), max(height // scale, 1)
+            if count * size[0] * size[1] * image_memory.KEPT <= image_memory.MAX_MEMORY:
+                return size
+        raise self._error(f"{count} frames of this size are too many; take fewer (`max_frames`)")
+
+    def _taken(
+        self,
+        container: "InputContainer",
+        stream: "VideoStream",
+        packets: _Packets,
+        numbers: Sequence[int],
+    ) -> Iterator["VideoFrame"]:
+        """Yield the frames with these numbers; fewer if the rest cannot be decoded."""
+        frames, at, frame = self._decoded(container, stream, packets), -1, None
+        for number in numbers:
+            if packets.key(number) - at > SKIP:
+                container.seek(packets.times[packets.key(number)], stream=stream)
+                frames = self._decoded(container, stream, packets)
+            while at < number:
+                at, frame = next(frames, (packets.total, None))
+            if frame is None:
+                return
+            yield frame
+
+    def _decoded(
+        self, container: "InputContainer", stream: "VideoStream", packets: _Packets
+    ) -> Iterator[tuple[int, "VideoFrame"]]:
+        """Yield the frames from where the container is, each with its number."""
+        for counted, frame in enumerate(container.decode(stream)):
+            self._pixels += frame.width * frame.height
+            if self._pixels > MAX_DECODED:
+                raise self._error("it takes too long to decode; cut it first")
+            yield packets.number(frame, counted), frame
+
+
+def _picture(frame: "VideoFrame", size: tuple[int, int], name: str) -> Picture:
+    """An upright picture of a frame, resized to `size`."""
+    width, height = size
+    image = Image.fromarray(frame.to_ndarray(format="rgb24", width=width, height=height))
+    return picture_from(image.rotate(frame.rotation, expand=True), name)

@@ -1,0 +1,275 @@
+"""Clips: which frames are taken, what they show, and what is refused by name."""
+
+import os
+import struct
+import sys
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
+from transformers.video_utils import VideoMetadata
+
+import mmspec
+from mmspec.errors import ImageError, UsageError
+from mmspec.prompt import film as film_file
+from mmspec.prompt import image_memory
+from mmspec.prompt.any_image import open_visual
+from mmspec.prompt.clips import EVENLY, FrameSampling, shown_frames
+from mmspec.prompt.conversation import Conversation, Message
+from mmspec.prompt.film import open_clip
+from mmspec.prompt.images import picture_from
+from support.films import drawing, film, sound, turned
+
+
+@given(
+    total=st.integers(1, 3000),
+    rate=st.sampled_from([1.0, 10.0, 24.0, 30000 / 1001, 25.0, 60.0]),
+    fps=st.sampled_from([0.1, 0.5, 1, 2.0, 3.7, 30, 1000]),
+    most=st.integers(1, 768) | st.none(),
+)
+def test_frames_are_those_that_transformers_takes(total, rate, fps, most):
+    theirs = SimpleNamespace(fps=None, min_frames=4, max_frames=most or 64)
+    metadata = VideoMetadata(total_num_frames=total, fps=rate)
+    expected = Qwen3VLVideoProcessor.sample_frames(theirs, metadata, fps=fps)
+    assert FrameSampling(fps, most).frames(total, rate) == expected.tolist()
+
+
+@pytest.mark.parametrize("fps", [0, -1, 1001, float("nan")])
+def test_rates_out_of_range_are_refused(fps):
+    with pytest.raises(UsageError, match=r"`fps=.*`: give a number above 0 and at most 1000"):
+        FrameSampling(fps)
+
+
+@pytest.mark.parametrize("most", [0, -3, 769])
+def test_limits_out_of_range_are_refused(most):
+    with pytest.raises(UsageError, match=r"`max_frames=.*`: give a number from 1 to 768"):
+        open_clip("a.mp4", max_frames=most)
+
+
+def assert_shows(clip, numbers):
+    """The clip's frames are the lossless drawings with these numbers."""
+    assert clip.numbers == tuple(numbers)
+    for number, frame in zip(numbers, clip.frames, strict=True):
+        assert frame == picture_from(drawing(number, frame.image.size))
+
+
+@pytest.mark.parametrize("name", ["a.mov", "a.mkv", "a.avi", "a.mp4"])
+@pytest.mark.parametrize("rate", [10, 25, Fraction(30000, 1001)])
+def test_a_clip_shows_the_frames_of_its_film(tmp_path, name, rate):
+    clip = open_clip(film(tmp_path / name, frames=50, rate=rate))
+    assert_shows(clip, EVENLY.frames(50, float(rate)))
+    assert clip.name == str(tmp_path / name)
+    assert clip.image == clip.frames[0].image
+    assert clip.shape == f"64x48, {len(clip.frames)} frames of {50 / float(rate):.1f} s"
+    assert_shows(open_clip(tmp_path / name, fps=1000, max_frames=768), range(50))
+    assert_shows(open_clip(tmp_path / name, max_frames=1), [0])
+
+
+@pytest.mark.parametrize("codec", ["libx264", "libvpx-vp9", "mpeg4"])
+def test_what_lies_between_key_frames_is_skipped_and_the_rest_the_same(
+    tmp_path, monkeypatch, codec
+):
+    path = film(tmp_path / "a.mkv", 120, codec=codec, gop=10)
+    whole = open_clip(path, fps=0.3)
+    decoded = []
+    monkeypatch.setattr(film_file, "SKIP", 20)
+    monkeypatch.setattr(film_file._Packets, "number", counting(decoded))
+    assert open_clip(path, fps=0.3) == whole
+    assert len(decoded) < 60
+    for number, frame in zip(whole.numbers, whole.frames, strict=True):
+        assert abs(frame.image.getpixel((30, 10))[1] - number) < 12
+
+
+def counting(decoded):
+    number = film_file._Packets.number
+
+    def counted(*arguments):
+        decoded.append(1)
+        return number(*arguments)
+
+    return counted
+
+
+def test_a_film_of_a_phone_is_upright(tmp_path):
+    clip = open_clip(turned(film(tmp_path / "a.mp4", 4)))
+    upright = drawing(0).rotate(-90, expand=True)
+    assert clip.frames[0] == picture_from(upright)
+    assert clip.image.size == (48, 64)
+
+
+def test_large_frames_are_made_smaller_until_they_fit(tmp_path, monkeypatch):
+    path = film(tmp_path / "a.mkv", 10)
+    monkeypatch.setattr(image_memory, "MAX_MEMORY", 64 * 48 * image_memory.KEPT)
+    clip = open_clip(path, max_frames=4)
+    assert {frame.image.size for frame in clip.frames} == {(32, 24)}
+    expected = np.asarray(drawing(0).resize((32, 24)), float)
+    assert np.abs(np.asarray(clip.image, float)[:10] - expected[:10]).mean() < 3
+    monkeypatch.setattr(image_memory, "MAX_MEMORY", 200)
+    assert "10 frames of this size are too many; take fewer" in refusal(path, fps=1000)
+
+
+def test_clips_are_equal_if_their_frames_and_times_are(tmp_path):
+    path = film(tmp_path / "a.mkv")
+    clip = open_clip(path)
+    assert clip == open_clip(film(tmp_path / "b.avi"))
+    assert clip != open_clip(film(tmp_path / "c.mkv", rate=20))
+    assert clip != open_clip(path, max_frames=3)
+    assert clip != clip.frames[0]
+    assert len({moment.digest for moment in clip.moments}) == len(clip.moments)
+
+
+# --- what is refused ------------------------------------------------------------------------
+
+
+def refusal(path, **sampling):
+    with pytest.raises(ImageError) as caught:
+        open_clip(path, **sampling)
+    message = str(caught.value)
+    assert path.name in message
+    assert message.isprintable()
+    return message
+
+
+def test_files_that_are_no_film_are_named(tmp_path):
+    (tmp_path / "empty.mp4").touch()
+    (tmp_path / "text.mp4").write_text("hello")
+    (tmp_path / "list.mp4").write_text(f"#EXTM3U\n#EXTINF:10,\n{film(tmp_path / 'a.mp4')}\n")
+    (tmp_path / "names.mp4").write_text("ffconcat version 1.0\nfile a.mp4\n")
+    drawing(0).save(tmp_path / "drawing.mp4", "PNG")
+    os.mkfifo(tmp_path / "pipe.mp4")
+    assert "No such file" in refusal(tmp_path / "missing.mp4")
+    assert "empty file" in refusal(tmp_path / "empty.mp4")
+    assert "named pipe" in refusal(tmp_path / "pipe.mp4")
+    assert "no pictures" in refusal(sound(tmp_path / "tone.mp4"))
+    for name in ("text", "list", "names", "drawing"):
+        assert "damaged or unsupported clip" in refusal(tmp_path / f"{name}.mp4")
+    with pytest.raises(ImageError, match="it is a device, not a file"):
+        open_clip("/dev/zero")
+    with pytest.raises(ImageError, match="nothing is fetched"):
+        open_clip("https://example.org/a.mp4")
+
+
+def test_without_pyav_the_extra_is_named(tmp_path, monkeypatch):
+    path = film(tmp_path / "a.mp4", 4)
+    monkeypatch.setitem(sys.modules, "av", None)
+    assert refusal(path).endswith('clips need a decoder: pip install "mmspec[video]"')
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "problem"),
+    [
+        ("MAX_PIXELS", 64 * 48 - 1, "frames of 64 x 48 pixels"),
+        ("MAX_BYTES", 100, "cut it first"),
+        ("MAX_FRAMES", 19, "over 19 frames; cut it first"),
+        ("MAX_DECODED", 64 * 48 * 19, "too long to decode; cut it first"),
+        ("MAX_ASPECT", 1, "one side is over 1 times the other; crop it first"),
+    ],
+)
+def test_films_beyond_a_limit_are_refused(tmp_path, monkeypatch, limit, value, problem):
+    path = film(tmp_path / "a.mkv", 20)
+    open_clip(path)
+    monkeypatch.setattr(film_file, limit, value)
+    assert problem in refusal(path)
+
+
+def test_frames_that_are_too_large_are_refused_by_their_header(tmp_path):
+    path = film(tmp_path / "a.mov", 4)
+    size = struct.pack(">2I", 64, 48), struct.pack(">2I", 6200, 6200)
+    path.write_bytes(path.read_bytes().replace(*size))
+    assert "6200 x 6200 pixels; 1 to 36 million are allowed" in refusal(path)
+
+
+KINDS = [
+    ("a.mp4", "libx264"),
+    ("a.webm", "libvpx-vp9"),
+    ("a.avi", "mpeg4"),
+    ("a.mov", ""),
+]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def content(request, tmp_path_factory):
+    """The bytes of a film of each kind."""
+    name, codec = request.param
+    folder = tmp_path_factory.mktemp("films")
+    return film(folder / name, 12, codec=codec, gop=4).read_bytes()
+
+
+@settings(max_examples=60, deadline=5000)
+@given(
+    damage=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=12),
+    cut=st.floats(0.05, 1),
+)
+def test_damaged_films_open_or_are_named(content, damage, cut, tmp_path_factory):
+    damaged = bytearray(content[: max(int(cut * len(content)), 1)])
+    for place, value in damage:
+        damaged[min(int(place * len(damaged)), len(damaged) - 1)] = value
+    path = tmp_path_factory.getbasetemp() / "damaged.mp4"
+    path.write_bytes(damaged)
+    try:
+        clip = open_clip(path)
+    except ImageError as error:
+        message = str(error)
+    else:
+        message = f"damaged.mp4: {clip.shape}"
+        assert len(clip.frames) == len(clip.numbers) > 0
+    assert "damaged.mp4: " in message
+
+
+# --- clips in conversations -----------------------------------------------------------------
+
+
+def test_a_path_with_a_films_suffix_is_a_clip(tmp_path):
+    path = film(tmp_path / "A.MOV")
+    assert open_visual(path) == open_clip(path)
+    assert open_visual(str(path), FrameSampling(max_frames=2)) == open_clip(path, max_frames=2)
+    assert mmspec.open_clip is open_clip
+
+
+def test_frames_shown_as_images_are_spread_unless_their_number_was_named(tmp_path):
+    path = film(tmp_path / "a.mkv", 60)
+    clip = open_clip(path)
+    assert len(clip.frames) == 12
+    assert shown_frames(clip, 3) == tuple(clip.frames[n] for n in (0, 6, 11))
+    assert shown_frames(clip, 99) == clip.frames
+    named = open_clip(path, max_frames=5)
+    assert shown_frames(named, 3) == named.frames
+
+
+def test_clips_of_a_question_share_the_frames_that_are_shown(tmp_path):
+    clip, image = open_clip(film(tmp_path / "a.mkv", 60)), picture_from(drawing(7))
+    conversation = Conversation()
+    conversation.add(Message("user", (clip, "and", image, "and", clip)))
+    [turn] = conversation.with_frames(6).turns
+    spread = shown_frames(clip, 3)
+    assert turn.question.parts == (*spread, "and", image, "and", *spread)
+    conversation.reopen()
+    assert conversation.with_frames(1).turns[0].question.pictures == (
+        clip.frames[0],
+        image,
+        clip.frames[0],
+    )
+
+
+def test_a_saved_clip_is_read_again_with_the_same_frames(tmp_path):
+    path = film(tmp_path / "a.mkv", 60)
+    conversation = Conversation()
+    conversation.add(Message("user", (open_clip(path, 1, 5), "what happens?")))
+    text = conversation.to_json()
+    [turn] = Conversation.from_json(text).turns
+    assert turn == conversation.turns[0]
+    assert turn.question.clips[0].sampling == FrameSampling(1, 5)
+    film(path, 61)
+    with pytest.raises(ImageError, match="the clip has changed since the conversation was saved"):
+        Conversation.from_json(text)
+    path.unlink()
+    lost = []
+    [turn] = Conversation.from_json(text, lost).turns
+    assert turn.question.parts == ("what happens?",)
+    assert "No such file" in str(lost[0])
+    with pytest.raises(UsageError, match="max_frames"):
+        Conversation.from_json(text.replace('"max_frames": 5', '"max_frames": 5000'))
