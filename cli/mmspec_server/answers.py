@@ -9,7 +9,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
-from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answer_ids, render
+from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answer_ids
 from mmspec_server.conversation_cache import ConversationCache
 from mmspec_server.errors import ApiError
 from mmspec_server.messages import Dialogue
@@ -75,7 +75,7 @@ def prepare(engine: Engine, dialogue: Dialogue) -> Prompt:
     ]
     before = Conversation("\n\n".join(dialogue.system) or None, turns)
     opened = Conversation(before.system, [*turns, Turn(question)])
-    chunks = render(opened, target.template, target.tokenizer)
+    chunks = target.chunks(opened)
     return Prompt(before, question, chunks, _room(engine, chunks))
 
 
@@ -106,13 +106,13 @@ def answer(
     chat = cache.open(fitting, prompt.before, prompt.chunks)
     chat.speculate = not plain
     try:
-        yield from _events(chat, prompt.question, StopStrings(stops))
+        yield from _events(chat, prompt, StopStrings(stops))
     finally:
         cache.keep(chat, prompt.chunks)
 
 
-def _events(chat: Chat, question: Message, stops: StopStrings) -> Generator[Event]:
-    with chat.send(question) as answering:
+def _events(chat: Chat, prompt: Prompt, stops: StopStrings) -> Generator[Event]:
+    with chat.send(prompt.question, prompt.chunks) as answering:
         tokens, origins = _TokenEntries(chat, answering.answer), Origins()
         for item in answering:
             if isinstance(item, Prefilled):

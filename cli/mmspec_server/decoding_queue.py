@@ -67,7 +67,8 @@ class Job(Generic[T]):
         """
         while True:
             try:
-                event = await asyncio.wait_for(self._events.get(), silence)
+                async with asyncio.timeout(silence):
+                    event = await self._events.get()
             except TimeoutError:
                 yield None
                 continue

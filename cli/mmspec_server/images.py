@@ -4,6 +4,7 @@ import base64
 import binascii
 import re
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
@@ -48,9 +49,15 @@ class ImageReader:
 
     def picture(self, url: str, param: str) -> Picture:
         """The picture at `url`; param: the field of the request, named in errors."""
-        content = self._content(url, param)
+        if scheme := _DATA_URL.match(url):
+            encoded = url[scheme.end() :].encode("ascii", "replace")
+            return self._once(encoded, partial(self._from_base64, param))
+        return self._once(self._content(url, param), partial(self._decode, param))
+
+    def _once(self, content: bytes, decode: Callable[[bytes], Picture]) -> Picture:
+        """What `decode` makes of a content, which is not decoded again when it comes again."""
         with self._decoding:  # warnings are silenced for the whole process meanwhile
-            return self._decoded.get(content, partial(self._decode, param))
+            return self._decoded.get(content, decode)
 
     def _decode(self, param: str, content: bytes) -> Picture:
         self._check_pixels(content, param)
@@ -60,8 +67,6 @@ class ImageReader:
             raise ApiError(400, str(error), param, "invalid_image") from error
 
     def _content(self, url: str, param: str) -> bytes:
-        if scheme := _DATA_URL.match(url):
-            return self._from_base64(url[scheme.end() :], param)
         try:
             if url.startswith("file:") and self.root:
                 return read_file(self.root, url, self.file_bytes)
@@ -75,13 +80,14 @@ class ImageReader:
     def _fetching(self) -> Fetcher | None:
         return self.fetcher or (Fetcher(self.domains) if self.domains else None)
 
-    def _from_base64(self, text: str, param: str) -> bytes:
+    def _from_base64(self, param: str, text: bytes) -> Picture:
         if len(text) * 3 // 4 > self.file_bytes + 2:
             raise refusal(param, f"it is larger than {self.file_bytes} bytes")
         try:
-            return base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError) as error:
+            content = base64.b64decode(text, validate=True)
+        except binascii.Error as error:
             raise refusal(param, "what follows base64, is not base64") from error
+        return self._decode(param, content)
 
     def _check_pixels(self, content: bytes, param: str) -> None:
         """Refuse by an image's header what would take too much memory to decode."""

@@ -8,7 +8,7 @@ from mmspec.prompt.images import Picture
 
 
 class PictureCache:
-    """Pictures by the content of their files; the least recently used leave."""
+    """Pictures by what they are decoded from; the least recently used leave."""
 
     def __init__(self, size: int) -> None:
         """size: the most bytes of all pixels."""
@@ -16,7 +16,7 @@ class PictureCache:
         self._pictures: OrderedDict[bytes, Picture] = OrderedDict()
 
     def get(self, content: bytes, decode: Callable[[bytes], Picture]) -> Picture:
-        """The picture of a file's content, decoded if it is not here."""
+        """The picture of a file's content, in any encoding, decoded if it is not here."""
         key = sha256(content).digest()
         picture = self._pictures.pop(key, None) or decode(content)
         self._pictures[key] = picture

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from starlette.requests import Request
@@ -46,20 +47,35 @@ class EventStream(StreamingResponse):
     def __init__(self, job: Job[Event], events: AsyncIterator[str]) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers=headers)
-        self._job = job
+        self._job, self._events = job, events
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events; cancels the job when nobody reads them any more."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._job.cancel()
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        """Send the events; cancels the job when nobody reads them any more.
+
+        Nothing is sent before the first event: it would take time from the thread that computes it.
+        """
+        with _cancelled_at_end(self._job, receive):
+            first = await anext(self._events, "")
+            self.body_iterator = _with(first, self._events)
+            await self.stream_response(send)
+
+
+async def _with(first: str, others: AsyncIterator[str]) -> AsyncIterator[str]:
+    yield first
+    async for text in others:
+        yield text
 
 
 async def streamed(job: Job[Event], reply: Reply, silence: float) -> AsyncIterator[str]:
+    """The texts to send; the events before the first text come with it."""
+    start = "".join(reply.start())
+    async for text in _streamed(job, reply, silence):
+        yield start + text
+        start = ""
+
+
+async def _streamed(job: Job[Event], reply: Reply, silence: float) -> AsyncIterator[str]:
     """The events of an answer as they come; comments where nothing else comes."""
-    for line in reply.start():
-        yield line
     try:
         async for event in job.events(silence):
             if event is None:
@@ -77,22 +93,29 @@ async def streamed(job: Job[Event], reply: Reply, silence: float) -> AsyncIterat
 
 async def whole(request: Request, job: Job[Event], reply: Reply) -> dict[str, Any]:
     """The object of a complete answer; empty if the client has left."""
-    watcher = asyncio.create_task(_cancel_when_gone(request, job))
     texts: list[Text] = []
     finished = None
-    try:
+    with _cancelled_at_end(job, request.receive):
         async for event in job.events():
             if isinstance(event, Text):
                 texts.append(event)
             elif isinstance(event, Finished):
                 finished = event
-    finally:
-        watcher.cancel()
-        job.cancel()
     return reply.whole(texts, finished) if finished else {}
 
 
-async def _cancel_when_gone(request: Request, job: Job[Event]) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+@contextmanager
+def _cancelled_at_end(job: Job[Event], receive: Receive) -> Iterator[None]:
+    """Context of a reply: the job is cancelled when it ends, or when the client leaves."""
+    watcher = asyncio.create_task(_cancel_when_gone(job, receive))
+    try:
+        yield
+    finally:
+        watcher.cancel()
+        job.cancel()
+
+
+async def _cancel_when_gone(job: Job[Event], receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
         pass
     job.cancel()

@@ -108,16 +108,21 @@ class Chat:
         """
         return self.send(Message("user", (*pictures_of(images), text)))
 
-    def send(self, message: Message) -> Stream:
-        """Ask a question whose images may stand anywhere in its text; see `ask`."""
-        answer = Answer()
-        return Stream(self._sent(message, answer), answer)
+    def send(self, message: Message, chunks: Sequence[Chunk] | None = None) -> Stream:
+        """Ask a question whose images may stand anywhere in its text; see `ask`.
 
-    def _sent(self, message: Message, answer: Answer) -> Generator[Prefilled | Piece]:
+        chunks: the conversation with this question, where it has been rendered already.
+        """
+        answer = Answer()
+        return Stream(self._sent(message, chunks, answer), answer)
+
+    def _sent(
+        self, message: Message, chunks: Sequence[Chunk] | None, answer: Answer
+    ) -> Generator[Prefilled | Piece]:
         self._check_sight(message)
         turns = list(self.conversation.turns)
         self.conversation.add(message)
-        yield from self._answered_or(turns, answer)
+        yield from self._answered_or(turns, chunks, answer)
 
     def reply(self, text: str, images: AnyImage | Iterable[AnyImage] = ()) -> Answer:
         """Ask a question and wait for the whole answer; see `ask`."""
@@ -134,7 +139,7 @@ class Chat:
     def _retried(self, answer: Answer) -> Generator[Prefilled | Piece]:
         turns = list(self.conversation.turns)
         self.conversation.reopen()
-        yield from self._answered_or(turns, answer)
+        yield from self._answered_or(turns, None, answer)
 
     def resume(self, conversation: Conversation) -> None:
         """Continue a saved conversation.
@@ -170,20 +175,24 @@ class Chat:
                     f"{size - 1}): the file was damaged, or comes from another model"
                 )
 
-    def _answered_or(self, turns: list[Turn], answer: Answer) -> Generator[Prefilled | Piece]:
+    def _answered_or(
+        self, turns: list[Turn], chunks: Sequence[Chunk] | None, answer: Answer
+    ) -> Generator[Prefilled | Piece]:
         """Answer the last question; if no answer starts, set the conversation back to `turns`."""
         try:
-            yield from self._answered(answer)
+            yield from self._answered(chunks, answer)
         finally:
             if self.conversation.is_open:
                 self.conversation.turns[:] = turns
 
-    def _answered(self, answer: Answer) -> Generator[Prefilled | Piece]:
+    def _answered(
+        self, chunks: Sequence[Chunk] | None, answer: Answer
+    ) -> Generator[Prefilled | Piece]:
         started = perf_counter()
         models = self.models
         answer.plain_reason = self.answer.plain_reason
         self.answer = answer
-        chunks = models.target.chunks(self.conversation)
+        chunks = chunks or models.target.chunks(self.conversation)
         answer.notes += models.target.clip_notes(self.conversation.turns[-1])
         answer.statistics.prompt_tokens = self._check_context(chunks)
         models.backend.reset_peak_memory()

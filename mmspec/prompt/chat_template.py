@@ -58,6 +58,19 @@ class ChatTemplate:
         return self._run(variables, generation_prompt)
 
     @cached_property
+    def before_answer(self) -> str:
+        """What it writes between its prompt for an answer and the answer, such as a space.
+
+        Raises CheckpointError for a template that drops answers.
+        """
+        question, answer = ("user", [_part("")]), ("assistant", [_part(_PROBE)])
+        text = self.render([question, answer], generation_prompt=False)
+        before, probe, _ = text.partition(_PROBE)
+        if not probe:
+            raise CheckpointError(f"the chat template in {self.file} drops answers")
+        return before.removeprefix(self.render([question]))
+
+    @cached_property
     def _part_roles(self) -> frozenset[str]:
         """Roles whose content the template takes as parts; of the others it takes a string."""
         roles = frozenset[str]()

@@ -216,12 +216,7 @@ def answer_ids(text: str, template: ChatTemplate, tokenizer: Tokenizer) -> tuple
     They are those that the model would generate, unless it wrote the text in other tokens. Raises
     CheckpointError for a template that drops answers.
     """
-    placeholders = Placeholders(tokenizer, template.file)
-    question = ("user", [_text("")])
-    messages = [question, ("assistant", [_text(placeholders.answer(0))])]
-    before = placeholders.before_answer(template.render(messages, generation_prompt=False), 0)
-    # What a template writes between its prompt for an answer and the answer, such as a space.
-    space = before.removeprefix(template.render([question]))
+    space = template.before_answer
     literal = space + text if space.isspace() and not text.startswith(space) else text
     return tuple(tokenizer.encode_parts([literal], continues=True)) if text else ()
 

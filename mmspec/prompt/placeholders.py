@@ -43,17 +43,10 @@ class Placeholders:
 
     def after_answer(self, text: str, turn: int) -> str:
         """The part of a rendered text after the answer of a turn."""
-        return self._around_answer(text, turn)[1]
-
-    def before_answer(self, text: str, turn: int) -> str:
-        """The part of a rendered text before the answer of a turn."""
-        return self._around_answer(text, turn)[0]
-
-    def _around_answer(self, text: str, turn: int) -> tuple[str, str]:
-        before, placeholder, after = text.partition(self.answer(turn))
+        _, placeholder, after = text.partition(self.answer(turn))
         if not placeholder or placeholder in after:
             raise CheckpointError(f"the chat template in {self._file} drops or repeats answers")
-        return before, after
+        return after
 
     def parts(self, text: str, images: int) -> Sequence[str | int]:
         """Split a rendered text into literal texts, ids of special tokens and image placeholders.

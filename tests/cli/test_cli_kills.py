@@ -26,7 +26,9 @@ from support.serve_process import free_port, serve
 from support.suite_row import without_times
 
 KILLS = 24
-STEPS = 500
+SAMPLES = "1500"
+"""Of the suite, more than the kills leave done."""
+STEPS = 2000
 """Of training, more than the kills leave done."""
 
 pytestmark = pytest.mark.slow
@@ -44,7 +46,7 @@ def kill(process: BaseProcess, seconds: float) -> None:
 def test_a_run_of_the_suite_loses_no_row(run: Run, pair_paths, tmp_path):
     """Every third kill comes from the start on, the others after some rows."""
     target, draft = map(str, pair_paths)
-    few = ["--tasks", "chart", "--limit", "150", "--methods", "MT,none", "--gamma", "2"]
+    few = ["--tasks", "chart", "--limit", SAMPLES, "--methods", "MT,none", "--gamma", "2"]
     few += ["--turns", "1", "--max-new-tokens", "8", "--backend", "torch"]
     asked = ["bench", "run", "--model", target, "--draft", draft, *few]
     out, draws = tmp_path / "killed", Random(0)

@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 import zlib
+from base64 import b64decode
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import BytesIO
 from pathlib import Path
@@ -41,18 +42,24 @@ def test_data_urls_are_opened(kind):
 
 
 def test_a_picture_that_comes_again_is_decoded_once(monkeypatch):
-    decoded = []
+    decoded, read = [], []
 
     def decode(content, name):
         decoded.append(name)
         return decode_picture(content, name)
 
+    def decode_base64(text, **options):
+        read.append(text)
+        return b64decode(text, **options)
+
     monkeypatch.setattr("mmspec_server.images.decode_picture", decode)
+    monkeypatch.setattr("base64.b64decode", decode_base64)
     reader, blue = ImageReader(), decode_picture(png("blue"), "")
     for name in "abc":
         assert reader.picture(data_url(png()), name) == RED
         assert reader.picture(data_url(png("blue")), name) == blue
     assert decoded == ["a", "a"]
+    assert len(read) == 2
 
 
 def test_decoded_pictures_leave_when_they_are_too_many():

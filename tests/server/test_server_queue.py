@@ -1,15 +1,18 @@
 """One answer at a time: a bounded queue in order, clients that leave, and the end of the server."""
 
+import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event, Semaphore
 from time import monotonic, sleep
+from types import SimpleNamespace
 
 import httpx2
 import pytest
 
 from mmspec.chat.options import Options
+from mmspec_server.streams import EventStream
 from support.live_server import CHAT, live, text_of
 from support.scripted_engine import scripted_engine
 
@@ -51,6 +54,26 @@ def gated(directory, gate, **limits):
             yield server
         finally:
             gate.opened.set()
+
+
+def test_nothing_is_sent_before_the_first_event():
+    order = []
+
+    async def events():
+        for name in ("first", "second"):
+            order.append(name)
+            yield name
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    async def send(message):
+        order.append(message.get("body", message["type"]))
+
+    stream = EventStream(SimpleNamespace(cancel=lambda: order.append("cancel")), events())
+    asyncio.run(stream({}, receive, send))
+    sent = ["http.response.start", b"first", "second", b"second", b""]
+    assert order == ["first", *sent, "cancel"]
 
 
 @pytest.fixture

@@ -175,7 +175,7 @@ def test_errors_name_no_path_of_this_machine(directory, monkeypatch):
         raise CheckpointError(f"the chat template in {directory} drops or repeats answers")
 
     with live(lambda: scripted_engine(directory)) as server:
-        monkeypatch.setattr("mmspec_server.answers.render", drops)
+        monkeypatch.setattr("mmspec.chat.loaded_model.render", drops)
         reply = server.chat([{"role": "user", "content": "What?"}])
     assert reply.status_code == 500
     assert str(directory) not in reply.text
