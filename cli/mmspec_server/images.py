@@ -23,7 +23,7 @@ from mmspec_server.picture_cache import PictureCache
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 MEGA = 10**6
 DECODED_BYTES = 2**28
-"""Bytes of the pixels of decoded pictures that are kept."""
+"""Bytes of the pictures that are kept, as sent and as pixels."""
 
 _DATA_URL = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
 

@@ -9,7 +9,7 @@ from mmspec.errors import ImageError
 HEIF_SUFFIXES = (".heic", ".heif", ".hif")
 
 IMAGE_SUFFIXES = (
-    *(".avif", ".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".mpo", ".pbm", ".pgm", ".png", ".ppm"),
+    *(".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".mpo", ".pbm", ".pgm", ".png", ".ppm"),
     *(".tga", ".tif", ".tiff", ".webp", *HEIF_SUFFIXES),
 )
 """Suffixes of files that `open_picture` reads."""
@@ -24,6 +24,7 @@ _DRAWING = "a drawing: export it as PNG, such as with rsvg-convert -o drawing.pn
 _DOCUMENT = "a document: export the page that you mean as PNG"
 _RAW = "a camera's raw data: export it as JPEG"
 _FILM = "a clip where an image is needed: take a frame, as with ffmpeg -i FILE -frames:v 1 a.png"
+_JPEG_2000 = "JPEG 2000: convert it, such as with magick FILE.jp2 image.png"
 
 CONVERSIONS = {
     ".pdf": "a PDF: convert a page, such as with pdftoppm -png -r 150 -f 1 -l 1 FILE.pdf page",
@@ -31,6 +32,7 @@ CONVERSIONS = {
     **dict.fromkeys((".doc", ".docx", ".odt", ".odp", ".pages", ".key"), _DOCUMENT),
     **dict.fromkeys((".ppt", ".pptx", ".xls", ".xlsx", ".html", ".htm", ".psd", ".xcf"), _DOCUMENT),
     **dict.fromkeys((".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2"), _RAW),
+    **dict.fromkeys((".jp2", ".j2k", ".jpf", ".jpx"), _JPEG_2000),
     **dict.fromkeys(CLIP_SUFFIXES, _FILM),
 }
 """What a file is and how to make an image of it, by suffix, for kinds that are not read."""

@@ -18,7 +18,7 @@ SCALES = (1, 2, 4, 8)
 # Bytes of a decoded pixel, by mode; four in any other.
 _DECODED = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2}
 # Bytes a pixel of decoders that hold the image several times over, or read a file whole.
-_DECODER = {"WEBP": 9, "AVIF": 6, "HEIF": 4, "JPEG2000": 12, "TIFF": 2}
+_DECODER = {"WEBP": 9, "AVIF": 6, "HEIF": 4, "TIFF": 2}
 _COEFFICIENTS = 6
 """Bytes a pixel that decoding a progressive JPEG takes at any scale."""
 
@@ -26,8 +26,7 @@ _COEFFICIENTS = 6
 def set_smaller_scale(image: Image.Image) -> bool:
     """Let `image`, not yet loaded, be decoded at the first scale that fits into MAX_MEMORY.
 
-    Only JPEG offers smaller ones: Pillow fails at those of JPEG 2000 for most sizes. Returns False
-    if none fits.
+    Only JPEG offers smaller ones. Returns False if none fits.
     """
     for scale in SCALES if isinstance(image, JpegImageFile) else SCALES[:1]:
         if needed_memory(image, scale) <= MAX_MEMORY:

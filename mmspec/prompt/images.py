@@ -26,7 +26,7 @@ An image is resized whole before it is cropped, so a longer one would need too m
 """
 
 # Raster formats decoded inside Pillow; others (EPS, for one) would start another program.
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM", "TIFF", "AVIF", "JPEG2000", "TGA")
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM", "TIFF", "AVIF", "TGA")
 
 BAND = 2**20
 """Pixels that are converted to RGB at a time; a whole copy in between would take more memory."""

@@ -83,6 +83,7 @@ def test_a_file_or_page_that_stays_words_is_said_to(here, message, remark):
         ("a.svg", "rsvg-convert"),
         ("talk.pptx", "export the page that you mean as PNG"),
         ("DSC_1.NEF", "raw data: export it as JPEG"),
+        ("scan.jp2", "magick FILE.jp2 image.png"),
         ("clip.MOV", "there is no such file"),
         ("./notes.txt", "not an image that can be read"),
     ],

@@ -129,9 +129,8 @@ FORMATS = {
     "a.avif": {"speed": 10},
     "a.heic": {},
     "a.webp": {},
-    "a.jp2": {},
 }
-OWN = {"a.webp": 17, "a.jp2": 20}
+OWN = {"a.webp": 17}
 """Bytes a pixel, where a decoder alone takes more than 12."""
 
 

@@ -329,6 +329,11 @@ def test_a_document_is_named_with_what_makes_an_image_of_it(tmp_path, name, help
     assert help_ in refusal(tmp_path / name)
 
 
+@pytest.mark.parametrize("name", ["a.jp2", "a.j2k"])
+def test_jpeg_2000_is_not_read_and_what_converts_it_is_named(tmp_path, name):
+    assert "magick FILE.jp2 image.png" in refusal(saved(tmp_path, quadrants(), name))
+
+
 # --- images as callers give them --------------------------------------------------------------
 
 

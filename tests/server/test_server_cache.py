@@ -245,10 +245,10 @@ def first_text(server: Live, asked):
         connection.connect()
         started = perf_counter()
         connection.request("POST", CHAT, body, {"Content-Type": "application/json"})
-        reply = connection.getresponse()
+        reply = connection.sock.makefile("rb")
         next(line for line in reply if b'"content": ' in line and b'""' not in line)
         seconds = perf_counter() - started
-        reply.read()
+        next(line for line in reply if b"[DONE]" in line)
     return seconds
 
 

@@ -63,13 +63,13 @@ def test_a_picture_that_comes_again_is_decoded_once(monkeypatch):
 
 
 def test_decoded_pictures_leave_when_they_are_too_many():
-    cache, decoded = PictureCache(2 * 3 * 64 * 48), []
+    files = [png(colour) for colour in ("red", "blue", "green")]
+    cache, decoded = PictureCache(2 * 3 * 64 * 48 + 2 * max(map(len, files))), []
 
     def decode(content):
         decoded.append(content)
         return decode_picture(content, "")
 
-    files = [png(colour) for colour in ("red", "blue", "green")]
     for index in (0, 1, 0, 2, 0, 1):
         assert cache.get(files[index], decode) == decode_picture(files[index], "")
     assert decoded == [files[index] for index in (0, 1, 2, 1)]

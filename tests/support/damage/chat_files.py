@@ -28,7 +28,6 @@ IMAGES = (
     "a.ppm",
     "a.tif",
     "a.avif",
-    "a.jp2",
     "a.tga",
 )
 
