@@ -17,7 +17,10 @@ MODEL_TOKENS = 8.0
 
 
 class Acceptance:
-    """Running acceptance probabilities of a chain's tokens, by position in the draft."""
+    """Running acceptance probabilities of a chain's tokens, by position in the draft.
+
+    A token after the end of the answer counts as rejected: drafting it gained nothing.
+    """
 
     def __init__(self) -> None:
         self._judged = [0.0] * MAX_AUTO_GAMMA
@@ -26,14 +29,12 @@ class Acceptance:
         self._tree_accepted = self._tree_predicted = MODEL_TOKENS
 
     def observe(self, round_: Round, shares: Sequence[float]) -> None:
-        """Count the accepted tokens and the first rejected one.
+        """Count the accepted tokens and the first that was not: rejected or after the answer's end.
 
         shares: by position, the probability that a chain would have had the accepted token too; 1
         for the tokens of a chain.
         """
-        # If an answer ends in an accepted token, no token after it was rejected.
-        rejected = len(round_.tokens) > round_.accepted
-        for place in range(min(round_.accepted + rejected, round_.depth, MAX_AUTO_GAMMA)):
+        for place in range(min(round_.accepted + 1, round_.depth, MAX_AUTO_GAMMA)):
             self._judged[place] = DECAY * self._judged[place] + 1
             self._accepted[place] = DECAY * self._accepted[place] + shares[place] * (
                 place < round_.accepted

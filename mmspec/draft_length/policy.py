@@ -8,13 +8,16 @@ verifying time is used: on an asynchronous device the time of drafting shows up 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 from typing import NamedTuple
 
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Acceptance
 from mmspec.draft_length.draft_kind import Costs, DraftKind, uncalibrated
-from mmspec.draft_length.round_costs import PlainCost
+from mmspec.draft_length.round_costs import FAR
+from mmspec.draft_length.round_times import RoundTimes
 
 ALLOWANCE = 1.3
 """The time that drafting may lose in total at the start of a session, in plain rounds."""
@@ -24,10 +27,16 @@ CREDIT = 8.0
 """The most time that drafting may lose out of what it gained before, in plain rounds."""
 EXPLORE = 16
 """Number of rounds between trials of a neighbouring draft length while drafting pays."""
+DECISIONS = 4
+"""Number of rounds from one decision to the next while drafting pays; divides EXPLORE."""
 PLAIN_SHARE = 0.005
 """The time that plain rounds may take to measure their cost again while drafting pays."""
 PLAIN_ROUNDS = 2
 """Number of plain rounds that measure their cost: at first, or if a calibration is in doubt."""
+TREE_GAIN = 1.05
+"""Factor by which a tree must be expected to be faster than a chain: its gain is less sure."""
+SHORT = 256
+"""Number of positions in a context below which rounds cost the same."""
 STRIDE = 32
 """Number of positions over which the cost of a round counts as constant."""
 
@@ -85,24 +94,25 @@ class AdaptiveDraftLength:
         trees: those of trees by number of nodes; the drafter must be open with one as large. None
         drafts only what the drafter was opened for.
         """
-        self._acceptance = Acceptance()
-        first = DraftKind(None if trees is None else 0, calibrated)
-        trees = trees or {}
-        self._kinds = [first, *(DraftKind(nodes, costs) for nodes, costs in trees.items())]
-        for kind in self._kinds:
-            kind.update(self._acceptance)
-        self._plainly = self._chosen = Choice(first, 0)
-        self._place, self._is_calibrated = -1, False
-        self._plain = PlainCost()
-        self._budget = ALLOWANCE
+        self._acceptance, self._times = Acceptance(), RoundTimes()
+        make = partial(DraftKind, self._times)
+        first, trees = make(None if trees is None else 0, calibrated), trees or {}
+        self._kinds = [first, *(make(nodes, costs) for nodes, costs in trees.items())]
         self._rounds = 0
-        self._ranking: list[Choice] = []
+        self._update()
+        self._plainly = self._chosen = self._leader = Choice(first, 0)
+        self._place, self._is_calibrated = -1, False
+        self._plain_rounds, self._speed_context = 0, 0
+        self._budget = ALLOWANCE
         self._last_tried: dict[Choice, int] = {}
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """What to draft after `context` positions, 0 <= gamma <= max_gamma."""
         self._move(context)
-        self._chosen = self._plainly if self._measures_plain() else self._best(max_gamma)
+        if self._measures_plain():
+            self._chosen = self._plainly
+        elif not self._stays(max_gamma):
+            self._chosen = self._best(max_gamma)
         return self._chosen.kind.plan(self._chosen.gamma)
 
     def observe(self, round_: Round) -> None:
@@ -111,19 +121,19 @@ class AdaptiveDraftLength:
         chosen = Choice(self._chosen.kind, gamma) if gamma else self._plainly
         self._rounds += 1
         self._last_tried[chosen] = self._rounds
+        cost = chosen.kind.costs.observe(gamma, seconds)
         if gamma:
-            self._ranking = []
-            self._learn(chosen.kind, round_)
-            cost = chosen.kind.costs.observe(gamma, seconds / self._plain.seconds)
-            self._charge(round_, chosen, cost)
+            chosen.kind.observe(round_, self._acceptance)
+            self._budget += len(round_.tokens) - cost if cost else 0.0
         else:
-            self._plain.observe(seconds)
+            self._plain_rounds += 1
         self._budget = min(self._budget + SHARE * len(round_.tokens), CREDIT)
 
     def plain_reason(self) -> str | None:
         """A line saying why decoding is plain; None while drafting pays or its cost is unknown."""
+        self._update()
         known = [Choice(kind, gamma) for kind in self._kinds for gamma in kind.costs.lengths]
-        if self._measures_plain() or not known or self._ranked()[0].gamma:
+        if self._measures_plain() or not known or self._fastest(MAX_AUTO_GAMMA, inf).gamma:
             return None
         kind, gamma = max(known, key=_rate)
         return (
@@ -132,52 +142,60 @@ class AdaptiveDraftLength:
             "rounds"
         )
 
+    def _stays(self, max_gamma: int) -> bool:
+        """True for a round that drafts as the one before, without a decision that takes time."""
+        is_between = self._rounds > EXPLORE and self._rounds % DECISIONS != DECISIONS - 1
+        is_best = self._chosen == self._leader and self._chosen.gamma > 0
+        return is_between and is_best and self._allows(self._chosen, max_gamma)
+
     def _best(self, max_gamma: int) -> Choice:
+        """The fastest draft, or one to try in its place."""
+        self._update()
         if self._budget < min(self._kinds[0].costs.steps[1:]) - 1:  # no draft can be tried
             return self._plainly
-        best = next(draft for draft in self._ranked() if self._allows(draft, max_gamma))
+        best = self._leader = self._fastest(max_gamma, self._limit)
         trials = [
             trial for trial in self._trials(best, max_gamma) if self._allows(trial, max_gamma)
         ]
         return min(trials, key=lambda trial: self._last_tried.get(trial, 0), default=best)
 
-    def _learn(self, kind: DraftKind, round_: Round) -> None:
-        """Count the acceptance of a draft."""
-        kind.observe(round_, self._acceptance)
-        for each in self._kinds:
-            each.update(self._acceptance)
+    @property
+    def _limit(self) -> float:
+        """The most that a draft may lose if rejected, in plain rounds."""
+        return self._budget if self._budget < CREDIT else inf
+
+    def _fastest(self, max_gamma: int, budget: float) -> Choice:
+        """The fastest of the drafts that lose `budget` at most; a tree must win by a margin."""
+        best, rate = self._plainly, 1.0
+        for kind in self._kinds:
+            gamma = kind.fastest(max_gamma, budget)
+            if gamma and kind.rate(gamma) > rate:
+                best, rate = Choice(kind, gamma), TREE_GAIN * kind.rate(gamma)
+        return best
+
+    def _update(self) -> None:
+        """Estimate anew what drafts gain and cost."""
+        for kind in self._kinds:
+            kind.update(self._acceptance)
 
     def _move(self, context: int) -> None:
         """Go to the costs at `context`."""
         if context // STRIDE == self._place:
             return
-        self._place, self._ranking = context // STRIDE, []
+        self._place = context // STRIDE
         for kind in self._kinds:
             kind.costs.move(kind.calibrated(context))
-        plain = self._kinds[0].calibrated(context).get(0)
-        self._is_calibrated = plain is not None
-        self._plain.move(context, plain)
+        self._is_calibrated = bool(self._kinds[0].calibrated(context))
+        here, there = context + SHORT, self._speed_context + SHORT
+        if not self._is_calibrated and not 1 / FAR <= here / there <= FAR:
+            self._times.forget_speed()
+        self._speed_context = context
 
     def _measures_plain(self) -> bool:
-        """True if the next round must be plain, to measure its cost."""
-        if self._plain.rounds >= PLAIN_ROUNDS:
-            return False
-        return not self._is_calibrated or any(kind.costs.in_doubt for kind in self._kinds)
-
-    def _charge(self, round_: Round, chosen: Choice, cost: float | None) -> None:
-        """Count what a drafted round gained or lost."""
-        if not self._plain.rounds:  # then its cost in plain rounds is only known beforehand
-            cost = 1 + chosen.risk
-        if cost is not None:
-            self._budget += len(round_.tokens) - cost
-
-    def _ranked(self) -> list[Choice]:
-        """All choices, the fastest first; computed once for rounds that change no estimate."""
-        if not self._ranking:
-            lengths = ((kind, kind.lengths(MAX_AUTO_GAMMA)) for kind in self._kinds)
-            drafts = [Choice(kind, gamma) for kind, gammas in lengths for gamma in gammas]
-            self._ranking = sorted([self._plainly, *drafts], key=_rate, reverse=True)
-        return self._ranking
+        """True if the next round must be plain, to measure its time."""
+        if self._plain_rounds < PLAIN_ROUNDS and not self._is_calibrated:
+            return True
+        return self._times.in_doubt
 
     def _trials(self, best: Choice, max_gamma: int) -> Iterable[Choice]:
         """Choices to try: a round takes the least recently tried of them, or `best` if empty."""
@@ -201,7 +219,7 @@ class AdaptiveDraftLength:
         kind, gamma = draft
         if not gamma:
             return True
-        return gamma in kind.lengths(max_gamma) and self._budget >= min(draft.risk, CREDIT)
+        return gamma in kind.lengths(max_gamma) and draft.risk <= self._limit
 
 
 def _rate(choice: Choice) -> float:

@@ -3,108 +3,86 @@
 gamma: drafted tokens of a chain, levels of a tree.
 """
 
-from collections import deque
 from collections.abc import Collection, Mapping
-from statistics import median_low
+from itertools import pairwise
 
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
+from mmspec.draft_length.round_times import PLAIN, UNKNOWN, RoundTimes
 
 LENGTHS = range(MAX_AUTO_GAMMA + 1)
 """Draft lengths with a cost, from plain decoding on."""
-SAMPLES = 9
-"""Number of latest rounds whose median is a cost."""
 FAR = 2.0
-"""Ratio from which a round's cost is far off: its own, or that of plain rounds at its context."""
-DOUBT = 1.25
-"""Ratio of measured to calibrated seconds from which the speed of plain rounds is in doubt."""
-
-
-class PlainCost:
-    """Seconds of a plain round at the present context: calibrated ones times today's ratio.
-
-    The calibration weighs as much as one round: a single slow round, as the first of a process is,
-    changes nothing.  Without a calibration the latest plain rounds are the cost, until the context
-    is FAR longer or shorter than theirs.
-    """
-
-    def __init__(self) -> None:
-        self._ratios: deque[float] = deque(maxlen=SAMPLES)
-        self._calibrated: float | None = None
-        self._context = self._measured_at = 0
-
-    def move(self, context: int, calibrated: float | None) -> None:
-        """Go to `context` positions, where plain rounds took `calibrated` seconds."""
-        self._calibrated, self._context = calibrated, context
-        here, there = context + 256, self._measured_at + 256  # short contexts cost the same
-        if not calibrated and not 1 / FAR <= here / there <= FAR:
-            self._ratios.clear()
-
-    @property
-    def rounds(self) -> int:
-        """Number of measured rounds in the median."""
-        return len(self._ratios)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of a plain round here."""
-        prior = [1.0] if self._calibrated or not self._ratios else []
-        return (self._calibrated or 1.0) * median_low([*prior, *self._ratios])
-
-    def observe(self, seconds: float) -> None:
-        """Observe a plain round."""
-        self._ratios.append(max(seconds, 1e-9) / (self._calibrated or 1.0))
-        self._measured_at = self._context
+"""Ratio from which a round's cost is far off."""
+CALIBRATED = 0.3
+"""Spread of a calibrated cost, as a logarithm."""
 
 
 class RoundCosts:
     """Cost of a round by draft length, in plain rounds at the present context.
 
-    A measured round corrects the calibrated cost of its length at every context by one ratio, the
-    median; lengths between measured ones are corrected by interpolated ratios.  Without a
-    calibration the ratios are the costs themselves.
+    What a length cost so far corrects its calibrated cost at every context by one ratio; lengths
+    between measured ones are corrected by interpolated ratios.  Without a calibration the ratios
+    are the costs themselves.
     """
 
-    def __init__(self) -> None:
-        self._ratios: dict[int, deque[float]] = {}
+    def __init__(self, times: RoundTimes) -> None:
+        """times: shared by the costs of all kinds of drafts."""
+        self._times = times
+        self._places: dict[int, int] = {}
+        self._compiled: set[int] = set()
         self._calibrated: Collection[int] = ()
-        self._unit = [1.0] * len(LENGTHS)
+        self._unit, self._plain_seconds = [1.0] * len(LENGTHS), 1.0
         self.steps: list[float] = []
         """Cost c(gamma) / c(0) for gamma 0 to MAX_AUTO_GAMMA."""
         self.lengths: list[int] = []
         """Draft lengths whose cost is measured or calibrated."""
-        self._update()
+        self._compute()
 
     def move(self, calibrated: Mapping[int, float]) -> None:
         """Take the calibrated seconds of the present context, by length from 0; {} if unknown."""
         if calibrated:
-            self._unit = _line({gamma: s / calibrated[0] for gamma, s in calibrated.items()})
+            plain = self._plain_seconds = calibrated[0]
+            self._unit = _line({gamma: seconds / plain for gamma, seconds in calibrated.items()})
         self._calibrated = [gamma for gamma in calibrated if gamma]
-        self._update()
+        self._compute()
 
-    @property
-    def in_doubt(self) -> bool:
-        """True if a measured length contradicts the calibration, so that plain rounds may too."""
-        medians = [median_low(ratios) for ratios in self._ratios.values() if ratios]
-        return not all(1 / DOUBT < ratio < DOUBT for ratio in medians)
-
-    def observe(self, gamma: int, steps: float) -> float | None:
-        """Observe a round that took `steps` plain rounds; returns its cost, at most FAR the usual.
+    def observe(self, gamma: int, seconds: float) -> float | None:
+        """Observe a round; returns its cost, from the usual one to FAR times as much.
 
         The limit is for rounds that other programs slow down. The first round of all costs what is
         usual: its forwards are slow. Returns None for the first round of a length if it took far
         longer than plain decoding would: it compiled kernels.
         """
-        limit, is_first = FAR if self._ratios else 1.0, gamma not in self._ratios
-        ratios = self._ratios.setdefault(gamma, deque(maxlen=SAMPLES))
-        if is_first and steps > FAR * (1 + gamma):
+        steps, is_first = max(seconds, 1e-9) / self._plain_seconds, not self._times.rounds
+        if not is_first and self._compiles(gamma, steps):
             return None
-        ratios.append(steps / self._unit[gamma])
-        self._update()
-        return min(steps, limit * self.steps[gamma])
+        place = self._place(gamma)
+        self._times.observe(place, steps / self._unit[gamma])
+        usual = self._unit[gamma] * self._times.estimate(place) if gamma else 1.0
+        cost = usual if is_first else steps / self._times.estimate(PLAIN)
+        return max(usual, min(cost, FAR * usual))
 
-    def _update(self) -> None:
-        first = [1.0] if self._calibrated else []  # a calibrated cost weighs as much as one round
-        points = {g: median_low([*first, *ratios]) for g, ratios in self._ratios.items() if ratios}
+    def update(self) -> None:
+        """Take what rounds said since the last call."""
+        if self._places and self._computed < self._times.rounds:
+            self._compute()
+
+    def _compiles(self, gamma: int, steps: float) -> bool:
+        """True once for a length whose first round took far longer than plain decoding would."""
+        if not gamma or {gamma} & (self._places.keys() | self._compiled):
+            return False
+        self._compiled.add(gamma)
+        return steps > FAR * (1 + gamma) * self._times.estimate(PLAIN)
+
+    def _place(self, gamma: int) -> int:
+        """The place of a length in the estimates, new at its first round."""
+        if gamma and gamma not in self._places:
+            self._places[gamma] = self._times.add(CALIBRATED if self._calibrated else UNKNOWN)
+        return self._places.get(gamma, PLAIN)
+
+    def _compute(self) -> None:
+        self._computed = self._times.rounds
+        points = {gamma: self._times.estimate(place) for gamma, place in self._places.items()}
         self.lengths = sorted({*points, *self._calibrated})
         ratios = _line({0: 1.0} | points, flat=bool(self._calibrated))
         self.steps = [unit * ratio for unit, ratio in zip(self._unit, ratios, strict=True)]
@@ -119,11 +97,8 @@ def _line(points: Mapping[int, float], *, flat: bool = False) -> list[float]:
     if len(known) == 1:
         return [1.0 + gamma * (not flat) for gamma in LENGTHS]
     values: list[float] = []
-    for gamma in LENGTHS:
-        at = next((place for place, high in enumerate(known) if high >= gamma), len(known))
-        low, high = (known[at - 1], known[at]) if 0 < at < len(known) else known[-2:]
+    for low, high in pairwise(known):
         slope = (points[high] - points[low]) / (high - low)
-        if at == len(known):
-            low, slope = high, 0.0 if flat else max(slope, 0.0)
-        values.append(points[gamma] if gamma in points else points[low] + slope * (gamma - low))
-    return values
+        values += [points[low] + slope * step for step in range(high - low)]
+    rise = 0.0 if flat else max(slope, 0.0)
+    return values + [points[high] + rise * step for step in range(LENGTHS.stop - high)]

@@ -6,11 +6,12 @@ from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import Acceptance
 from mmspec.draft_length.draft_kind import DraftKind
 from mmspec.draft_length.rank_model import tree_tokens
+from mmspec.draft_length.round_times import RoundTimes
 
 
 def observed(nodes, accepted, rounds=60):
     """A kind after rounds of three levels."""
-    kind, acceptance = DraftKind(nodes), Acceptance()
+    kind, acceptance = DraftKind(RoundTimes(), nodes), Acceptance()
     kind.update(acceptance)
     for _ in range(rounds):
         kind.observe(Round([0] * (accepted + 1), nodes or 3, 3, accepted), acceptance)
@@ -31,7 +32,7 @@ def test_one_tree_says_little_of_others():
 
 def test_what_trees_of_one_size_gain_is_expected_of_others():
     _, acceptance = observed(16, 0)
-    other = DraftKind(32)
+    other = DraftKind(RoundTimes(), 32)
     other.update(acceptance)
     assert other.expected[3] - 1 < 0.5 * (tree_tokens(acceptance.mean, 32)[3] - 1)
 

@@ -1,0 +1,108 @@
+"""Estimates the speed of the machine and the costs of drafts together, from seconds of rounds.
+
+A machine's speed changes while it decodes: other programs, heat, memory.  Lengths that are drafted
+at different times are comparable only beside an estimate of that speed.
+"""
+
+from math import exp, log
+
+PLAIN = 0
+"""Place of plain rounds."""
+NOISE = 0.1
+"""Spread of a round's seconds around what they should be, as a logarithm, as all spreads here."""
+FIRST = 0.7
+"""Further spread of the first round; that of the n-th is FIRST / n^2: first rounds warm up."""
+WANDER = 0.05
+"""Spread of the change of the machine's speed from one round to the next."""
+UNKNOWN = 10.0
+"""Spread of what nothing is known of."""
+SURPRISE = 2.5
+"""Number of spreads from which a round's seconds are a surprise."""
+DOUBT = 1.25
+"""Ratio of plain rounds' time, as drafts suggest it, to the measured one that is in doubt."""
+
+
+class RoundTimes:
+    """A Kalman filter over logarithms: the time of a plain round, and each draft's cost in it.
+
+    A round takes (time of a plain round) x (cost of its draft) x (noise). The cost of a plain round
+    is 1, that of a draft is constant; the time of a plain round wanders.
+    """
+
+    def __init__(self) -> None:
+        self._means = [0.0]
+        self._covariance = [[UNKNOWN**2]]  # lists, for arrays this small are slower
+        self._measured_plain = 0.0
+        self.rounds = 0
+        """Number of observed rounds."""
+
+    def add(self, spread: float) -> int:
+        """Add a draft whose cost is 1 within `spread`; returns its place."""
+        size = len(self._means)
+        self._means.append(0.0)
+        self._covariance = [[*row, 0.0] for row in self._covariance]
+        self._covariance.append([0.0] * size + [spread**2])
+        return size
+
+    def forget_speed(self) -> None:
+        """Nothing is known of the time of a plain round; what drafts cost in it stays."""
+        for row in self._covariance:
+            row[PLAIN] = 0.0
+        self._covariance[PLAIN] = [UNKNOWN**2] + [0.0] * (len(self._means) - 1)
+
+    def estimate(self, place: int) -> float:
+        """Cost of the draft at `place` in plain rounds; the time of a plain round at PLAIN."""
+        return exp(self._means[place])
+
+    @property
+    def in_doubt(self) -> bool:
+        """True if, going by drafts, plain rounds take DOUBT times as long as measured, or as short.
+
+        Then the machine's speed has changed, or drafts cost other than believed.
+        """
+        return abs(self._means[PLAIN] - self._measured_plain) > log(DOUBT)
+
+    def observe(self, place: int, ratio: float) -> None:
+        """Observe a round of the draft at `place`, or PLAIN, that took `ratio`.
+
+        A surprise makes its cost less certain. A surprisingly slow round counts only as far as it
+        is no surprise, for another program may have run; nothing makes a round fast by chance.
+        """
+        self.rounds += 1
+        self._covariance[PLAIN][PLAIN] += WANDER**2
+        excess = log(ratio) - self._means[PLAIN] - (self._means[place] if place else 0.0)
+        limit = SURPRISE * self._variance(place) ** 0.5
+        if excess < -limit:
+            self._doubt(place, excess + limit)
+        self._correct(place, min(excess, limit))
+        if excess > limit:
+            self._doubt(place, excess - limit)
+        if place == PLAIN:
+            self._measured_plain = self._means[PLAIN]
+
+    def _correct(self, place: int, excess: float) -> None:
+        """Move all estimates towards a round whose logarithm was `excess` above the expected."""
+        shared, variance = self._shared(place), self._variance(place)
+        gains = [each / variance for each in shared]
+        self._means = [mean + gain * excess for mean, gain in zip(self._means, gains, strict=True)]
+        self._covariance = [
+            [old - gain * each for old, each in zip(row, shared, strict=True)]
+            for row, gain in zip(self._covariance, gains, strict=True)
+        ]
+
+    def _shared(self, place: int) -> list[float]:
+        """[n] covariance of each estimate with the round's expected logarithm."""
+        plain = self._covariance[PLAIN]
+        if place == PLAIN:
+            return plain
+        return [one + other for one, other in zip(plain, self._covariance[place], strict=True)]
+
+    def _variance(self, place: int) -> float:
+        """Variance of the round's logarithm around the expected one."""
+        shared = self._shared(place)
+        known = shared[PLAIN] + (shared[place] if place else 0.0)
+        return known + NOISE**2 + (FIRST / self.rounds**2) ** 2
+
+    def _doubt(self, place: int, excess: float) -> None:
+        """Make the estimate at `place` less certain, after a round `excess` beyond the limit."""
+        self._covariance[place][place] += (excess / 2) ** 2
