@@ -11,7 +11,7 @@ DECAY = 0.98
 PRIOR, PRIOR_TOKENS = 0.8, 2.0
 """Acceptance probability before any observation, and the number of tokens that it weighs."""
 SMOOTHING = 4.0
-"""Number of tokens that the mean of all positions weighs in the estimate of one position."""
+"""Number of tokens that the position before or the mean weighs in the estimate of one position."""
 MODEL_TOKENS = 8.0
 """Number of accepted tokens that the model of trees weighs against what trees gained."""
 
@@ -59,11 +59,12 @@ class Acceptance:
     def expected_tokens(self) -> list[float]:
         """E(gamma), the expected tokens of a chain, for gamma from 0 to MAX_AUTO_GAMMA.
 
-        Positions with few observations are smoothed by the mean acceptance of all positions.
+        Positions with few observations are smoothed by the one before or the mean of all.
         """
-        smooth = SMOOTHING * self.mean
-        tokens, reached = [1.0], 1.0
+        mean = self.mean
+        tokens, reached, chance = [1.0], 1.0, mean
         for judged, accepted in zip(self._judged, self._accepted, strict=True):
-            reached *= (accepted + smooth) / (judged + SMOOTHING)
+            chance = (accepted + SMOOTHING * max(chance, mean)) / (judged + SMOOTHING)
+            reached *= chance
             tokens.append(tokens[-1] + reached)
         return tokens
