@@ -40,7 +40,7 @@ from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.adaptive_weights import Adaptation, Evidence
-from mmspec.decoding.arrays import A
+from mmspec.decoding.arrays import A, Positions
 from mmspec.decoding.draft import Draft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import Noise
@@ -121,6 +121,9 @@ class HiddenStates(Protocol[A]):
 
     def embeddings(self, start: int, stop: int) -> A:
         """Embeddings [n, H] of any columns; at an image they are its projected features."""
+
+    def positions(self, start: int, stop: int) -> Positions:
+        """Rotary positions [3, n] of any columns."""
 
     def embed(self, ids: A) -> A:
         """Embeddings [n, H] of drafted token ids [n]; starts computing them."""

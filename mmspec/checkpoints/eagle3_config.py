@@ -8,12 +8,13 @@ Layers are counted by how many come before: layer 0 is the embedding, and the la
 that of N, as in speculators and vLLM. SGLang and SpecForge count from the first layer's output.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import TextConfig
 from mmspec.families.llama import read_llama
+from mmspec.families.mrope import optional_axes, rope_block
 from mmspec.families.qwen3 import DEFAULTS, read_qwen3
 from mmspec.json_reader.limits import Range
 
@@ -30,6 +31,8 @@ _FLAGS = (
     "norm_output",
     "image_embeddings",
 )
+_ROPE = "default", "mrope"
+"""Names of the kinds of rotary positions; the second turns them by time, row and column."""
 _Captured = Annotated[tuple[Annotated[int, Range(-1, 1000)], ...], Range(0, 16)]
 """Layers of the target; published heads have three."""
 
@@ -102,7 +105,8 @@ def _layer(text: Block) -> TextConfig:
     text.only("num_hidden_layers", (1,), 1)
     one = Block(text.values | {"num_hidden_layers": 1}, text.file, text.path)
     qwen3 = text.get("model_type") == "qwen3" or text.flag("qk_norm", False)
-    return read_qwen3(one, DEFAULTS, False) if qwen3 else read_llama(one, False)
+    layer = read_qwen3(one, DEFAULTS, False, _ROPE) if qwen3 else read_llama(one, False, _ROPE)
+    return replace(layer, rotary_axes=optional_axes(rope_block(one), layer.head_dim))
 
 
 def _captured(whole: Block) -> tuple[int, ...]:

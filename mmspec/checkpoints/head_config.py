@@ -20,6 +20,7 @@ from mmspec.checkpoints.loading_plan import has_safetensors, read_tensors
 from mmspec.errors import CheckpointError, UsageError
 from mmspec.families.decoder import TextConfig, Vocabulary, Width
 from mmspec.families.llama import read_llama
+from mmspec.families.mrope import described_axes
 from mmspec.input_files import is_there, open_file
 
 MODEL_TYPE = "mmspec_head"
@@ -94,6 +95,8 @@ class HeadConfig:
         values |= {name: layer[name] for name in _LAYER_SIZES if name in layer}
         if self.eagle3:
             values |= self.eagle3.described() | {"eagle3": None, "qk_norm": layer["qk_norm"]}
+            if layer["rotary_axes"]:
+                values["rope_scaling"] = described_axes(layer["rotary_axes"])
         return {name: value for name, value in values.items() if value is not None}
 
 

@@ -24,6 +24,7 @@ from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.checkpoints.safetensors_file import Content, stored_content, write_safetensors
 from mmspec.errors import UsageError
 from mmspec.families.decoder import TextConfig
+from mmspec.families.mrope import described_axes
 from mmspec.output_files import new_directory
 
 Layout = Literal["speculators", "sglang"]
@@ -106,7 +107,8 @@ def _maps(head: Path, config: HeadConfig, options: Eagle3, layout: Layout) -> di
 
 def _sizes(layer: TextConfig) -> dict[str, Any]:
     """The layer's sizes by transformers' names."""
-    return {
+    axes = layer.rotary_axes
+    return ({"rope_scaling": described_axes(axes)} if axes else {}) | {
         "model_type": "qwen3" if layer.qk_norm else "llama",
         "hidden_size": layer.hidden_size,
         "intermediate_size": layer.intermediate_size,

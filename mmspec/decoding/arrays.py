@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class Rows(Protocol):
     """An array [n, ...] on a backend's device; operations are enqueued and read no value back."""
@@ -28,6 +31,9 @@ class Rows(Protocol):
 
 A = TypeVar("A", bound=Rows)
 """The array type of a backend."""
+
+Positions = NDArray[np.int64]
+"""Rotary positions [3, n] on the host: time, row and column."""
 
 Map = Callable[[A], A]
 """Function from rows of I numbers [n, I] to rows of O numbers [n, O]."""

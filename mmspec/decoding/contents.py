@@ -12,9 +12,8 @@ from itertools import accumulate
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mmspec.decoding.arrays import A
+from mmspec.decoding.arrays import A, Positions
 from mmspec.seam import Features, Segment
 
 PAD = -1
@@ -27,9 +26,6 @@ CHUNK = 512
 
 Projection = Callable[[Features], A]
 """Function from an image's features to the rows [N, W] of a placed image."""
-
-Positions = NDArray[np.int64]
-"""Rotary positions [3, n]: time, row and column."""
 
 
 class PlacedImage(NamedTuple, Generic[A]):

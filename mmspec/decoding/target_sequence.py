@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from mmspec.decoding.acceptance import Verdict, read_verdict
-from mmspec.decoding.arrays import A
+from mmspec.decoding.arrays import A, Positions
 from mmspec.decoding.block_attention import BLOCK, Places, chain_places, tree_places, whole_blocks
 from mmspec.decoding.contents import Projection, Row, chunks
 from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft, HostDraft
@@ -182,6 +182,10 @@ class TargetSequence(ABC, Generic[A]):
         with self._framework.inference():
             rest = self._embed_columns(max(start, fed), stop)
             return self._framework.concat([fed_rows, rest], 0) if len(fed_rows) else rest
+
+    def positions(self, start: int, stop: int) -> Positions:
+        """Rotary positions [3, n] of any columns."""
+        return self._row.positions(start, stop)
 
     @property
     def _fed(self) -> int:

@@ -1,5 +1,6 @@
 """Llama: a decoder without eyes, and the decoder of LLaVA."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mmspec.checkpoints.json_file import Block
@@ -37,11 +38,14 @@ class Llama:
         return Architecture(whole, read_llama(whole, whole.flag("tie_word_embeddings", False)))
 
 
-def read_llama(text: Block, tied: bool) -> TextConfig:
-    """Read a Llama decoder's sizes; tied: true if its output head is its embedding."""
+def read_llama(text: Block, tied: bool, rope: Sequence[str] = ("default",)) -> TextConfig:
+    """Read a Llama decoder's sizes; tied: true if its output head is its embedding.
+
+    rope: as in `read_sizes`.
+    """
     hidden = text.read("hidden_size", Width, DEFAULTS.hidden_size)
     heads = text.read("num_attention_heads", Heads, DEFAULTS.num_attention_heads)
     if hidden % heads:
         raise text.error("hidden_size", f"a multiple of num_attention_heads ({heads})")
     sizes = replace(DEFAULTS, num_key_value_heads=heads, head_dim=hidden // heads)
-    return read_sizes(text, sizes, tied)
+    return read_sizes(text, sizes, tied, rope)

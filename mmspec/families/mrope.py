@@ -21,6 +21,36 @@ def read_sections(rope: Block, default: Sequence[int]) -> tuple[int, ...]:
     return sections
 
 
+def chunked_axes(rope: Block, head_dim: int, default: Sequence[int]) -> tuple[int, ...]:
+    """What turns each frequency of a head, in chunks.  Raises CheckpointError."""
+    axes = chunked(read_sections(rope, default))
+    if len(axes) != head_dim // 2:
+        raise rope.error("mrope_section", f"three numbers of sum {head_dim // 2}")
+    return axes
+
+
+def optional_axes(rope: Block, head_dim: int) -> tuple[int, ...]:
+    """What turns each frequency where the config may say it; empty for one position a token.
+
+    As in vLLM, `mrope_section` says that there are three, whatever the kind is called.
+    """
+    if rope.get("mrope_section") is None:
+        if "mrope" in (rope.get("rope_type"), rope.get("type")):
+            raise rope.error("mrope_section", f"three numbers of sum {head_dim // 2}")
+        return ()
+    axes = chunked_axes(rope, head_dim, ())
+    if rope.flag("mrope_interleaved", False):
+        return interleaved(len(axes), read_sections(rope, ()))
+    return axes
+
+
+def described_axes(axes: Sequence[int]) -> dict[str, object]:
+    """The `rope_scaling` from which `optional_axes` reads these axes."""
+    sections = [axes.count(axis) for axis in range(3)]
+    apart = tuple(axes) != chunked(sections)
+    return {"rope_type": "default", "mrope_section": sections, "mrope_interleaved": apart}
+
+
 def interleaved(count: int, sections: Sequence[int]) -> tuple[int, ...]:
     """For each of `count` frequencies, what turns it: 0 time, 1 row, 2 column.
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import Heads, TextConfig, Width, read_sizes
 from mmspec.families.family import Architecture
-from mmspec.families.mrope import chunked, read_sections, rope_block
+from mmspec.families.mrope import chunked_axes, rope_block
 from mmspec.families.qwen_vision import IMAGE_TOKENS
 from mmspec.families.tensors import Prefixes
 
@@ -48,10 +48,7 @@ def read_qwen2_vl(text: Block, defaults: TextConfig, tied: bool) -> TextConfig:
     """Read a Qwen2 decoder with chunked M-RoPE; tied: true if its output head is its embedding."""
     rope = rope_block(text)
     config = _read(text, defaults, tied, ("default", "mrope"))
-    axes = chunked(read_sections(rope, SECTIONS))
-    if len(axes) != config.head_dim // 2:
-        raise rope.error("mrope_section", f"three numbers of sum {config.head_dim // 2}")
-    return replace(config, rotary_axes=axes)
+    return replace(config, rotary_axes=chunked_axes(rope, config.head_dim, SECTIONS))
 
 
 def _read(text: Block, defaults: TextConfig, tied: bool, rope: tuple[str, ...]) -> TextConfig:

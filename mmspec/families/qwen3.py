@@ -1,5 +1,6 @@
 """Qwen3: a text decoder with norms of queries and keys, and the decoder of Qwen3-VL."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mmspec.checkpoints.json_file import Block
@@ -41,10 +42,15 @@ class Qwen3:
         return Architecture(whole, read_qwen3(whole, DEFAULTS, tied))
 
 
-def read_qwen3(text: Block, defaults: TextConfig, tied: bool) -> TextConfig:
-    """Read a Qwen3 decoder's sizes; tied: true if its output head is its embedding."""
+def read_qwen3(
+    text: Block, defaults: TextConfig, tied: bool, rope: Sequence[str] = ("default",)
+) -> TextConfig:
+    """Read a Qwen3 decoder's sizes; tied: true if its output head is its embedding.
+
+    rope: as in `read_sizes`.
+    """
     # Absent, transformers takes its own number of key-value heads; null, as many as heads.
     if text.values.get("num_key_value_heads", 1) is None:
         heads = text.read("num_attention_heads", Heads, defaults.num_attention_heads)
         defaults = replace(defaults, num_key_value_heads=heads)
-    return read_sizes(text, defaults, tied)
+    return read_sizes(text, defaults, tied, rope)

@@ -14,6 +14,7 @@ from mmspec.errors import UsageError
 from support.factory_heads import KINDS, tiny_head
 
 OPTIONS = [
+    {"rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}},
     {},
     {"draft_vocab_size": 100, "fc_norm": True, "norm_output": True},
     {"norm_before_residual": True, "norm_before_fc": True},

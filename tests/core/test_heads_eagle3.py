@@ -43,6 +43,25 @@ def test_layers_are_counted_as_each_layout_counts_them(tmp_path):
     assert unnamed.eagle3.layers(36) == (2, 18, 33)
 
 
+CHUNKED, INTERLEAVED = (0, 0, 1, 1, 1, 2, 2, 2), (0, 1, 2, 0, 1, 2, 0, 0)
+ROPES = {
+    "type": ({"type": "mrope", "mrope_section": [2, 3, 3]}, CHUNKED),
+    "rope_type": ({"rope_type": "mrope", "mrope_section": [2, 3, 3]}, CHUNKED),
+    "by its sections": ({"rope_type": "default", "mrope_section": [2, 3, 3]}, CHUNKED),
+    "interleaved": ({"mrope_section": [4, 2, 2], "mrope_interleaved": True}, INTERLEAVED),
+    "plain": ({"rope_type": "default"}, ()),
+}
+
+
+@pytest.mark.parametrize("name", ROPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_positions_of_three_rows_are_read_in_every_layout(tmp_path, layout, name):
+    rope, axes = ROPES[name]
+    given = {"layer": {"rope_scaling": rope}} if layout == "speculators" else {"rope_scaling": rope}
+    config = read_head_config(LAYOUTS[layout](tmp_path / "head", **given))
+    assert config.layer.rotary_axes == axes
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["fc.weight", "norm.weight", "lm_head.weight", "d2t"])
 def test_every_tensor_is_required_and_named(tmp_path, layout, name):
@@ -109,7 +128,10 @@ def test_a_head_that_drafts_every_token_needs_no_map(tmp_path):
         ("speculators", {"target_hidden_size": 128}, "target_hidden_size is 128"),
         ("speculators", {"draft_vocab_size": 400}, "draft_vocab_size is 400"),
         ("speculators", {"layer": {"num_hidden_layers": 2}}, "num_hidden_layers is 2"),
-        ("specforge", {"rope_scaling": {"rope_type": "mrope"}}, 'rope_type is "mrope"'),
+        ("specforge", {"rope_scaling": {"rope_type": "yarn"}}, 'rope_type is "yarn"'),
+        ("specforge", {"rope_scaling": {"type": "mrope"}}, "mrope_section is null"),
+        ("specforge", {"rope_scaling": {"mrope_section": [4, 2]}}, "mrope_section"),
+        ("specforge", {"rope_scaling": {"mrope_section": [4, 4, 4]}}, "three numbers of sum 8"),
         ("specforge", {"eagle_aux_hidden_state_layer_ids": [2, 1, 3]}, "in ascending order"),
         (
             "specforge",

@@ -46,9 +46,9 @@ class Text(NamedTuple):
 def _columns(target: Path) -> Text:
     """Embeddings, layers and hidden states of random text, by transformers."""
     import torch
-    from transformers import LlavaForConditionalGeneration
+    from transformers import AutoModelForImageTextToText
 
-    model = LlavaForConditionalGeneration.from_pretrained(target, dtype=torch.float32).eval()
+    model = AutoModelForImageTextToText.from_pretrained(target, dtype=torch.float32).eval()
     ids = torch.tensor(np.random.default_rng(0).integers(4, 312, (4, 250)))
     decoder, last = model.model.language_model, []
     hook = decoder.norm.register_forward_pre_hook(lambda _module, given: last.append(given[0]))

@@ -49,7 +49,7 @@ class Reference:
     def __init__(self, directory: Path, target: Any, tokens: list[int], pixels: Any) -> None:
         self.config = json.loads((directory / "config.json").read_text())
         self.tensors = load_file(directory / "model.safetensors")
-        self.target = target
+        self.target, self.image_id = target, helpers.IMAGE
         self.embeddings, states, self.layers = layered_columns(target, tokens, pixels)
         self.states = states[:-1]  # the last token is fed to nothing yet
         self.image = [token == helpers.IMAGE for token in tokens]
@@ -97,7 +97,7 @@ class Reference:
 
     def _seen_embeddings(self) -> list[Tensor]:
         """The embeddings after each slot; images' are their token's unless the head takes them."""
-        token = self._embedded(helpers.IMAGE)
+        token = self._embedded(self.image_id)
         apart = not self.config.get("image_embeddings")
         pairs = zip(self.embeddings, self.image, strict=True)
         return [token if visual and apart else own for own, visual in pairs][1:]

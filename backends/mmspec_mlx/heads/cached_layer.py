@@ -6,6 +6,7 @@ Shape letters: n rows, H width.
 import mlx.core as mx
 import numpy as np
 
+from mmspec.decoding.arrays import Positions
 from mmspec.decoding.contents import chunks
 from mmspec_mlx.network.decoder import Decoder
 from mmspec_mlx.sequence.contents import Columns
@@ -20,17 +21,21 @@ class CachedLayer:
         self._cache = decoder.new_cache(rows=1)
         self._columns = Columns(np.ones((1, 0), dtype=np.bool_), decoder.dtype)
 
-    def append(self, x: mx.array, start: int) -> mx.array:
-        """Feed rows [n, H] to the columns from `start` on; returns the last output [1, H]."""
+    def append(self, x: mx.array, start: int, positions: Positions | None = None) -> mx.array:
+        """Feed rows [n, H] to the columns from `start` on; returns the last output [1, H].
+
+        positions: rotary positions [3, n]; None if they are the columns.
+        """
         last = x
         for low, high in chunks(0, len(x)):
-            last = self._decoder.append(x[low:high], self._cache, start + low)
+            places = None if positions is None else positions[:, low:high]
+            last = self._decoder.append(x[low:high], self._cache, start + low, places)
         return last[-1:]
 
     def settle(self) -> None:
         """Wait until the cache is computed."""
         self._cache.settle()
 
-    def tail(self, columns: int) -> MlxDraftTail:
-        """Open a draft tail after the first `columns` columns."""
-        return MlxDraftTail(self._decoder, self._cache, self._columns, columns, [columns])
+    def tail(self, columns: int, position: int) -> MlxDraftTail:
+        """Open a draft tail after the first `columns` columns, at a rotary position."""
+        return MlxDraftTail(self._decoder, self._cache, self._columns, columns, [position])

@@ -11,7 +11,7 @@ from itertools import chain, repeat
 import mlx.core as mx
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
-from mmspec.decoding.arrays import Enter, behind_norm
+from mmspec.decoding.arrays import Enter, Positions, behind_norm
 from mmspec.decoding.block_attention import Places, attend, whole_blocks
 from mmspec.families.decoder import TextConfig
 from mmspec_mlx import device_io
@@ -184,12 +184,19 @@ class Decoder:
             outputs.append(x)
         return mx.concatenate([x, *outputs], axis=-1) if outputs else x
 
-    def append(self, rows: mx.array, cache: Cache, at: int) -> mx.array:
+    def append(
+        self, rows: mx.array, cache: Cache, at: int, positions: Positions | None = None
+    ) -> mx.array:
         """Feed one sequence's embeddings [n, H] from column `at` on, with a causal mask.
 
-        Returns hidden states [n, H] before the last norm.
+        positions: rotary positions [3, n]; None if they are the columns.  Returns hidden states
+        [n, H] before the last norm.
         """
-        mask, turn = causal(at, len(rows), rows.dtype), self.rotary.at([at], len(rows))
+        mask = causal(at, len(rows), rows.dtype)
+        if positions is None:
+            turn = self.rotary.at([at], len(rows))
+        else:
+            turn = self.rotary.planes(positions[None])
         return self.feed(mx.expand_dims(rows, 0), cache, at, turn, mask)[0]
 
 

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
-from mmspec.decoding.arrays import Enter, behind_norm
+from mmspec.decoding.arrays import Enter, Positions, behind_norm
 from mmspec.decoding.block_attention import Places, attend
 from mmspec.families.decoder import TextConfig
 from mmspec_torch.cpu.norms import Norm, rms_norm
@@ -209,13 +209,20 @@ class Decoder:
             captured.append(x)
         return torch.cat((x, *captured), dim=-1) if captured else x
 
-    def append(self, x: Tensor, memory: cache.Cache, start: int) -> Tensor:
-        """Feed one row's embeddings [n, H] to columns `start` onwards, at the same positions.
+    def append(
+        self, x: Tensor, memory: cache.Cache, start: int, positions: Positions | None = None
+    ) -> Tensor:
+        """Feed one row's embeddings [n, H] to columns `start` onwards.
 
-        x may be overwritten.  Returns the last layer's output [n, H].
+        x may be overwritten.  positions: rotary positions [3, n]; None if they are the columns.
+        Returns the last layer's output [n, H].
         """
         end = start + len(x)
-        angles = self.rotary.run(start, end)
+        if positions is None:
+            angles = self.rotary.run(start, end)
+        else:
+            cos, sin = self.rotary.planes(positions[None])
+            angles = cos[0], sin[0]
         return self.follow(x, cache.CacheSpan(memory, start, end), angles)
 
     def follow(

@@ -8,7 +8,7 @@ Shape letters: n rows, H width.
 from collections.abc import Callable
 from typing import Protocol
 
-from mmspec.decoding.arrays import A, Enter, Map
+from mmspec.decoding.arrays import A, Enter, Map, Positions
 from mmspec.decoding.ensemble_expander import DraftTail
 from mmspec.decoding.framework import Framework
 from mmspec.families.decoder import TextConfig
@@ -17,18 +17,18 @@ from mmspec.families.decoder import TextConfig
 class Layer(Protocol[A]):
     """A decoder layer with its own cache over one sequence."""
 
-    def append(self, x: A, start: int) -> A:
+    def append(self, x: A, start: int, positions: Positions | None = None) -> A:
         """Feed rows [n, H] to columns `start` on; each attends to itself and all before it.
 
-        An EAGLE-3 head's rows are [n, 2 H].  x may be overwritten. Returns the output [1, H] of
-        the last row.
+        An EAGLE-3 head's rows are [n, 2 H].  x may be overwritten.  positions: rotary positions
+        [3, n]; None if they are the columns. Returns the output [1, H] of the last row.
         """
 
     def settle(self) -> None:
         """Start computing the fed rows, so that lazily evaluated work does not pile up."""
 
-    def tail(self, columns: int) -> DraftTail[A]:
-        """Start a draft after the first `columns` columns."""
+    def tail(self, columns: int, position: int) -> DraftTail[A]:
+        """Start a draft after the first `columns` columns, at the rotary position `position`."""
 
 
 class Parts(Protocol[A]):

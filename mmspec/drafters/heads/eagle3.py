@@ -84,6 +84,8 @@ class Fused(Generic[A]):
         if draft_ids is not None:
             self._spread = DraftVocabulary(framework, draft_ids, text.vocab_size)
         self.image_id = image_id
+        self.planes = bool(text.rotary_axes)
+        """True if the layer's positions are time, row and column (M-RoPE)."""
 
     def pair(self, embeddings: A, captured: A) -> A:
         """The layer's input [n, 2 H] from embeddings [n, H] and captured states [n, c H]."""

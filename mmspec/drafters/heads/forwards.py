@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from mmspec.decoding.arrays import A, Map
+from mmspec.decoding.arrays import A, Map, Positions
 from mmspec.decoding.draft import Draft
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
@@ -85,13 +85,22 @@ class CachedForwards(Forwards[Q, A]):
 
     def _recurrent(self, outline: Outline, last: A, project: Map[A]) -> Expander:
         """An expander that begins with the layer's output [1, H] at the last slot."""
-        tail, embed = self._layer.tail(outline.rows(outline.slots)), self._base.embed
+        slots, embed = outline.slots, self._base.embed
+        tail = self._layer.tail(outline.rows(slots), self._position(outline, slots))
         return Recurrent(self._framework, embed, tail, last, self._parts.fuse, project)
 
     def _advance(self, outline: Outline, start: int, stop: int) -> A:
         """Feed the slots from `start` up to `stop`; returns the layer's last output [1, H]."""
         x = self._framework.concat([self._rows(run) for run in outline.runs(start, stop)], 0)
-        return self._layer.append(x, outline.rows(start))
+        return self._layer.append(x, outline.rows(start), self._positions(outline, start, stop))
+
+    def _position(self, outline: Outline, slot: int) -> int:
+        """The rotary position of a slot of text."""
+        return outline.rows(slot)
+
+    def _positions(self, outline: Outline, start: int, stop: int) -> Positions | None:  # noqa: ARG002
+        """Rotary positions [3, r] of a range of slots; None if they are the rows of the cache."""
+        return None
 
     @abstractmethod
     def _rows(self, run: Run) -> A:
@@ -117,7 +126,10 @@ class LayeredForwards(CachedForwards[Layered[A], A]):
 
 
 class FusedForwards(CachedForwards[Fused[A], A]):
-    """EAGLE-3: the layer reads the states of several layers, and the head has its own logits."""
+    """EAGLE-3: the layer reads the states of several layers, and the head has its own logits.
+
+    With M-RoPE a slot stands where the target has its column, as in vLLM.
+    """
 
     def _expander(self, outline: Outline, start: int, k: int) -> Expander:  # noqa: ARG002
         last = self._advance(outline, start, outline.slots)
@@ -130,6 +142,14 @@ class FusedForwards(CachedForwards[Fused[A], A]):
         else:  # vLLM, speculators and SpecForge embed the image's token, not its features
             embeddings = base.embed(self._framework.integers([self._parts.image_id] * count))
         return self._parts.pair(embeddings, base.captured(run.start, run.stop))
+
+    def _position(self, outline: Outline, slot: int) -> int:
+        if not self._parts.planes:
+            return super()._position(outline, slot)
+        return int(self._base.positions(slot, slot + 1)[0, 0])
+
+    def _positions(self, outline: Outline, start: int, stop: int) -> Positions | None:  # noqa: ARG002
+        return self._base.positions(start, stop) if self._parts.planes else None
 
 
 class SlottedForwards(Forwards[Slotted[A], A]):
