@@ -233,8 +233,12 @@ class Model(Protocol):
         Two models with equal digests compute the same features from the same pixels.
         """
 
-    def encode(self, pixels: Float32) -> Features:
-        """Run the vision tower on preprocessed pixels [3, height, width]."""
+    def encode(self, pixels: Float32, grid: Grid | None = None) -> Features:
+        """Run the vision tower on preprocessed pixels [3, height, width].
+
+        A clip's moment has pixels [frames, 3, height, width].  grid: where the visual positions
+        are, if not where those of an image of this size are.
+        """
 
     def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> Target:
         """Open an empty sequence of the target.
@@ -350,7 +354,7 @@ class InspectableModel(Model, Protocol):
     def quantize(self) -> str:
         """Name of the scheme by which float weights were quantized on loading, or 'none'."""
 
-    def encode(self, pixels: Float32) -> InspectableFeatures:
+    def encode(self, pixels: Float32, grid: Grid | None = None) -> InspectableFeatures:
         """See `Model.encode`."""
 
     def project(self, features: Features) -> Float32:

@@ -13,6 +13,7 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.errors import UsageError
+from mmspec.families.grid import Grid
 from mmspec.seam import Features, Float32
 from mmspec_mlx import device_io
 from mmspec_mlx.network.decoder import LanguageModel
@@ -43,13 +44,13 @@ class MlxModel:
         """Digest of the tower's tensors, dtype and settings; '' without a tower."""
         return digest(self._vision) if self._vision else ""
 
-    def encode(self, pixels: Float32) -> MlxFeatures:
-        """Run the tower on preprocessed pixels [3, height, width]."""
+    def encode(self, pixels: Float32, grid: Grid | None = None) -> MlxFeatures:
+        """Run the tower on preprocessed pixels; see `mmspec.seam.Model.encode`."""
         if self._vision is None:
             raise UsageError("this model is text-only: it cannot look at an image")
         features = self._vision.encode(mx.array(pixels).astype(self.language.dtype))
         mx.eval(features.rows)
-        return features
+        return MlxFeatures(features.rows, grid or features.grid)
 
     def trace(self) -> None:
         """Enqueue every module without evaluating it.  Raises ValueError for mismatched shapes."""

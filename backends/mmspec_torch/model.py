@@ -14,6 +14,7 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.errors import UsageError
+from mmspec.families.grid import Grid
 from mmspec.seam import Features, Float32
 from mmspec_torch.device_io import to_host
 from mmspec_torch.graphs.pool import Statics
@@ -53,13 +54,14 @@ class TorchModel:
         return digest(self._vision) if self._vision else ""
 
     @torch.inference_mode()
-    def encode(self, pixels: Float32) -> TorchFeatures:
-        """Run the tower on preprocessed pixels [3, height, width]."""
+    def encode(self, pixels: Float32, grid: Grid | None = None) -> TorchFeatures:
+        """Run the tower on preprocessed pixels; see `mmspec.seam.Model.encode`."""
         if self._vision is None:
             raise UsageError("this model is text-only: it cannot look at an image")
-        return self._vision.encode(
+        features = self._vision.encode(
             torch.tensor(pixels).to(self.language.device, self.language.dtype)
         )
+        return TorchFeatures(features.rows, grid or features.grid)
 
     @torch.inference_mode()
     def project(self, features: Features) -> Float32:

@@ -83,8 +83,8 @@ IMAGE_TOKENS = click.option(
     "--max-image-tokens",
     type=int,
     metavar="N",
-    help="Tokens of an image at most; larger images are made smaller, with a note. Qwen only. "
-    "Default: 1280, about 1.3 megapixels.",
+    help="Tokens of an image at most, and a quarter of a clip's; larger ones are made smaller, "
+    "with a note. Qwen only. Default: 1280, about 1.3 megapixels.",
 )
 PLACE = together(BACKEND, DEVICE, DTYPE, QUANTIZE, THREADS, IMAGE_TOKENS)
 """Where, in which numbers and on how large images models compute."""

@@ -37,7 +37,7 @@ class ModelCaptioner:
     def caption(self, picture: Picture) -> str:
         """The model's greedy answer to a request for a one-sentence caption."""
         loaded, conversation = self._loaded, Conversation()
-        conversation.add(Message("user", (picture, PROMPT)))
+        conversation.add(Message("user", (picture.still, PROMPT)))
         chunks = loaded.chunks(conversation)
         session = Session(loaded.model.open_target(GREEDY), loaded.views(_nothing), loaded.view)
         for _ in session.prefill(chunks):

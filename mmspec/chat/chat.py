@@ -239,7 +239,7 @@ class Chat:
         drafting = drafting_for(models, options, chunks) if self.speculate else PLAIN
         self._encode(models.target, fresh)
         features = models.target.features
-        answer.notes += filter(None, map(features.note, fresh)) if features else ()
+        answer.notes += dict.fromkeys(filter(None, map(features.note, fresh))) if features else ()
         if "C" in _letters(drafting):
             self._caption(fresh)  # before it is known whether C fits: that is its length
         answer.drafting, notes = fitting(models, options, drafting, chunks)

@@ -82,8 +82,8 @@ def load(
 
     quantize: 'int8', 'int4', 'int4-32' or 'int4-128' for the matrices of every model (torch only).
     threads: of the CPU, for the whole process; None leaves the environment's or all cores but one.
-    max_image_tokens: tokens of an image at most, in models whose images have any size; larger ones
-    are made smaller, with a note. None: 1280.
+    max_image_tokens: tokens of an image at most, and a quarter of a clip's, in models whose images
+    have any size; larger ones are made smaller, with a note. None: 1280.
     options: checked before any weights are read; UsageError if the draft cannot do them.
     """
     started = perf_counter()

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Never
 
+import numpy as np
+
 from mmspec.chat.latest_values import LatestValues
 from mmspec.checkpoints.shape_memory import cache_bytes
 from mmspec.drafters.views import Branch, Views
@@ -14,6 +16,7 @@ from mmspec.families.family import Preprocessing
 from mmspec.families.grid import Grid
 from mmspec.progress import Progress, silent
 from mmspec.prompt.chat_template import ChatTemplate, load_template
+from mmspec.prompt.clips import Moment
 from mmspec.prompt.conversation import Chunk, Conversation, Turn, render
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
@@ -41,26 +44,40 @@ class FeatureCache:
         return self._features.get(picture.digest, partial(self._encoded, picture))
 
     def _encoded(self, picture: Picture) -> InspectableFeatures:
-        return self.model.encode(self.pixels(picture))
+        pixels = self.pixels(picture)
+        if isinstance(picture, Moment):  # whose time decides where its positions are
+            return self.model.encode(pixels, self.grid(picture))
+        return self.model.encode(pixels)
 
     def pixels(self, picture: Picture) -> Float32:
         """The pixel values of `picture` that the tower is given."""
-        return self.preprocessing.pixels(picture.image)
+        arrays = [self._each(picture).pixels(image) for image in picture.images]
+        return np.stack(arrays) if isinstance(picture, Moment) else arrays[0]
+
+    def _each(self, picture: Picture) -> Preprocessing:
+        """The preprocessing of each image of a picture."""
+        if isinstance(picture, Moment):
+            return self.preprocessing.for_clip(picture.clip_frames)
+        return self.preprocessing
 
     def grid(self, picture: Picture) -> Grid:
         """The visual positions of `picture`; computes no features.  Raises ImageError."""
         vision = self.model.config.vision
         assert vision
-        return vision.grid(*self.preprocessing.size(*picture.image.size))
+        size = self._each(picture).size(*picture.image.size)
+        if isinstance(picture, Moment):
+            return vision.moment_grid(*size, picture.place, picture.step)
+        return vision.grid(*size)
 
     def note(self, picture: Picture) -> str | None:
         """What is said of a picture that a limit on tokens has made smaller."""
-        if not self.preprocessing.is_reduced(*picture.image.size):
+        if not self._each(picture).is_reduced(*picture.image.size):
             return None
-        height, width = self.preprocessing.size(*picture.image.size)
+        height, width = self._each(picture).size(*picture.image.size)
+        unit = "tokens for two frames" if isinstance(picture, Moment) else "tokens"
         return (
             f"{picture.name or 'an image'} is seen at {width} x {height} pixels, "
-            f"{self.grid(picture).positions} tokens; `max_image_tokens` allows more"
+            f"{self.grid(picture).positions} {unit}; `max_image_tokens` allows more"
         )
 
     def forget(self) -> None:
@@ -109,6 +126,8 @@ class LoadedModel:
 
     def clip_notes(self, turn: Turn) -> list[str]:
         """What is said of a question's clips of which not all frames are shown."""
+        if self.tokenizer.image_tokens.clip != "images":
+            return []
         taken = sum(len(clip.frames) for clip in turn.question.clips)
         pictures = turn.with_frames(self.frames_as_images).question.pictures
         shown = len(pictures) - len(turn.question.pictures) + len(turn.question.clips)
@@ -125,7 +144,8 @@ class LoadedModel:
 
         Raises CheckpointError for a token that the model does not have.
         """
-        conversation = conversation.with_frames(self.frames_as_images)
+        if self.tokenizer.image_tokens.clip == "images":
+            conversation = conversation.with_frames(self.frames_as_images)
         chunks = render(conversation, self.template, self.tokenizer)
         size = self.model.config.text.vocab_size
         for part in (part for chunk in chunks for part in chunk.parts):

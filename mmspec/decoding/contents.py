@@ -161,7 +161,8 @@ def _ends(at: int, segment: Segment) -> Iterator[int]:
             size = len(part) if isinstance(part, Sequence) else part.positions
             ends = range(at + 1, at + 1 + size)
         else:
-            ends = (at + 1 + np.maximum.accumulate(rotary.max(axis=0))).tolist()
+            furthest = np.maximum.accumulate(rotary.max(axis=0))
+            ends = (at + np.maximum(1 + furthest, 0)).tolist()
         yield from ends
         at = ends[-1] if ends else at
 

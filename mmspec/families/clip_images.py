@@ -54,6 +54,10 @@ class ClipImages:
         array = _resized_and_cropped(image, self)
         return normalised(array, self.scale, self.mean, self.std)
 
+    def for_clip(self, frames: int) -> Self:  # noqa: ARG002
+        """The same: frames of clips are images."""
+        return self
+
     def limited(self, positions: int | None) -> Self:
         """The same; raises UsageError for a number, as all images have the tower's own."""
         if positions is None:

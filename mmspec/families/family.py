@@ -5,7 +5,7 @@ Shape letters: N visual positions of one image.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import TextConfig
@@ -30,10 +30,14 @@ class Preprocessing(Protocol):
     def pixels(self, image: "Image.Image") -> "NDArray[np.float32]":
         """The pixel values [3, height, width] of an upright RGB image."""
 
+    def for_clip(self, frames: int) -> Self:
+        """The same for each frame of a clip that has so many."""
+
     def limited(self, positions: int | None) -> Self:
         """The same with at most `positions` for an image; None takes the family's own limit.
 
-        Raises UsageError for a family whose images all have as many positions.
+        A clip may have as many as four images. Raises UsageError for a family whose images all have
+        as many positions.
         """
 
     def is_reduced(self, width: int, height: int) -> bool:
@@ -61,6 +65,12 @@ class Vision(Protocol):
     def grid(self, height: int, width: int) -> Grid:
         """The visual positions of pixel values [3, height, width]."""
 
+    def moment_grid(self, height: int, width: int, place: int, step: float) -> Grid:
+        """The visual positions of a clip's moment, `place` steps of `step` seconds after the first.
+
+        Only asked for where the family's `ImageTokens.clip` is 'moments' or 'timed'.
+        """
+
     def preprocessing(self, directory: Path) -> Preprocessing:
         """The preprocessing of a checkpoint.  Raises CheckpointError for a malformed file."""
 
@@ -83,6 +93,8 @@ class ImageTokens:
     image: str
     before: str = ""
     after: str = ""
+    clip: Literal["images", "moments", "timed"] = "images"
+    """How a clip is shown: its frames as images, its moments as one, or each after its time."""
 
 
 class Family(Protocol):

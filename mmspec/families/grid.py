@@ -46,11 +46,22 @@ class Grid:
 class PlaneGrid(Grid):
     """A grid of any shape, whose rotary positions are time, row and column (M-RoPE)."""
 
+    time: int = 0
+    """The rotary position in time after the clip's begin; 0 for an image."""
+    before: int | None = None
+    """The time of the clip's moment before this one, in whose rotary positions it begins too."""
+
     @property
     def rotary(self) -> list[list[int]]:
-        """Rotary positions [3, N]: time 0, the row and the column."""
-        places = [(row, column) for row in range(self.height) for column in range(self.width)]
-        return [[0] * len(places), *map(list, zip(*places, strict=True))]
+        """Rotary positions [3, N]: time, row and column.
+
+        Of a clip's later moments they count from the begin of the first, which is before their own.
+        """
+        longer = max(self.height, self.width) - 1
+        begin = 0 if self.before is None else -1 - max(self.before, longer)
+        rows, columns = range(begin, begin + self.height), range(begin, begin + self.width)
+        places = [(begin + self.time, row, column) for row in rows for column in columns]
+        return list(map(list, zip(*places, strict=True)))
 
     def pooled(self, positions: int) -> Self:
         """The grid after averaging the smallest squares that leave at most `positions`.

@@ -70,6 +70,10 @@ class LlavaVision:
         sides = height // self.patch_size, width // self.patch_size
         return Grid(*sides, class_tokens=int(not self.drops_class_token))
 
+    def moment_grid(self, height: int, width: int, place: int, step: float) -> Grid:  # noqa: ARG002
+        """That of an image: frames of clips are images."""
+        return self.grid(height, width)
+
     def preprocessing(self, directory: Path) -> "ClipImages":
         """CLIP's preprocessing with a checkpoint's settings.  Raises CheckpointError."""
         from mmspec.families.clip_images import read_clip_images  # pixels need numpy and Pillow

@@ -10,6 +10,9 @@ from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.input_files import is_there
 from mmspec.json_reader.limits import Range
 
+IMAGES = "preprocessor_config.json"
+"""The image processor's own file, which is the video processor's where that has none."""
+
 Mean = Annotated[float, Range(-1e3, 1e3)]
 Spread = Annotated[float, Range(1e-3, 1e3)]
 Channels = tuple[float, ...]
@@ -33,8 +36,20 @@ def processor_block(directory: Path) -> Block | None:
         block = Block(read_json(file), file).block("image_processor")
         if block.values:
             return block
-    file = directory / "preprocessor_config.json"
+    file = directory / IMAGES
     return Block(read_json(file), file) if is_there(file) else None
+
+
+def video_block(directory: Path) -> Block | None:
+    """The video processor's settings in a checkpoint's files; None if there are none."""
+    file = directory / "processor_config.json"
+    if is_there(file):
+        block = Block(read_json(file), file).block("video_processor")
+        if block.values:
+            return block
+    files = (directory / name for name in ("video_preprocessor_config.json", IMAGES))
+    found = filter(is_there, files)
+    return next((Block(read_json(file), file) for file in found), None)
 
 
 def read_scale(block: Block) -> float:

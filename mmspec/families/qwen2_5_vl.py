@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import TextConfig, TokenId, Width
 from mmspec.families.family import Architecture
+from mmspec.families.grid import PlaneGrid
 from mmspec.families.qwen2 import DEFAULTS, read_qwen2_vl
 from mmspec.families.qwen_vision import (
     HUB_PREFIXES,
@@ -23,6 +24,8 @@ from mmspec.json_reader.limits import Range
 if TYPE_CHECKING:
     from mmspec.families.qwen_images import QwenImages
 
+Rate = Annotated[int, Range(0, 100)]
+
 WINDOWS = 4
 """Windows along a side of a square picture, where one is drawn for the tower."""
 
@@ -35,6 +38,8 @@ class Qwen25VLVision(QwenVision):
     """Side in pixels of a window; patches attend to those of their window alone."""
     fullatt_block_indexes: tuple[int, ...] = (7, 15, 23, 31)
     """Layers whose patches attend to the whole image."""
+    tokens_per_second: Rate = 4
+    """Rotary positions in time of a second."""
 
     @property
     def window(self) -> int:
@@ -45,6 +50,18 @@ class Qwen25VLVision(QwenVision):
     def image_size(self) -> int:
         """Side of a square picture that windows fill."""
         return WINDOWS * self.window * self.patch_size
+
+    def moment_grid(self, height: int, width: int, place: int, step: float) -> PlaneGrid:
+        """The visual positions of a clip's moment: its time is in its rotary positions."""
+        times = [self._time(number, step) for number in (place - 1, place)]
+        before = times[0] if place else None
+        return replace(self.grid(height, width), time=times[1], before=before)
+
+    def _time(self, place: int, step: float) -> int:
+        """The rotary position in time of a moment, in float32 as transformers computes it."""
+        import numpy as np  # a config is read without it
+
+        return int(np.float32(place) * np.float32(self.tokens_per_second * step))
 
     def preprocessing(self, directory: Path) -> "QwenImages":
         """Qwen's preprocessing with a checkpoint's settings.  Raises CheckpointError."""
@@ -67,7 +84,7 @@ class Qwen25VL:
     """Implements `mmspec.families.family.Family`."""
 
     model_type = "qwen2_5_vl"
-    image_tokens = IMAGE_TOKENS
+    image_tokens = replace(IMAGE_TOKENS, clip="moments")
     convolution = PATCHES
     stored_prefixes = STORED_PREFIXES
     hub_prefixes = HUB_PREFIXES

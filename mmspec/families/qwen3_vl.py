@@ -58,9 +58,9 @@ class Qwen3VLVision(QwenVision):
 
     def preprocessing(self, directory: Path) -> "QwenImages":
         """Qwen's preprocessing with a checkpoint's settings.  Raises CheckpointError."""
-        from mmspec.families.qwen_images import QwenImages, read_qwen_images  # they need Pillow
+        from mmspec.families.qwen_images import qwen3_images, read_qwen_images  # they need Pillow
 
-        return read_qwen_images(directory, self, QwenImages(self.cell))
+        return read_qwen_images(directory, self, qwen3_images(self.cell))
 
     def tensors(self, text: TextConfig) -> Tensors:
         """The tensors of the tower and its mergers."""
@@ -86,7 +86,7 @@ class Qwen3VL:
     """Implements `mmspec.families.family.Family`."""
 
     model_type = "qwen3_vl"
-    image_tokens = IMAGE_TOKENS
+    image_tokens = replace(IMAGE_TOKENS, clip="timed")
     convolution = PATCHES
     stored_prefixes = STORED_PREFIXES
     hub_prefixes = HUB_PREFIXES

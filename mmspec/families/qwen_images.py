@@ -18,6 +18,7 @@ from mmspec.families.processor_file import (
     read_mean,
     read_scale,
     read_std,
+    video_block,
 )
 from mmspec.families.qwen_vision import QwenVision
 
@@ -29,6 +30,9 @@ MOST = 2**28
 
 MAX_TOKENS = 1280
 """Positions of an image at most, unless another limit is named: about 1.3 megapixels."""
+
+CLIP_IMAGES = 4
+"""Images that have as many positions as a clip may have."""
 
 HALVES = (0.5, 0.5, 0.5)
 
@@ -51,6 +55,10 @@ class QwenImages:
     std: tuple[float, ...] = HALVES
     whole: int = 0
     """The checkpoint's own largest area, if `largest` is less; else 0."""
+    frames: int = 1
+    """Frames of a clip whose areas together `least` and `largest` limit."""
+    clips: "QwenClips | None" = None
+    """How frames of clips become pixel values; None for that of one."""
 
     def size(self, width: int, height: int) -> tuple[int, int]:
         """Height and width of the pixel values of an image of this size.
@@ -64,12 +72,13 @@ class QwenImages:
     def _scaled(self, width: int, height: int) -> tuple[int, int]:
         sides, cell = (height, width), self.cell
         rounded = [round(side / cell) * cell for side in sides]
-        area = rounded[0] * rounded[1]
+        pairs = max(round(self.frames / 2), 1) * 2 if self.frames > 1 else 1
+        area = pairs * rounded[0] * rounded[1]
         if area > self.largest:
-            ratio = sqrt(height * width / self.largest)
+            ratio = sqrt(self.frames * height * width / self.largest)
             rounded = [max(cell, floor(side / ratio / cell) * cell) for side in sides]
         elif area < self.least:
-            ratio = sqrt(self.least / (height * width))
+            ratio = sqrt(self.least / (self.frames * height * width))
             rounded = [ceil(side * ratio / cell) * cell for side in sides]
         return rounded[0], rounded[1]
 
@@ -84,8 +93,18 @@ class QwenImages:
         most = MAX_TOKENS if positions is None else positions
         if most < 1:
             raise UsageError(f"`max_image_tokens={most}`: give 1 or more")
-        largest = min(self.largest, most * self.cell**2)
+        limited = self.within(most * self.cell**2)
+        clips = self.clips and replace(self.clips, most=CLIP_IMAGES * most)
+        return replace(limited, clips=clips)
+
+    def within(self, area: float) -> Self:
+        """The same with at most so large an area."""
+        largest = max(min(self.largest, int(area)), 1)
         return replace(self, largest=largest, least=min(self.least, largest), whole=self.largest)
+
+    def for_clip(self, frames: int) -> "QwenImages":
+        """The preprocessing of each frame of a clip that has so many."""
+        return self.clips.of(frames) if self.clips else self
 
     def is_reduced(self, width: int, height: int) -> bool:
         """True if an image of this size gets fewer positions because of `limited`."""
@@ -93,42 +112,83 @@ class QwenImages:
         return whole.size(width, height) > self.size(width, height)
 
 
+@dataclass(frozen=True, slots=True)
+class QwenClips:
+    """How the frames of a clip become pixel values."""
+
+    frame: QwenImages
+    together: bool
+    """True if its areas are those of all frames together, False if of each."""
+    most: int | None = None
+    """Visual positions of a clip at most, each of two frames; None has no limit."""
+
+    def of(self, frames: int) -> QwenImages:
+        """The preprocessing of each of so many frames."""
+        frame = replace(self.frame, frames=frames if self.together else 1)
+        if self.most is None:
+            return frame
+        area = 2 * self.most * frame.cell**2
+        return frame.within(area if self.together else area / frames)
+
+
 def qwen2_images(cell: int) -> QwenImages:
-    """Qwen2.5-VL's preprocessing as it was published."""
-    return QwenImages(cell, 4 * cell**2, 16384 * cell**2, mean=CLIP_MEAN, std=CLIP_STD)
+    """Qwen2.5-VL's preprocessing as it was published, of images and of each frame of a clip."""
+    images = QwenImages(cell, 4 * cell**2, 16384 * cell**2, mean=CLIP_MEAN, std=CLIP_STD)
+    return replace(images, clips=QwenClips(images, together=False))
 
 
-def read_qwen_images(directory: Path, tower: QwenVision, default: QwenImages) -> QwenImages:
-    """The preprocessing of a checkpoint, or the default if the directory has no settings.
+def qwen3_images(cell: int) -> QwenImages:
+    """Qwen3-VL's preprocessing as it was published."""
+    frame = QwenImages(cell, 4096, 24576 * cell**2)
+    return QwenImages(cell, clips=QwenClips(frame, together=True))
 
-    tower: its sizes, which the file must agree with. Raises CheckpointError.
+
+# What settings mean that lack keys: the defaults of transformers' processors.
+_IMAGES = QwenImages(28, 4 * 28**2, 1280 * 28**2, mean=CLIP_MEAN, std=CLIP_STD)
+_QWEN2_FRAMES = replace(_IMAGES, least=128 * 28**2, largest=768 * 28**2)
+_QWEN3_FRAMES = QwenImages(32, 128 * 32**2, 768 * 32**2)
+
+
+def read_qwen_images(directory: Path, tower: QwenVision, published: QwenImages) -> QwenImages:
+    """The preprocessing of a checkpoint, or what was published if the directory has no settings.
+
+    tower: its sizes, which the files must agree with. Raises CheckpointError.
     """
-    block = processor_block(directory)
-    if block is None:
-        return default
-    block.only("patch_size", (tower.patch_size,), 14)
+    clips, block = published.clips, processor_block(directory)
+    images = _read(block, tower, _IMAGES) if block else published
+    block = video_block(directory)
+    if clips and block:
+        lacking = _QWEN3_FRAMES if clips.together else _QWEN2_FRAMES
+        clips = replace(clips, frame=_read(block, tower, lacking))
+    return replace(images, clips=clips)
+
+
+def _read(block: Block, tower: QwenVision, lacking: QwenImages) -> QwenImages:
+    """The preprocessing in a file; `lacking` is that of one without keys."""
+    block.only("patch_size", (tower.patch_size,), lacking.cell // 2)
     block.only("merge_size", (tower.spatial_merge_size,), 2)
     block.only("temporal_patch_size", (tower.temporal_patch_size,), 2)
     block.only("do_resize", (True,), True)
-    least, largest = _areas(block)
+    least, largest = _areas(block, lacking)
     return QwenImages(
         cell=tower.cell,
         least=least,
         largest=largest,
         resample=Image.Resampling(block.only("resample", list(Image.Resampling), 3)),
         scale=read_scale(block),
-        mean=read_mean(block, CLIP_MEAN),
-        std=read_std(block, CLIP_STD),
+        mean=read_mean(block, lacking.mean),
+        std=read_std(block, lacking.std),
     )
 
 
-def _areas(block: Block) -> tuple[int, int]:
+def _areas(block: Block, lacking: QwenImages) -> tuple[int, int]:
     """The least and the largest area: of `size`, or the older `min_pixels` and `max_pixels`."""
     size = block.block("size")
-    least = block.integer("min_pixels", size.integer("shortest_edge", 56**2, 1, MOST), 1, MOST)
-    largest = block.integer(
-        "max_pixels", size.integer("longest_edge", 1280 * 28**2, 1, MOST), 1, MOST
-    )
+    least = size.integer("shortest_edge", lacking.least, 1, MOST)
+    largest = size.integer("longest_edge", lacking.largest, 1, MOST)
+    if lacking is not _QWEN3_FRAMES:  # whose processor does not read the older keys
+        least = block.integer("min_pixels", least, 1, MOST)
+        largest = block.integer("max_pixels", largest, 1, MOST)
     if least > largest:
         raise block.error("size", "a shortest_edge of at most longest_edge")
     return least, largest

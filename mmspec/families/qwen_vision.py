@@ -71,12 +71,17 @@ class QwenVision:
         """The visual positions of pixel values [3, height, width]."""
         return PlaneGrid(height // self.cell, width // self.cell)
 
+    def moment_grid(self, height: int, width: int, place: int, step: float) -> PlaneGrid:  # noqa: ARG002
+        """That of an image: the prompt says a moment's time."""
+        return self.grid(height, width)
+
 
 def check_vision(vision: Block, model_type: str, activation: str, text: TextConfig) -> None:
     """Raise CheckpointError for a tower that is not of `model_type`, or does not fit a decoder."""
     vision.only("model_type", (f"{model_type}_vision", model_type), model_type)
     vision.only("hidden_act", (activation,), activation)
     vision.only("in_channels", (3,), 3)
+    vision.only("temporal_patch_size", (2,), 2)
     vision.only("out_hidden_size", (text.hidden_size,), 3584)
     heads = vision.read("num_heads", Heads, 16)
     if vision.read("hidden_size", Width, 4 * heads) % (4 * heads):

@@ -14,7 +14,7 @@ from mmspec.errors import ImageError, UsageError
 from mmspec.prompt.chat_template import ChatTemplate, Content
 from mmspec.prompt.clips import Clip, shown_frames
 from mmspec.prompt.images import Picture
-from mmspec.prompt.placeholders import IMAGE_MARK, IMAGE_PLACEHOLDER, Placeholders
+from mmspec.prompt.placeholders import IMAGE_PLACEHOLDER, Placeholders
 from mmspec.prompt.saved_conversation import opened_parts, read_saved, saved_part
 from mmspec.prompt.tokenizer import Tokenizer
 
@@ -230,7 +230,7 @@ def _prompt(
     earlier = len(conversation.turns) - 1
     if earlier:
         text = placeholders.after_answer(text, earlier - 1)
-    pictures = conversation.turns[-1].question.pictures
+    pictures = placeholders.seen(conversation.turns[-1].question.pictures)
     parts = placeholders.parts(text, len(pictures))
     ids = tokenizer.encode_parts(parts, continues=earlier > 0)
     if not earlier and ids[:1] != tokenizer.prefix:
@@ -251,14 +251,14 @@ def _messages(
 
 
 def _content(message: Message, placeholders: Placeholders) -> Content:
-    """A message as the template's content: images first, or in the text as IMAGE_MARK."""
+    """A message as the template's content: images first, or in the text as placeholders."""
     pictures = message.pictures
     texts = [part for part in message.parts if isinstance(part, str)]
-    if message.parts[: len(pictures)] == pictures:
+    if message.parts[: len(pictures)] == pictures and not message.clips:
         images = [{"type": "image"} for _ in pictures]
         return images + [_text(placeholders.protect(text)) for text in texts]
     parts = (
-        placeholders.protect(part) if isinstance(part, str) else IMAGE_MARK
+        placeholders.protect(part) if isinstance(part, str) else placeholders.picture(part)
         for part in message.parts
     )
     return [_text("".join(parts))]

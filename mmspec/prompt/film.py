@@ -29,6 +29,8 @@ MAX_FRAMES = 2_000_000
 """Frames of a film at most: nine hours at 60 a second."""
 MAX_DECODED = 2 * 10**11
 """Pixels that are decoded at most: 100,000 frames of full HD, some minutes of work."""
+MAX_SECONDS = 24 * 3600
+"""Seconds of a film at most, which bounds the rotary positions of its frames."""
 SKIP = 250
 """Frames without one that is taken, from which on the decoder goes to a later key frame."""
 UNKNOWN_RATE = 24.0
@@ -96,6 +98,8 @@ class _Film:
         stream = self._stream(container)
         packets = self._packets(container, stream)
         rate = float(stream.average_rate or UNKNOWN_RATE)
+        if packets.total > MAX_SECONDS * rate:
+            raise self._error("it lasts over 24 hours; cut it first")
         numbers = self._sampling.frames(packets.total, rate)
         size = self._size(stream, len(numbers))
         container.seek(0)

@@ -7,12 +7,16 @@ afterwards; those that the template writes become special tokens.
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 
 from mmspec.errors import CheckpointError
+from mmspec.prompt.clips import Clip
+from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
 
 # Private-use characters. Where a user's text holds one, it is replaced like a special token.
 _LITERAL, _ANSWER, IMAGE_MARK, _END = "\ue000", "\ue001", "\ue002", "\ue003"
+_VISUAL = "\ue004"  # an image without the tokens around it
 _PLACEHOLDER = re.compile(f"{_LITERAL}([0-9]+){_END}")
 
 IMAGE_PLACEHOLDER = -1
@@ -26,7 +30,7 @@ class Placeholders:
         self._tokenizer = tokenizer
         self._file = file
         self._replaced: list[str] = []
-        special = [*tokenizer.special_texts, _LITERAL, _ANSWER, IMAGE_MARK, _END]
+        special = [*tokenizer.special_texts, _LITERAL, _ANSWER, IMAGE_MARK, _END, _VISUAL]
         self._special = re.compile("|".join(map(re.escape, special)))
 
     def protect(self, text: str) -> str:
@@ -36,6 +40,26 @@ class Placeholders:
     def _replace(self, match: re.Match[str]) -> str:
         self._replaced.append(match.group())
         return f"{_LITERAL}{len(self._replaced) - 1}{_END}"
+
+    def picture(self, picture: Picture) -> str:
+        """The text that stands for a picture within a text of the template's input."""
+        if not isinstance(picture, Clip) or self._tokenizer.image_tokens.clip == "images":
+            return IMAGE_MARK
+        tokens, timed = self._tokenizer.image_tokens, self._tokenizer.image_tokens.clip == "timed"
+        moments = (
+            f"<{moment.time:.1f} seconds>{IMAGE_MARK}" if timed else _VISUAL
+            for moment in picture.moments
+        )
+        return f"{tokens.before}{''.join(moments)}{tokens.after}"
+
+    def seen(self, pictures: Sequence[Picture]) -> list[Picture]:
+        """The pictures in the order of their places in a prompt: of a clip, its moments."""
+        if self._tokenizer.image_tokens.clip == "images":
+            return list(pictures)
+        each = (
+            picture.moments if isinstance(picture, Clip) else (picture,) for picture in pictures
+        )
+        return list(chain.from_iterable(each))
 
     def answer(self, turn: int) -> str:
         """The text that stands for the answer of turn number `turn` in the template's input."""
@@ -55,14 +79,14 @@ class Placeholders:
         """
         image_id, parts = self._tokenizer.image_token_id, list[str | int]()
         frame = self._tokenizer.image_tokens
-        text = text.replace(IMAGE_MARK, f"{frame.before}{IMAGE_MARK}{frame.after}")
+        text = text.replace(IMAGE_MARK, f"{frame.before}{_VISUAL}{frame.after}")
         if image_id is None:
-            text = text.replace(self._tokenizer.image_token, IMAGE_MARK)
+            text = text.replace(self._tokenizer.image_token, _VISUAL)
         for part in self._tokenizer.split_special(text):
             if isinstance(part, int):
                 parts.append(IMAGE_PLACEHOLDER if part == image_id else part)
                 continue
-            for place, literal in enumerate(part.split(IMAGE_MARK)):
+            for place, literal in enumerate(part.split(_VISUAL)):
                 parts += [IMAGE_PLACEHOLDER] if place else []
                 parts += [self._restored(literal)] if literal else []
         count = parts.count(IMAGE_PLACEHOLDER)

@@ -74,6 +74,8 @@ def test_clips_go_through_the_commands_of_the_chat(run, pair, clip, tmp_path):
     assert "took back clip.mp4" in result.out
     saved = json.loads((tmp_path / "talk.json").read_text())
     assert saved["turns"][0]["question"][0]["clip"] == str(clip)
+    undone = run("chat", *pair, "--json", clip, clip, stdin="what happens?\n/undo\n").out
+    assert "and with them 2 clips" in undone
     clip.unlink()
     gone = run("chat", *pair, stdin="/load talk.json\n")
     assert "without an image" in gone.err

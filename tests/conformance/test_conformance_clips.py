@@ -1,22 +1,40 @@
-"""Clips on every backend: as several images for LLaVA."""
+"""Clips on every backend: as several images for LLaVA, as transformers shows them for Qwen."""
 
+import numpy as np
 import pytest
+import torch
 
+from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
+from mmspec.prompt.clips import Moment
+from mmspec.prompt.conversation import Conversation, render
 from mmspec.prompt.film import open_clip
-from support.films import film
+from mmspec.prompt.images import picture_from
+from mmspec.seam import Segment
+from support.factory_qwen import MAKERS
+from support.films import drawing, film
+from support.qwen_oracle import Oracle
 
 BUDGET = 16
+DRAFTINGS = ["none", "ngram", "M", "MT", "P", "MTCP"]
 
 
 @pytest.fixture(scope="module")
-def clip(tmp_path_factory):
-    return open_clip(film(tmp_path_factory.mktemp("films") / "a.mkv", 30))
+def films(tmp_path_factory):
+    """A clip of four frames, one of six, and one of five that lasts a minute and has few pixels."""
+    folder = tmp_path_factory.mktemp("films")
+    short = open_clip(film(folder / "a.mkv", 20, size=(48, 32)))
+    long = open_clip(film(folder / "b.mkv", 30, size=(40, 56)))
+    slow = open_clip(film(folder / "c.mkv", 60, rate=1, size=(24, 16)), max_frames=5)
+    return short, long, slow
 
 
-@pytest.mark.parametrize("drafting", ["none", "ngram", "M", "MT", "P", "MTCP"])
-def test_a_clip_is_its_frames_as_images(engine, clip, drafting):
-    """Two turns, the second after undo, with a clip and an image in each."""
+@pytest.mark.parametrize("drafting", DRAFTINGS)
+def test_a_clip_is_its_frames_as_images(engine, films, drafting):
+    """For LLaVA; two turns, the second after undo, with a clip and an image in each."""
+    clip, _, _ = films
     options = Options(drafting=drafting, gamma=3, max_new_tokens=BUDGET)
     said = []
     for shown in ([clip], list(clip.frames)):
@@ -29,3 +47,158 @@ def test_a_clip_is_its_frames_as_images(engine, clip, drafting):
     assert said[0] == said[1]
     plain = engine.chat(Options(drafting="none", max_new_tokens=BUDGET))
     assert plain.reply("What is it?", clip).token_ids == said[0][0]
+
+
+SMALL = {"hidden_size": 32, "heads": 2, "layers": 2}
+
+
+@pytest.fixture(scope="module", params=MAKERS)
+def kind(request):
+    """A `model_type`."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def paths(checkpoints, kind):
+    folder = checkpoints / f"{kind} clips"
+    make = MAKERS[kind]
+    return make(folder / "target", seed=8), make(folder / "draft", seed=9, **SMALL)
+
+
+@pytest.fixture(scope="module")
+def qwen(backend, paths):
+    return load(*map(str, paths), backend=backend)
+
+
+@pytest.fixture(scope="module")
+def oracle(paths):
+    return Oracle(paths[0])
+
+
+def prompt_of(chat, question):
+    """The chunks of a conversation that ends with this question, unanswered."""
+    target, turns = chat.models.target, chat.conversation.turns
+    asked = Conversation(turns=turns[: question - 1])
+    asked.add(turns[question - 1].question)
+    return render(asked, target.template, target.tokenizer)
+
+
+def assert_generates(chat, answer, oracle, question):
+    """An answer is transformers' own."""
+    turns = chat.conversation.turns[:question]
+    clips = [clip for turn in turns for clip in turn.question.clips]
+    chunks = prompt_of(chat, question)
+    assert answer.token_ids == oracle.generated(chunks, BUDGET, clips)
+
+
+@pytest.mark.parametrize("drafting", DRAFTINGS)
+def test_qwen_says_what_generate_says_about_clips(qwen, oracle, films, drafting):
+    """Several clips and images in a turn, a second turn, undo, another clip in the same place."""
+    short, long, _ = films
+    image = picture_from(drawing(50, (33, 47)))
+    chat = qwen.chat(Options(drafting=drafting, gamma=3, max_new_tokens=BUDGET))
+    answer = chat.reply("What is it?", short)
+    if drafting != "ngram":  # which may have nothing to propose
+        assert any(round_.drafted for round_ in answer.rounds) == (drafting != "none")
+    assert_generates(chat, answer, oracle, 1)
+    assert_generates(chat, chat.reply("And now?", [image, long, short]), oracle, 2)
+    assert_generates(chat, chat.reply("Why?"), oracle, 3)
+    for _ in range(3):
+        chat.conversation.undo()
+    assert_generates(chat, chat.reply("What is it?", long), oracle, 1)
+
+
+def test_features_of_clips_are_those_of_transformers(qwen, oracle, films):
+    for clip in films[:2]:
+        ours = [qwen.target.features(moment).numpy() for moment in clip.moments]
+        np.testing.assert_allclose(np.concatenate(ours), oracle.clip_features(clip), atol=1e-4)
+
+
+def test_a_saved_clip_goes_on_as_generate_does(qwen, oracle, films):
+    """In a chat without caches, which reads the film again."""
+    options = Options(drafting="MP", gamma=3, max_new_tokens=BUDGET)
+    chat = qwen.chat(options)
+    chat.reply("What is it?", films[1])
+    saved = chat.conversation.to_json()
+    qwen.forget()
+    again = qwen.chat(options)
+    again.resume(Conversation.from_json(saved))
+    assert_generates(again, again.reply("And now?"), oracle, 2)
+
+
+def test_a_target_rewound_into_a_clip_continues_like_a_cold_one(qwen, films):
+    model, cache = qwen.target.model, qwen.target.features
+    for clip in films[1:]:
+        parts = [[20, 21], *map(cache, clip.moments), [24, 25, 26]]
+        whole = Segment(parts)
+        target = model.open_target(GREEDY)
+        for cut in range(0, len(whole), 3):
+            target.rewind(0)
+            target.extend(whole)
+            target.rewind(cut)
+            target.extend(Segment([[30, 31]]))
+            fresh = model.open_target(GREEDY)
+            fresh.extend(whole)
+            fresh.rewind(cut)
+            fresh.extend(Segment([[30, 31]]))
+            np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
+            for sequence in (target, fresh):
+                sequence.commit([], sequence.verify(None, NO_NOISE).best[0])
+            np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
+
+
+def published_positions(oracle, chunks, steps):
+    """The rotary positions [3, n] of Qwen2.5-VL as published, and the one that follows.
+
+    steps: positions in time from one moment of each clip to the next. What follows a clip follows
+    its largest position; transformers 5 lets text begin where the clip's time still counts.
+    """
+    places, at, steps = [], 0, iter(steps)
+    for part in (part for chunk in chunks for part in chunk.parts):
+        if not isinstance(part, Moment):
+            places.append(np.tile(np.arange(len(part)) + at, (3, 1)))
+            at += len(part)
+            continue
+        if part.place == 0:
+            begin, step = at, next(steps)
+        frame = oracle.processor.video_processor
+        rows = np.indices((2, 3)).reshape(2, -1)  # 24 x 16 pixels in cells of 8
+        assert frame.patch_size * frame.merge_size == 8
+        time = np.full((1, 6), int(part.place * step))
+        places.append(begin + np.concatenate([time, rows]))
+        at = max(at, int(places[-1].max()) + 1)
+    return np.concatenate(places, axis=1), at
+
+
+@pytest.mark.parametrize("kind", ["qwen2_5_vl"], indirect=True, scope="module")
+@pytest.mark.parametrize("drafting", ["none", "M", "MTCP"])
+def test_a_clip_whose_time_outruns_its_pixels_has_published_positions(
+    qwen, oracle, films, drafting
+):
+    """What transformers computes at these positions, token by token, over two turns."""
+    slow = films[2]
+    chat = qwen.chat(Options(drafting=drafting, gamma=3, max_new_tokens=BUDGET))
+    for question, number in (("What is it?", 1), ("And now?", 2)):
+        answer = chat.reply(question, [slow])
+        chunks = prompt_of(chat, number)
+        rows, inputs = oracle.inputs(chunks, [slow] * number)
+        inputs.pop("mm_token_type_ids")
+        steps = [2 * slow.moments[0].step] * number
+        positions, following = published_positions(oracle, chunks, steps)
+        assert following > rows.shape[1]
+        said = answer.token_ids
+        after = np.tile(following + np.arange(len(said) - 1), (3, 1))
+        fed = torch.cat([rows, torch.tensor([said[:-1]], dtype=torch.int64)], dim=1)
+        ids = torch.tensor(np.concatenate([positions, after], axis=1))[:, None]
+        with torch.no_grad():
+            logits = oracle.model(input_ids=fed, position_ids=ids, **inputs).logits[0]
+        assert logits[rows.shape[1] - 1 :].argmax(-1).tolist() == said
+
+
+def test_a_limit_on_tokens_holds_for_clips_and_a_line_says_so(backend, paths, films):
+    with load(str(paths[0]), "none", backend=backend, max_image_tokens=6) as engine:
+        chat = engine.chat(Options(max_new_tokens=2))
+        [note] = chat.reply("What is it?", films[1]).notes
+        assert "16 x 24 pixels, 6 tokens for two frames; `max_image_tokens` allows more" in note
+        total = sum(engine.target.features(moment).positions for moment in films[1].moments)
+        assert total <= 4 * 6

@@ -1,6 +1,7 @@
 """Qwen's pixel values, prompts and windows: those of transformers' own processor and tower."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from mmspec.errors import CheckpointError, ImageError, UsageError
 from mmspec.families.clip_images import CLIP_MEAN, CLIP_STD
 from mmspec.families.qwen2_5_vl import Qwen25VLVision
 from mmspec.families.qwen3_vl import Qwen3VLVision
-from mmspec.families.qwen_images import QwenImages
+from mmspec.families.qwen_images import QwenClips, QwenImages
 from mmspec.families.qwen_patches import places, windows
 from mmspec.families.qwen_vision import IMAGE_TOKENS
 from mmspec.prompt.chat_template import load_template
@@ -31,12 +32,12 @@ SIZES += [(640, 480), (1, 2), (96, 96)]
 
 
 def patches(pixels, config):
-    """Pixel values [3, height, width] in the processor's form: a row for each patch."""
+    """Pixel values [any, 3, height, width] in the processor's form: a row for each patch."""
     size, merge, frames = config.patch_size, config.spatial_merge_size, config.temporal_patch_size
-    rows, columns = (side // size // merge for side in pixels.shape[1:])
-    cut = pixels.reshape(3, rows, merge, size, columns, merge, size)
-    cut = cut.transpose(1, 4, 2, 5, 0, 3, 6)[:, :, :, :, :, None]
-    return np.repeat(cut, frames, axis=5).reshape(rows * columns * merge**2, -1)
+    rows, columns = (side // size // merge for side in pixels.shape[-2:])
+    cut = pixels.reshape(-1, 3, rows, merge, size, columns, merge, size)
+    cut = cut.transpose(2, 5, 3, 6, 1, 0, 4, 7)
+    return np.repeat(cut, frames // cut.shape[5], axis=5).reshape(rows * columns * merge**2, -1)
 
 
 TOWERS = {"qwen3_vl": Qwen3VLVision(), "qwen2_5_vl": Qwen25VLVision()}
@@ -105,9 +106,11 @@ def test_a_file_means_what_the_processor_reads(tmp_path, settings):
 
 
 def test_without_a_file_the_settings_are_those_that_were_published(tmp_path):
-    assert Qwen3VLVision().preprocessing(tmp_path) == QwenImages(cell=32)
+    clips = QwenClips(QwenImages(32, 4096, 25165824), together=True)
+    assert Qwen3VLVision().preprocessing(tmp_path) == QwenImages(cell=32, clips=clips)
     published = QwenImages(28, 3136, 12845056, mean=CLIP_MEAN, std=CLIP_STD)
-    assert Qwen25VLVision().preprocessing(tmp_path) == published
+    clips = QwenClips(published, together=False)
+    assert Qwen25VLVision().preprocessing(tmp_path) == replace(published, clips=clips)
 
 
 @pytest.mark.parametrize(

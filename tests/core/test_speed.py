@@ -1,12 +1,16 @@
 """The speed measurement: pairing, order, spreads and shares, on arms whose times are known."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from mmspec.chat.options import Options
 from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.prompts import user_prompt
+from mmspec.errors import UsageError
+from mmspec.prompt.clips import clip_of
+from mmspec.prompt.images import picture_from
 from mmspec_bench.measure.costs import Costs
 from mmspec_bench.measure.speed import (
     Spread,
@@ -14,10 +18,12 @@ from mmspec_bench.measure.speed import (
     best_gamma,
     engine_method,
     measure,
+    question_of,
     rotated,
     speed,
 )
 from mmspec_bench.prompts import world_prompts
+from support.films import drawing
 from support.stand_ins import quiet
 
 PROMPTS = [user_prompt("one"), user_prompt("two")]
@@ -135,3 +141,12 @@ def test_a_method_times_decoding_alone(pair_engine):
     timing = method.answer(world_prompts(1, size=32)[0])
     assert (timing.timed_tokens, timing.rounds, timing.depth) == (8, 8, 0)
     assert timing.seconds > 0
+
+
+def test_programs_are_compared_on_images_alone(tmp_path):
+    frame = picture_from(drawing(1))
+    prompt = user_prompt("what happens?", [clip_of([frame], [0], 4, 2.0, name="a.mp4")])
+    with pytest.raises(UsageError, match=r"a\.mp4: programs are compared on images, not on clips"):
+        question_of(prompt, tmp_path)
+    [image, text] = question_of(user_prompt("what is it?", [frame]), tmp_path)
+    assert (text, Path(image["image"]).exists()) == ({"text": "what is it?"}, True)

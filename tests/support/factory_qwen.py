@@ -29,7 +29,8 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}"
     "{% if message.content is string %}{{ message.content }}{% else %}"
     "{% for part in message.content %}{% if part.type == 'image' %}"
-    "<|vision_start|><|image_pad|><|vision_end|>"
+    "<|vision_start|><|image_pad|><|vision_end|>{% elif part.type == 'video' %}"
+    "<|vision_start|><|video_pad|><|vision_end|>"
     "{% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}"
     "{{ '<|im_end|>\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
@@ -62,6 +63,10 @@ class QwenSizes:
     """Layers of Qwen2.5-VL's tower that attend to the whole image."""
     least: int = 4 * 64
     largest: int = 40 * 64
+    clip_least: int = 4 * 64
+    clip_largest: int = 400 * 64
+    tokens_per_second: int = 2
+    """Positions in time of Qwen2.5-VL's clips."""
 
 
 def tiny_qwen3_vl(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
@@ -107,7 +112,8 @@ def qwen2_5_vl_model(sizes: QwenSizes, seed: int) -> Any:
     config = Qwen2_5_VLConfig(
         text_config=_text(sizes) | {"rope_parameters": rope},
         vision_config=_vision(sizes)
-        | {"window_size": sizes.window, "fullatt_block_indexes": list(sizes.whole)},
+        | {"window_size": sizes.window, "fullatt_block_indexes": list(sizes.whole)}
+        | {"tokens_per_second": sizes.tokens_per_second},
         tie_word_embeddings=sizes.tied,
         **IDS,
     )
@@ -177,7 +183,10 @@ def _written(model: Any, path: Path, sizes: QwenSizes, dtype: str) -> Path:
     model.save_pretrained(path)
     write_tokenizer(path)
     if hasattr(model.config, "vision_config"):
-        write_json(path / "preprocessor_config.json", processor_settings(sizes))
+        settings = processor_settings(sizes)
+        write_json(path / "preprocessor_config.json", settings)
+        areas = {"longest_edge": sizes.clip_largest, "shortest_edge": sizes.clip_least}
+        write_json(path / "video_preprocessor_config.json", settings | {"size": areas})
     return path
 
 

@@ -19,6 +19,7 @@ from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.exactness import probe
 from mmspec.exactness.probe import rows_are_exact
+from mmspec.prompt.clips import clip_of
 from mmspec.prompt.images import picture_from
 from mmspec.seam import Segment
 from mmspec_bench.prompts import world_prompts
@@ -30,6 +31,7 @@ from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 from support.factory_qwen import MAKERS
 from support.faults import Fault
+from support.films import drawing
 from support.replayed import Recording
 from support.segments import features
 
@@ -333,3 +335,19 @@ def test_positions_in_time_row_and_column_are_those_of_the_dynamic_form(
         assert [asked(engine, options) for options in (chains, trees)] == expected
         if isinstance(capture, Recording):
             assert capture.captured < capture.replayed
+
+
+@pytest.mark.parametrize("drafting", ["MP", "none"])
+def test_a_clip_whose_time_outruns_its_columns_says_what_the_dynamic_form_says(
+    drafting, tmp_path, capture, switch
+):
+    """Its positions are beyond the static form's tables."""
+    target = MAKERS["qwen2_5_vl"](tmp_path / "target", seed=3)
+    draft = MAKERS["qwen2_5_vl"](tmp_path / "draft", seed=4, hidden_size=32, heads=2, layers=2)
+    frames = [picture_from(drawing(number, (24, 16))) for number in range(4)]
+    clip = clip_of(frames, (0, 100, 200, 300), 400, 1.0)
+    options = Options(drafting=drafting, gamma=3, max_new_tokens=12)
+    with load(str(target), str(draft), backend="torch") as engine:
+        expected = engine.chat(options).reply("What is it?", clip).token_ids
+        switch((engine.target.model, engine.draft.model), capture)
+        assert engine.chat(options).reply("What is it?", clip).token_ids == expected

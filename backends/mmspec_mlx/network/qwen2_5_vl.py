@@ -34,8 +34,8 @@ class Qwen25VL:
         self._merger = Merger(config.merged_size, norm, mlp)
 
     def encode(self, pixels: mx.array) -> MlxFeatures:
-        """Run the tower on pixel values [3, height, width]."""
-        config, sides = self._config, (pixels.shape[1], pixels.shape[2])
+        """Run the tower on pixel values [3, height, width], or [frames, 3, height, width]."""
+        config, sides = self._config, (pixels.shape[-2], pixels.shape[-1])
         where = places(config, *sides)
         attention = Attention(config, where, windows(where, config.window))
         x = self._patches(pixels)

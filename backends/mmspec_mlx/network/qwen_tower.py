@@ -133,12 +133,15 @@ class Patches:
         self.bias = weights.array(PATCHES.replace("weight", "bias")) if bias else None
 
     def __call__(self, pixels: mx.array) -> mx.array:
-        """Cut pixel values into patches in the order of merged blocks and embed them [P, D]."""
+        """Cut pixel values into patches in the order of merged blocks and embed them [P, D].
+
+        One frame, as an image is, stands for all that a patch has.
+        """
         merge, size = self._config.spatial_merge_size, self._config.patch_size
         frames = self._config.temporal_patch_size
-        rows, columns = (side // size // merge for side in pixels.shape[1:])
-        cut = pixels.reshape(3, rows, merge, size, columns, merge, size)
-        cut = cut.transpose(1, 4, 2, 5, 0, 3, 6).reshape(-1, 3, 1, size, size)
+        rows, columns = (side // size // merge for side in pixels.shape[-2:])
+        cut = pixels.reshape(-1, 3, rows, merge, size, columns, merge, size)
+        cut = cut.transpose(2, 5, 3, 6, 1, 0, 4, 7).reshape(-1, 3, len(cut), size, size)
         shown = mx.broadcast_to(cut, (len(cut), 3, frames, size, size)).reshape(len(cut), -1)
         x = shown @ self.weight.T
         return x if self.bias is None else x + self.bias

@@ -74,7 +74,7 @@ class MlxTarget(TargetSequence[mx.array]):
         end, shift = first + len(x), self._row.shift(first)
         places = self._places(exact, first, end, root, ancestry)
         own = mx.expand_dims(places.own + shift if shift else places.own, 0)
-        turn = self._language.rotary.each(own, end)
+        turn = self._language.rotary.each(own, end + max(shift, 0))
         rows, captured = mx.expand_dims(x, 0), self._captured
         return self._language.feed(rows, self._cache, first, turn, places, (), captured)[0]
 

@@ -43,8 +43,8 @@ class Qwen3VL:
         self._deepstack = dict(zip(config.deepstack, extra, strict=True))
 
     def encode(self, pixels: Tensor) -> TorchFeatures:
-        """Run the tower on pixel values [3, height, width]."""
-        sides = pixels.shape[1], pixels.shape[2]
+        """Run the tower on pixel values [3, height, width], or [frames, 3, height, width]."""
+        sides = pixels.shape[-2], pixels.shape[-1]
         where = places(self._config, *sides)
         attention = Attention(self._config, where, pixels.device, None)
         x, extra = self._patches(pixels), list[Tensor]()

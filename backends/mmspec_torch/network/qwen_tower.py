@@ -135,11 +135,14 @@ class Patches:
         self.bias = weights.take(PATCHES.replace("weight", "bias")) if bias else None
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """Cut pixel values into patches in the order of merged blocks and embed them [P, D]."""
+        """Cut pixel values into patches in the order of merged blocks and embed them [P, D].
+
+        One frame, as an image is, stands for all that a patch has.
+        """
         merge, size = self._config.spatial_merge_size, self._config.patch_size
-        rows, columns = (side // size // merge for side in pixels.shape[1:])
-        cut = pixels.reshape(3, rows, merge, size, columns, merge, size)
-        cut = cut.permute(1, 4, 2, 5, 0, 3, 6).reshape(-1, 3, 1, size, size)
+        rows, columns = (side // size // merge for side in pixels.shape[-2:])
+        cut = pixels.reshape(-1, 3, rows, merge, size, columns, merge, size)
+        cut = cut.permute(2, 5, 3, 6, 1, 0, 4, 7).reshape(-1, 3, len(cut), size, size)
         frames = cut.expand(-1, -1, self._config.temporal_patch_size, -1, -1)
         return F.linear(frames.reshape(len(cut), -1), self.weight, self.bias)
 

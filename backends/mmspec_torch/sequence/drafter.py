@@ -227,7 +227,8 @@ class TorchDrafter:
         """The pending tokens for the static form; None if it cannot feed them."""
         row, start = self._rows[0], min(state.fed, state.columns - 1)
         numbers = 1 + state.columns - start + len(state.lengths) + 2 * k
-        if numbers > NUMBERS or row.has_image(start, state.columns):
+        outrun = max(state.positions) > state.columns  # as by a clip's time
+        if numbers > NUMBERS or outrun or row.has_image(start, state.columns):
             return None
         tokens = row.ids(start, state.columns, self._language.config.vocab_size)
         return Pending(tokens, state.columns, state.positions, state.mask)

@@ -13,6 +13,8 @@ from mmspec.chat.options import Gamma, Options
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import answer_once
+from mmspec.errors import UsageError
+from mmspec.prompt.clips import Clip
 from mmspec.prompt.images import Picture
 from mmspec_bench import Progress
 from mmspec_bench.compare.script_io import Clock, Program, Question
@@ -136,6 +138,8 @@ def question_of(prompt: Prompt, folder: Path) -> Question:
 def _part(part: str | Picture, folder: Path) -> dict[str, str]:
     if isinstance(part, str):
         return {"text": part}
+    if isinstance(part, Clip):
+        raise UsageError(f"{part.name}: programs are compared on images, not on clips")
     file = folder / f"{part.digest}.png"
     part.image.save(file)
     return {"image": str(file)}

@@ -37,7 +37,7 @@ def _matching(name: str) -> list[str]:
 
 def paste(dialogue: Dialogue, _: str) -> None:
     """Stage the image on the clipboard."""
-    dialogue.stage([clipboard_picture()])
+    dialogue.stage([clipboard_picture(dialogue.sampling)])
 
 
 def unstage(dialogue: Dialogue, name: str) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 from shutil import which
 
 from mmspec.errors import UsageError
-from mmspec.prompt.file_kinds import IMAGE_SUFFIXES
-from mmspec.prompt.images import Picture, decode_picture, open_picture
+from mmspec.prompt.any_image import open_visual
+from mmspec.prompt.clips import EVENLY, FrameSampling
+from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
+from mmspec.prompt.images import Picture, decode_picture
 
 SECONDS = 10
 """The longest that a program may take to hand over the clipboard."""
@@ -19,8 +21,8 @@ NAME = "clipboard"
 """Name of an image that was copied, not a file."""
 
 
-def clipboard_picture() -> Picture:
-    """The image on the clipboard, or the one whose path is there as text.
+def clipboard_picture(sampling: FrameSampling = EVENLY) -> Picture:
+    """The image on the clipboard, or the image or clip whose path is there as text.
 
     Raises UsageError if there is none, or if the program that reads the clipboard is missing.
     """
@@ -28,8 +30,8 @@ def clipboard_picture() -> Picture:
     if content:
         return decode_picture(content, NAME)
     file = _text().strip()
-    if file.lower().endswith(IMAGE_SUFFIXES) and "\n" not in file:
-        return open_picture(Path(file.removeprefix("file://")))
+    if file.lower().endswith(VISUAL_SUFFIXES) and "\n" not in file:
+        return open_visual(Path(file.removeprefix("file://")), sampling)
     raise UsageError("the clipboard holds no image: copy one, or name a file with /image PATH")
 
 

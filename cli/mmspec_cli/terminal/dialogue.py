@@ -84,9 +84,8 @@ class Dialogue:
 
     @property
     def prompt(self) -> str:
-        """The prompt, with the number of images staged for the next question."""
-        count = len(self.staged)
-        return f"[{count} image{'s' if count > 1 else ''}] > " if count else "> "
+        """The prompt, with the number of images and clips staged for the next question."""
+        return f"[{counted(self.staged)}] > " if self.staged else "> "
 
     def notice(self, text: str) -> None:
         """Show `text`, the result of a command."""
@@ -186,11 +185,11 @@ class Dialogue:
                 self.kept.file = file
             return "brought back the conversation before"
         turns = self.chat.conversation.turns
-        images = len(turns[-1].question.pictures) if turns else 0
+        pictures = turns[-1].question.pictures if turns else ()
         self.chat.conversation.undo()
         self._keep()
-        with_images = f", and with them {images} image{'s' * (images > 1)}" if images else ""
-        return f"took back the last question and its answer{with_images}"
+        with_pictures = f", and with them {counted(pictures)}" if pictures else ""
+        return f"took back the last question and its answer{with_pictures}"
 
     def retry(self) -> None:
         """Answer the last question again, with another seed if tokens are sampled."""
@@ -247,3 +246,10 @@ class Dialogue:
         if words not in self._shown_notes:
             self.screen.note(note)
         self._shown_notes.add(words)
+
+
+def counted(pictures: Sequence[Picture]) -> str:
+    """`2 images, 1 clip`."""
+    clips = sum(isinstance(picture, Clip) for picture in pictures)
+    kinds = ((len(pictures) - clips, "image"), (clips, "clip"))
+    return ", ".join(f"{count} {kind}{'s' * (count > 1)}" for count, kind in kinds if count)

@@ -33,6 +33,9 @@ class ColourVision:
     def grid(self, height: int, width: int) -> Grid:
         return Grid(height // 4, width // 4)
 
+    def moment_grid(self, height: int, width: int, place: int, step: float) -> Grid:
+        return self.grid(height, width)
+
     def preprocessing(self, directory: Path) -> "ClipImages":
         from mmspec.families.clip_images import read_clip_images
 

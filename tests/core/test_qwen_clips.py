@@ -1,0 +1,216 @@
+"""Qwen's clips: pixel values, prompts and positions of transformers' own processors and models."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from test_qwen_images import CLIP, patches, written
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLModel
+from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLModel
+
+from mmspec.decoding.contents import Row
+from mmspec.families.qwen2_5_vl import Qwen25VL, Qwen25VLVision
+from mmspec.families.qwen3_vl import Qwen3VL, Qwen3VLVision
+from mmspec.prompt.chat_template import load_template
+from mmspec.prompt.clips import clip_of
+from mmspec.prompt.conversation import Conversation, Message, render
+from mmspec.prompt.images import picture_from
+from mmspec.prompt.tokenizer import Tokenizer
+from mmspec.seam import Segment
+from support.factory_qwen import IMAGE_ID, write_tokenizer
+from support.films import drawing
+from support.qwen_oracle import processor, shown
+
+VIDEO_ID = IMAGE_ID + 1
+TOWERS = {"qwen3_vl": Qwen3VLVision(), "qwen2_5_vl": Qwen25VLVision(tokens_per_second=2)}
+FAMILIES = {"qwen3_vl": Qwen3VL(), "qwen2_5_vl": Qwen25VL()}
+SETTINGS = {
+    "qwen3_vl": {"patch_size": 16, "image_mean": [0.5] * 3, "image_std": [0.5] * 3},
+    "qwen2_5_vl": {"patch_size": 14, **CLIP},
+}
+
+
+def clip(frames, size, rate=10.0, step=5):
+    """A clip of every `step`-th frame of a film."""
+    pictures = [picture_from(drawing(number, size), "a.mp4") for number in range(frames)]
+    numbers = [step * number for number in range(frames)]
+    return clip_of(pictures, numbers, step * frames, rate)
+
+
+CLIPS = [
+    (2, (64, 64), 10.0),
+    (3, (200, 120), 30000 / 1001),
+    (5, (31, 90), 25.0),
+    (7, (640, 360), 24.0),
+    (8, (360, 202), 10.0),
+    (12, (500, 281), 60.0),
+]
+
+
+@pytest.fixture(params=TOWERS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def folder(tmp_path, kind):
+    """A directory with a tokenizer and the settings of images and clips."""
+    return settled(tmp_path, kind)
+
+
+def settled(tmp_path, kind):
+    write_tokenizer(written(tmp_path, **SETTINGS[kind]))
+    areas = {"size": {"shortest_edge": 4096, "longest_edge": 300_000}}
+    text = json.dumps(SETTINGS[kind] | areas)
+    (tmp_path / "video_preprocessor_config.json").write_text(text)
+    return tmp_path
+
+
+def prompt(folder, kind, *parts):
+    """The parts of the chunks of a question."""
+    tokenizer = Tokenizer.read(folder, FAMILIES[kind].image_tokens)
+    conversation = Conversation()
+    conversation.add(Message("user", parts))
+    chunks = render(conversation, load_template(folder), tokenizer)
+    return [part for chunk in chunks for part in chunk.parts]
+
+
+@pytest.mark.parametrize(("frames", "size", "rate"), CLIPS)
+def test_pixels_and_ids_equal_the_processors(folder, kind, frames, size, rate):
+    tower, theirs, seen = TOWERS[kind], processor(folder, kind), clip(frames, size, rate)
+    content = [{"type": "video"}, {"type": "text", "text": "What is it?"}]
+    messages = [{"role": "user", "content": content}]
+    text = theirs.apply_chat_template(messages, add_generation_prompt=True)
+    expected = theirs(text=text, **shown(seen), return_tensors="np")
+    frame = tower.preprocessing(folder).for_clip(frames)
+    height, width = frame.size(*size)
+    pixels = [np.stack([frame.pixels(image) for image in m.images]) for m in seen.moments]
+    ours = np.concatenate([patches(each, tower) for each in pixels])
+    np.testing.assert_allclose(ours, expected["pixel_values_videos"], atol=1e-6, rtol=0)
+    positions = tower.grid(height, width).positions
+    parts = prompt(folder, kind, seen, "What is it?")
+    runs = (part if isinstance(part, tuple) else [VIDEO_ID] * positions for part in parts)
+    assert [token for run in runs for token in run] == expected["input_ids"][0].tolist()
+
+
+@pytest.mark.parametrize("sides", [(320, 192), (512, 288), (96, 64)])
+def test_torch_resizes_frames_as_pillow_does_but_for_rounding(sides):
+    """Transformers' video processors call torch; one of 255 in few of the values."""
+    image = drawing(3, (500, 281))
+    ours = np.asarray(image.resize(sides, Image.Resampling.BICUBIC), int)
+    tensor = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None]
+    theirs = F.interpolate(tensor, sides[::-1], mode="bicubic", antialias=True)[0]
+    difference = np.abs(theirs.permute(1, 2, 0).numpy().astype(int) - ours)
+    assert difference.max() <= 1
+    assert difference.mean() < 0.01
+
+
+class At:
+    """Features of which only the positions are known."""
+
+    def __init__(self, grid):
+        self.grid, self.positions, self.rows = grid, grid.positions, np.zeros((grid.positions, 1))
+
+
+def rotary(kind, parts, size):
+    """The rotary positions [3, n] that a target gives the parts of a prompt."""
+    tower, row = TOWERS[kind], Row()
+    seen = (
+        part if isinstance(part, tuple) else At(tower.moment_grid(*size, part.place, part.step))
+        for part in parts
+    )
+    segment = Segment(list(seen))
+    row.append(0, segment, lambda features: features.rows)
+    return row.positions(0, len(segment)), row.position(len(segment))
+
+
+@pytest.mark.parametrize("step", [2, 5, 7])
+def test_positions_are_those_of_transformers(folder, kind, step):
+    """For clips whose time does not outrun their sides, also behind other clips and text."""
+    seen, tower = clip(6, (330, 200), 10.0, step), TOWERS[kind]
+    size = tower.preprocessing(folder).for_clip(6).size(330, 200)
+    parts = prompt(folder, kind, "first", seen, "then", seen, "What is it?")
+    ours, following = rotary(kind, parts, size)
+    kinds = [2 * (not isinstance(part, tuple)) for part in parts]
+    lengths = [len(p) if isinstance(p, tuple) else tower.grid(*size).positions for p in parts]
+    kinds = torch.tensor(np.repeat(kinds, lengths)[None])
+    grid = torch.tensor([[3, size[0] // tower.patch_size, size[1] // tower.patch_size]] * 2)
+    model = {"qwen3_vl": Qwen3VLModel, "qwen2_5_vl": Qwen2_5_VLModel}[kind]
+    config = type("Config", (), {"vision_config": tower})
+    oracle = type(
+        "Oracle",
+        (),
+        {"config": config, "get_vision_position_ids": model.get_vision_position_ids},
+    )()
+    seconds = [seen.moments[0].step] * 2
+    theirs, delta = model.get_rope_index(
+        oracle, torch.zeros_like(kinds), kinds, video_grid_thw=grid, second_per_grid_ts=seconds
+    )
+    np.testing.assert_array_equal(ours, theirs[:, 0].numpy())
+    assert following == int(delta) + kinds.shape[1]
+
+
+def test_text_follows_the_last_moment_of_a_clip_that_outruns_its_sides(tmp_path):
+    """As Qwen published it: one more than the largest position of the clip."""
+    folder = settled(tmp_path, "qwen2_5_vl")
+    seen, tower = clip(9, (64, 48), 10.0, 30), TOWERS["qwen2_5_vl"]
+    size = tower.preprocessing(folder).for_clip(9).size(64, 48)
+    parts = prompt(folder, "qwen2_5_vl", "first", seen, "What is it?")
+    ours, _ = rotary("qwen2_5_vl", parts, size)
+    before, after = len(parts[0]), len(parts[-1])
+    times = before + np.floor(np.arange(5) * 2 * seen.moments[0].step).astype(int)
+    each = tower.grid(*size).positions
+    np.testing.assert_array_equal(ours[0, before:-after], np.repeat(times, each))
+    rows = np.tile(np.repeat(np.arange(size[0] // 28), size[1] // 28), 5)
+    np.testing.assert_array_equal(ours[1, before:-after], before + rows)
+    assert times[-1] > ours[1:, before:-after].max()
+    np.testing.assert_array_equal(ours[:, -after:], [times[-1] + 1 + np.arange(after)] * 3)
+
+
+FILES = [
+    {"video_preprocessor_config.json": {"size": {"shortest_edge": 5000, "longest_edge": 90000}}},
+    {"video_preprocessor_config.json": {"image_mean": [0.1, 0.2, 0.3], "resample": 2}},
+    {"video_preprocessor_config.json": {}},
+    {"preprocessor_config.json": {"size": {"shortest_edge": 9000, "longest_edge": 40000}}},
+    {"preprocessor_config.json": {"min_pixels": 7000, "max_pixels": 50000}},
+    {
+        "processor_config.json": {
+            "video_processor": {"size": {"shortest_edge": 4096, "longest_edge": 60000}}
+        }
+    },
+]
+
+
+@pytest.mark.parametrize("files", FILES)
+def test_files_mean_what_the_processor_reads(tmp_path, kind, files):
+    tower = TOWERS[kind]
+    patch = {"patch_size": tower.patch_size}
+    for name, settings in files.items():
+        inner = settings.get("video_processor")
+        values = {"video_processor": inner | patch} if inner else settings | patch
+        (tmp_path / name).write_text(json.dumps(values))
+    write_tokenizer(tmp_path)
+    if "preprocessor_config.json" not in files:
+        written(tmp_path, **patch)
+    seen = clip(5, (333, 251))
+    theirs = processor(tmp_path, kind).video_processor(**shown(seen), return_tensors="np")
+    frame = tower.preprocessing(tmp_path).for_clip(5)
+    ours = [np.stack([frame.pixels(image) for image in m.images]) for m in seen.moments]
+    ours = np.concatenate([patches(each, tower) for each in ours])
+    np.testing.assert_allclose(ours, theirs["pixel_values_videos"], atol=1e-5, rtol=0)
+
+
+def test_a_clip_has_as_many_positions_as_four_images(folder, kind):
+    """However many frames it has; a few more where a side cannot be less than a cell."""
+    tower = TOWERS[kind]
+    whole = tower.preprocessing(folder)
+    for frames in (2, 9, 64):
+        limited = whole.limited(10).for_clip(frames)
+        size = limited.size(640, 360)
+        assert 20 < tower.grid(*size).positions * frames / 2 <= 64
+        assert limited.is_reduced(640, 360)
+    assert whole.limited(100_000).for_clip(4).size(640, 360) == whole.for_clip(4).size(640, 360)
+    assert not whole.limited(100_000).for_clip(4).is_reduced(640, 360)
