@@ -16,7 +16,16 @@ from torch import Tensor
 from mmspec.checkpoints.config import CONFIG_FILE, read_config
 from mmspec.checkpoints.json_file import read_json
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan, plan_named, read_tensors
-from mmspec.checkpoints.manifest import TOWER, canonical, is_buffer, manifest, optional
+from mmspec.checkpoints.manifest import (
+    TOWER,
+    canonical,
+    hub_name,
+    is_buffer,
+    manifest,
+    optional,
+)
+from mmspec.families.llama import Llama
+from mmspec.families.tensors import renamed
 from mmspec.output_files import make_directory, replace_file, replace_text
 from mmspec_torch.tensor_files import save_tensors
 from mmspec_torch.weights import read_tensor
@@ -41,7 +50,8 @@ def save_draft(model: DraftModel, target: Path, directory: Path) -> None:
     own = model.state_dict()
     if model.text.tie_word_embeddings:
         del own["lm_head.weight"]
-    tensors = {_stored_name(name, model.sees): tensor.half() for name, tensor in own.items()}
+    prefixes = (read_config(target).family if model.sees else Llama()).hub_prefixes
+    tensors = {renamed(name, prefixes): tensor.half() for name, tensor in own.items()}
     if model.sees:
         tensors |= read_tower(target)
     save_tensors(directory / WEIGHTS_FILE, tensors)
@@ -50,7 +60,7 @@ def save_draft(model: DraftModel, target: Path, directory: Path) -> None:
 
 
 def read_tower(target: Path) -> dict[str, Tensor]:
-    """Return a checkpoint's whole vision tower, by transformers' tensor names."""
+    """Return a checkpoint's whole vision tower, by the hub's tensor names."""
     config = read_config(target)
     stored = {n: tensor for n, tensor in read_tensors(target).items() if not is_buffer(n)}
     by_name = {canonical(name, config): tensor for name, tensor in stored.items()}
@@ -58,7 +68,9 @@ def read_tower(target: Path) -> dict[str, Tensor]:
     tower = {n: shape for n, shape in shapes.items() if n.startswith(TOWER) and n in by_name}
     sources = plan_named(by_name, tower, shapes, target, config.quantization)
     return {
-        "model." + name: read_tensor(source, TOWER_DTYPES.get(source.stored.dtype, torch.float16))
+        hub_name(name, config): read_tensor(
+            source, TOWER_DTYPES.get(source.stored.dtype, torch.float16)
+        )
         for name, source in sources.items()
     }
 
@@ -74,13 +86,6 @@ def tower_digest(directory: Path) -> str:
         if name.startswith(TOWER):
             total.update(read_tensor(source, torch.float32).contiguous().numpy().data)
     return total.hexdigest()
-
-
-def _stored_name(name: str, sees: bool) -> str:
-    """Return transformers 5's name of a canonical tensor, in a LLaVA if `sees`, else a Llama."""
-    if name == "lm_head.weight":
-        return name
-    return "model." + (name if sees else name.removeprefix("language_model."))
 
 
 def _config(model: DraftModel, target: Path) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Writes trained weights as a checkpoint directory in transformers' format."""
+"""Writes trained weights as a checkpoint directory that transformers, vLLM and mlx-vlm read."""
 
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import (
@@ -12,10 +13,15 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from mmspec.checkpoints.config import read_config
+from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
+from mmspec.checkpoints.manifest import canonical, hub_name
+from mmspec_torch.tensor_files import save_tensors
 from mmspec_train.mini.recipe import TowerSizes
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD
 
 CHAT_TEMPLATE = (
+    "{{ bos_token }}"
     "{% for message in messages %}"
     "{{ message['role'].upper() + ': ' }}"
     "{% for part in message['content'] | selectattr('type', 'equalto', 'image') %}"
@@ -43,6 +49,7 @@ def save_pair_model(
     """
     nn.Module.half(model)
     model.save_pretrained(directory)
+    _rename_tensors(directory)
     side = {"height": tower.image, "width": tower.image}
     images = CLIPImageProcessorPil(size={"shortest_edge": tower.image}, crop_size=side)
     images.save_pretrained(directory)  # again, for programs that read no processor_config.json
@@ -64,3 +71,10 @@ def save_pair_model(
         num_additional_image_tokens=1,
     )
     processor.save_pretrained(directory)
+
+
+def _rename_tensors(directory: Path) -> None:
+    """Give a checkpoint's tensors the hub's names, which other engines know alone."""
+    config, file = read_config(directory), directory / WEIGHTS_FILE
+    tensors = load_file(file)
+    save_tensors(file, {hub_name(canonical(n, config), config): t for n, t in tensors.items()})

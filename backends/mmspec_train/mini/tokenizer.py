@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.trainers import BpeTrainer
 
 BOS, EOS, PAD, IMAGE = SPECIALS = ("<s>", "</s>", "<pad>", "<image>")
@@ -16,7 +16,8 @@ ROLES = ("USER:", "ASSISTANT:")
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     """Train a tokenizer of at most `vocabulary` tokens; the same texts give the same tokenizer.
 
-    Encoding puts `<s>` before every text. Decoding restores any text exactly.
+    Encoding adds no `<s>`: the chat template writes it, so that no program has none or two.
+    Decoding restores any text exactly.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -34,10 +35,6 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     )
     tokenizer.train_from_iterator(_without_markers(texts), trainer)
     tokenizer.add_tokens([AddedToken(role, normalized=False) for role in ROLES])
-    bos = token_id(tokenizer, BOS)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{BOS} $A", pair=f"{BOS} $A $B", special_tokens=[(BOS, bos)]
-    )
     return tokenizer
 
 
