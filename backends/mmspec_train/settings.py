@@ -68,7 +68,7 @@ class RunSettings(PlaceSettings):
     workers: int = option(
         1, "Background processes that make batches; 0: the main one does.", least=0, most=1
     )
-    accelerate: bool = option(False, "Run as one of the processes of `accelerate launch`.")
+    accelerate: bool = option(False, "Be one of `torchrun`'s or `accelerate launch`'s processes.")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Several processes take the steps of one."""
 
-import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,40 +13,48 @@ from mmspec_train.run.log import Position
 from mmspec_train.settings import RunSettings
 
 
-@dataclass
-class Ring:
-    """An accelerator of two processes: the other's tensors are given beforehand."""
+class Two(Processes):
+    """One of two processes, whose tensors the other's are added to, in order."""
 
-    others: list[torch.Tensor]
-    process_index: int = 0
-    num_processes: int = 2
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    def __init__(self, *others, rank=0):
+        super().__init__(rank, 2)
+        self.others = list(others)
 
-    def reduce(self, tensor, reduction):
-        total = tensor + self.others.pop(0)
-        return total / 2 if reduction == "mean" else total
+    def add_up(self, tensor):
+        return tensor.add_(torch.tensor(self.others.pop(0), dtype=tensor.dtype))
+
+
+def two_layers(*gradients):
+    module = nn.ModuleList([nn.Linear(2, 1, bias=False), nn.Linear(1, 1, bias=False)])
+    for layer, gradient in zip(module, gradients, strict=True):
+        layer.weight.grad = gradient if gradient is None else torch.tensor([gradient])
+    return module
 
 
 def test_gradients_are_means_also_where_one_process_has_none():
-    module = nn.ModuleList([nn.Linear(2, 1, bias=False), nn.Linear(1, 1, bias=False)])
-    module[0].weight.grad = torch.tensor([[2.0, 4.0]])
-    Processes(Ring([torch.tensor([0.0, 2.0, 6.0])])).average_gradients(module.parameters())
+    module = two_layers([2.0, 4.0], None)
+    Two([0.0, 2.0, 6.0, 1.0, 1.0]).average_gradients(module.parameters())
     assert module[0].weight.grad.tolist() == [[1.0, 3.0]]
     assert module[1].weight.grad.tolist() == [[3.0]]
 
 
+def test_a_gradient_that_no_process_has_stays_away():
+    module = two_layers([2.0, 4.0], None)
+    Two([0.0, 2.0, 0.0, 1.0, 0.0]).average_gradients(module.parameters())
+    assert module[1].weight.grad is None
+
+
 def test_frozen_parameters_take_no_part():
-    module = nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)])
+    module = two_layers(None, [2.0])
     module[0].weight.requires_grad_(False)
-    module[1].weight.grad = torch.tensor([[2.0]])
-    Processes(Ring([torch.tensor([4.0])])).average_gradients(module.parameters())
+    Two([4.0, 1.0]).average_gradients(module.parameters())
     assert module[0].weight.grad is None
     assert module[1].weight.grad.tolist() == [[3.0]]
 
 
 def test_all_processes_get_the_value_of_the_first():
-    assert Processes(Ring([torch.tensor(0.0)])).from_first(3.0) == 3.0
-    assert Processes(Ring([torch.tensor(3.0)], process_index=1)).from_first(9.0) == 3.0
+    assert Two(0.0).from_first(3.0) == 3.0
+    assert Two(3.0, rank=1).from_first(9.0) == 3.0
     assert Processes().from_first(3.0) == 3.0
 
 
@@ -55,8 +62,10 @@ class Follower(Processes):
     """A process that is not the first."""
 
     def __init__(self):
-        super().__init__()
-        self.rank, self.count = 1, 2
+        super().__init__(rank=1, count=2)
+
+    def add_up(self, tensor):
+        return tensor
 
 
 @pytest.fixture
@@ -81,7 +90,13 @@ def test_of_several_processes_the_first_writes_the_log(request, process, tmp_pat
     assert (tmp_path / "out").exists() == (process == "data")
 
 
-def test_accelerate_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "accelerate", None)
-    with pytest.raises(errors.UsageError, match="pip install accelerate"):
-        join_processes()
+def test_a_process_that_no_launcher_started_is_refused(monkeypatch):
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    with pytest.raises(errors.UsageError, match="torchrun --nproc-per-node"):
+        join_processes(torch.device("cpu"))
+
+
+def test_metal_trains_in_one_process(monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run")
+    with pytest.raises(errors.UsageError, match="not on mps"):
+        join_processes(torch.device("mps"))

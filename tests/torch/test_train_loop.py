@@ -4,7 +4,7 @@ import csv
 import io
 import itertools
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from mmspec import errors
+from mmspec_train.recipes import UpdateRule
 from mmspec_train.run import loop
 from mmspec_train.run.distributed import Processes
 from mmspec_train.run.log import Log, Position, open_log
@@ -177,9 +178,14 @@ class Second(Processes):
     """A process that is not the first: the first one's files are there once it has waited."""
 
     def __init__(self, folder):
-        super().__init__()
-        self.rank, self.count = 1, 2
+        super().__init__(rank=1, count=2)
         self.folder = folder
+
+    def add_up(self, tensor):
+        return tensor
+
+    def from_first(self, value):
+        return value
 
     def wait(self):
         torch.save(phase().module.state_dict(), self.folder / "toy.best")
@@ -190,6 +196,41 @@ def test_other_processes_write_nothing_and_wait_for_the_best_state(tmp_path):
     train(tmp_path, steps=3, processes=Second(tmp_path), of=mine)
     assert [file.name for file in tmp_path.iterdir()] == ["toy.best"]
     assert torch.equal(mine.module.weight, phase().module.weight)
+
+
+class Twin(Processes):
+    """One of two processes that have equal batches."""
+
+    def add_up(self, tensor):
+        return tensor.mul_(2)
+
+    def from_first(self, value):
+        return value
+
+
+def drawn(folder, processes):
+    """The batches of each step of four samples, with the seeds of their random numbers."""
+    log, folder = [], folder / str(processes.rank)
+    folder.mkdir()
+    mine = replace(phase(every=None), rule=UpdateRule(batch=4), early_stopping=None)
+
+    def loss(batch, step):
+        if torch.is_grad_enabled():
+            log.append((step, batch.x[0, 0].item(), torch.initial_seed()))
+        return mine.loss(batch, step)
+
+    train(folder, steps=2, processes=processes, of=replace(mine, loss=loss))
+    return log
+
+
+def test_two_processes_take_the_batches_and_random_numbers_of_one(tmp_path):
+    alone = drawn(tmp_path, Processes())
+    tmp_path = tmp_path / "two"
+    tmp_path.mkdir()
+    two = [drawn(tmp_path, Twin(rank, 2)) for rank in range(2)]
+    assert [number for _, number, _ in two[1]] == [1.0, 3.0, 5.0, 7.0]
+    assert sorted(two[0] + two[1]) == sorted(alone)
+    assert len({seed for *_, seed in alone}) == len(alone)
 
 
 def test_a_batch_that_does_not_reach_the_trained_part_teaches_nothing(tmp_path):

@@ -1,64 +1,83 @@
-"""Several processes that train one model, started by `accelerate launch`.
+"""Several processes that train one model, started by `torchrun` or `accelerate launch`.
 
-Gradients are averaged over the processes: n of them train like one with batches n times as large.
+A step's batches go to the processes in turn, and gradients are their mean: several processes train
+as one does, but for the order of sums.
 """
 
+import atexit
+import os
 from collections.abc import Iterable
-from importlib import import_module
-from typing import Any
+from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
-from torch import nn
+from torch import Tensor, distributed, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from mmspec.errors import UsageError
 
+TIMEOUT = timedelta(days=30)
+"""How long processes wait for one another: the first answers all questions before training."""
 
+
+@dataclass
 class Processes:
-    """All processes of a run, seen from one of them. Without an accelerator there is only one."""
+    """All processes of a run, seen from one of them; by default there is only one."""
 
-    def __init__(self, accelerator: Any = None) -> None:
-        self._accelerator = accelerator
-        self.rank: int = accelerator.process_index if accelerator else 0
-        """Index of this process; process 0 writes logs and checkpoints."""
-        self.count: int = accelerator.num_processes if accelerator else 1
-        self.device: torch.device | None = accelerator.device if accelerator else None
-        """Device that accelerate assigned to this process; None: use `--device`."""
+    rank: int = 0
+    """Index of this process; process 0 writes logs and checkpoints."""
+    count: int = 1
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each gradient by its mean over all processes."""
-        if not self._accelerator:
+        """Replace each gradient by its mean over all processes; one that none has stays None."""
+        if self.count == 1:
             return
         trained = [parameter for parameter in parameters if parameter.requires_grad]
-        for parameter in trained:  # this process's batch may have given some of them no gradient
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in trained if parameter.grad is not None]
-        means = self._accelerator.reduce(parameters_to_vector(gradients), reduction="mean")
-        vector_to_parameters(means, gradients)
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in trained]
+        vector = parameters_to_vector(gradients)
+        present = vector.new_tensor([float(p.grad is not None) for p in trained])
+        sums, size = self.add_up(torch.cat([vector, present])), len(vector)
+        vector_to_parameters(sums[:size] / self.count, gradients)
+        for parameter, gradient, holders in zip(trained, gradients, sums[size:], strict=True):
+            parameter.grad = gradient if holders else None
+
+    def total(self, value: float) -> float:
+        """Return the sum of the values of all processes."""
+        return float(self.add_up(torch.tensor(value, dtype=torch.float64)))
 
     def from_first(self, value: float) -> float:
         """Return process 0's value in every process."""
-        if not self._accelerator:
-            return value
-        own = torch.tensor(value if self.rank == 0 else 0.0, device=self.device)
-        return float(self._accelerator.reduce(own, reduction="sum"))
+        return self.total(value if self.rank == 0 else 0.0)
 
     def wait(self) -> None:
         """Block until every process calls this."""
-        self.from_first(0.0)
+        self.total(0.0)
+
+    def add_up(self, tensor: Tensor) -> Tensor:
+        """Replace a tensor by its sum over all processes, and return it."""
+        if self.count > 1:
+            distributed.all_reduce(tensor)
+        return tensor
 
 
-def join_processes() -> Processes:
-    """Join the processes that `accelerate launch` started.
+def join_processes(device: torch.device) -> tuple[Processes, torch.device]:
+    """Join the processes that a launcher started; returns them and this process's device.
 
-    Raises UsageError where accelerate is not installed.
+    device: of the run; of several GPUs a process gets its own.  Raises UsageError if no launcher
+    started this process, or the processes cannot exchange gradients on this device.
     """
-    try:
-        accelerate: Any = import_module("accelerate")
-    except ImportError as error:
+    if not distributed.is_torchelastic_launched():
         raise UsageError(
-            "training in several processes needs accelerate: pip install accelerate, then "
-            "accelerate launch --num-processes N -m mmspec_cli train ... --accelerate"
-        ) from error
-    return Processes(accelerate.Accelerator())
+            "--accelerate joins several processes, and no launcher started this one: torchrun "
+            "--nproc-per-node N -m mmspec_cli train ... --accelerate, or accelerate launch "
+            "--multi_gpu --num_processes N -m mmspec_cli ... (with --cpu it starts one process)"
+        )
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"several processes train on cpu or cuda, not on {device}: give --device")
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    distributed.init_process_group(backend, timeout=TIMEOUT)
+    atexit.register(distributed.destroy_process_group)
+    return Processes(distributed.get_rank(), distributed.get_world_size()), device

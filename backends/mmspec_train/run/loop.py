@@ -150,22 +150,24 @@ class _Run(Generic[Item]):
     ) -> tuple[float, list[int]]:
         """Take batches until a step has its samples; return mean loss and new batch counts.
 
-        Gradients are the mean over the step's batches.
+        Of several processes each takes a batch in turn. Gradients are the mean over the step's
+        batches.
         """
-        torch.manual_seed(self.step)
-        losses, samples, taken = list[float](), 0, list(self.batches)
-        wanted = -(-self.phase.rule.batch // self.machine.processes.count)
-        while samples < wanted:
+        losses, samples, taken = list[float](), 0.0, list(self.batches)
+        processes = self.machine.processes
+        while samples < self.phase.rule.batch:
+            number = len(losses) * processes.count + processes.rank
+            torch.manual_seed(self.step + (number << 32))  # the step's batch has its own numbers
             source = self.phase.pick(sum(taken), progress)
             batch = self._next(streams[source])
             losses.append(self._backward(batch))
-            samples += self.phase.samples(batch)
+            samples += processes.total(self.phase.samples(batch))
             taken[source] += 1
         parameters = [p for p in self.phase.module.parameters() if p.requires_grad]
         if len(losses) > 1:
             for gradient in [p.grad for p in parameters if p.grad is not None]:
                 gradient /= len(losses)
-        self.machine.processes.average_gradients(parameters)
+        processes.average_gradients(parameters)
         return sum(losses) / len(losses), taken
 
     def _backward(self, batch: Item) -> float:

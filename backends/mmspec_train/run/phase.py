@@ -40,7 +40,7 @@ class Phase(Generic[Item]):
     module: nn.Module
     parts: list[tuple[nn.Module, float]]
     loss: Callable[[Item, int], Tensor]
-    """Loss of a batch at a step; its random numbers depend only on the step."""
+    """Loss of a batch at a step; its random numbers depend only on its place in the run."""
     sources: Sequence[Source[Item]]
     held_out: Source[Item]
     pick: Callable[[int, float], int] = lambda number, progress: 0  # noqa: ARG005

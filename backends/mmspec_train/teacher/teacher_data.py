@@ -119,8 +119,9 @@ class TeacherData:
 
 def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
     """Load the target and open its corpora. Writes nothing."""
-    processes = join_processes() if run.accelerate else Processes()
-    device = processes.device or pick_device(run.device)
+    processes, device = Processes(), pick_device(run.device)
+    if run.accelerate:
+        processes, device = join_processes(device)
     machine = Machine(device, run.workers, False, CHECKPOINT_SECONDS, processes)
     teacher = Teacher(resolve(settings.target, "torch"), str(device), run.dtype)
     directory = settings.answers_dir or run.out / "answers"
