@@ -26,6 +26,7 @@ HEAVY = LAZY | {
     "mlx",
     "mlx_lm",
     "mlx_vlm",
+    "vllm",
     "transformers",
     "sentencepiece",
     "safetensors",
@@ -70,6 +71,7 @@ ALSO = {
     "cli/mmspec_bench/compare/mlx_program.py": {"mmspec_mlx", "mlx"},
     "cli/mmspec_bench/compare/run_mlx_lm.py": {"mlx_lm"},
     "cli/mmspec_bench/compare/run_mlx_vlm.py": {"mlx_vlm"},
+    "cli/mmspec_bench/compare/run_vllm.py": {"vllm", "torch", "PIL"},
     "cli/mmspec_bench/compare/run_transformers.py": {"mmspec_torch", "torch", "transformers"},
 }
 
@@ -247,7 +249,7 @@ GENERATE = [
     "2",
     "--backend",
 ]
-NEVER = {"transformers", "mlx_lm", "mlx_vlm", "pyarrow", "matplotlib"}
+NEVER = {"transformers", "mlx_lm", "mlx_vlm", "vllm", "pyarrow", "matplotlib"}
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ def tiny(pair_paths, monkeypatch):
 
 def test_processes_are_compared_and_a_missing_one_says_so(run, tiny, tmp_path):
     out = tmp_path / "peers.json"
-    result = run(*tiny, "--peers", "mlx,mlx-vlm", "--out", out, "--plain")
+    result = run(*tiny, "--peers", "mlx,mlx-vlm,vllm", "--out", out, "--plain")
     assert result.status == 0
     assert "mlx_vlm is not installed for" in result.out
+    assert "vllm is not installed for" in result.out
     plain, drafted, *missing = json.loads(out.read_text())["peers"]
     for each in (plain, drafted):
         assert each["figures"]["images"]["identical"] == 1

@@ -274,7 +274,6 @@ IN_PLACE = {
     "mmspec_bench/random_weights/checkpoints.py": "inside new_directory",
     "mmspec_bench/random_weights/byte_tokenizer.py": "inside new_directory",
     "mmspec_bench/random_weights/weights.py": "inside new_directory",
-    "mmspec_bench/compare/hub_names.py": "inside new_directory",
     "mmspec_bench/compare/runner.py": "a temporary folder",
     "mmspec_cli/terminal/line_editor.py": "the history is appended to",
     "mmspec/checkpoints/hub_download.py": "a partial file is resumed, checked and put in place",

@@ -2,27 +2,28 @@
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
+from mmspec.checkpoints.head_config import read_head_config
 from mmspec.errors import UsageError
 from mmspec.prompt.images import open_picture
 from mmspec_bench.compare import script_io
-from mmspec_bench.compare.hub_names import with_hub_names
-from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods
+from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods, vllm_methods
 from mmspec_bench.compare.report import COLUMNS, PeerReport, markdown, tables
 from mmspec_bench.compare.runner import (
     PeerError,
     compare,
     figures,
+    own_task,
     run_script,
 )
 from mmspec_bench.compare.script_io import Reply, Run
 from mmspec_bench.measure.speed import Spread, question_of
 from mmspec_bench.prompts import world_prompts
+from support.factory_heads import tiny_head
 from support.stand_ins import quiet
 
 TEXT = [{"text": "one "}, {"text": "two"}]
@@ -214,13 +215,15 @@ def test_a_method_that_drafts_needs_a_draft():
 
 
 def test_every_peer_has_methods_and_others_are_refused():
-    methods = peer_methods(PEERS, ["M", "ngram"], 5, "auto", "/vlm/python")
+    methods = peer_methods(PEERS, ["M", "ngram"], 5, "auto", "/vlm/python", "/vllm/python")
     assert len({method.name for method in methods}) == len(methods)
     assert {method.python for method in methods if "vlm" in method.name} == {"/vlm/python"}
+    served = {m.name: m.python for m in methods if "vLLM" in m.name}
+    assert served == dict.fromkeys(["vLLM, plain", "vLLM, EAGLE-3, 5 tokens"], "/vllm/python")
     drafting = [m.name for m in methods if m.options.get("backend") == "mlx" and m.drafts]
     assert drafting == ["mmspec mlx, M gamma 5"]
-    with pytest.raises(UsageError, match="unknown peer 'vllm'"):
-        peer_methods(["vllm"], ["M"], 5)
+    with pytest.raises(UsageError, match="unknown peer 'tgi'"):
+        peer_methods(["tgi"], ["M"], 5)
 
 
 def test_prompts_keep_their_order_and_their_pictures(tmp_path):
@@ -232,24 +235,16 @@ def test_prompts_keep_their_order_and_their_pictures(tmp_path):
     assert [open_picture(file) for file in files] == list(prompt.message.pictures)
 
 
-def test_a_tower_is_renamed_once_and_its_bytes_stay(tmp_path):
-    source = tmp_path / "source"
-    source.mkdir()
-    tensors = {
-        "vision_tower.encoder.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
-        "language_model.model.norm.weight": np.ones(5, np.float16),
-    }
-    save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
-    (source / "config.json").write_text("{}")
-    copy = with_hub_names(source, tmp_path / "copy")
-    assert with_hub_names(source, tmp_path / "copy") == copy
-    loaded = load_file(copy / "model.safetensors")
-    assert (copy / "config.json").read_text() == "{}"
-    assert sorted(loaded) == [
-        "language_model.model.norm.weight",
-        "vision_tower.vision_model.encoder.weight",
-    ]
-    for name, value in tensors.items():
-        renamed = name.replace("vision_tower.", "vision_tower.vision_model.")
-        np.testing.assert_array_equal(loaded[renamed], value)
-    assert with_hub_names(copy, tmp_path / "again") == copy
+def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path, pair_paths):
+    target, draft = map(str, pair_paths)
+    head = str(tiny_head(tmp_path / "eagle3", "eagle3"))
+    plain, drafted = vllm_methods("/vllm/python", "auto")
+    asked = script_io.Task(target, head, "cpu", "float32", {}, 3, {})
+    assert own_task(plain, asked, str(tmp_path)).draft is None
+    theirs = own_task(drafted, asked, str(tmp_path))
+    assert read_head_config(Path(theirs.draft)).eagle3 == read_head_config(Path(head)).eagle3
+    assert theirs.options == {"draft_tokens": 3}
+    assert own_task(drafted, asked, str(tmp_path)) == theirs
+    (tmp_path / "other").mkdir()
+    with pytest.raises(PeerError, match="needs an EAGLE-3 head"):
+        own_task(drafted, replace(asked, draft=draft), str(tmp_path / "other"))

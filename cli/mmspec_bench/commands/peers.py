@@ -40,6 +40,7 @@ COUNT = click.IntRange(min=1)
     "--peers", default=",".join(PEERS), show_default=True, metavar="LIST", help="Who is measured."
 )
 @click.option("--mlx-vlm", metavar="PYTHON", help="The Python of mlx-vlm's own environment.")
+@click.option("--vllm", metavar="PYTHON", help="The Python of vLLM's own environment.")
 @click.option("--drafting", default="M", show_default=True, metavar="LIST", help="Of mmspec.")
 @gamma_option(5)
 @EXACT
@@ -59,6 +60,7 @@ def peers(
     dtype: str,
     peers: str,
     mlx_vlm: str | None,
+    vllm: str | None,
     drafting: str,
     gamma: Gamma,
     exact: str,
@@ -69,14 +71,14 @@ def peers(
     max_new_tokens: int,
     as_markdown: bool,
 ) -> None:
-    """Compare with transformers, mlx-lm and mlx-vlm, each in processes of its own, in turn.
+    """Compare with transformers, mlx-lm, mlx-vlm and vLLM, each in processes of its own, in turn.
 
-    The row of a program that cannot run gives the reason. mlx-vlm needs its own environment, in
-    which this project is installed too.
+    The row of a program that cannot run gives the reason. mlx-vlm and vLLM need environments of
+    their own, in which this project is installed too. vLLM drafts with EAGLE-3 heads alone.
     """
     screen = output.screen
     os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
-    methods = peer_methods(split(peers), split(drafting), gamma, exact, mlx_vlm)
+    methods = peer_methods(split(peers), split(drafting), gamma, exact, mlx_vlm, vllm)
     name, directory, drafts = _named(model, draft)
     sets = _prompts(directory, prompts, count)
     with TemporaryDirectory() as folder:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mmspec.chat.options import Gamma
+from mmspec.checkpoints.head_export import SPECULATIVE_TOKENS
 from mmspec.errors import choice
 
-PEERS = ("torch", "mlx", "transformers", "mlx-lm", "mlx-vlm")
-"""Programs to compare: this project on each of its two backends, and three other projects."""
+PEERS = ("torch", "mlx", "transformers", "mlx-lm", "mlx-vlm", "vllm")
+"""Programs to compare: this project on each of its two backends, and four other projects."""
 LOOKUP_TOKENS = 10
 """Tokens that prompt lookup proposes, the value in transformers' documentation."""
 
@@ -25,8 +26,8 @@ class PeerMethod:
     """True if the method loads a draft."""
     options: dict[str, Any] = field(default_factory=dict)
     python: str = sys.executable
-    hub_names: bool = False
-    """True if the program can only read a vision tower under the hub's names."""
+    exports: bool = False
+    """True if the draft is an EAGLE-3 head that must be written as vLLM reads it."""
 
     @property
     def command(self) -> list[str]:
@@ -40,10 +41,11 @@ def peer_methods(
     gamma: Gamma,
     exact: str = "auto",
     mlx_vlm: str | None = None,
+    vllm: str | None = None,
 ) -> list[PeerMethod]:
     """All methods of the named peers; raises UsageError for an unknown name.
 
-    draftings, exact: how this project decodes. mlx_vlm: the Python of mlx-vlm's environment.
+    draftings, exact: how this project decodes. mlx_vlm, vllm: the Pythons of their environments.
     """
     for peer in peers:
         if peer not in PEERS:
@@ -63,11 +65,8 @@ def peer_methods(
             PeerMethod("transformers, prompt lookup", script, options=lookup),
         ],
         "mlx-lm": [PeerMethod("mlx-lm, plain", "run_mlx_lm"), *_by_length(language, gamma)],
-        "mlx-vlm": [
-            PeerMethod(
-                "mlx-vlm, plain", "run_mlx_vlm", python=mlx_vlm or sys.executable, hub_names=True
-            )
-        ],
+        "mlx-vlm": [PeerMethod("mlx-vlm, plain", "run_mlx_vlm", python=mlx_vlm or sys.executable)],
+        "vllm": list(vllm_methods(vllm or sys.executable, gamma)),
     }
     return [method for peer in PEERS if peer in peers for method in by_peer[peer]]
 
@@ -80,6 +79,14 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
         drafts = drafting not in ("none", "ngram")
         methods.append(PeerMethod(f"mmspec {backend}, {name}", "run_mmspec", drafts, options))
     return methods
+
+
+def vllm_methods(python: str, gamma: Gamma) -> tuple[PeerMethod, PeerMethod]:
+    """vLLM without a draft and with an EAGLE-3 head; it adapts no length, so 'auto' is fixed."""
+    plain = PeerMethod("vLLM, plain", "run_vllm", python=python)
+    tokens = SPECULATIVE_TOKENS if gamma == "auto" else gamma
+    name, options = f"vLLM, EAGLE-3, {tokens} tokens", {"draft_tokens": tokens}
+    return plain, replace(plain, name=name, drafts=True, options=options, exports=True)
 
 
 def _by_length(method: PeerMethod, gamma: Gamma) -> Iterator[PeerMethod]:

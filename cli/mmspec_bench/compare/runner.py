@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 from time import time
 from typing import Any
 
+from mmspec.checkpoints.head_export import export_head
+from mmspec.errors import MmspecError
 from mmspec_bench import Progress
-from mmspec_bench.compare.hub_names import with_hub_names
 from mmspec_bench.compare.methods import PeerMethod
 from mmspec_bench.compare.script_io import Reply, Run, Task
 from mmspec_bench.measure.speed import Spread, rotated
@@ -83,17 +84,26 @@ def compare(
 
 
 def own_task(method: PeerMethod, task: Task, folder: str) -> Task:
-    """The task with the method's options, its draft if any, and a checkpoint it can read.
+    """The task with the method's options and its draft, if any, in a layout that it can read.
 
-    folder: for renamed copies of checkpoints, which all methods and turns share.
+    folder: for exported heads, which all turns share.  Raises PeerError if there is no such draft.
     """
     draft = task.draft if method.drafts else None
     if method.drafts and draft is None:
         raise PeerError("needs a draft: name one with --draft")
-    model = task.model
-    if method.hub_names:
-        model = str(with_hub_names(Path(model), Path(folder) / "target"))
-    return replace(task, model=model, draft=draft, options=method.options)
+    if draft and method.exports:
+        draft = _exported(Path(draft), Path(task.model), Path(folder) / "head")
+    return replace(task, draft=draft, options=method.options)
+
+
+def _exported(head: Path, target: Path, into: Path) -> str:
+    """The head in the layout of vLLM and speculators, written to `into` at first."""
+    try:
+        if not into.exists():
+            export_head(head, target, "speculators", into, str(target))
+    except MmspecError as error:
+        raise PeerError(f"needs an EAGLE-3 head: {error}") from error
+    return str(into)
 
 
 def run_script(command: Sequence[str], task: Task, limit_seconds: float = LIMIT_SECONDS) -> Run:

@@ -195,7 +195,7 @@ def against_mlx_vlm(
     methods = [
         PeerMethod("mmspec, plain", "run_mmspec", options=_mmspec("none")),
         PeerMethod("mmspec", "run_mmspec", drafts=True, options=_mmspec(None)),
-        PeerMethod("mlx-vlm", "run_mlx_vlm", python=python or sys.executable, hub_names=True),
+        PeerMethod("mlx-vlm", "run_mlx_vlm", python=python or sys.executable),
     ]
     prompts = prompts_for(read_config(model), PROMPTS)
     with TemporaryDirectory() as folder:

@@ -1,0 +1,92 @@
+"""Runs vLLM in its own environment: `python -m mmspec_bench.compare.run_vllm TASK`."""
+
+import os
+from typing import Any
+
+from mmspec_bench.compare.script_io import Clock, Program, Question, Task, images_of, main
+
+SETTINGS = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+}
+"""Environment in which vLLM computes in this process, leaves stdout to the report, and takes 1 GiB
+for its cache on a CPU, not nearly all memory; what the user has set goes before."""
+COUNTERS = "vllm:spec_decode_num_"
+
+
+class Vllm(Program):
+    """vLLM.  Option: `draft_tokens` of the EAGLE-3 head in `task.draft`, in a layout vLLM reads."""
+
+    def __init__(self, task: Task) -> None:
+        os.environ.update(SETTINGS | os.environ)  # before the import, which reads them
+        from vllm import (  # type: ignore[import-not-found, unused-ignore]
+            LLM,
+            SamplingParams,
+        )
+        from vllm.platforms import (  # type: ignore[import-not-found, unused-ignore]
+            current_platform,
+        )
+
+        self._device, self._dtype = current_platform.device_type, task.dtype
+        every = [question for questions in task.questions.values() for question in questions]
+        self._llm: Any = LLM(
+            task.model,
+            dtype=task.dtype,
+            enforce_eager=current_platform.is_cpu(),
+            enable_prefix_caching=False,
+            mm_processor_cache_gb=0,
+            limit_mm_per_prompt={"image": max(len(images_of(question)) for question in every)},
+            disable_log_stats=False,
+            speculative_config=_speculation(task),
+        )
+        self._sampling = SamplingParams(temperature=0.0, max_tokens=task.max_tokens)
+
+    def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
+        """Answer with `LLM.chat`; its own times say when the first token was complete."""
+        message = {"role": "user", "content": [_content(part) for part in question]}
+        rounds = self._counted("drafts")
+        output = self._llm.chat([message], self._sampling, use_tqdm=False)[0]
+        ids = list(output.outputs[0].token_ids)
+        clock.known(len(ids))
+        decoding = output.metrics.last_token_ts - output.metrics.first_token_ts
+        clock.events.insert(0, (1, clock.events[-1][1] - decoding))
+        rounds = self._counted("drafts") - rounds
+        end = self._llm.get_tokenizer().eos_token_id
+        return [id for id in ids if id != end], 1 + rounds if rounds else len(ids)
+
+    def _counted(self, name: str) -> int:
+        """A counter of speculative decoding; 0 without it."""
+        counters = self._llm.get_metrics()
+        return sum(each.value for each in counters if each.name == COUNTERS + name)
+
+    def describe(self) -> dict[str, Any]:
+        """Device and precision, and vLLM's own counters over all answers."""
+        names = ("drafts", "draft_tokens", "accepted_tokens")
+        counted = {name: self._counted(name) for name in names}
+        return {"device": self._device, "dtype": self._dtype, "counters": counted}
+
+    def device_bytes(self) -> int:
+        """Peak bytes by CUDA's counter; 0 without CUDA."""
+        import torch
+
+        return torch.cuda.max_memory_allocated()
+
+
+def _speculation(task: Task) -> dict[str, Any] | None:
+    if task.draft is None:
+        return None
+    tokens = task.options["draft_tokens"]
+    return {"method": "eagle3", "model": task.draft, "num_speculative_tokens": tokens}
+
+
+def _content(part: dict[str, str]) -> dict[str, Any]:
+    from PIL import Image
+
+    if "image" in part:
+        return {"type": "image_pil", "image_pil": Image.open(part["image"]).convert("RGB")}
+    return {"type": "text", "text": part["text"]}
+
+
+if __name__ == "__main__":
+    main(Vllm)
