@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, LlavaForConditionalGeneration, LlavaProc
 
 import mmspec_world
 from mmspec_train.mini import build, conversation, recipe, samples, stages
-from mmspec_train.mini.tokenizer import IMAGE, NEWLINE, train_tokenizer
+from mmspec_train.mini.tokenizer import BOS, IMAGE, NEWLINE, train_tokenizer
 from mmspec_train.run.log import Log
 from mmspec_train.run.optimizer import Optimizer
 from mmspec_train.run.phase import Machine
@@ -46,7 +46,7 @@ def test_targets_are_the_next_tokens_of_answers(run: stages.PairRun, task: str) 
     sample = mmspec_world.sample(task, 5, split="train", size=48)
     encoded = conversation.encode(sample, tokenizer, 16, 2.0)
     ids, targets = torch.tensor(encoded.ids), torch.tensor(encoded.targets)
-    whole = tokenizer.encode("".join(conversation.texts(sample))).ids
+    whole = tokenizer.encode(BOS + "".join(conversation.texts(sample))).ids
     image = tokenizer.token_to_id(IMAGE)
     expected = [token for token in whole for _ in range(16 if token == image else 1)]
     assert encoded.ids == expected
@@ -222,7 +222,7 @@ def test_chat_template_writes_the_trained_prompt(run: stages.PairRun) -> None:
         messages[:-1], tokenize=False, add_generation_prompt=True
     )
     *before, _ = conversation.texts(sample)
-    assert rendered == "".join(before)
+    assert rendered == BOS + "".join(before)
 
 
 def test_the_mini_pair_fits_the_wheel() -> None:

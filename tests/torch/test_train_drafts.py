@@ -134,7 +134,7 @@ def train_baselines(data, out, names, method=CE, pool=None):
 def test_the_four_baselines_come_from_one_another(data, tmp_path):
     tensors = train_baselines(data, tmp_path, BASELINES)
     name = "model.layers.0.mlp.up_proj.weight"
-    inner = "model.language_model.layers.0.mlp.up_proj.weight"
+    inner = "language_model.model.layers.0.mlp.up_proj.weight"
     assert torch.equal(tensors["language"][name], tensors["llava"][inner])
     assert not torch.equal(tensors["pretrained"][name], tensors["finetuned"][name])
     stages = [line.split(",")[1] for line in (tmp_path / "log.csv").read_text().splitlines()[1:]]
