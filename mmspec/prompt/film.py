@@ -90,6 +90,8 @@ class _Film:
                 return self._clip(container, name)
         except av.FFmpegError as error:
             raise self._error(f"damaged or unsupported clip ({error.strerror})") from error
+        except AttributeError as error:  # of a stream without a decoder
+            raise self._error("damaged or unsupported clip (its codec is not known)") from error
 
     def _error(self, reason: str) -> ImageError:
         return ImageError(f"{self._label}: {reason}")

@@ -29,11 +29,11 @@ def failing_server(arguments: list[str]) -> int:
     """`mmspec`, of which a request with the seed 13 finds a defect that quotes the request."""
     asked = Chat.send
 
-    def send(chat, message):
+    def send(chat, message, chunks=None):
         if chat.options.seed == 13:
             logging.getLogger(f"library {EVIL}").error("%s: %s", EVIL, message)
             raise RuntimeError(EVIL)
-        return asked(chat, message)
+        return asked(chat, message, chunks)
 
     Chat.send = send
     return hostile.main(arguments)

@@ -1,5 +1,7 @@
 """Clips on every backend: as several images for LLaVA, as transformers shows them for Qwen."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,11 +10,14 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
+from mmspec.exactness import probe
 from mmspec.prompt.clips import Moment
 from mmspec.prompt.conversation import Conversation, render
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import picture_from
 from mmspec.seam import Segment
+from support.factory_fit import fit_head
+from support.factory_heads import tiny_head
 from support.factory_qwen import MAKERS
 from support.films import drawing, film
 from support.qwen_oracle import Oracle
@@ -202,3 +207,44 @@ def test_a_limit_on_tokens_holds_for_clips_and_a_line_says_so(backend, paths, fi
         assert "16 x 24 pixels, 6 tokens for two frames; `max_image_tokens` allows more" in note
         total = sum(engine.target.features(moment).positions for moment in films[1].moments)
         assert total <= 4 * 6
+
+
+ROPE = {"mrope_section": [2, 3, 3]}
+ROPES = {
+    "qwen2_5_vl": {"type": "mrope", **ROPE},
+    "qwen3_vl": {"rope_type": "default", "mrope_interleaved": True, **ROPE},
+}
+
+
+def answers(engine, options, films):
+    """Those to two questions about each clip."""
+    chat, said = engine.chat(options), []
+    for clip in films:
+        said += [chat.reply("What is it?", clip).token_ids, chat.reply("And now?").token_ids]
+    return said
+
+
+def test_a_head_with_rotary_positions_of_images_drafts_after_clips(
+    backend, paths, kind, films, tmp_path
+):
+    given = {"draft_vocab_size": 270, "rope_scaling": ROPES[kind]}
+    head = fit_head(tiny_head(tmp_path / "head", "eagle3", seed=4, **given), paths[0])
+    with load(str(paths[0]), str(head), backend=backend) as engine:
+        plain = Options(drafting="none", max_new_tokens=BUDGET)
+        drafted = Options(gamma=3, max_new_tokens=BUDGET)
+        assert answers(engine, drafted, films) == answers(engine, plain, films)
+
+
+def test_answers_about_clips_are_exact(backend, checkpoints, kind, films, monkeypatch):
+    """Also where a clip's time outruns its pixels."""
+    monkeypatch.setattr(probe, "POSITIONS", 150)
+    target, draft = checkpoints / f"{kind} exact clips", checkpoints / f"{kind} exact clips draft"
+    if not target.exists():
+        MAKERS[kind](target, key_value_heads=4, seed=8)
+        MAKERS[kind](draft, seed=9, **SMALL)
+    with load(str(target), str(draft), backend=backend, dtype="bfloat16") as engine:
+        exact = Options(exact="on", drafting="none", max_new_tokens=BUDGET)
+        expected = answers(engine, exact, films)
+        for drafting in ("M", "ngram"):
+            options = replace(exact, drafting=drafting, gamma=3)
+            assert answers(engine, options, films) == expected

@@ -183,6 +183,12 @@ def test_frames_that_are_too_large_are_refused_by_their_header(tmp_path):
     assert "6200 x 6200 pixels; 1 to 36 million are allowed" in refusal(path)
 
 
+def test_a_codec_that_is_not_known_is_named(tmp_path):
+    path = film(tmp_path / "a.mkv", 4, codec="libvpx-vp9")
+    path.write_bytes(path.read_bytes().replace(b"V_VP9", b"V_XX9"))
+    assert "its codec is not known" in refusal(path)
+
+
 KINDS = [
     ("a.mp4", "libx264"),
     ("a.webm", "libvpx-vp9"),
