@@ -47,6 +47,8 @@ CLIPS = [
     (7, (640, 360), 24.0),
     (8, (360, 202), 10.0),
     (12, (500, 281), 60.0),
+    (3, (640, 128), 10.0),  # of which four frames have too large an area
+    (5, (512, 128), 10.0),  # and of which four have not
 ]
 
 
