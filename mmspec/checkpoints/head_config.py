@@ -28,19 +28,29 @@ MODEL_TYPE = "mmspec_head"
 PICKLE_FILE = "pytorch_model.bin"
 """File name of the tensors of published heads."""
 
-LAYERED = ("eagle", "eagle3", "msd", "flash")
+LAYERED = ("eagle", "eagle3", "msd", "vispec", "flash")
 """Kinds of head with a decoder layer, which needs a cache and positions."""
 SLOTTED = ("medusa", "hydra", "flash")
 """Kinds of head with a fixed number of predicted positions."""
 MOST_SLOTS, MOST_QUERIES = 1000, 10_000
 """The most predicted positions and latents of a head, far beyond any."""
-KINDS = ("eagle", "eagle3", "msd", "medusa", "hydra", "flash")
+KINDS = ("eagle", "eagle3", "msd", "vispec", "medusa", "hydra", "flash")
 
 VISION = ("none", "mean", "attention")
 """How a Medusa or Hydra head uses image embeddings in addition to the hidden state."""
 
-_PUBLISHED = {"llava": "msd", "llama": "eagle", "qwen2": "eagle"}
+_PUBLISHED = {
+    "llava": "msd",
+    "llama": "eagle",
+    "qwen2": "eagle",
+    "llava_next": "vispec",
+    "qwen2_5_vl": "vispec",
+}
 """The kind of a published head by the `model_type` of the target it was trained for."""
+VIEW_QUERIES = "imadpt.q"
+"""Tensor that only ViSpec's heads have, whatever their `model_type`."""
+VIEWS = 2
+"""Vectors that a published ViSpec head makes of an image; its config does not say."""
 _FUSION = "fc.weight"
 """Tensor that distinguishes a published head from a whole model of the same `model_type`."""
 
@@ -58,7 +68,7 @@ class HeadConfig:
     slots: int = 0
     """K, the number of predicted positions; 0 if the head drafts autoregressively."""
     queries: int = 0
-    """C, the number of latents per image in FLASH; 0 uses all of the image's positions."""
+    """C, the number of vectors per image in FLASH and ViSpec; 0 uses all of its positions."""
     vision: str = "none"
     """How images are used in addition to the hidden state, one of VISION."""
     bias: bool = True
@@ -77,7 +87,12 @@ class HeadConfig:
         """True if images are fed in another form than pairs of embedding and hidden state."""
         if self.eagle3:
             return not self.eagle3.image_embeddings
-        return self.kind in ("msd", "flash")
+        return self.kind in ("msd", "vispec", "flash")
+
+    @property
+    def packed(self) -> int:
+        """The number of rows that an image is packed into; ViSpec's last vector is no row."""
+        return self.queries - 1 if self.kind == "vispec" else self.queries
 
     def captured(self, target: ModelConfig) -> tuple[int, ...]:
         """The target's layers that the head reads beside the last; empty for most kinds."""
@@ -161,15 +176,15 @@ def read_head_config(directory: Path) -> HeadConfig:
         kind = whole.only("kind", KINDS, None)
         _require_keys(whole, kind)
     else:
-        kind = _PUBLISHED[model]
-        _check_published(whole, stored_names(directory))
+        kind = "vispec" if VIEW_QUERIES in stored_names(directory) else _PUBLISHED[model]
+        whole.only("num_hidden_layers", (1,), 1)
     layer = _layer(whole) if kind in LAYERED else None
     return HeadConfig(
         kind=kind,
         hidden_size=layer.hidden_size if layer else whole.read("hidden_size", Width, 0),
         vocab_size=layer.vocab_size if layer else whole.read("vocab_size", Vocabulary, 0),
         slots=whole.integer("slots", 0, 0, MOST_SLOTS),
-        queries=whole.integer("queries", 0, 0, MOST_QUERIES),
+        queries=_queries(whole, kind),
         vision=whole.only("vision", VISION if kind in ("medusa", "hydra") else VISION[:1], "none"),
         bias=whole.flag("bias", True),
         input_norm=whole.flag("input_norm", kind == "flash"),
@@ -204,16 +219,14 @@ def _require_keys(whole: Block, kind: str) -> None:
         whole.integer("slots", 0, 1, MOST_SLOTS)
     elif whole.get("slots"):
         raise whole.error("slots", "absent")
-    if whole.get("queries") and kind != "flash":
+    if whole.get("queries") and kind not in ("vispec", "flash"):
         raise whole.error("queries", "absent")
 
 
-def _check_published(whole: Block, names: frozenset[str]) -> None:
-    """Raise CheckpointError for a ViSpec head, or one with more than one decoder layer."""
-    if "imadpt.q" in names:
-        allowed = ", ".join(KINDS)
-        raise CheckpointError(f"{whole.file}: ViSpec heads cannot be run: give one of {allowed}")
-    whole.only("num_hidden_layers", (1,), 1)
+def _queries(whole: Block, kind: str) -> int:
+    if kind == "vispec":
+        return whole.integer("queries", VIEWS, 2, MOST_QUERIES)
+    return whole.integer("queries", 0, 0, MOST_QUERIES)
 
 
 def _layer(whole: Block) -> TextConfig:

@@ -5,6 +5,7 @@ Shapes are PyTorch's, (out, in). H width, V vocabulary, F the layer's inner widt
     eagle, msd   fc, layers.0.…                 as published, layers.0 without an input norm
     eagle3       fc, fc_norm.i or input_norm, layers.0.… with hidden_norm and inputs of 2 H,
                  norm, lm_head; d2t and t2d, which `draft_vocabulary` reads
+    vispec       as eagle, and imadpt.{q,k_proj,v_proj,o_proj}, img_fc
     flash        fc, compressor.{queries,norm}, layers.0.… with an input norm, slots.i
     medusa       heads.i.linear, vision.…
     hydra        heads.i.linear_1 (H, (2 + i) H), heads.i.linear_2, vision.…
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mmspec.checkpoints.eagle3_config import Eagle3
-from mmspec.checkpoints.head_config import PICKLE_FILE, HeadConfig
+from mmspec.checkpoints.head_config import PICKLE_FILE, VIEW_QUERIES, HeadConfig
 from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_named, read_tensors
 from mmspec.checkpoints.manifest import decoder_layer
 from mmspec.checkpoints.safetensors_header import StoredTensor
@@ -28,6 +29,8 @@ EMBEDDING = "embed_tokens.weight"
 
 VOCABULARY_MAPS = ("d2t", "t2d")
 """Integers and flags that say which of the target's tokens an EAGLE-3 head can draft."""
+VIEW, VIEW_FUSION = "imadpt", "img_fc"
+"""Where ViSpec's heads make vectors of an image, and join one to every state."""
 MIDLAYER = "midlayer."
 """Beginning of the layer's names in SpecForge's, AngelSlim's and EAGLE's own files."""
 
@@ -41,7 +44,7 @@ def head_manifest(config: HeadConfig) -> dict[str, Shape]:
 
 def head_optional(config: HeadConfig) -> dict[str, Shape]:
     """Name and shape of tensors that may be present and are never loaded."""
-    if config.kind in ("eagle", "eagle3", "msd"):
+    if config.kind in ("eagle", "eagle3", "msd", "vispec"):
         return {EMBEDDING: (config.vocab_size, config.hidden_size)}
     return {}
 
@@ -104,7 +107,9 @@ def _tensors(config: HeadConfig) -> _Tensors:
         yield from _eagle3(config.eagle3, config.layer)
     elif config.layer:
         yield from _linear("fc", width, 2 * width, bias=config.bias)
-        if config.queries:
+        if config.kind == "vispec":
+            yield from _views(config, config.layer)
+        elif config.queries:
             yield "compressor.queries", (config.queries, width)
             yield "compressor.norm.weight", (width,)
         yield from _layer(config, config.layer)
@@ -130,6 +135,17 @@ def _eagle3(options: Eagle3, layer: TextConfig) -> _Tensors:
         yield f"{LAYER}.{name}", (shape[0], 2 * width) if reads_both else shape
     yield "norm.weight", (width,)
     yield "lm_head.weight", (options.draft_vocab_size, width)
+
+
+def _views(config: HeadConfig, layer: TextConfig) -> _Tensors:
+    """What makes vectors of an image, and joins the last of them to every state."""
+    width = layer.hidden_size
+    inner = layer.num_attention_heads * layer.head_dim
+    yield VIEW_QUERIES, (config.queries, layer.num_attention_heads, layer.head_dim)
+    for part in "kv":
+        yield from _linear(f"{VIEW}.{part}_proj", inner, width, bias=layer.qkv_bias)
+    yield from _linear(f"{VIEW}.o_proj", width, inner, bias=False)
+    yield from _linear(VIEW_FUSION, width, 2 * width, bias=config.bias)
 
 
 def _slot(kind: str, slot: int, width: int) -> _Tensors:

@@ -26,6 +26,7 @@ VARIANTS = [
     ("eagle3", {"rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}}),
     ("eagle3", {"rope_scaling": {"mrope_section": [4, 2, 2], "mrope_interleaved": True}}),
     ("msd", {"input_norm": True}),
+    ("vispec", {"qkv_bias": True, "queries": 3, "bias": False}),
     ("medusa", {"vision": "mean"}),
     ("hydra", {"vision": "attention", "slots": 5}),
     ("flash", {"queries": 0}),
@@ -158,12 +159,22 @@ def test_configs_that_cannot_be_are_refused(tmp_path, kind, given, said):
     assert "\n" not in str(caught.value)
 
 
-def test_a_vispec_head_is_told_from_an_eagle_one(tmp_path):
-    directory = published(tmp_path / "head", "llava")
-    tensors = load_file(directory / "model.safetensors")
-    save_file(tensors | {"imadpt.q": tensors["fc.bias"]}, directory / "model.safetensors")
-    with pytest.raises(CheckpointError, match="ViSpec"):
-        read_head_config(directory)
+@pytest.mark.parametrize("model_type", ["llava", "llava_next", "llama", "qwen2", "qwen2_5_vl"])
+@pytest.mark.parametrize("pickled", [False, True])
+def test_a_vispec_head_is_told_from_an_eagle_one(tmp_path, model_type, pickled):
+    directory = published(tmp_path / "head", model_type, views=2, pickled=pickled)
+    config = read_head_config(directory)
+    assert is_head(directory)
+    assert (config.kind, config.queries, config.packed) == ("vispec", 2, 1)
+    if not pickled:
+        names = set(load_file(directory / "model.safetensors"))
+        assert set(plan_head(directory, config)) == names - {"embed_tokens.weight"}
+
+
+def test_a_vispec_head_with_other_vectors_than_published_ones_is_refused(tmp_path):
+    directory = published(tmp_path / "head", "llava", views=3)
+    with pytest.raises(CheckpointError, match=r"imadpt\.q is \[3, 4, 16\], expected \[2, 4, 16\]"):
+        plan_head(directory, read_head_config(directory))
 
 
 def test_a_pickle_is_read_and_not_run(tmp_path):

@@ -97,6 +97,25 @@ def test_an_image_at_the_end_waits_for_what_follows(packed):
     assert followed.rows(followed.slots) == 2 + (packed or 4)
 
 
+def test_rows_in_place_stand_at_their_slots_and_images_at_their_last():
+    """Two words, four patches, one word, three patches, two words; two rows an image."""
+    segment, _ = sequence([2, -4, 1, -3, 2])
+    outline = Outline(apart=True, packed=2, in_place=True).extended(segment)
+    assert outline.positions(0, outline.slots) == [0, 3, 4, 5, 7, 8, 9, 10]
+    assert outline.positions(5, 6) == [5]
+    assert outline.position(outline.slots) == outline.slots
+    assert [outline.last_image(slot) for slot in (0, 4, 5, 8, 9)] == [
+        None,
+        None,
+        (2, 6),
+        (2, 6),
+        (7, 10),
+    ]
+    counted = Outline(apart=True, packed=2).extended(segment)
+    assert counted.positions(0, counted.slots) == list(range(8))
+    assert counted.position(counted.slots) == 8
+
+
 def test_cutting_forgets_images_and_slots():
     segment, _ = sequence([2, -4, 2, -4, 2])
     outline = Outline(apart=True, packed=3).extended(segment)

@@ -39,6 +39,7 @@ HEADS = {
         {"draft_vocab_size": 270, "norm_output": True, "image_embeddings": True},
     ),
     "msd": ("msd", {}),
+    "vispec": ("vispec", {}),
     "medusa": ("medusa", {"vision": "attention"}),
     "hydra": ("hydra", {"vision": "mean"}),
     "flash": ("flash", {}),

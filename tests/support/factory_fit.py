@@ -99,7 +99,13 @@ def _fit_eagle3(tensors: dict[str, Any], text: Text) -> None:
 
 def _fit_layered(tensors: dict[str, Any], weight: Any, bias: Any) -> None:
     """The fusion is the line; the layer adds little, FLASH's first slot nothing."""
+    import torch
+
     tensors["fc.weight"], tensors["fc.bias"] = weight.contiguous(), bias.contiguous()
+    if "img_fc.weight" in tensors:  # states pass, and a little of the image
+        tensors["img_fc.weight"] *= 0.05
+        tensors["img_fc.weight"][:, : len(weight)] = torch.eye(len(weight))
+        tensors["img_fc.bias"] *= 0
     for name in ("self_attn.o_proj", "mlp.down_proj"):
         tensors[f"layers.0.{name}.weight"] *= 0.05
     if "slots.0.weight" in tensors:

@@ -11,7 +11,7 @@ from support.factory_layouts import write_json
 WIDTH, VOCABULARY, INNER, HEADS, POSITIONS = 64, 320, 128, 4, 1024
 CAPTURED = [0, 1, 2]
 """The layers that an EAGLE-3 head reads of the tiny targets."""
-KINDS = ("eagle", "eagle3", "msd", "medusa", "hydra", "flash")
+KINDS = ("eagle", "eagle3", "msd", "vispec", "medusa", "hydra", "flash")
 
 
 def tiny_head(path: Path, kind: str, *, seed: int = 0, echo: float = 0.0, **given: Any) -> Path:
@@ -36,7 +36,7 @@ def head_config(kind: str, **given: Any) -> dict[str, Any]:
         "hidden_size": WIDTH,
         "vocab_size": VOCABULARY,
     }
-    if kind in ("eagle", "eagle3", "msd", "flash"):
+    if kind in ("eagle", "eagle3", "msd", "vispec", "flash"):
         config |= {
             "intermediate_size": INNER,
             "num_attention_heads": HEADS,
@@ -55,14 +55,21 @@ def head_config(kind: str, **given: Any) -> dict[str, Any]:
     return config | given
 
 
-def published(path: Path, model_type: str, *, pickled: bool = False, **given: Any) -> Path:
-    """Write a random head as EAGLE's and MSD's authors publish them, embedding included."""
+def published(
+    path: Path, model_type: str, *, pickled: bool = False, views: int = 0, **given: Any
+) -> Path:
+    """Write a random head as EAGLE's and MSD's authors publish them, embedding included.
+
+    views: as ViSpec's authors do, with so many vectors of an image.
+    """
     config = published_config(model_type) | given
     width, vocabulary = config["hidden_size"], config["vocab_size"]
     shapes = {"embed_tokens.weight": (vocabulary, width), "fc.weight": (width, 2 * width)}
     if config.get("bias", True):
         shapes["fc.bias"] = (width,)
     shapes |= _layer(config)
+    if views:
+        shapes |= _views(config, views)
     return _written(path, config, _randomized(shapes, 7), pickled=pickled)
 
 
@@ -182,11 +189,13 @@ def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         return _eagle3(config)
     kind, width, slots = config["kind"], config["hidden_size"], config.get("slots", 0)
     shapes: dict[str, tuple[int, ...]] = {}
-    if kind in ("eagle", "msd", "flash"):
+    if kind == "vispec":
+        shapes |= _views(config, config.get("queries", 2))
+    if kind in ("eagle", "msd", "vispec", "flash"):
         shapes |= {"fc.weight": (width, 2 * width)}
         shapes |= {"fc.bias": (width,)} if config["bias"] else {}
         shapes |= _layer(config)
-    if config.get("queries"):
+    if kind == "flash" and config.get("queries"):
         shapes |= {"compressor.queries": (config["queries"], width)}
         shapes |= {"compressor.norm.weight": (width,)}
     if config.get("vision") == "mean":
@@ -202,6 +211,16 @@ def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         else:
             shapes |= _linear(f"slots.{slot}", width, width)
     return shapes
+
+
+def _views(config: dict[str, Any], count: int) -> dict[str, tuple[int, ...]]:
+    width, heads = config["hidden_size"], config["num_attention_heads"]
+    shapes: dict[str, tuple[int, ...]] = {"imadpt.q": (count, heads, width // heads)}
+    shapes |= {f"imadpt.{part}_proj.weight": (width, width) for part in "kvo"}
+    if config.get("qkv_bias"):
+        shapes |= {f"imadpt.{part}_proj.bias": (width,) for part in "kv"}
+    fusion = _linear("img_fc", width, 2 * width)
+    return shapes | (fusion if config.get("bias", True) else {"img_fc.weight": (width, 2 * width)})
 
 
 def _layer(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from support import sequence_helpers as helpers
+from support.vispec_oracle import ViSpec
 
 
 def columns(target: Any, tokens: list[int], pixels: Any) -> tuple[Tensor, Tensor]:
@@ -55,7 +56,7 @@ class Reference:
         self.image = [token == helpers.IMAGE for token in tokens]
         if pixels is None:
             self.image = [False] * len(tokens)
-        layered = "fc.weight" in self.tensors and self.config["kind"] != "eagle3"
+        layered = self.config["kind"] in ("eagle", "msd", "flash")
         self.layer = self._layer() if layered else None
 
     @torch.inference_mode()
@@ -90,6 +91,20 @@ class Reference:
         count = torch.arange(len(logits))
         whole[count + tensors.get("d2t", torch.zeros_like(count))] = logits
         return whole.softmax(-1)
+
+    def _vispec(self, drafted: list[int]) -> Tensor:
+        tensors = {name: tensor.numpy() for name, tensor in self.tensors.items()}
+        head = ViSpec(self.config, tensors, self.embeddings, self.states, self._numbers())
+        rows = [self._embedded(token).numpy() for token in drafted]
+        return torch.tensor(head.feature(rows)).float()
+
+    def _numbers(self) -> list[int]:
+        """For each column the number of its image, -1 for text."""
+        seen, numbers = 0, []
+        for visual in self.image:
+            numbers.append(seen // PATCHES if visual else -1)
+            seen += visual
+        return numbers
 
     def _captured(self) -> list[int]:
         layers: list[int] = self.config["eagle_aux_hidden_state_layer_ids"]

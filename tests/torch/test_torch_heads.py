@@ -35,6 +35,11 @@ VARIANTS = {
     ),
     "msd": ("msd", {}),
     "msd, input norm": ("msd", {"input_norm": True}),
+    "vispec": ("vispec", {}),
+    "vispec, biased, three": (
+        "vispec",
+        {"qkv_bias": True, "num_key_value_heads": 2, "queries": 3, "bias": False},
+    ),
     "medusa": ("medusa", {}),
     "medusa, mean": ("medusa", {"vision": "mean"}),
     "hydra": ("hydra", {}),

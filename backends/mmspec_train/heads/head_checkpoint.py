@@ -9,7 +9,7 @@ import torch
 from mmspec import errors
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig
 from mmspec.checkpoints.eagle3_config import Eagle3, default_layers
-from mmspec.checkpoints.head_config import KINDS, LAYERED, SLOTTED, HeadConfig
+from mmspec.checkpoints.head_config import LAYERED, SLOTTED, HeadConfig
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.families.decoder import TextConfig
 from mmspec.output_files import make_directory, replace_text
@@ -18,7 +18,7 @@ from mmspec_torch.tensor_files import save_tensors
 from mmspec_train.heads.eagle3 import Fused
 from mmspec_train.heads.layered import Layered
 from mmspec_train.heads.slotted import Slotted
-from mmspec_train.settings import HeadShape
+from mmspec_train.settings import HEADS, HeadShape
 
 COMPRESSION = 9
 """Default number of visual positions per query of FLASH, as in its paper."""
@@ -27,8 +27,8 @@ Head = Layered | Fused | Slotted
 
 def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
     """Return the config of a new head for a target.  Raises UsageError for an unknown kind."""
-    if kind not in KINDS:
-        raise errors.choice("kind of head", kind, KINDS)
+    if kind not in HEADS:
+        raise errors.choice("kind of head", kind, HEADS)
     text = target.text
     ffn = shape.ffn or text.intermediate_size
     plain = replace(text, qkv_bias=False, qk_norm=False, rotary_axes=())

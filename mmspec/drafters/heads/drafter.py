@@ -44,9 +44,9 @@ class HeadDrafter:
 
     @property
     def row_lengths(self) -> list[int]:
-        """[1] number of positions in the head's layer; an image packed to C rows takes C."""
+        """[1] number of positions in the head's layer; a packed image may take few."""
         outline = self._state.outline
-        return [outline.rows(outline.slots) + 1]
+        return [outline.position(outline.slots) + 1]
 
     def extend(self, segments: Sequence[Segment]) -> None:
         """Append the segment by which the target was extended, and feed all slots but the last."""

@@ -4,8 +4,10 @@ Shape letters: n columns, r rows fed, k drafted tokens of a path, V vocabulary, 
 """
 
 from abc import ABC, abstractmethod
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
+
+import numpy as np
 
 from mmspec.decoding.arrays import A, Map, Positions
 from mmspec.decoding.draft import Draft
@@ -16,9 +18,9 @@ from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import Expander
 from mmspec.drafters.heads.backend_interface import Layer
 from mmspec.drafters.heads.eagle3 import Fused
-from mmspec.drafters.heads.expanders import Block, Recurrent, Successive
-from mmspec.drafters.heads.modules import Layered, Slotted
-from mmspec.drafters.heads.packing import Outline, Run
+from mmspec.drafters.heads.expanders import Block, Fuse, Recurrent, Successive
+from mmspec.drafters.heads.modules import Layered, Seeing, Slotted
+from mmspec.drafters.heads.packing import Outline, Run, Span
 from mmspec.seam import HiddenStates
 
 P = TypeVar("P", bound=Layered[Any] | Fused[Any] | Slotted[Any])
@@ -83,27 +85,36 @@ class CachedForwards(Forwards[Q, A]):
             self._advance(outline, start, stop)
             self._layer.settle()
 
-    def _recurrent(self, outline: Outline, last: A, project: Map[A]) -> Expander:
-        """An expander that begins with the layer's output [1, H] at the last slot."""
+    def _recurrent(
+        self, outline: Outline, last: A, project: Map[A], fuse: Fuse[A] | None = None
+    ) -> Expander:
+        """An expander that begins with the layer's output [1, H] at the last slot.
+
+        fuse: what drafted tokens are fed; None for the modules' own.
+        """
+        fuse = fuse or self._parts.fuse
         slots, embed = outline.slots, self._base.embed
         tail = self._layer.tail(outline.rows(slots), self._position(outline, slots))
-        return Recurrent(self._framework, embed, tail, last, self._parts.fuse, project)
+        return Recurrent(self._framework, embed, tail, last, fuse, project)
 
     def _advance(self, outline: Outline, start: int, stop: int) -> A:
         """Feed the slots from `start` up to `stop`; returns the layer's last output [1, H]."""
-        x = self._framework.concat([self._rows(run) for run in outline.runs(start, stop)], 0)
+        rows = [self._rows(outline, run) for run in outline.runs(start, stop)]
+        x = self._framework.concat(rows, 0)
         return self._layer.append(x, outline.rows(start), self._positions(outline, start, stop))
 
     def _position(self, outline: Outline, slot: int) -> int:
         """The rotary position of a slot of text."""
-        return outline.rows(slot)
+        return outline.position(slot)
 
-    def _positions(self, outline: Outline, start: int, stop: int) -> Positions | None:  # noqa: ARG002
+    def _positions(self, outline: Outline, start: int, stop: int) -> Positions | None:
         """Rotary positions [3, r] of a range of slots; None if they are the rows of the cache."""
-        return None
+        if not outline.in_place:
+            return None
+        return np.repeat([outline.positions(start, stop)], 3, axis=0)
 
     @abstractmethod
-    def _rows(self, run: Run) -> A:
+    def _rows(self, outline: Outline, run: Run) -> A:
         """The layer's input [r, ...] for a run of slots."""
 
 
@@ -116,13 +127,41 @@ class LayeredForwards(CachedForwards[Layered[A], A]):
             return Block(self._framework, self._parts.expansion(last, k), project)
         return self._recurrent(outline, last, project)
 
-    def _rows(self, run: Run) -> A:
+    def _rows(self, outline: Outline, run: Run) -> A:  # noqa: ARG002
         base, after = self._base, (run.start + 1, run.stop + 1)
         if run.image is None:
             return self._parts.fuse(base.embeddings(*after), base.states(run.start, run.stop))
         if self._parts.compressor:
             return self._parts.compressor(base.states(*run.image))
         return base.states(*after) if self._parts.expansion else base.embeddings(*after)
+
+
+class SeeingForwards(CachedForwards[Seeing[A], A]):
+    """ViSpec: few rows for an image, and its last vector beside the states of all later slots."""
+
+    @cached_property
+    def _views(self) -> dict[Span, A]:
+        """The last vector [1, H] of each image by its columns, from when its slots were fed."""
+        return {}
+
+    def _expander(self, outline: Outline, start: int, k: int) -> Expander:  # noqa: ARG002
+        last = self._advance(outline, start, outline.slots)
+        fuse = partial(self._joined, outline.last_image(outline.slots))
+        return self._recurrent(outline, last, self._base.project, fuse)
+
+    def _rows(self, outline: Outline, run: Run) -> A:
+        base = self._base
+        if run.image is None:
+            embeddings = base.embeddings(run.start + 1, run.stop + 1)
+            image = outline.last_image(run.start)
+            return self._joined(image, embeddings, base.states(run.start, run.stop))
+        vectors = self._parts.views(base.embeddings(*run.image))
+        self._views[run.image] = vectors[outline.packed :]
+        return vectors[: outline.packed]
+
+    def _joined(self, image: Span | None, embeddings: A, states: A) -> A:
+        view = None if image is None else self._views[image]
+        return self._parts.fuse(embeddings, self._parts.join(states, view))
 
 
 class FusedForwards(CachedForwards[Fused[A], A]):
@@ -135,7 +174,7 @@ class FusedForwards(CachedForwards[Fused[A], A]):
         last = self._advance(outline, start, outline.slots)
         return self._recurrent(outline, last, self._parts.project)
 
-    def _rows(self, run: Run) -> A:
+    def _rows(self, outline: Outline, run: Run) -> A:  # noqa: ARG002
         base, count = self._base, run.stop - run.start
         if run.image is None:
             embeddings = base.embeddings(run.start + 1, run.stop + 1)

@@ -15,9 +15,10 @@ from mmspec.drafters.heads.forwards import (
     Forwards,
     FusedForwards,
     LayeredForwards,
+    SeeingForwards,
     SlottedForwards,
 )
-from mmspec.drafters.heads.modules import Layered, Slotted
+from mmspec.drafters.heads.modules import Layered, Seeing, Slotted
 from mmspec.drafters.heads.packing import Outline
 from mmspec.seam import Target
 
@@ -45,13 +46,16 @@ class Head(Generic[A]):
         forwards: Forwards[Any, A]
         setting = target.hidden_states(self._layers), sampling, tree
         match parts:
+            case Seeing():
+                forwards = SeeingForwards(parts, *setting)
             case Layered():
                 forwards = LayeredForwards(parts, *setting)
             case Fused():
                 forwards = FusedForwards(parts, *setting)
             case _:
                 forwards = SlottedForwards(parts, *setting)
-        outline = Outline(apart=self.config.apart, packed=self.config.queries)
+        config = self.config
+        outline = Outline(config.apart, config.packed, in_place=config.kind == "vispec")
         return HeadDrafter(forwards, outline, self.config.slots)
 
 
@@ -62,4 +66,6 @@ def _modules(
         return Slotted(parts, config)
     if config.eagle3:
         return Fused(parts, config.eagle3, config.layer, draft_ids, image_id)
+    if config.kind == "vispec":
+        return Seeing(parts, config, config.layer)
     return Layered(parts, config, config.layer)

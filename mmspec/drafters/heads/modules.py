@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
-from mmspec.checkpoints.head_config import HeadConfig
-from mmspec.checkpoints.head_manifest import LAYER
+from mmspec.checkpoints.head_config import VIEW_QUERIES, HeadConfig
+from mmspec.checkpoints.head_manifest import LAYER, VIEW, VIEW_FUSION
 from mmspec.decoding.arrays import A, Map, behind_norm
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.backend_interface import Parts
@@ -31,6 +31,29 @@ class Compressor(Generic[A]):
         """
         scores = self.queries @ self.norm(states).T / states.shape[-1] ** 0.5
         return self.framework.softmax(scores) @ states
+
+
+@dataclass(frozen=True, slots=True)
+class Views(Generic[A]):
+    """Learned queries of several heads that attend to an image's embeddings (ViSpec)."""
+
+    framework: Framework[A]
+    queries: A
+    """[C, heads, D] the learned queries, one per vector."""
+    keys: Map[A]
+    values: Map[A]
+    output: Map[A]
+
+    def __call__(self, embeddings: A) -> A:
+        """The vectors [C, H] of an image's embeddings [N, H]."""
+        xp, size = self.framework.xp, self.queries.shape[-1]
+        queries, keys, values = (
+            xp.moveaxis(xp.reshape(each, (-1, *self.queries.shape[1:])), 0, 1)
+            for each in (self.queries, self.keys(embeddings), self.values(embeddings))
+        )
+        scores = queries @ xp.moveaxis(keys, 1, 2) / size**0.5
+        seen = xp.moveaxis(self.framework.softmax(scores) @ values, 0, 1)
+        return self.output(xp.reshape(seen, (len(self.queries), -1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +116,7 @@ class Layered(Generic[A]):
         norm = parts.norm(f"{LAYER}.input_layernorm", eps) if normed else lambda x: x
         self.layer = parts.layer(text, behind_norm(norm))
         self.compressor: Compressor[A] | None = None
-        if config.queries:
+        if config.kind == "flash" and config.queries:
             queries = parts.tensor("compressor.queries")
             scale = parts.norm("compressor.norm", eps)
             self.compressor = Compressor(self.framework, queries, scale)
@@ -105,6 +128,24 @@ class Layered(Generic[A]):
     def fuse(self, embeddings: A, states: A) -> A:
         """The layer's input [n, H] from embeddings [n, H] and preceding states [n, H]."""
         return self._fusion(self.framework.concat([embeddings, states], -1))
+
+
+class Seeing(Layered[A]):
+    """The modules of ViSpec: an image is a few vectors, the last of which is joined to states."""
+
+    def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
+        """text: the sizes of the decoder layer."""
+        super().__init__(parts, config, text)
+        keys, values = (parts.linear(f"{VIEW}.{part}_proj", bias=text.qkv_bias) for part in "kv")
+        output = parts.linear(f"{VIEW}.o_proj", bias=False)
+        self.views = Views(self.framework, parts.tensor(VIEW_QUERIES), keys, values, output)
+        self._joined = parts.linear(VIEW_FUSION, bias=config.bias)
+
+    def join(self, states: A, view: A | None) -> A:
+        """States [n, H] that have seen an image's last vector [1, H]; None: there is no image."""
+        xp = self.framework.xp
+        seen = xp.zeros_like(states) if view is None else xp.broadcast_to(view, states.shape)
+        return self._joined(self.framework.concat([states, seen], -1))
 
 
 class Slotted(Generic[A]):

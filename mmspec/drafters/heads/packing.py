@@ -41,6 +41,8 @@ class Outline:
     columns: int = 0
     """n, the number of columns."""
     images: tuple[Span, ...] = ()
+    in_place: bool = False
+    """True if rows stand at the positions of their slots, a packed image at those of its last."""
 
     def extended(self, segment: Segment) -> "Outline":
         """The outline after appending a segment."""
@@ -77,6 +79,23 @@ class Outline:
         done = (run for run in self._visual() if run.stop <= slots)
         saved = sum(run.stop - run.start - self.packed for run in done) if self.packed else 0
         return max(slots, 0) - saved
+
+    def position(self, slots: int) -> int:
+        """The position of the row after those of the first `slots` slots."""
+        return slots if self.in_place else self.rows(slots)
+
+    def positions(self, start: int, stop: int) -> list[int]:
+        """The position of each row from slot `start` up to `stop`."""
+        if not self.in_place:
+            return [*range(self.rows(start), self.rows(stop))]
+        runs = self.runs(start, stop)
+        firsts = ((run.stop - self.packed if run.image else run.start, run.stop) for run in runs)
+        return [place for first, end in firsts for place in range(first, end)]
+
+    def last_image(self, slot: int) -> Span | None:
+        """The columns of the last image whose slots all come before `slot`."""
+        before = [run.image for run in self._visual() if run.stop <= slot]
+        return before[-1] if before else None
 
     def runs(self, start: int, stop: int) -> Iterator[Run]:
         """The runs from slot `start` up to `stop`, neither of which splits an image."""
