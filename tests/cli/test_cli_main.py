@@ -54,7 +54,7 @@ def test_help_and_version_succeed(run: Run, arguments):
         (["chat", "no\x1bwhere.png"], ["where.png", "cannot be read"]),
         (["models", "show", "minni"], ["'minni'", "nearest: mini"]),
         (["models", "list", "--backend", "toch"], ["'toch'", "nearest: torch"]),
-        (["bench", "peers", "--peers", "mlx,vllm"], ["unknown peer 'vllm'"]),
+        (["bench", "peers", "--peers", "mlx,tgi"], ["unknown peer 'tgi'"]),
         (["bench", "peers", "--model", "no-such"], ["no-such"]),
         (["bench", "speed", "--captions", "no.jsonl"], ["cannot read no.jsonl"]),
         (["bench", "speed", "--gammas", "0"], ["--gammas '0'"]),
