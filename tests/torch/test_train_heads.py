@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from mmspec import errors
-from mmspec.checkpoints.head_config import KINDS, read_head_config
+from mmspec.checkpoints.head_config import read_head_config
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
@@ -30,7 +30,7 @@ from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained
 from mmspec_train.heads.train_heads import new_trainee
 from mmspec_train.run import loop
 from mmspec_train.run.log import Log
-from mmspec_train.settings import DIVERGENCES, Budget, HeadMethodSettings, HeadShape
+from mmspec_train.settings import DIVERGENCES, HEADS, Budget, HeadMethodSettings, HeadShape
 from mmspec_train.teacher.batch import gather_columns
 from mmspec_train.teacher.batch_source import ConversationBatches
 from support import transformers_oracle
@@ -38,7 +38,7 @@ from support.segments import segment_of
 from support.teacher_data import Killed, held_out_batch, kill_after_step_4, quiet_log
 
 DRAWN = Sampling(temperature=1.0)
-HEADS = [(kind, "none") for kind in KINDS] + [("medusa", "mean"), ("hydra", "attention")]
+VARIANTS = [(kind, "none") for kind in HEADS] + [("medusa", "mean"), ("hydra", "attention")]
 
 
 def random_head(config, seed=0):
@@ -52,7 +52,7 @@ def random_head(config, seed=0):
     return head
 
 
-SHAPES = [(kind, HeadShape(3, 3, vision)) for kind, vision in HEADS] + [
+SHAPES = [(kind, HeadShape(3, 3, vision)) for kind, vision in VARIANTS] + [
     ("eagle3", HeadShape(norms="3", draft_vocabulary=100)),
     ("eagle3", HeadShape(image_embeddings=True)),
 ]
@@ -108,7 +108,7 @@ def trained_probabilities(data, batch, head, column, ids):
     return head.log_probabilities(features[:, 0, 0], data.teacher.output_matrix).exp()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", HEADS)
 def test_an_exported_head_is_read_back(data, tmp_path, kind):
     config = head_config(kind, data.teacher.config, HeadShape(2))
     head = random_head(config)
