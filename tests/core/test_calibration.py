@@ -202,10 +202,10 @@ def test_a_head_is_not_presumed_longer_than_its_slots(directory):
 
 
 def test_trees_are_drafted_by_default_where_their_calibrated_costs_are_low(directory, monkeypatch):
-    FLAT.run(monkeypatch)
-    calibration = replace(FLAT.calibration(), level={64: {1: 0.06}})
+    machine = Machine(1.02, 0.05)  # on which a tree wins by more than the margin
+    machine.run(monkeypatch)
     for level, deep in ((0.06, True), (9.0, False)):
-        calibration = replace(calibration, level={64: {1: level}})
+        calibration = replace(machine.calibration(), level={64: {1: level}})
         engine = replace(scripted_engine(directory), calibration=calibration)
         chat = engine.chat(replace(AUTO, drafting="T", tree="auto"))
         check(chat, QUESTION)
