@@ -32,7 +32,7 @@ DECISIONS = 4
 PLAIN_SHARE = 0.005
 """The time that plain rounds may take to measure their cost again while drafting pays."""
 PLAIN_ROUNDS = 2
-"""Number of plain rounds that measure their cost: at first, or if a calibration is in doubt."""
+"""Number of plain rounds that a session without a calibration begins with."""
 TREE_GAIN = 1.05
 """Factor by which a tree must be expected to be faster than a chain: its gain is less sure."""
 SHORT = 256
