@@ -10,7 +10,8 @@ from mmspec.checkpoints.config import model_type
 from mmspec.checkpoints.head_config import KINDS, is_head, read_head_config
 from mmspec.drafters.views import LETTERS
 from mmspec.errors import BackendError, choice, not_installed
-from mmspec.seam import Backend, Head, InspectableBackend, Model
+from mmspec.inspection import InspectableBackend
+from mmspec.seam import Backend, Head, Model
 
 BACKENDS = "mmspec.backends"
 CAPTIONERS = "mmspec.captioners"

@@ -28,8 +28,7 @@ tokens of a path, n drafted tokens of all paths (a chain has one path), V vocabu
 positions of one image, D width of the vision tower, H width of the language model.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -45,69 +44,13 @@ from mmspec.decoding.draft import Draft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.segment import Features as Features
+from mmspec.decoding.segment import Segment as Segment
 from mmspec.decoding.tree import Tree
 from mmspec.families.grid import Grid
 from mmspec.progress import Progress, silent
 
 Float32 = NDArray[np.float32]
-
-
-class Features(Protocol):
-    """Vision features [N, D] of one image on the device, and what else the family caches."""
-
-    @property
-    def positions(self) -> int:
-        """N, the number of visual positions."""
-
-    @property
-    def grid(self) -> Grid:
-        """Where the visual positions are in the image, and their rotary positions."""
-
-    def pooled(self, positions: int) -> "Features":
-        """Average-pool to the grid's `pooled(positions)`; cached (IbED, section 3.2).
-
-        Raises UsageError for a number that the grid cannot be pooled to.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """Runs of token ids and images to append to one sequence.
-
-    Every id is text, even if it equals the image token's: a model may have generated that.
-    """
-
-    parts: Sequence[Sequence[int] | Features]
-    is_answer: bool = False
-    """True for an earlier answer: an exact target gives it the bits that decoding gave it."""
-
-    def __len__(self) -> int:
-        return sum(_positions(part) for part in self.parts)
-
-    @property
-    def last(self) -> int | None:
-        """The token at the last position; None if the segment is empty or ends in an image."""
-        part = next((part for part in reversed(self.parts) if _positions(part)), None)
-        return part[-1] if isinstance(part, Sequence) else None
-
-    def images(self, start: int) -> Iterator[tuple[int, Features]]:
-        """Each image and its first position, if the segment begins at position `start`."""
-        at = start
-        for part in self.parts:
-            if not isinstance(part, Sequence):
-                yield at, part
-            at += _positions(part)
-
-    def token_ids(self, image: int) -> list[int]:
-        """One id per position; the positions of images get the id `image`."""
-        ids: list[int] = []
-        for part in self.parts:
-            ids += part if isinstance(part, Sequence) else [image] * part.positions
-        return ids
-
-
-def _positions(part: Sequence[int] | Features) -> int:
-    return len(part) if isinstance(part, Sequence) else part.positions
 
 
 class HiddenStates(Protocol[A]):
@@ -310,87 +253,3 @@ class Backend(Protocol[M]):
         Raises CheckpointError if files are missing or tensors do not match the head's config, and
         UsageError if the head was trained for another target.
         """
-
-
-# What reports and diagnostics ask besides
-
-
-class InspectableFeatures(Features, Protocol):
-    """Features that can be measured and copied to the host."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the device, without pooled copies."""
-
-    def numpy(self) -> Float32:
-        """The features [N, D] on the host.  Blocks."""
-
-
-class InspectableTarget(Target, Protocol):
-    """A target whose logits and cache can be copied to the host."""
-
-    def logits(self) -> Float32:
-        """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
-
-    def fed_rows(self, draft: Draft | None) -> tuple[Float32, Float32]:
-        """What feeding the last token and a draft computes, on the host.  Blocks; changes nothing.
-
-        Returns the logits [n + 1, V], and the keys and values [n + 1, W] of all layers.
-        """
-
-
-class InspectableModel(Model, Protocol):
-    """A model that reports its settings and exposes intermediate results."""
-
-    @property
-    def device(self) -> str:
-        """The device, as the framework names it."""
-
-    @property
-    def dtype(self) -> str:
-        """Type of activations: 'float32', 'bfloat16' or 'float16'."""
-
-    @property
-    def quantize(self) -> str:
-        """Name of the scheme by which float weights were quantized on loading, or 'none'."""
-
-    def encode(self, pixels: Float32, grid: Grid | None = None) -> InspectableFeatures:
-        """See `Model.encode`."""
-
-    def project(self, features: Features) -> Float32:
-        """The projector's output [N, H] on the host.  Blocks."""
-
-    def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> InspectableTarget:
-        """See `Model.open_target`."""
-
-
-class InspectableBackend(Backend[InspectableModel], Protocol):
-    """A backend that reports its memory and versions, and synchronizes for timing."""
-
-    def quantize(self, source: Path, destination: Path, *, bits: int, group_size: int) -> None:
-        """Write a quantized copy in MLX's format; raises BackendError if it is not supported."""
-
-    def synchronize(self) -> None:
-        """Block until all enqueued work is done, so that the parts of a round can be timed."""
-
-    def peak_memory(self) -> int:
-        """Peak bytes since `reset_peak_memory`; of the process if the device has no counter."""
-
-    def reset_peak_memory(self) -> None:
-        """Reset the device's peak counter, if it has one."""
-
-    def copier(self, size: int, device: str) -> Callable[[], object]:
-        """A function that enqueues one copy of `size` bytes within the memory of `device`.
-
-        Its bandwidth bounds the speed of every forward that reads its weights once.
-        """
-
-    def set_threads(self, count: int | None) -> None:
-        """Compute with so many CPU threads in the whole process; None: all cores but one.
-
-        None changes nothing where the environment names a number. Raises UsageError for more than
-        the cores, BackendError if the framework chooses itself.
-        """
-
-    def describe(self) -> dict[str, Any]:
-        """Versions, devices and threads, for reports; JSON-serializable."""

@@ -147,7 +147,7 @@ LAYERS = (
     {"errors"},
     {"cpu_threads", "progress", "escape", "input_files", "json_reader", "output_files"},
     {"checkpoints", "families"},
-    {"decoding", "seam", "prompt"},
+    {"decoding", "inspection", "prompt", "seam"},
     {"drafters"},
     {"draft_length", "exactness"},
     {"plugins", "chat"},

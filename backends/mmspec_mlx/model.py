@@ -25,7 +25,7 @@ from mmspec_mlx.weights import Weights
 
 
 class MlxModel:
-    """Implements `mmspec.seam.InspectableModel`."""
+    """Implements `mmspec.inspection.InspectableModel`."""
 
     quantize = "none"
 

@@ -27,7 +27,7 @@ from mmspec_torch.weights import Weights
 
 
 class TorchModel:
-    """Implements `mmspec.seam.InspectableModel`."""
+    """Implements `mmspec.inspection.InspectableModel`."""
 
     def __init__(
         self, weights: Weights, config: ModelConfig, device: torch.device, dtype: torch.dtype

@@ -15,7 +15,7 @@ from mmspec.checkpoints.paths import expand_home
 from mmspec.checkpoints.quantization import computed
 from mmspec.draft_length.calibration_file import CalibrationFile
 from mmspec.exactness.finding import FindingFile, read_finding
-from mmspec.seam import InspectableBackend
+from mmspec.inspection import InspectableBackend
 
 FORMAT = 4
 """Version of the calibration file's layout; files of other versions are ignored."""

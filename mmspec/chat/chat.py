@@ -13,11 +13,11 @@ from mmspec.chat.loaded_model import LoadedModel
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.repetition import Repetition
+from mmspec.chat.requirements import require_own_answer, require_room, require_sight
 from mmspec.chat.session import OpenDrafter, Prefilled, Session
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.policy import DraftLength, FixedDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
-from mmspec.errors import ContextError, UsageError
 from mmspec.prompt.any_image import AnyImage, pictures_of
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn
 from mmspec.prompt.images import Picture
@@ -119,7 +119,7 @@ class Chat:
     def _sent(
         self, message: Message, chunks: Sequence[Chunk] | None, answer: Answer
     ) -> Generator[Prefilled | Piece]:
-        self._check_sight(message)
+        require_sight(self.models.target, message)
         turns = list(self.conversation.turns)
         self.conversation.add(message)
         yield from self._answered_or(turns, chunks, answer)
@@ -147,33 +147,10 @@ class Chat:
         Raises UsageError if an answer's tokens do not decode to its text (another tokenizer), if
         they are outside the target's vocabulary, or if the target cannot see the images.
         """
-        decode = self.models.target.tokenizer.decode
         for number, turn in enumerate(conversation.turns, start=1):
-            self._check_sight(turn.question)
-            self._check_tokens(number, turn.answer or ())
-            text, saved = decode(turn.answer or ()).removeprefix(" "), turn.answer_text
-            saved = saved.removeprefix(" ")
-            # An interrupted answer may end within a character, a whole one with a stop token.
-            if not (text.startswith(saved) or saved.startswith(text)):
-                raise UsageError(
-                    f"answer {number} was written in other tokens than {self.models.target.name}'s:"
-                    " go on with the model that gave it"
-                )
+            require_sight(self.models.target, turn.question)
+            require_own_answer(self.models.target, number, turn)
         self.conversation = conversation
-
-    def _check_sight(self, message: Message) -> None:
-        if message.pictures and self.models.target.features is None:
-            raise UsageError(f"{self.models.target.name} is text-only and cannot see images")
-
-    def _check_tokens(self, number: int, answer: Sequence[int]) -> None:
-        target = self.models.target
-        size = target.model.config.text.vocab_size
-        for token in answer:
-            if not 0 <= token < size:
-                raise UsageError(
-                    f"answer {number} holds {token}, which is no token of {target.name}'s (0 to "
-                    f"{size - 1}): the file was damaged, or comes from another model"
-                )
 
     def _answered_or(
         self, turns: list[Turn], chunks: Sequence[Chunk] | None, answer: Answer
@@ -194,7 +171,8 @@ class Chat:
         self.answer = answer
         chunks = chunks or models.target.chunks(self.conversation)
         answer.notes += models.target.clip_notes(self.conversation.turns[-1])
-        answer.statistics.prompt_tokens = self._check_context(chunks)
+        answer.statistics.prompt_tokens = length = models.positions(chunks)
+        require_room(models.target, length, self.options.max_new_tokens)
         models.backend.reset_peak_memory()
         try:
             drafter = self._select_drafter(chunks)
@@ -209,25 +187,9 @@ class Chat:
             answer.statistics.seconds["load"] = models.load_seconds
             answer.statistics.seconds["total"] = perf_counter() - started
 
-    def _check_context(self, chunks: Sequence[Chunk]) -> int:
-        """The number of positions of the prompt; raises ContextError if no answer fits after it."""
-        target = self.models.target
-        length = target.views(self.models.caption).length(chunks, target.view)
-        room = target.model.config.text.max_position_embeddings
-        if length + self.options.max_new_tokens > room:
-            raise ContextError(
-                f"prompt and images take {length} positions and the answer may take "
-                f"{self.options.max_new_tokens}: {target.name} has {room}; use fewer images, "
-                "a shorter prompt or a smaller `max_new_tokens`",
-                length + self.options.max_new_tokens - room,
-            )
-        return length
-
     def positions(self, conversation: Conversation) -> int:
         """The number of positions that a conversation takes in the target's context."""
-        target = self.models.target
-        chunks = target.chunks(conversation)
-        return target.views(self.models.caption).length(chunks, target.view)
+        return self.models.positions(self.models.target.chunks(conversation))
 
     def _select_drafter(self, chunks: Sequence[Chunk]) -> OpenDrafter | None:
         """The drafter for this answer: the one of the last answer if the views are the same.

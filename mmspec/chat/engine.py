@@ -19,11 +19,12 @@ from mmspec.checkpoints.paths import expand_home
 from mmspec.drafters.views import NGRAM, PLAIN
 from mmspec.errors import HubError, UsageError
 from mmspec.families.known import find_family
+from mmspec.inspection import InspectableBackend
 from mmspec.plugins import load_backend, load_captioner, load_head
 from mmspec.progress import Progress, silent
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.tokenizer import shared_vocabulary
-from mmspec.seam import Head, InspectableBackend
+from mmspec.seam import Head
 
 PREFERRED = "llava-1.5-7b"
 BUNDLED = "mini"
@@ -105,24 +106,23 @@ def load(
     )
     target = model if isinstance(model, LoadedModel) else loading(name, directory)
     drafts = _load_draft(loading, chosen, target, place)
-    head = drafts if isinstance(drafts, LoadedHead) else None
     draft_model = drafts if isinstance(drafts, LoadedModel) else None
-    models = (model for model in (draft_model, target) if model and model.features)
-    other = _captioner(loading, chosen, captioner, None if from_file else next(models, None))
+    sighted = (model for model in (draft_model, target) if model and model.features)
+    other = _captioner(loading, chosen, captioner, None if from_file else next(sighted, None))
+    calibration, note = calibration_file(chosen, target, drafts).read()
     engine = Engine(
         chosen,
         target,
-        draft_model,
-        replace(from_file, other=other) if from_file else other,
-        head,
-        NGRAM.spec if draft == "auto" else PLAIN.spec,
+        draft=draft_model,
+        captioner=replace(from_file, other=other) if from_file else other,
+        head=drafts if isinstance(drafts, LoadedHead) else None,
+        draftless=NGRAM.spec if draft == "auto" else PLAIN.spec,
+        notes=[*notes, note] if note else notes,
+        calibration=calibration,
     )
-    calibration, note = calibration_file(chosen, target, drafts).read()
-    notes += [note] if note else []
     if options:
         engine.exact_rows(options.exact, progress)  # may probe: the user waits anyway
-    seconds = perf_counter() - started
-    return replace(engine, notes=notes, load_seconds=seconds, calibration=calibration)
+    return replace(engine, load_seconds=perf_counter() - started)
 
 
 def _find_target(

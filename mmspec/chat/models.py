@@ -16,9 +16,10 @@ from mmspec.draft_length.policy import AdaptiveDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.errors import UsageError
 from mmspec.exactness.finding import exact_rows
+from mmspec.inspection import InspectableBackend
 from mmspec.progress import Progress, silent
+from mmspec.prompt.conversation import Chunk
 from mmspec.prompt.images import Picture
-from mmspec.seam import InspectableBackend
 
 MAX_CAPTIONS = 4096
 """The most images whose captions stay in memory, of about a kilobyte each."""
@@ -63,6 +64,10 @@ class Models:
 
     def _captioned(self, picture: Picture, captioner: Captioner) -> Sequence[int]:
         return self.target.tokenizer.encode(f"image: {captioner.caption(picture)}")
+
+    def positions(self, chunks: Sequence[Chunk]) -> int:
+        """The number of positions that a rendered conversation takes in the target's context."""
+        return self.target.views(self.caption).length(chunks, self.target.view)
 
     def exact_rows(self, mode: str, progress: Progress = silent) -> ExactRows | None:
         """The rows with which the target decodes in a mode of `--exact`; None: ordinary forwards.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmspec.decoding.arrays import A, Map
-from mmspec.decoding.draft import DeviceDraft
+from mmspec.decoding.draft import DeviceDraft, Draft, HostDraft
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampler, Sampling
 from mmspec.decoding.tree import Tree
@@ -54,6 +54,18 @@ class Framework(Generic[A]):
     """Function that copies an array to the host as float32.  Blocks."""
     inference: Callable[[], AbstractContextManager[object]]
     """Function that returns the context manager in which every forward runs."""
+
+    def own_draft(self, draft: Draft | None) -> DeviceDraft[A] | None:
+        """The draft on the device; raises TypeError for one that another backend drafted."""
+        if isinstance(draft, HostDraft):
+            ids = self.integers(draft.tokens)
+            if draft.parents is None:
+                return self.draft_type(ids)
+            parents = self.integers(draft.parents)
+            return self.draft_type(ids, parents=parents, levels=draft.depth)
+        if draft is not None and not isinstance(draft, self.draft_type):
+            raise TypeError(f"a {type(draft).__name__} was not drafted by this backend")
+        return draft
 
     def draft(
         self, sampler: Sampler, expander: Expander, tree: Tree | None, keys: A

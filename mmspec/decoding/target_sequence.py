@@ -7,54 +7,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple
 
 from mmspec.decoding.acceptance import Verdict, read_verdict
 from mmspec.decoding.arrays import A, Positions
 from mmspec.decoding.block_attention import BLOCK, Places, chain_places, tree_places, whole_blocks
 from mmspec.decoding.contents import Projection, Row, chunks
-from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft, HostDraft
+from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft
 from mmspec.decoding.exact_rows import ExactRows, Tile
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.stored_states import ColumnRows, Columns, StoredStates
 from mmspec.seam import Float32, Segment
-
-Out = TypeVar("Out", covariant=True)
-
-
-class Columns(Protocol[Out]):
-    """A cache on the device, indexed by column; its owner knows how many columns are valid."""
-
-    def read(self, start: int, stop: int) -> Out:
-        """The content [n, ...] of columns, which callers must not modify."""
-
-    def gather(self, start: int, columns: Sequence[int]) -> None:
-        """Move the columns `columns` to `start` onwards; they ascend, none is before `start`."""
-
-    def settle(self) -> None:
-        """Wait until all writes are computed, in a framework that computes lazily."""
-
-
-class ColumnRows(Columns[A], Protocol[A]):
-    """An array with one row [H] per column of a sequence."""
-
-    def write(self, start: int, rows: A) -> None:
-        """Store rows [n, H] of the columns from `start` on."""
-
-
-class StoredStates(NamedTuple, Generic[A]):
-    """What a head reads of a target's columns."""
-
-    states: ColumnRows[A]
-    """Hidden states after the last norm, a row for each column that was fed."""
-    embeddings: ColumnRows[A]
-    captured: ColumnRows[A] | None
-    """Outputs of the captured layers side by side, for columns that were fed; None without any."""
-
-    def all(self) -> list[ColumnRows[A]]:
-        """Everything that is stored."""
-        return [rows for rows in self if rows is not None]
 
 
 class State(NamedTuple):
@@ -66,7 +31,7 @@ class State(NamedTuple):
 
 
 class TargetSequence(ABC, Generic[A]):
-    """Implements `mmspec.seam.InspectableTarget` and `HiddenStates`; subclasses add forwards."""
+    """Implements `InspectableTarget` and `mmspec.seam.HiddenStates`; subclasses add forwards."""
 
     def __init__(
         self,
@@ -112,7 +77,7 @@ class TargetSequence(ABC, Generic[A]):
         state = self._state = self._state._replace(verified=None)
         framework = self._framework
         with framework.inference():
-            own = self._on_device(draft)
+            own = framework.own_draft(draft)
             ancestry = own.ancestry(framework.xp) if own else None
             logits = self._feed(own, ancestry)
             keys = framework.keys(noise, 1 + (own.depth if own else 0))
@@ -147,7 +112,7 @@ class TargetSequence(ABC, Generic[A]):
         """The logits, and the keys and values, of the last token and a draft.  Blocks."""
         framework, start = self._framework, self.length - 1
         with framework.inference():
-            own = self._on_device(draft)
+            own = framework.own_draft(draft)
             logits = self._feed(own, own.ancestry(framework.xp) if own else None)
             keys_values = self._cache.read(start, start + len(logits))
             return framework.to_host(logits), framework.to_host(keys_values)
@@ -197,18 +162,6 @@ class TargetSequence(ABC, Generic[A]):
         if self._stored is None:
             raise ValueError("this target keeps no hidden states: call hidden_states() first")
         return self._stored
-
-    def _on_device(self, draft: Draft | None) -> DeviceDraft[A] | None:
-        framework = self._framework
-        if isinstance(draft, HostDraft):
-            ids = framework.integers(draft.tokens)
-            if draft.parents is None:
-                return framework.draft_type(ids)
-            parents = framework.integers(draft.parents)
-            return framework.draft_type(ids, parents=parents, levels=draft.depth)
-        if draft is not None and not isinstance(draft, framework.draft_type):
-            raise TypeError(f"a {type(draft).__name__} was not drafted by this backend")
-        return draft
 
     def _prefill(self, start: int, end: int) -> None:
         for at, stop in chunks(start, end):

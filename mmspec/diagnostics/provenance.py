@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.cpu_threads import VARIABLES
-from mmspec.seam import InspectableBackend
+from mmspec.inspection import InspectableBackend
 
 PACKAGES = (
     *("mmspec", "numpy", "pillow", "tokenizers", "jinja2", "huggingface_hub", "click", "rich"),

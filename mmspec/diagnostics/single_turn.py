@@ -9,8 +9,9 @@ from mmspec.chat.session import Session
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
+from mmspec.inspection import InspectableTarget
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn
-from mmspec.seam import InspectableTarget, Target
+from mmspec.seam import Target
 
 
 def chunks_of(engine: Engine, message: Message, before: Sequence[Turn] = ()) -> list[Chunk]:

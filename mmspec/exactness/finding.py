@@ -12,10 +12,10 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.errors import CheckpointError, UsageError, WriteError
 from mmspec.exactness.price import price_of
 from mmspec.exactness.probe import find_exact_rows
+from mmspec.inspection import InspectableModel
 from mmspec.json_reader.limits import Range
 from mmspec.output_files import replace_text
 from mmspec.progress import Progress
-from mmspec.seam import InspectableModel
 
 MODES = ("auto", "on", "off")
 """Values of `--exact`."""

@@ -6,7 +6,8 @@ from time import perf_counter
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
-from mmspec.seam import InspectableModel, InspectableTarget, Segment
+from mmspec.inspection import InspectableModel, InspectableTarget
+from mmspec.seam import Segment
 
 CONTEXT = 512
 """Positions before the tokens that are timed."""

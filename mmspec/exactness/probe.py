@@ -13,7 +13,8 @@ from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
-from mmspec.seam import InspectableModel, Segment
+from mmspec.inspection import InspectableModel
+from mmspec.seam import Segment
 
 CANDIDATES = (
     ExactRows(1, 64),

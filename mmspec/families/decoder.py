@@ -72,6 +72,18 @@ def read_sizes(
     )
 
 
+def divided_width(text: Block, defaults: TextConfig) -> TextConfig:
+    """`defaults` with the heads' number and width, if the hidden size is to be divided among them.
+
+    Raises CheckpointError if it does not divide.
+    """
+    hidden = text.read("hidden_size", Width, defaults.hidden_size)
+    heads = text.read("num_attention_heads", Heads, defaults.num_attention_heads)
+    if hidden % heads:
+        raise text.error("hidden_size", f"a multiple of num_attention_heads ({heads})")
+    return replace(defaults, num_attention_heads=heads, head_dim=hidden // heads)
+
+
 def _rotary_base(text: Block, default: float, kinds: Sequence[str]) -> float:
     """The rotary base: transformers 5's `rope_parameters`, else the older `rope_theta`."""
     for key in ("rope_parameters", "rope_scaling"):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mmspec.checkpoints.json_file import Block
-from mmspec.families.decoder import Heads, TextConfig, Width, read_sizes
+from mmspec.families.decoder import TextConfig, divided_width, read_sizes
 from mmspec.families.family import Architecture, ImageTokens
 from mmspec.families.tensors import Prefixes
 
@@ -43,9 +43,6 @@ def read_llama(text: Block, tied: bool, rope: Sequence[str] = ("default",)) -> T
 
     rope: as in `read_sizes`.
     """
-    hidden = text.read("hidden_size", Width, DEFAULTS.hidden_size)
-    heads = text.read("num_attention_heads", Heads, DEFAULTS.num_attention_heads)
-    if hidden % heads:
-        raise text.error("hidden_size", f"a multiple of num_attention_heads ({heads})")
-    sizes = replace(DEFAULTS, num_key_value_heads=heads, head_dim=hidden // heads)
+    sizes = divided_width(text, DEFAULTS)
+    sizes = replace(sizes, num_key_value_heads=sizes.num_attention_heads)
     return read_sizes(text, sizes, tied, rope)

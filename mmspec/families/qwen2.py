@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mmspec.checkpoints.json_file import Block
-from mmspec.families.decoder import Heads, TextConfig, Width, read_sizes
+from mmspec.families.decoder import Heads, TextConfig, divided_width, read_sizes
 from mmspec.families.family import Architecture
 from mmspec.families.mrope import chunked_axes, rope_block
 from mmspec.families.qwen_vision import IMAGE_TOKENS
@@ -51,12 +51,14 @@ def read_qwen2_vl(text: Block, defaults: TextConfig, tied: bool) -> TextConfig:
     return replace(config, rotary_axes=chunked_axes(rope, config.head_dim, SECTIONS))
 
 
+def null_as_heads(text: Block, defaults: TextConfig) -> TextConfig:
+    """`defaults` with as many key-value heads as heads if the config's number of them is null."""
+    if text.values.get("num_key_value_heads", 1) is not None:
+        return defaults
+    heads = text.read("num_attention_heads", Heads, defaults.num_attention_heads)
+    return replace(defaults, num_key_value_heads=heads)
+
+
 def _read(text: Block, defaults: TextConfig, tied: bool, rope: tuple[str, ...]) -> TextConfig:
     text.only("use_sliding_window", (False,), False)
-    hidden = text.read("hidden_size", Width, defaults.hidden_size)
-    heads = text.read("num_attention_heads", Heads, defaults.num_attention_heads)
-    if hidden % heads:
-        raise text.error("hidden_size", f"a multiple of num_attention_heads ({heads})")
-    if text.values.get("num_key_value_heads", 1) is None:  # null: as many as heads
-        defaults = replace(defaults, num_key_value_heads=heads)
-    return read_sizes(text, replace(defaults, head_dim=hidden // heads), tied, rope)
+    return read_sizes(text, null_as_heads(text, divided_width(text, defaults)), tied, rope)

@@ -4,25 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mmspec.checkpoints.json_file import Block
-from mmspec.families.decoder import Heads, TextConfig, read_sizes
+from mmspec.families import qwen2
+from mmspec.families.decoder import TextConfig, read_sizes
 from mmspec.families.family import Architecture
 from mmspec.families.qwen_vision import IMAGE_TOKENS
 from mmspec.families.tensors import Prefixes
 
-DEFAULTS = TextConfig(
-    hidden_size=4096,
-    intermediate_size=22016,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=32,
-    head_dim=128,
-    vocab_size=151936,
-    max_position_embeddings=32768,
-    rms_norm_eps=1e-6,
-    rope_theta=10000.0,
-    tie_word_embeddings=False,
-    qk_norm=True,
-)
+DEFAULTS = replace(qwen2.DEFAULTS, qkv_bias=False, qk_norm=True)
 """Transformers' sizes of a Qwen3 whose config names none."""
 
 
@@ -49,8 +37,4 @@ def read_qwen3(
 
     rope: as in `read_sizes`.
     """
-    # Absent, transformers takes its own number of key-value heads; null, as many as heads.
-    if text.values.get("num_key_value_heads", 1) is None:
-        heads = text.read("num_attention_heads", Heads, defaults.num_attention_heads)
-        defaults = replace(defaults, num_key_value_heads=heads)
-    return read_sizes(text, defaults, tied, rope)
+    return read_sizes(text, qwen2.null_as_heads(text, defaults), tied, rope)

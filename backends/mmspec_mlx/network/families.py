@@ -1,11 +1,11 @@
 """The towers of all families on MLX, by config.json's `model_type`."""
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import Any
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.errors import BackendError
+from mmspec.families.known import from_package
 from mmspec_mlx.network.llava import Llava
 from mmspec_mlx.network.qwen2_5_vl import Qwen25VL
 from mmspec_mlx.network.qwen3_vl import Qwen3VL
@@ -30,14 +30,7 @@ def build_vision(weights: Weights, config: ModelConfig) -> Vision | None:
     if config.vision is None:
         return None
     name = config.family.model_type
-    build = TOWERS.get(name) or _from_package(name)
-    return build(weights, config.vision)
-
-
-def _from_package(name: str) -> Build:
-    points = (point for point in entry_points(group=GROUP) if point.name == name)
-    point = next(points, None)
-    if point is None:
+    build: Build | None = TOWERS.get(name) or from_package(GROUP, name)
+    if build is None:
         raise BackendError(f"the mlx backend has no tower for {name}: use another backend")
-    build: Build = point.load()
-    return build
+    return build(weights, config.vision)

@@ -11,7 +11,7 @@ from mmspec_mlx.network.cache import STEP
 
 
 class Rows:
-    """Implements `mmspec.decoding.target_sequence.ColumnRows`."""
+    """Implements `mmspec.decoding.stored_states.ColumnRows`."""
 
     def __init__(self, empty: mx.array) -> None:
         """empty: an array [0, H] with the dtype that the rows get."""

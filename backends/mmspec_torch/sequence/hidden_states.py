@@ -13,7 +13,7 @@ from mmspec_torch.network.cache import STEP
 
 
 class Rows:
-    """Implements `mmspec.decoding.target_sequence.ColumnRows`."""
+    """Implements `mmspec.decoding.stored_states.ColumnRows`."""
 
     def __init__(self, empty: Tensor) -> None:
         """empty: [0, H], of the rows' dtype and device."""

@@ -22,7 +22,7 @@ from mmspec_torch.sequence.hidden_states import Rows
 
 
 class TorchTarget(TargetSequence[Tensor]):
-    """Implements `mmspec.seam.InspectableTarget` and, for heads, `HiddenStates`."""
+    """Implements `mmspec.inspection.InspectableTarget` and, for heads, `HiddenStates`."""
 
     _cache: Cache
 

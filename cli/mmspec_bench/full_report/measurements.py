@@ -22,7 +22,7 @@ from mmspec.diagnostics.prompts import Prompt, user_prompt
 from mmspec.diagnostics.single_turn import answer_once
 from mmspec.errors import ContextError
 from mmspec.exactness.probe import CANDIDATES, rows_are_exact
-from mmspec.seam import InspectableModel
+from mmspec.inspection import InspectableModel
 from mmspec_bench import Progress
 from mmspec_bench.compare.methods import PeerMethod
 from mmspec_bench.compare.runner import PeerResult, RunScript, compare
