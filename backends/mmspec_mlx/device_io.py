@@ -32,8 +32,8 @@ def integers(values: Sequence[int]) -> mx.array:
     return mx.array(list(values), dtype=mx.int32)
 
 
-def floats(values: Sequence[float]) -> mx.array:
-    """Copy floats [n] to the device."""
+def floats(values: Sequence[Any]) -> mx.array:
+    """Copy floats, or rows of them, to the device."""
     return mx.array(list(values), dtype=mx.float32)
 
 

@@ -26,6 +26,8 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
         keys=keys,
         count=mx.arange,
         integers=device_io.integers,
+        floats=device_io.floats,
+        top=top,
         draft_type=MlxDraft,
         start=device_io.start,
         read=device_io.read,

@@ -27,6 +27,8 @@ def framework(device: torch.device) -> Framework[Tensor]:
         keys=partial(keys, device=device),
         count=partial(torch.arange, device=device),
         integers=partial(upload, dtype=torch.int64, device=device),
+        floats=partial(upload, dtype=torch.float32, device=device),
+        top=top,
         draft_type=TorchDraft,
         start=lambda _: None,  # PyTorch computes without being asked
         read=read,

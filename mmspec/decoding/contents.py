@@ -59,8 +59,6 @@ class Row(Generic[A]):
     images: list[PlacedImage[A]] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     """For each column, the rotary position that follows it."""
-    first: int = 0
-    """The rotary position of the first column."""
 
     def append(
         self, length: int, segment: Segment, project: Projection[A], padding: int = 0
@@ -83,11 +81,6 @@ class Row(Generic[A]):
         at = self.position(length)
         self.ends += range(at + 1, at + 1 + len(tokens))
 
-    def pad(self, count: int) -> None:
-        """Append `count` columns of padding."""
-        self.ends += [self.position(len(self.tokens))] * count
-        self.tokens += [PAD] * count
-
     def cut(self, length: int) -> None:
         """Remove the columns from `length` on."""
         del self.tokens[length:], self.ends[length:]
@@ -97,7 +90,7 @@ class Row(Generic[A]):
 
     def position(self, column: int) -> int:
         """The rotary position that follows the columns before `column`."""
-        return self.ends[column - 1] if column else self.first
+        return self.ends[column - 1] if column else 0
 
     def has_image(self, start: int, stop: int) -> bool:
         """True if an image has any of the columns `start` to `stop`."""

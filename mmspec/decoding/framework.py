@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mmspec.decoding.arrays import A, Map
 from mmspec.decoding.draft import DeviceDraft, Draft, HostDraft
+from mmspec.decoding.formulas import Top
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampler, Sampling
 from mmspec.decoding.tree import Tree
@@ -44,6 +45,10 @@ class Framework(Generic[A]):
     """Function from n to the integers below n, on the device."""
     integers: Callable[[Sequence[int]], A]
     """Function that copies signed integers [n] to the device."""
+    floats: Callable[[Sequence[Any]], A]
+    """Function that copies numbers, or rows of them, to the device as float32."""
+    top: Top
+    """Function of p [..., V] and a count: the largest entries and their indices."""
     draft_type: type[DeviceDraft[A]]
     """The backend's drafts, which only its own targets can verify."""
     start: Callable[[A], None]

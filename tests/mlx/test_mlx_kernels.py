@@ -7,7 +7,7 @@ import pytest
 from mmspec_mlx.cpu.kernels import CPU, CPU_FLOAT32, GPU, kernels
 from mmspec_mlx.cpu.products import FEW, for_few_rows, plain
 from mmspec_mlx.network.rotary import Rotary
-from mmspec_mlx.sequence.contents import Columns
+from mmspec_mlx.sequence.padding import Padding, causal_mask
 
 
 def close(ours, theirs, atol=2e-6):
@@ -49,18 +49,15 @@ def test_a_table_turns_as_the_kernel_does(starts, n):
 
 
 def test_a_mask_hides_padding_and_the_future_and_nothing_else():
-    columns = Columns(np.ones((2, 0), dtype=bool), mx.float32).padded(0, [4, 2])
-    assert columns.lengths(4) == [4, 2]
-    assert columns.lengths(9) == [9, 7]
-    columns = columns.padded(6, [1, 3])
-    assert columns.lengths(9) == [7, 7]
+    rows = [[0, 0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 0, 0, 0, 0, 0]]
+    padding = Padding([[bool(column) for column in row] for row in rows], mx.float32)
     expected = np.array([[1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1], [1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1]])
-    assert seen(columns.mask(10, 1))[:, 0, 0].tolist() == expected.tolist()
-    three = seen(columns.mask(1, 3))[:, 0]
+    assert seen(causal_mask(padding, 10, 1, mx.float32))[:, 0, 0].tolist() == expected.tolist()
+    three = seen(causal_mask(padding, 1, 3, mx.float32))[:, 0]
     assert three[0].tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
     assert three[1].tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]]
-    assert columns.cut(2).mask(2, 1) is None
-    assert seen(columns.cut(2).mask(1, 2)).tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert causal_mask(None, 2, 1, mx.float32) is None
+    assert seen(causal_mask(None, 1, 2, mx.float32)).tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
 def seen(mask):
@@ -69,8 +66,8 @@ def seen(mask):
 
 @pytest.mark.parametrize("columns", [3, 255, 256, 257, 700])
 def test_a_mask_is_as_wide_as_asked_however_long_the_prompt(columns):
-    padded = Columns(np.ones((2, 0), dtype=bool), mx.float32).padded(0, [600, 1])
-    assert padded.mask(columns - 1, 1).shape == (2, 1, 1, columns)
+    padding = Padding([[False] * 600, [False] + [True] * 599], mx.float32)
+    assert padding.mask(columns).shape == (2, 1, 1, columns)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 64), (1, 3, 64), (3, 1, 64), (1, 4, 64), (2, 40, 64)])

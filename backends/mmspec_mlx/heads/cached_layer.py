@@ -4,12 +4,10 @@ Shape letters: n rows, H width.
 """
 
 import mlx.core as mx
-import numpy as np
 
 from mmspec.decoding.arrays import Positions
 from mmspec.decoding.contents import chunks
 from mmspec_mlx.network.decoder import Decoder
-from mmspec_mlx.sequence.contents import Columns
 from mmspec_mlx.sequence.draft_tail import MlxDraftTail
 
 
@@ -19,7 +17,6 @@ class CachedLayer:
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._cache = decoder.new_cache(rows=1)
-        self._columns = Columns(np.ones((1, 0), dtype=np.bool_), decoder.dtype)
 
     def append(self, x: mx.array, start: int, positions: Positions | None = None) -> mx.array:
         """Feed rows [n, H] to the columns from `start` on; returns the last output [1, H].
@@ -38,4 +35,4 @@ class CachedLayer:
 
     def tail(self, columns: int, position: int) -> MlxDraftTail:
         """Open a draft tail after the first `columns` columns, at a rotary position."""
-        return MlxDraftTail(self._decoder, self._cache, self._columns, columns, [position])
+        return MlxDraftTail(self._decoder, self._cache, None, columns, [position])

@@ -9,19 +9,27 @@ import mlx.core as mx
 
 from mmspec_mlx.network.cache import Cache
 from mmspec_mlx.network.decoder import Decoder, additive
-from mmspec_mlx.sequence.contents import Columns
+from mmspec_mlx.sequence.padding import Padding, causal_mask, tree_mask
 
 
 class MlxDraftTail:
     """Implements `mmspec.decoding.ensemble_expander.DraftTail`."""
 
     def __init__(
-        self, decoder: Decoder, cache: Cache, columns: Columns, end: int, starts: Sequence[int]
+        self,
+        decoder: Decoder,
+        cache: Cache,
+        padding: Padding | None,
+        columns: int,
+        starts: Sequence[int],
     ) -> None:
-        """end: number of columns of the sequence, all fed. starts: [R] each row's next position."""
+        """columns: number of columns of the sequence, all fed.
+
+        starts: [R] each row's next position.
+        """
         self._decoder, self._cache = decoder, cache
-        self._columns, self._starts = columns, starts
-        self._committed = self._end = end
+        self._padding, self._starts = padding, starts
+        self._columns = self._end = columns
         self._level = 0
         self._lineage = Lineage()
 
@@ -31,10 +39,12 @@ class MlxDraftTail:
         positions = [start + self._level for start in self._starts]
         at, self._end, self._level = self._end, self._end + count, self._level + 1
         if parents is None:
-            turn, mask = self._decoder.rotary.at(positions, count), self._columns.mask(at, count)
+            turn = self._decoder.rotary.at(positions, count)
+            mask = causal_mask(self._padding, at, count, self._decoder.dtype)
         else:
             turn = self._decoder.rotary.same(positions, count)
-            mask = self._columns.behind(self._committed, self._lineage.add(parents, x.dtype))
+            lineage = self._lineage.add(parents, x.dtype)
+            mask = tree_mask(self._padding, self._columns, lineage)
         x = mx.broadcast_to(x, (rows, *x.shape))
         return mx.flatten(self._decoder.feed(x, self._cache, at, turn, mask), 0, 1)
 

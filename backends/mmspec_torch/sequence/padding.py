@@ -1,0 +1,29 @@
+"""Masks of rows with padding.  R rows, n columns."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec_torch.device_io import upload
+from mmspec_torch.network.cache import STEP
+from mmspec_torch.network.decoder import hidden
+
+
+class Padding:
+    """Hides padding; the columns after those that are known have tokens."""
+
+    def __init__(
+        self, is_padding: Sequence[Sequence[bool]], dtype: torch.dtype, device: torch.device
+    ) -> None:
+        """is_padding: [R, n]."""
+        shades = [[hidden(dtype) * padding for padding in row] for row in is_padding]
+        self._mask = F.pad(upload(shades, dtype, device)[:, None, None], (0, STEP))
+
+    def mask(self, columns: int) -> Tensor:
+        """Return a mask [R, 1, 1, columns or more]; the same one as long as it is wide enough."""
+        missing = columns - self._mask.shape[-1]
+        if missing > 0:
+            self._mask = F.pad(self._mask, (0, missing + STEP))
+        return self._mask

@@ -1,0 +1,211 @@
+"""What every backend's drafter keeps on the host: its rows, their lengths, and the last draft.
+
+Shape letters: R branches, k drafted tokens, n columns, w nodes of a level, v ids that both models
+have, H width.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
+from mmspec.decoding.arrays import A, Map
+from mmspec.decoding.contents import PAD, Projection, Row
+from mmspec.decoding.draft import DeviceDraft, require_path
+from mmspec.decoding.ensemble_expander import DraftTail, EnsembleExpander
+from mmspec.decoding.framework import Framework
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.segment import Segment
+from mmspec.decoding.tree import Tree
+
+P = TypeVar("P")
+"""What hides padding, as the backend needs it."""
+
+
+class Mixture(Protocol[A]):
+    """The distributions of all branches in one."""
+
+    def logits(self, weights: A, record: list[A], last: A) -> A:
+        """The mixture's logits [w, v] at outputs [R * w, H].
+
+        weights: [R].  record: with several branches, their probabilities [R * w, v] are appended.
+        """
+
+    def padded(self, q: A) -> A:
+        """Probabilities [..., v] over all of the target's vocabulary: the other ids get 0."""
+
+
+class State(NamedTuple, Generic[A, P]):
+    """Which columns of a drafter's rows and cache are valid; always replaced as a whole."""
+
+    columns: int
+    fed: int
+    """Number of columns in the cache; later ones are pending tokens, shared by all rows."""
+    lengths: tuple[int, ...]
+    """[R] number of tokens of each row, without padding."""
+    positions: tuple[int, ...]
+    """[R] the rotary position that follows each row."""
+    padding: P | None = None
+    """What hides padding; None if no row has any."""
+    draft: DeviceDraft[A] | None = None
+    """The draft whose tokens the next commit may accept."""
+    tally: Tally | None = None
+    """Scores of the branches, for adaptive weights; None if the weights are fixed."""
+
+    @property
+    def start(self) -> int:
+        """The first column that the next draft feeds: the last one is fed again if none pends."""
+        return min(self.fed, self.columns - 1)
+
+    @property
+    def followed(self) -> int:
+        """Number of drafted tokens in the cache: of a chain all but the last, of a tree none."""
+        return self.draft.size - 1 if self.draft and self.draft.parents is None else 0
+
+
+class DrafterSequence(ABC, Generic[A, P]):
+    """Implements `mmspec.seam.Drafter`; subclasses add forwards."""
+
+    def __init__(
+        self,
+        framework: Framework[A],
+        place: Projection[A],
+        embed: Map[A],
+        mixture: Mixture[A],
+        branches: int,
+        sampling: Sampling,
+        adaptation: Adaptation | None,
+        tree: Tree | None,
+    ) -> None:
+        """place: returns the rows [N, W] of an image's features.  embed: those [w, H] of ids."""
+        self._framework, self._place, self._embed = framework, place, embed
+        self._mixture, self._tree = mixture, tree
+        self._sampler = framework.sampler(sampling)
+        self._rows: list[Row[A]] = [Row() for _ in range(branches)]
+        tally = None
+        if adaptation and branches > 1:
+            points = framework.floats(adaptation.candidates(branches))
+            tally = Tally(framework.xp, adaptation, points, framework.top)
+        self._state = State[A, P](0, 0, (0,) * branches, (0,) * branches, tally=tally)
+        self._uploaded: tuple[Sequence[float], A] | None = None
+
+    @property
+    def length(self) -> int:
+        """Number of columns in the sequence, including those not yet fed."""
+        return self._state.columns
+
+    @property
+    def row_lengths(self) -> list[int]:
+        """[R] number of tokens of each branch, without padding."""
+        return list(self._state.lengths)
+
+    def extend(self, segments: Sequence[Segment]) -> None:
+        """Append one segment per branch, padded in front to the longest."""
+        self._check(segments)
+        columns, start = self._state.columns, self._state.fed
+        width = max(map(len, segments))
+        end = columns + width - 1
+        with self._framework.inference():
+            for row, segment in zip(self._rows, segments, strict=True):
+                row.append(columns, segment, self._place, width - len(segment))
+            state = self._described(columns + width, max(start, end))
+            if start < end:
+                self._prefill(state, start, end)
+        self._state = state
+
+    def rewind(self, length: int) -> None:
+        """Remove all columns from `length` on."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot rewind {self.length} columns to {length}")
+        self._state = self._described(length, min(self._state.fed, length))
+
+    def draft(
+        self, k: int, weights: Sequence[float], noise: Noise, nodes: int | None = None
+    ) -> DeviceDraft[A]:
+        """Draft a chain of k tokens, or a tree of k levels, from the branches' mixture."""
+        if not self.length:
+            raise ValueError("an empty sequence has nothing to draft from: extend it first")
+        state = self._state = self._state._replace(draft=None)
+        tree = self._tree.within(nodes, k) if self._tree else None
+        with self._framework.inference():
+            blend, tally = self._on_device(weights), state.tally
+            if tally:
+                tally = tally.settled()
+                blend = tally.weights(blend)
+            draft = self._new_draft(state, k, tree, blend, noise)
+        self._state = state._replace(draft=draft, tally=tally)
+        return draft
+
+    def commit(
+        self, path: Sequence[int], tokens: Sequence[int], evidence: Evidence | None = None
+    ) -> None:
+        """Append `tokens`, of which the first len(path) are nodes of the last draft."""
+        state = self._state
+        require_path(state.draft, path, tokens)
+        for row in self._rows:
+            row.extend(state.columns, list(tokens))
+        reused = state.columns + min(len(path), state.followed)
+        lengths = tuple(length + len(tokens) for length in state.lengths)
+        positions = tuple(position + len(tokens) for position in state.positions)
+        fed, tally = reused if state.draft else state.fed, state.tally
+        if tally and state.draft:
+            tally = tally.noted(evidence, len(tokens))
+        columns = state.columns + len(tokens)
+        self._state = State(columns, fed, lengths, positions, state.padding, tally=tally)
+
+    def forget(self) -> None:
+        """Discard the scores on which adaptive weights depend, if any."""
+        if self._state.tally:
+            self._state = self._state._replace(tally=self._state.tally.forgotten())
+
+    def _on_device(self, weights: Sequence[float]) -> A:
+        if self._uploaded is None or self._uploaded[0] != weights:
+            self._uploaded = weights, self._framework.floats(weights)
+        return self._uploaded[1]
+
+    def _check(self, segments: Sequence[Segment]) -> None:
+        if len(segments) != len(self._rows):
+            raise ValueError(f"{len(segments)} segments for {len(self._rows)} branches")
+        if len({segment.last for segment in segments}) > 1:
+            raise ValueError("the segments of all branches must end in the same token")
+
+    def _described(self, columns: int, fed: int) -> State[A, P]:
+        """The state in which `columns` columns are valid and `fed` of them are in the cache."""
+        lengths = tuple(sum(row.lengths(columns)[-1:]) for row in self._rows)
+        positions = tuple(row.position(columns) for row in self._rows)
+        padding = None
+        if min(lengths) < columns:
+            tokens = (row.tokens[:columns] for row in self._rows)
+            padding = self._padding([[token == PAD for token in row] for row in tokens])
+        return State(columns, fed, lengths, positions, padding, tally=self._state.tally)
+
+    def _new_draft(
+        self, state: State[A, P], k: int, tree: Tree | None, blend: A, noise: Noise
+    ) -> DeviceDraft[A]:
+        framework, record = self._framework, list[A]()
+        last, tail = self._begin(state, tree.depth(k) if tree else k)
+        project = partial(self._mixture.logits, blend, record)
+        expander = EnsembleExpander(tail, last, self._embed, project)
+        draft = framework.draft(self._sampler, expander, tree, framework.keys(noise, k))
+        if state.tally is None or tree:
+            return draft
+        q = self._mixture.padded(framework.xp.stack(record))
+        return replace(draft, branches=BranchOutputs(blend, q))
+
+    @abstractmethod
+    def _padding(self, is_padding: Sequence[Sequence[bool]]) -> P:
+        """What hides the columns [R, n] of padding, and no later ones."""
+
+    @abstractmethod
+    def _prefill(self, state: State[A, P], start: int, end: int) -> None:
+        """Feed the columns `start` to `end` of all rows, as `state` describes them."""
+
+    @abstractmethod
+    def _begin(self, state: State[A, P], levels: int) -> tuple[A, DraftTail[A]]:
+        """Feed the columns from `state.start` on.
+
+        Returns the branches' outputs [R, H] at the last column, and a tail for so many levels.
+        """
