@@ -148,6 +148,15 @@ def test_rows_of_a_batch_draft_what_each_drafts_alone(engine, views):
         assert proposals(engine, alone)[0] == together[row]
 
 
+def test_a_drafter_extended_after_a_rejected_draft_continues_like_a_cold_one(engine, views):
+    drafter, fresh = (drafter_of(engine, views, CHUNKS) for _ in range(2))
+    drafter.draft(3, [0.25] * 4, NO_NOISE)
+    for each in (drafter, fresh):
+        each.commit([], [40])
+        feed_drafter(each, views, [OTHER])
+    assert proposals(engine, drafter) == proposals(engine, fresh)
+
+
 READ_METHODS = ["tolist", "item", "__bool__", "__int__", "__index__"]
 READS = {
     "torch": ("torch", "Tensor", ["cpu", "numpy", "nonzero", *READ_METHODS]),
