@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 
 from mmspec.checkpoints.config import ModelConfig, read_config
-from mmspec.checkpoints.loading_plan import TensorSource, plan
+from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.loading_progress import LoadingProgress
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.errors import CheckpointError, UsageError
@@ -27,7 +27,7 @@ from mmspec_mlx.device import (
 from mmspec_mlx.heads.load import load_head
 from mmspec_mlx.model import MlxModel
 from mmspec_mlx.save_quantized import quantize
-from mmspec_mlx.weights import Files, Weights, evaluate, leave, unread
+from mmspec_mlx.weights import Files, Weights, evaluate
 
 
 class MlxBackend:
@@ -67,7 +67,7 @@ class MlxBackend:
             return files(stored)
 
         weights = Weights(sources, kind, read, evaluate)
-        return _build(weights, config, place, directory)
+        return build(weights, config, place, directory)
 
     def load_head(self, directory: Path, model: Model) -> Head:
         """Load a head; a published pickle must be converted to safetensors first."""
@@ -109,20 +109,11 @@ class MlxBackend:
         return report | blas.describe() | describe_memory()
 
 
-def check(sources: dict[str, TensorSource], config: ModelConfig) -> None:
-    """Build and trace a model without reading tensors or allocating memory.
+def build(weights: Weights, config: ModelConfig, device: str, directory: Path) -> MlxModel:
+    """Make a model of a checkpoint's tensors.
 
-    Raises CheckpointError if its modules do not use exactly the `sources`, with their shapes.
+    Raises CheckpointError, naming `directory`, if its modules do not use exactly these tensors.
     """
-    directory = Path("the plan")
-    model = _build(Weights(sources, mx.float16, unread, leave), config, "cpu", directory)
-    try:
-        model.trace()
-    except ValueError as error:
-        raise CheckpointError(f"{directory}: cannot run: {error}") from error
-
-
-def _build(weights: Weights, config: ModelConfig, device: str, directory: Path) -> MlxModel:
     try:
         model = MlxModel(weights, config, device)
     except (RuntimeError, KeyError) as error:

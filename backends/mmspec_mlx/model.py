@@ -52,18 +52,6 @@ class MlxModel:
         mx.eval(features.rows)
         return MlxFeatures(features.rows, grid or features.grid)
 
-    def trace(self) -> None:
-        """Enqueue every module without evaluating it.  Raises ValueError for mismatched shapes."""
-        rows = self.language.embedding.rows(device_io.integers([0]))
-        if self._vision and self.config.vision:
-            side = self.config.vision.image_size
-            rows = self._vision.place(self._vision.encode(mx.zeros((3, side, side))).rows)
-        cache, x = self.language.new_cache(rows=1), mx.expand_dims(rows, 0)
-        x = x[..., : self.config.text.hidden_size]
-        self.language.logits(
-            self.language.feed(x, cache, 0, self.language.rotary.at([0], x.shape[1]), None)
-        )
-
     def project(self, features: Features) -> Float32:
         """Return an image's rows [N, W] on the host.  Blocks."""
         return device_io.to_host(self.placed(features))

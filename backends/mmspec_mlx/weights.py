@@ -20,7 +20,7 @@ class Weights:
     """The tensors of a checkpoint, each taken once, in the activations' dtype.
 
     read: returns the array of a stored tensor.  settle: `evaluate` reads finished arrays at once,
-    so that peak memory is the model and one layer; `leave` reads no file.
+    so that peak memory is the model and one layer.
     """
 
     def __init__(
@@ -127,10 +127,6 @@ def evaluate(arrays: Sequence[mx.array], checks: Mapping[StoredTensor, mx.array]
             raise not_finite(stored.file, stored.name)
 
 
-def leave(arrays: Sequence[mx.array], checks: Mapping[StoredTensor, mx.array]) -> None:
-    """Read nothing."""
-
-
 _INFINITY = {mx.float32: 0x7F800000, mx.float16: 0x7C00, mx.bfloat16: 0x7F80}
 """The bits of infinity, by type; those of NaN are larger as integers."""
 
@@ -158,14 +154,6 @@ class Files:
         if stored.file not in self._open:
             self._open[stored.file] = _read_file(stored.file)
         return self._open[stored.file].pop(stored.name)
-
-
-_DTYPES = {"F32": mx.float32, "F16": mx.float16, "BF16": mx.bfloat16, "U32": mx.uint32}
-
-
-def unread(stored: StoredTensor) -> mx.array:
-    """Return zeros of a stored tensor's shape and dtype; they take no memory until evaluated."""
-    return mx.zeros(stored.shape, dtype=_DTYPES[stored.dtype])
 
 
 def _read_file(file: Path) -> dict[str, mx.array]:

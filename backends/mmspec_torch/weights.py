@@ -6,9 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
-from mmspec.checkpoints.manifest import manifest
 from mmspec.checkpoints.quantization import Scheme
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.errors import CheckpointError
@@ -75,16 +73,6 @@ def open_weights(
         return read_tensor(sources[name], dtype).to(device)
 
     return Weights(sources, read, scheme)
-
-
-def meta_weights(
-    config: ModelConfig, dtype: torch.dtype = torch.float32, scheme: Scheme | None = None
-) -> Weights:
-    """Return tensors on the meta device for a whole model: shapes without memory."""
-    shapes = manifest(config)
-    return Weights(
-        shapes, lambda name: torch.empty(shapes[name], dtype=dtype, device="meta"), scheme
-    )
 
 
 def read_tensor(source: TensorSource, dtype: torch.dtype) -> Tensor:

@@ -19,8 +19,9 @@ from mmspec.families.llava import LlavaVision
 from mmspec.seam import Segment
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.model import TorchModel
-from mmspec_torch.weights import meta_weights, read_tensor
+from mmspec_torch.weights import read_tensor
 from support import factory
+from support.meta_weights import meta_weights
 
 LLAVA_7B = ModelConfig(
     family=FAMILIES["llava"],
@@ -77,7 +78,7 @@ def test_the_modules_use_exactly_the_manifest_at_full_size(config):
 
 
 def test_a_manifest_of_another_size_does_not_pass(monkeypatch):
-    from mmspec_torch import weights
+    from support import meta_weights as weights
 
     wrong = replace(LLAMA_68M, text=replace(LLAMA_68M.text, num_key_value_heads=6))
     shapes = weights.manifest(wrong)

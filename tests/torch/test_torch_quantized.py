@@ -25,9 +25,9 @@ from mmspec_torch.backend import TorchBackend
 from mmspec_torch.graphs.cache import StaticCache
 from mmspec_torch.model import TorchModel
 from mmspec_torch.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
-from mmspec_torch.weights import meta_weights
 from support import factory, transformers_oracle
 from support import sequence_helpers as helpers
+from support.meta_weights import meta_weights
 from support.quantized_oracle import GROUPS, LINEAR, Held, half_steps, round_linear_layers, rounded
 from support.replayed import Recording
 from support.segments import flat

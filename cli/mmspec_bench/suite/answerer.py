@@ -118,7 +118,6 @@ def answer_row(
     right = sum(judge(fact, answer.text) for fact in facts)
     seconds = {stage: statistics.seconds[stage] for stage in STAGES}
     seconds["first_token"] = timed.first_token_seconds
-    notes = [*answer.notes, *([timed.refusal] if timed.refusal else [])]
     row = Row(
         sample=sample.name,
         task=sample.task,
@@ -136,15 +135,19 @@ def answer_row(
         peak_memory_bytes=statistics.peak_memory_bytes,
         weights=[list(r.weights) for r in answer.rounds] if answerer.method.adaptive else None,
         facts={"asked": len(facts), "right": right} if facts else None,
-        notes=notes,
+        notes=[*answer.notes, *([timed.refusal] if timed.refusal else [])],
         drafted_share=_drafted_share(answerer) if answer.rounds else None,
         first_image=_first_image(timed),
     )
     # Probes are asked another question or use another model.
     if plain is None or row.method == PLAIN or answerer.method.probe:
         return row
+    return _compared(row, answerer, timed, plain)
+
+
+def _compared(row: Row, answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer) -> Row:
     if timed.before != plain.before:  # the conversation differs
-        return replace(row, notes=[*notes, "not compared: an earlier answer differs"])
+        return replace(row, notes=[*row.notes, "not compared: an earlier answer differs"])
     divergence = _divergence(answerer, timed, plain)
     return replace(row, identical=divergence is None, divergence=divergence)
 

@@ -1,0 +1,18 @@
+"""Weights of a whole model for PyTorch that have shapes and take no memory."""
+
+import torch
+
+from mmspec.checkpoints.config import ModelConfig
+from mmspec.checkpoints.manifest import manifest
+from mmspec.checkpoints.quantization import Scheme
+from mmspec_torch.weights import Weights
+
+
+def meta_weights(
+    config: ModelConfig, dtype: torch.dtype = torch.float32, scheme: Scheme | None = None
+) -> Weights:
+    """All tensors of the manifest, on the meta device."""
+    shapes = manifest(config)
+    return Weights(
+        shapes, lambda name: torch.empty(shapes[name], dtype=dtype, device="meta"), scheme
+    )
