@@ -8,7 +8,6 @@ import torch
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.exactness import probe
 from mmspec.prompt.clips import Moment
@@ -21,6 +20,7 @@ from support.factory_heads import tiny_head
 from support.factory_qwen import MAKERS
 from support.films import drawing, film
 from support.qwen_oracle import Oracle
+from support.sequence_helpers import continue_from
 
 BUDGET = 16
 DRAFTINGS = ["none", "ngram", "M", "MT", "P", "MTCP"]
@@ -140,16 +140,7 @@ def test_a_target_rewound_into_a_clip_continues_like_a_cold_one(qwen, films):
         for cut in range(0, len(whole), 3):
             target.rewind(0)
             target.extend(whole)
-            target.rewind(cut)
-            target.extend(Segment([[30, 31]]))
-            fresh = model.open_target(GREEDY)
-            fresh.extend(whole)
-            fresh.rewind(cut)
-            fresh.extend(Segment([[30, 31]]))
-            np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
-            for sequence in (target, fresh):
-                sequence.commit([], sequence.verify(None, NO_NOISE).best[0])
-            np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
+            continue_from(target, model, whole, cut)
 
 
 def published_positions(oracle, chunks, steps):

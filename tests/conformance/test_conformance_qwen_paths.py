@@ -14,7 +14,6 @@ from transformers import AutoConfig
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
-from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.parity import parity
 from mmspec.diagnostics.prompts import user_prompt
@@ -25,6 +24,7 @@ from mmspec_mlx.backend import MlxBackend
 from support.exactness_cases import Count, cases, compare_all
 from support.factory_qwen import MAKERS, tiny_qwen2, tiny_qwen3
 from support.qwen_oracle import Oracle
+from support.sequence_helpers import continue_from
 
 BUDGET = 10
 SIZES = {
@@ -100,16 +100,7 @@ def test_a_target_rewound_anywhere_continues_like_a_cold_one(engine):
     target.extend(whole)
     expected = target.logits()
     for cut in range(len(whole)):
-        target.rewind(cut)
-        target.extend(Segment([[30, 31]]))
-        fresh = model.open_target(GREEDY)
-        fresh.extend(whole)
-        fresh.rewind(cut)
-        fresh.extend(Segment([[30, 31]]))
-        np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
-        for sequence in (target, fresh):
-            sequence.commit([], sequence.verify(None, NO_NOISE).best[0])
-        np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
+        continue_from(target, model, whole, cut)
         target.rewind(0)
         target.extend(whole)
     np.testing.assert_allclose(target.logits(), expected, atol=1e-5)

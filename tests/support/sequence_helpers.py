@@ -86,6 +86,18 @@ def plain(target: Any, count: int) -> list[int]:
     return token_ids
 
 
+def continue_from(sequence: Any, model: Any, whole: Segment, cut: int) -> None:
+    """A target that holds `whole`, rewound to `cut`, goes on as a fresh one that was."""
+    fresh = target(model, whole)
+    for each in (sequence, fresh):
+        each.rewind(cut)
+        each.extend(Segment([[30, 31]]))
+    np.testing.assert_allclose(sequence.logits(), fresh.logits(), atol=1e-5)
+    for each in (sequence, fresh):
+        plain(each, 1)
+    np.testing.assert_allclose(sequence.logits(), fresh.logits(), atol=1e-5)
+
+
 class FixedWeights:
     """The same weights in every round, equal ones by default."""
 
