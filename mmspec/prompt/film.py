@@ -31,6 +31,8 @@ MAX_DECODED = 2 * 10**11
 """Pixels that are decoded at most: 100,000 frames of full HD, some minutes of work."""
 MAX_SECONDS = 24 * 3600
 """Seconds of a film at most, which bounds the rotary positions of its frames."""
+MAX_WAIT = 10.0
+"""Seconds of reading without a frame, after which a film is refused; Ctrl-C waits no longer."""
 SKIP = 250
 """Frames without one that is taken, from which on the decoder goes to a later key frame."""
 UNKNOWN_RATE = 24.0
@@ -86,8 +88,11 @@ class _Film:
             reason = 'clips need a decoder: pip install "mmspec[video]"'
             raise self._error(reason) from error
         try:
-            with av.open(str(self._file.absolute()), options=OPTIONS) as container:
+            film = str(self._file.absolute())
+            with av.open(film, options=OPTIONS, timeout=MAX_WAIT) as container:
                 return self._clip(container, name)
+        except av.error.ExitError as error:
+            raise self._error(f"damaged clip (no frame in {MAX_WAIT:g} s of reading)") from error
         except av.FFmpegError as error:
             raise self._error(f"damaged or unsupported clip ({error.strerror})") from error
         except AttributeError as error:  # of a stream without a decoder

@@ -91,11 +91,20 @@ def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture
     if is_heif(head):
         enable_heif(label)
         formats = (*FORMATS, "HEIF")
+    file_bytes = _file_bytes(source, label)
     with named_errors(label, name), _opened(source, formats, label) as image:
-        _check_size(image, label)
+        _check_size(image, file_bytes, label)
         image.load()
         ImageOps.exif_transpose(image, in_place=True)
         return _picture(image, name)
+
+
+def _file_bytes(source: Path | BytesIO, label: str) -> int:
+    """The size of an image's file; raises ImageError if reading it takes too much memory."""
+    size = source.getbuffer().nbytes if isinstance(source, BytesIO) else source.stat().st_size
+    if size > image_memory.MAX_FILE:
+        raise _too_large(label, f"a file of {size / 1e9:.1f} GB may take twice that to open")
+    return size
 
 
 @contextmanager
@@ -131,13 +140,13 @@ def _opened_jpeg(source: Path | BytesIO) -> Image.Image:
     return JpegImageFile(source)
 
 
-def _check_size(image: Image.Image, label: str) -> None:
+def _check_size(image: Image.Image, file_bytes: int, label: str) -> None:
     """Refuse strips, and images that need too much memory at any scale, before decoding."""
     width, height = image.size
     if max(width, height) > MAX_ASPECT * min(width, height):
         raise ImageError(f"{label}: one side is over {MAX_ASPECT} times the other; crop it first")
-    if not image_memory.set_smaller_scale(image):
-        needed = image_memory.needed_memory(image) / 1e9
+    if not image_memory.set_smaller_scale(image, file_bytes):
+        needed = image_memory.needed_memory(image, file_bytes) / 1e9
         raise _too_large(label, f"{width} x {height} pixels take {needed:.1f} GB to open")
 
 

@@ -7,7 +7,8 @@ import pytest
 from support import factory, factory_qwen
 from support.damage import batch
 from support.damage.subjects import MODELS, PICKLES
-from support.factory_heads import published, tiny_head
+from support.factory_fit import fit_head
+from support.factory_heads import published, specforge, tiny_head
 
 
 @pytest.fixture(scope="module")
@@ -17,10 +18,15 @@ def folder(tmp_path_factory, llava_path, mlx_path):
     copytree(llava_path, folder / "llava" / "source")
     copytree(mlx_path, folder / "mlx4" / "source")
     factory_qwen.tiny_qwen3_vl(folder / "qwen" / "source")
+    qwen = factory_qwen.tiny_qwen2_5_vl(folder / "qwen2_5_vl" / "source")
     (folder / "sharded").mkdir()
     factory.tiny_llava(folder / "sharded" / "source", sharded=True)
     for kind in ("eagle", "flash"):
         tiny_head(folder / kind / "source", kind)
+    specforge(folder / "eagle3" / "source")
+    published(folder / "vispec" / "source", "llava_next", views=2)
+    rope = {"type": "mrope", "mrope_section": [2, 3, 3]}
+    fit_head(tiny_head(folder / "mrope" / "source", "eagle3", rope_scaling=rope), qwen)
     published(folder / "pickle" / "source", "llava", pickled=True)
     return folder
 

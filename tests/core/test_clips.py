@@ -166,6 +166,7 @@ def test_without_pyav_the_extra_is_named(tmp_path, monkeypatch):
         ("MAX_BYTES", 100, "cut it first"),
         ("MAX_FRAMES", 19, "over 19 frames; cut it first"),
         ("MAX_DECODED", 64 * 48 * 19, "too long to decode; cut it first"),
+        ("MAX_WAIT", 1e-9, "no frame in 1e-09 s of reading"),
         ("MAX_ASPECT", 1, "one side is over 1 times the other; crop it first"),
     ],
 )

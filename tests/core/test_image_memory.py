@@ -35,7 +35,7 @@ def test_a_large_jpeg_is_decoded_at_the_first_scale_that_fits(tmp_path, monkeypa
     original = smooth(333, 250)
     path = saved(tmp_path / "a.jpg", original)
     with Image.open(path) as image:
-        allowed = image_memory.needed_memory(image, scale)
+        allowed = image_memory.needed_memory(image, path.stat().st_size, scale)
     monkeypatch.setattr(image_memory, "MAX_MEMORY", allowed)
     found = open_picture(path).image
     assert found.size == (-(-333 // scale), -(-250 // scale))
@@ -111,6 +111,38 @@ def test_above_pillows_own_limit_a_jpeg_opens_and_others_are_refused(tmp_path, m
         decode_picture(buffer.getvalue(), "b.webp")
 
 
+def test_files_that_take_too_much_memory_to_read_are_refused(tmp_path, monkeypatch):
+    path = saved(tmp_path / "a.webp", smooth(40, 30))
+    size = path.stat().st_size
+    monkeypatch.setattr(image_memory, "MAX_FILE", size)
+    assert open_picture(path) == decode_picture(path.read_bytes(), "a.webp")
+    monkeypatch.setattr(image_memory, "MAX_MEMORY", 40 * 30 * 17 + size - 1)
+    assert "40 x 30 pixels take" in refusal(path)
+    monkeypatch.setattr(image_memory, "MAX_FILE", size - 1)
+    for message in (refusal(path), refused_bytes(path.read_bytes())):
+        assert "a file of 0.0 GB may take twice that to open, and 0.0 GB" in message
+
+
+def refused_bytes(content: bytes) -> str:
+    with pytest.raises(ImageError) as caught:
+        decode_picture(content, "a.webp")
+    return str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+@pytest.mark.parametrize("lossless", [False, True])
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_the_largest_webp_is_opened_within_the_limit(tmp_path, mode, lossless):
+    options = {"lossless": lossless, "method": 0, "mode": mode}
+    small = written(tmp_path / "small.webp", 64, **options)
+    large = written(tmp_path / "large.webp", 7650, **options)
+    size, peak = opened_apart(small, large)
+    assert size == (7650, 7650)
+    assert peak < 1.01 * image_memory.MAX_MEMORY
+    assert "7700 x 7700 pixels take 1.0 GB" in refusal(written(large, 7700, **options))
+
+
 FORMATS = {
     "a.png": {},
     "grey.png": {"mode": "L"},
@@ -163,7 +195,7 @@ def test_opening_takes_less_than_twelve_bytes_a_pixel(tmp_path, name):
     assert peak < OWN.get(name, 12) * 5000 * 5000
     enable_heif(name)
     with Image.open(large) as image:
-        assert peak < 1.15 * image_memory.needed_memory(image)
+        assert peak < 1.15 * image_memory.needed_memory(image, large.stat().st_size)
 
 
 @pytest.mark.slow

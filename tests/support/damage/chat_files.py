@@ -1,4 +1,4 @@
-"""Images, conversations, captions, prompts and tokenizers, and how a process uses them."""
+"""Images, clips, conversations, captions, prompts and tokenizers, and how a process uses them."""
 
 import json
 from functools import cache
@@ -12,12 +12,14 @@ from mmspec.diagnostics.prompts import read_prompts
 from mmspec.errors import UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.conversation import Conversation, Message
+from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import open_picture, picture_from
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_cli import kept_conversations
 from mmspec_cli.chat_commands import files
 from support import factory_layouts, scripted_engine
 from support.damage.subject import OPTIONS, TEXT, picture
+from support.films import film
 
 IMAGES = (
     "a.png",
@@ -41,6 +43,28 @@ def make_images(folder: Path) -> None:
 def use_picture(file: Path, _: str) -> None:
     """Open an image."""
     open_picture(file)
+
+
+CODECS = {
+    "h264.mp4": "libx264",
+    "png.mov": "",
+    "vp9.webm": "libvpx-vp9",
+    "h265.mkv": "libx265",
+    "mpeg4.avi": "mpeg4",
+}
+"""Films by name, and how their frames are coded."""
+
+
+def make_clips(folder: Path) -> None:
+    """The same film in every container."""
+    for name, codec in CODECS.items():
+        film(folder / name, 12, codec=codec, gop=4)
+
+
+def use_clip(file: Path, _: str) -> None:
+    """Open all of its frames, and few."""
+    open_clip(file, fps=1000, max_frames=768)
+    open_clip(file, max_frames=3)
 
 
 def make_conversation(folder: Path) -> None:

@@ -13,7 +13,16 @@ def use_model(file: Path, backend: str) -> None:
 
 
 def use_head(file: Path, backend: str) -> None:
-    """Load a head and draft with it."""
-    target = file.parents[2] / "llava" / "source"
-    engine = load(str(target), str(file.parent), backend=backend, device="cpu")
-    engine.chat(OPTIONS).reply(TEXT)
+    """Load a head for a LLaVA and draft with it."""
+    _use_head(file, "llava", backend)
+
+
+def use_qwen_head(file: Path, backend: str) -> None:
+    """Load a head for a Qwen2.5-VL and draft with it."""
+    _use_head(file, "qwen2_5_vl", backend)
+
+
+def _use_head(file: Path, target: str, backend: str) -> None:
+    source = file.parents[2] / target / "source"
+    engine = load(str(source), str(file.parent), backend=backend, device="cpu")
+    engine.chat(OPTIONS).reply(TEXT, [picture()])

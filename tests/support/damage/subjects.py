@@ -38,10 +38,12 @@ TEXTS = (
     *("tokenizer.json",) * 2,
     *("tokenizer_config.json", "preprocessor_config.json", "chat_template.json"),
 )
+HEAD = ("config.json", "model.safetensors")
 SHARDS = ("model-00001-of-00002.safetensors", "model.safetensors.index.json")
 
 CORE = {
     "images": Subject(chat_files.use_picture, chat_files.IMAGES, chat_files.make_images),
+    "clips": Subject(chat_files.use_clip, tuple(chat_files.CODECS), chat_files.make_clips),
     "conversations": Subject(
         chat_files.use_conversation, ("kept.json",) * 4 + ("a.png",), chat_files.make_conversation
     ),
@@ -75,10 +77,14 @@ CORE = {
 MODELS = {
     "llava": Subject(model_files.use_model, (*CONFIGS, *TEXTS, *WEIGHTS)),
     "qwen": Subject(model_files.use_model, (*CONFIGS, *TEXTS, *WEIGHTS)),
+    "qwen2_5_vl": Subject(model_files.use_model, (*CONFIGS, *TEXTS, *WEIGHTS)),
     "sharded": Subject(model_files.use_model, SHARDS),
     "mlx4": Subject(model_files.use_model, ("config.json", *WEIGHTS[:3])),
-    "eagle": Subject(model_files.use_head, ("config.json", "model.safetensors")),
-    "flash": Subject(model_files.use_head, ("config.json", "model.safetensors")),
+    "eagle": Subject(model_files.use_head, HEAD),
+    "flash": Subject(model_files.use_head, HEAD),
+    "eagle3": Subject(model_files.use_head, HEAD),
+    "vispec": Subject(model_files.use_head, HEAD),
+    "mrope": Subject(model_files.use_qwen_head, HEAD),
 }
 """What each backend reads."""
 PICKLES = {
