@@ -10,7 +10,7 @@ DECAY = 0.98
 """Factor by which the weight of an observation decays per round; about fifty rounds count."""
 PRIOR, PRIOR_TOKENS = 0.8, 2.0
 """Acceptance probability before any observation, and the number of tokens that it weighs."""
-SMOOTHING = 4.0
+SMOOTHING = 2.0
 """Number of tokens that the position before or the mean weighs in the estimate of one position."""
 MODEL_TOKENS = 8.0
 """Number of accepted tokens that the model of trees weighs against what trees gained."""
@@ -34,11 +34,10 @@ class Acceptance:
         shares: by position, the probability that a chain would have had the accepted token too; 1
         for the tokens of a chain.
         """
-        for place in range(min(round_.accepted + 1, round_.depth, MAX_AUTO_GAMMA)):
+        gained = len(round_.tokens) - 1
+        for place in range(min(gained + 1, round_.depth, MAX_AUTO_GAMMA)):
             self._judged[place] = DECAY * self._judged[place] + 1
-            self._accepted[place] = DECAY * self._accepted[place] + shares[place] * (
-                place < round_.accepted
-            )
+            self._accepted[place] = DECAY * self._accepted[place] + shares[place] * (place < gained)
 
     def observe_tree(self, accepted: int, predicted: float) -> None:
         """Count the accepted tokens of a tree and those that the model of its ranks predicted."""

@@ -42,9 +42,11 @@ class Calibration:
     )
     """Seconds of a target forward by its number of rows."""
     draft: Mapping[Context, Mapping[Branches, Seconds]] = field(default_factory=dict)
-    """Seconds of one drafted token of a chain by the number of branches (views in one batch)."""
+    """Seconds of each further token of a chain by the number of branches (views in one batch)."""
     level: Mapping[Context, Mapping[Branches, Seconds]] = field(default_factory=dict)
     """Seconds of one drafted level of a dynamic tree of the default width, by branches."""
+    first: Mapping[Context, Mapping[Branches, Seconds]] = field(default_factory=dict)
+    """Seconds of a draft of a single token, by branches: a draft also takes time to begin."""
 
     def round_costs(self, branches: int, context: int) -> dict[int, float]:
         """Seconds c(gamma) of a round that drafts a chain, by gamma from 0 to MAX_AUTO_GAMMA.
@@ -55,8 +57,9 @@ class Calibration:
         token = at_context(self.draft, context).get(branches) if branches else 0.0
         if token is None or 1 not in target:
             return {}
-        by_gamma = {rows - 1: seconds for rows, seconds in target.items()}
-        return {g: seconds + g * token for g, seconds in by_gamma.items() if g <= MAX_AUTO_GAMMA}
+        first = at_context(self.first, context).get(branches, token)
+        drafted = [0.0, *(first + more * token for more in range(MAX_AUTO_GAMMA))]
+        return {g: target[g + 1] + seconds for g, seconds in enumerate(drafted) if g + 1 in target}
 
     def tree_costs(self, nodes: int, branches: int, context: int) -> dict[int, float]:
         """Seconds of a round that drafts a tree, by its number of levels, and of a plain one, 0.

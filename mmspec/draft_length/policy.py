@@ -6,7 +6,7 @@ accepted if all before it are. For a tree gamma counts the levels. Only the sum 
 verifying time is used: on an asynchronous device the time of drafting shows up in verifying.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -19,16 +19,22 @@ from mmspec.draft_length.draft_kind import Costs, DraftKind, uncalibrated
 from mmspec.draft_length.round_costs import FAR
 from mmspec.draft_length.round_times import RoundTimes
 
-ALLOWANCE = 1.3
+ALLOWANCE = 1.2
 """The time that drafting may lose in total at the start of a session, in plain rounds."""
-SHARE = 0.008
+SHARE = 0.01
 """The time that drafting may lose for each decoded token, in plain rounds."""
 CREDIT = 8.0
 """The most time that drafting may lose out of what it gained before, in plain rounds."""
-EXPLORE = 16
-"""Number of rounds between trials of a neighbouring draft length while drafting pays."""
+BET = 0.5
+"""The share of that time which the fastest draft may lose, unless no draft loses less."""
+EXPLORE = 12
+"""Number of rounds between trials of another draft while drafting pays."""
+NEAR = 96
+"""Number of rounds after which the next shorter or longer draft is tried in any case."""
 DECISIONS = 4
-"""Number of rounds from one decision to the next while drafting pays; divides EXPLORE."""
+"""Number of rounds from one decision to the next where nothing is urgent."""
+FORWARD = 64
+"""Number of positions from one decision to the next that are no jump to another text."""
 PLAIN_SHARE = 0.005
 """The time that plain rounds may take to measure their cost again while drafting pays."""
 PLAIN_ROUNDS = 2
@@ -70,6 +76,11 @@ class Choice(NamedTuple):
         return self.kind.rate(self.gamma)
 
     @property
+    def promise(self) -> float:
+        """The rate that is still likely, going by how well the cost is known."""
+        return self.rate * (1 + self.kind.costs.spread(self.gamma))
+
+    @property
     def risk(self) -> float:
         """Plain rounds that are lost if the whole draft is rejected."""
         return self.kind.costs.steps[self.gamma] - 1
@@ -82,7 +93,8 @@ class AdaptiveDraftLength:
     or tree with the largest E(gamma) / c(gamma), at most twice as long as the longest with a known
     cost.
     Losses are bounded by a budget in plain rounds: ALLOWANCE, plus SHARE per token, plus gains and
-    minus losses of drafting so far. A draft is made only if the budget covers its whole rejection.
+    minus losses of drafting so far. A draft is made only if the budget covers its whole rejection;
+    one that seems the fastest if BET of the budget does: after bad luck something is left.
     So if drafting loses at every length, it is tried only as often as the budget grows.
     """
 
@@ -98,39 +110,31 @@ class AdaptiveDraftLength:
         make = partial(DraftKind, self._times)
         first, trees = make(None if trees is None else 0, calibrated), trees or {}
         self._kinds = [first, *(make(nodes, costs) for nodes, costs in trees.items())]
-        self._rounds = 0
         self._update()
-        self._plainly = self._chosen = self._leader = Choice(first, 0)
+        self._plainly = self._chosen = Choice(first, 0)
         self._place, self._is_calibrated = -1, False
-        self._plain_rounds, self._speed_context = 0, 0
+        self._context = self._speed_context = 0
+        self._rounds = self._plain_rounds = self._next_decision = self._last_trial = 0
         self._budget = ALLOWANCE
         self._last_tried: dict[Choice, int] = {}
+        self._unread: list[tuple[Choice, Round]] = []
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """What to draft after `context` positions, 0 <= gamma <= max_gamma."""
-        self._move(context)
-        if self._measures_plain():
-            self._chosen = self._plainly
-        elif not self._stays(max_gamma):
-            self._chosen = self._best(max_gamma)
+        is_near = 0 <= context - self._context < FORWARD
+        if not is_near or self._rounds >= self._next_decision or self._chosen.gamma > max_gamma:
+            self._decide(max_gamma, context)
         return self._chosen.kind.plan(self._chosen.gamma)
 
     def observe(self, round_: Round) -> None:
         """Observe a round's cost and acceptance; it may have drafted fewer tokens than chosen."""
-        gamma, seconds = round_.depth, round_.draft_seconds + round_.verify_seconds
-        chosen = Choice(self._chosen.kind, gamma) if gamma else self._plainly
         self._rounds += 1
-        self._last_tried[chosen] = self._rounds
-        cost = chosen.kind.costs.observe(gamma, seconds)
-        if gamma:
-            chosen.kind.observe(round_, self._acceptance)
-            self._budget += len(round_.tokens) - cost if cost else 0.0
-        else:
-            self._plain_rounds += 1
-        self._budget = min(self._budget + SHARE * len(round_.tokens), CREDIT)
+        gamma = round_.depth
+        self._unread.append((Choice(self._chosen.kind, gamma) if gamma else self._plainly, round_))
 
     def plain_reason(self) -> str | None:
         """A line saying why decoding is plain; None while drafting pays or its cost is unknown."""
+        self._read()
         self._update()
         known = [Choice(kind, gamma) for kind in self._kinds for gamma in kind.costs.lengths]
         if self._measures_plain() or not known or self._fastest(MAX_AUTO_GAMMA, inf).gamma:
@@ -142,27 +146,46 @@ class AdaptiveDraftLength:
             "rounds"
         )
 
-    def _stays(self, max_gamma: int) -> bool:
-        """True for a round that drafts as the one before, without a decision that takes time."""
-        is_between = self._rounds > EXPLORE and self._rounds % DECISIONS != DECISIONS - 1
-        is_best = self._chosen == self._leader and self._chosen.gamma > 0
-        return is_between and is_best and self._allows(self._chosen, max_gamma)
-
-    def _best(self, max_gamma: int) -> Choice:
-        """The fastest draft, or one to try in its place."""
+    def _decide(self, max_gamma: int, context: int) -> None:
+        """Choose anew, for several rounds where nothing is urgent: deciding takes time."""
+        self._read()
+        self._move(context)
+        self._context = context
+        self._next_decision = self._rounds + 1
+        if self._measures_plain():
+            self._chosen = self._plainly
+            return
         self._update()
-        if self._budget < min(self._kinds[0].costs.steps[1:]) - 1:  # no draft can be tried
-            return self._plainly
-        best = self._leader = self._fastest(max_gamma, self._limit)
-        trials = [
-            trial for trial in self._trials(best, max_gamma) if self._allows(trial, max_gamma)
-        ]
-        return min(trials, key=lambda trial: self._last_tried.get(trial, 0), default=best)
+        affords = self._budget >= self._least_risk
+        best = self._fastest(max_gamma, self._limit(BET)) if affords else self._plainly
+        self._chosen = self._trial(best, max_gamma) if affords else best
+        is_safe = self._budget >= CREDIT / 2 if best.gamma else not affords
+        if self._chosen == best and is_safe and self._rounds > EXPLORE:
+            self._next_decision += DECISIONS - 1
+
+    def _read(self) -> None:
+        """Take what the rounds since the last decision cost and gave."""
+        before = self._rounds - len(self._unread)
+        for number, (chosen, round_) in enumerate(self._unread, before + 1):
+            self._last_tried[chosen] = number
+            seconds = round_.draft_seconds + round_.verify_seconds
+            cost = chosen.kind.costs.observe(chosen.gamma, seconds)
+            if chosen.gamma:
+                chosen.kind.observe(round_, self._acceptance)
+                self._budget += len(round_.tokens) - cost if cost else 0.0
+            else:
+                self._plain_rounds += 1
+            self._budget = min(self._budget + SHARE * len(round_.tokens), CREDIT)
+        self._unread.clear()
 
     @property
-    def _limit(self) -> float:
-        """The most that a draft may lose if rejected, in plain rounds."""
-        return self._budget if self._budget < CREDIT else inf
+    def _least_risk(self) -> float:
+        """The least that a draft may lose if rejected, in plain rounds."""
+        return min(self._kinds[0].costs.steps[1:]) - 1
+
+    def _limit(self, share: float) -> float:
+        """The most that a draft may lose if rejected, in plain rounds: a share of the budget."""
+        return inf if self._budget >= CREDIT else max(share * self._budget, self._least_risk)
 
     def _fastest(self, max_gamma: int, budget: float) -> Choice:
         """The fastest of the drafts that lose `budget` at most; a tree must win by a margin."""
@@ -197,29 +220,39 @@ class AdaptiveDraftLength:
             return True
         return self._times.in_doubt
 
-    def _trials(self, best: Choice, max_gamma: int) -> Iterable[Choice]:
-        """Choices to try: a round takes the least recently tried of them, or `best` if empty."""
-        chain, (kind, gamma) = self._kinds[0], best
-        lengths = chain.lengths(max_gamma)
-        if not gamma:
-            chains = [Choice(chain, length) for length in lengths]
-            return [max(chains, key=_rate), chains[-1]] if chains else []
-        if (
-            self._rounds - self._last_tried.get(self._plainly, 0)
-            > (1 - 1 / best.rate) / PLAIN_SHARE
-        ):
-            return [self._plainly]
-        if self._rounds % EXPLORE < EXPLORE - 1:
-            return []
-        best_chain = [] if kind is chain else [max((Choice(chain, n) for n in lengths), key=_rate)]
-        return [Choice(kind, gamma - 1), Choice(kind, gamma + 1), *best_chain]
+    def _trial(self, best: Choice, max_gamma: int) -> Choice:
+        """What to try in place of `best`, or `best` itself."""
+        if not best.gamma:
+            chains = [Choice(self._kinds[0], gamma) for gamma in self._kinds[0].lengths(max_gamma)]
+            trials = [max(chains, key=_rate), chains[-1]] if chains else []
+            return max(filter(self._allows, trials), key=self._age, default=best)
+        if self._age(self._plainly) > (1 - 1 / best.rate) / PLAIN_SHARE:
+            return self._plainly
+        if self._rounds - self._last_trial <= EXPLORE:
+            return best
+        self._last_trial = self._rounds
+        return self._rival(best, max_gamma)
 
-    def _allows(self, draft: Choice, max_gamma: int) -> bool:
-        """True if the length is possible and the budget covers its entire rejection."""
-        kind, gamma = draft
-        if not gamma:
-            return True
-        return gamma in kind.lengths(max_gamma) and draft.risk <= self._limit
+    def _rival(self, best: Choice, max_gamma: int) -> Choice:
+        """Of drafts that may be faster than `best`, or are beside it, the one not tried longest."""
+        kinds = [best.kind] if best.kind is self._kinds[0] else [best.kind, self._kinds[0]]
+        drafts = [Choice(kind, gamma) for kind in kinds for gamma in kind.lengths(max_gamma)]
+        near = {best._replace(gamma=best.gamma + step) for step in (-1, 1)}
+        rivals = [
+            draft
+            for draft in drafts
+            if draft.promise > best.rate or (draft in near and self._age(draft) > NEAR)
+        ]
+        rivals = [draft for draft in rivals if draft != best and self._allows(draft)]
+        return max(rivals, key=self._age, default=best)
+
+    def _age(self, choice: Choice) -> int:
+        """Number of rounds since the choice was tried."""
+        return self._rounds - self._last_tried.get(choice, 0)
+
+    def _allows(self, draft: Choice) -> bool:
+        """True if the budget covers the draft's entire rejection."""
+        return draft.risk <= self._limit(1)
 
 
 def _rate(choice: Choice) -> float:

@@ -15,6 +15,8 @@ FAR = 2.0
 """Ratio from which a round's cost is far off."""
 CALIBRATED = 0.3
 """Spread of a calibrated cost, as a logarithm."""
+LEAST, MOST = 0.03, 0.1
+"""Limits of what a cost's spread adds to the promise of a length."""
 
 
 class RoundCosts:
@@ -29,7 +31,7 @@ class RoundCosts:
         """times: shared by the costs of all kinds of drafts."""
         self._times = times
         self._places: dict[int, int] = {}
-        self._compiled: set[int] = set()
+        self._warm: set[int] = set()
         self._calibrated: Collection[int] = ()
         self._unit, self._plain_seconds = [1.0] * len(LENGTHS), 1.0
         self.steps: list[float] = []
@@ -49,30 +51,37 @@ class RoundCosts:
     def observe(self, gamma: int, seconds: float) -> float | None:
         """Observe a round; returns its cost, from the usual one to FAR times as much.
 
-        The limit is for rounds that other programs slow down. The first round of all costs what is
-        usual: its forwards are slow. Returns None for the first round of a length if it took far
-        longer than plain decoding would: it compiled kernels.
+        The limit is for rounds that other programs slow down. The first round of a length runs
+        slower than later ones: up to FAR times its calibrated cost it says nothing and costs what
+        is usual, and so does the first of all. Returns None for a first round that is not
+        calibrated and took far longer than plain decoding: it compiled kernels.
         """
         steps, is_first = max(seconds, 1e-9) / self._plain_seconds, not self._times.rounds
-        if not is_first and self._compiles(gamma, steps):
-            return None
+        if not is_first and self._warms_up(gamma, steps / self._times.estimate(PLAIN)):
+            return self.steps[gamma] if gamma in self._calibrated else None
         place = self._place(gamma)
         self._times.observe(place, steps / self._unit[gamma])
         usual = self._unit[gamma] * self._times.estimate(place) if gamma else 1.0
         cost = usual if is_first else steps / self._times.estimate(PLAIN)
         return max(usual, min(cost, FAR * usual))
 
+    def spread(self, gamma: int) -> float:
+        """How uncertain the cost of a length is, as a logarithm from LEAST to MOST."""
+        known = gamma in self._places
+        return max(min(self._times.spread(self._places[gamma]), MOST), LEAST) if known else MOST
+
     def update(self) -> None:
         """Take what rounds said since the last call."""
         if self._places and self._computed < self._times.rounds:
             self._compute()
 
-    def _compiles(self, gamma: int, steps: float) -> bool:
-        """True once for a length whose first round took far longer than plain decoding would."""
-        if not gamma or {gamma} & (self._places.keys() | self._compiled):
+    def _warms_up(self, gamma: int, cost: float) -> bool:
+        """True once for a length, if its first round was slow as first rounds are."""
+        if not gamma or {gamma} & (self._places.keys() | self._warm):
             return False
-        self._compiled.add(gamma)
-        return steps > FAR * (1 + gamma) * self._times.estimate(PLAIN)
+        self._warm.add(gamma)
+        usual = self.steps[gamma]
+        return usual < cost < FAR * usual if gamma in self._calibrated else cost > FAR * (1 + gamma)
 
     def _place(self, gamma: int) -> int:
         """The place of a length in the estimates, new at its first round."""

@@ -4,7 +4,7 @@ A machine's speed changes while it decodes: other programs, heat, memory.  Lengt
 at different times are comparable only beside an estimate of that speed.
 """
 
-from math import exp, log
+from math import exp, log, sqrt
 
 PLAIN = 0
 """Place of plain rounds."""
@@ -54,6 +54,10 @@ class RoundTimes:
         """Cost of the draft at `place` in plain rounds; the time of a plain round at PLAIN."""
         return exp(self._means[place])
 
+    def spread(self, place: int) -> float:
+        """Spread of the estimate at `place`, as a logarithm."""
+        return sqrt(self._covariance[place][place])
+
     @property
     def in_doubt(self) -> bool:
         """True if, going by drafts, plain rounds take DOUBT times as long as measured, or as short.
@@ -78,7 +82,8 @@ class RoundTimes:
         if excess > limit:
             self._doubt(place, excess - limit)
         if place == PLAIN:
-            self._measured_plain = self._means[PLAIN]
+            agrees = abs(excess) <= log(DOUBT)
+            self._measured_plain = self._means[PLAIN] if agrees else log(ratio)
 
     def _correct(self, place: int, excess: float) -> None:
         """Move all estimates towards a round whose logarithm was `excess` above the expected."""

@@ -129,6 +129,9 @@ def test_a_round_costs_its_rows_and_its_drafted_tokens():
     costs = FLAT.calibration().round_costs(2, 64)
     assert list(costs) == list(range(9))
     assert costs[3] == pytest.approx(1.1 + 3 * 0.055)
+    beginning = replace(FLAT.calibration(), first={64: {2: 0.2}}).round_costs(2, 64)
+    assert beginning[0] == 1.0
+    assert beginning[3] == pytest.approx(1.1 + 0.2 + 2 * 0.055)
 
 
 def test_a_tree_costs_its_rows_and_its_levels():

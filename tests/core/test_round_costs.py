@@ -56,6 +56,14 @@ def test_the_first_round_of_all_is_charged_as_calibrated():
     assert costs.steps[4] == pytest.approx(2.0, rel=0.01)
 
 
+def test_a_slow_first_round_of_a_calibrated_length_says_nothing():
+    costs = made({0: 1.0, 4: 1.5})
+    assert observed(costs, 4, 2.7) == pytest.approx(1.5, rel=0.01)
+    assert costs.steps[4] == pytest.approx(1.5, rel=0.01)
+    assert observed(costs, 4, 2.7) > 2
+    assert costs.steps[4] > 1.7
+
+
 def test_calibrated_costs_are_in_plain_rounds():
     costs = made({0: 0.1, 4: 0.2}, plain=0.1)
     assert costs.steps[4] == pytest.approx(2.0)

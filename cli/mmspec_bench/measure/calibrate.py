@@ -60,11 +60,12 @@ class Pass:
     target: dict[int, Seconds] = field(default_factory=dict)
     draft: dict[int, Seconds] = field(default_factory=dict)
     level: dict[int, Seconds] = field(default_factory=dict)
+    first: dict[int, Seconds] = field(default_factory=dict)
 
     @property
     def curves(self) -> tuple[dict[int, Seconds], ...]:
         """What a `Calibration` holds, in its order."""
-        return self.target, self.draft, self.level
+        return self.target, self.draft, self.level, self.first
 
     def measure(
         self, engine: Engine, target: Target, drafters: Sequence[OpenDrafter], repeats: int
@@ -75,7 +76,14 @@ class Pass:
         self.target[context] = dict(zip(ROWS, forwards, strict=True))
         if drafters:
             wide = (_level_seconds(engine, target, drafter, repeats) for drafter in drafters)
-            self.draft[context] = dict(enumerate(tokens, start=1))
+            _, firsts = steps_beside(engine, target, drafters, (), 1, repeats)
+            more = MAX_AUTO_GAMMA - 1
+            rest = [
+                max(MAX_AUTO_GAMMA * token - first, token) / more
+                for token, first in zip(tokens, firsts, strict=True)
+            ]
+            self.first[context] = dict(enumerate(firsts, start=1))
+            self.draft[context] = dict(enumerate(rest, start=1))
             self.level[context] = dict(enumerate(wide, start=1))
 
 
