@@ -9,7 +9,7 @@ from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.single_turn import answer_once
 from support.bundled import SAMPLES, question
 
-HEADS = ["mini-msd", "mini-eagle", "mini-medusa", "mini-hydra", "mini-flash"]
+HEADS = ["mini-msd", "mini-eagle", "mini-eagle3", "mini-medusa", "mini-hydra", "mini-flash"]
 QUESTIONS = [
     question(SAMPLES / "shapes.png", "Describe this image in detail."),
     question(SAMPLES / "chart.png", "What does it show?"),

@@ -23,6 +23,7 @@ def test_the_models_of_the_project_have_cards() -> None:
         "mini",
         "mini-draft",
         "mini-eagle",
+        "mini-eagle3",
         "mini-flash",
         "mini-hydra",
         "mini-medusa",
