@@ -119,7 +119,7 @@ class Chat:
     def _sent(
         self, message: Message, chunks: Sequence[Chunk] | None, answer: Answer
     ) -> Generator[Prefilled | Piece]:
-        require_sight(self.models.target, message)
+        require_sight(self.models.target, message.pictures)
         turns = list(self.conversation.turns)
         self.conversation.add(message)
         yield from self._answered_or(turns, chunks, answer)
@@ -148,7 +148,7 @@ class Chat:
         they are outside the target's vocabulary, or if the target cannot see the images.
         """
         for number, turn in enumerate(conversation.turns, start=1):
-            require_sight(self.models.target, turn.question)
+            require_sight(self.models.target, turn.question.pictures)
             require_own_answer(self.models.target, number, turn)
         self.conversation = conversation
 

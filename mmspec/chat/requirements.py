@@ -1,13 +1,16 @@
 """What a target must be able to do for a conversation."""
 
+from collections.abc import Sequence
+
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.errors import ContextError, UsageError
-from mmspec.prompt.conversation import Message, Turn
+from mmspec.prompt.conversation import Turn
+from mmspec.prompt.images import Picture
 
 
-def require_sight(target: LoadedModel, message: Message) -> None:
-    """Raise UsageError for a message with images to a text-only model."""
-    if message.pictures and target.features is None:
+def require_sight(target: LoadedModel, pictures: Sequence[Picture]) -> None:
+    """Raise UsageError for images to a text-only model."""
+    if pictures and target.features is None:
         raise UsageError(f"{target.name} is text-only and cannot see images")
 
 

@@ -11,6 +11,7 @@ import click
 
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
+from mmspec.chat.requirements import require_sight
 from mmspec.chat.translation import translated
 from mmspec.errors import ContextError, MmspecError, UsageError, WriteError
 from mmspec.prompt.clips import EVENLY, Clip, FrameSampling
@@ -113,8 +114,7 @@ class Dialogue:
 
     def stage(self, pictures: Sequence[Picture]) -> None:
         """Stage images for the next question; raises UsageError for a text-only target."""
-        if pictures and self.chat.models.target.features is None:
-            raise UsageError(f"{self.chat.models.target.name} is text-only and cannot see images")
+        require_sight(self.chat.models.target, pictures)
         for picture in pictures:
             self._show_staged(picture)
         self.staged += pictures
