@@ -18,15 +18,15 @@ from mmspec.decoding.ensemble_expander import DraftTail, EnsembleExpander
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
-from mmspec.decoding.segment import Segment
 from mmspec.decoding.tree import Tree
+from mmspec.seam import Segment
 
 P = TypeVar("P")
 """What hides padding, as the backend needs it."""
 
 
-class Mixture(Protocol[A]):
-    """The distributions of all branches in one."""
+class Ensemble(Protocol[A]):
+    """Mixes the distributions of all branches."""
 
     def logits(self, weights: A, record: list[A], last: A) -> A:
         """The mixture's logits [w, v] at outputs [R * w, H].
@@ -74,7 +74,7 @@ class DrafterSequence(ABC, Generic[A, P]):
         framework: Framework[A],
         place: Projection[A],
         embed: Map[A],
-        mixture: Mixture[A],
+        ensemble: Ensemble[A],
         branches: int,
         sampling: Sampling,
         adaptation: Adaptation | None,
@@ -82,7 +82,7 @@ class DrafterSequence(ABC, Generic[A, P]):
     ) -> None:
         """place: returns the rows [N, W] of an image's features.  embed: those [w, H] of ids."""
         self._framework, self._place, self._embed = framework, place, embed
-        self._mixture, self._tree = mixture, tree
+        self._ensemble, self._tree = ensemble, tree
         self._sampler = framework.sampler(sampling)
         self._rows: list[Row[A]] = [Row() for _ in range(branches)]
         tally = None
@@ -187,12 +187,12 @@ class DrafterSequence(ABC, Generic[A, P]):
     ) -> DeviceDraft[A]:
         framework, record = self._framework, list[A]()
         last, tail = self._begin(state, tree.depth(k) if tree else k)
-        project = partial(self._mixture.logits, blend, record)
+        project = partial(self._ensemble.logits, blend, record)
         expander = EnsembleExpander(tail, last, self._embed, project)
         draft = framework.draft(self._sampler, expander, tree, framework.keys(noise, k))
         if state.tally is None or tree:
             return draft
-        q = self._mixture.padded(framework.xp.stack(record))
+        q = self._ensemble.padded(framework.xp.stack(record))
         return replace(draft, branches=BranchOutputs(blend, q))
 
     @abstractmethod

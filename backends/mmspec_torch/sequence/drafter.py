@@ -47,10 +47,10 @@ class TorchDrafter(DrafterSequence[Tensor, Padding]):
     ) -> None:
         """place: returns the rows [N, W] of an image's features."""
         self._language = language
-        self._ensemble = Ensemble(language, branches, vocabulary)
         self._static = statics.drafter(self, branches, vocabulary, sampling, adaptation is None)
         self._cache = self._static.cache if self._static else language.new_cache(branches)
-        own = framework(language.device), place, language.embed, self._ensemble
+        ensemble = Ensemble(language, branches, vocabulary)
+        own = framework(language.device), place, language.embed, ensemble
         super().__init__(*own, branches, sampling, adaptation, tree)
 
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> Padding:
