@@ -3,12 +3,12 @@
 Imports no framework, so that `mmspec train --help` is fast.
 """
 
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from mmspec import errors
-from mmspec_train.recipes import DEFAULT, RECIPES
+from mmspec_train.recipes import DEFAULT, RECIPES, UpdateRule
 
 DIVERGENCES = ("kl", "reverse-kl", "tv", "ce")
 SCHEDULE_NAMES = ("mixed", "msd", "text", "images")
@@ -125,6 +125,12 @@ class MethodSettings(Settings):
         above=0,
         kinds=("draft",),
     )
+    final_rate: float | None = option(
+        None,
+        "Learning rate at the end, as a share of its peak; 1: no decay. Default: the recipe's.",
+        least=0,
+        most=1,
+    )
     on_policy: float = option(
         0.0,
         "Share of batches in which the draft continues each answer from a random position and is "
@@ -155,6 +161,10 @@ class MethodSettings(Settings):
             raise errors.UsageError(
                 "--loss ce has no answer to learn where the draft goes on: use kl with --on-policy"
             )
+
+    def update_rule(self, rule: UpdateRule) -> UpdateRule:
+        """Return a rule of the recipe, with the options that replace its figures."""
+        return rule if self.final_rate is None else replace(rule, final_share=self.final_rate)
 
 
 @dataclass(frozen=True)

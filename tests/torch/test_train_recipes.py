@@ -165,6 +165,16 @@ def test_llavas_stages_have_their_own_rates_and_steps(data):
     assert len(tuning.parts) > len(projector.parts) == 1
 
 
+def test_a_final_rate_replaces_the_recipes(data):
+    settings = {"recipe": "llava", "loss": "ce", "final_rate": 0.5}
+    model = llava_trainee(data).module
+    stages = DraftTrainee.of(model, data, MethodSettings(**settings), ("projector", "tuning"))
+    head = new_trainee("msd", HeadShape(), HeadMethodSettings(final_rate=0.5), data)
+    for stage in (*stages.stages(), *head.stages()):
+        assert stage.rule.rate_share(10**6, 1.0) == pytest.approx(0.5)
+    assert stages.stages()[1].rule.batch == 128
+
+
 def trainee_of(data, name):
     """A head or a draft that is trained by a recipe, with the recipe's own options."""
     recipe = RECIPES[name]

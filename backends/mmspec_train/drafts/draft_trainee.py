@@ -78,7 +78,8 @@ class DraftTrainee(Trainee):
         By a recipe with two stages, the first of several files is for the projector's alone.
         """
         recipe, rate = RECIPES[self.method.recipe], self.method.rate
-        rule, alone_rule = recipe.rule, recipe.projector_rule or recipe.rule
+        rule = self.method.update_rule(recipe.rule)
+        alone_rule = self.method.update_rule(recipe.projector_rule or recipe.rule)
         mixed = SCHEDULES[self.method.schedule or "mixed"]
         first, others = _files_of_stages(recipe, len(self.data.corpora[0].files))
         parts = [(part, rate) for part in self.module.text_parts]

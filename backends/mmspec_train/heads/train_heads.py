@@ -67,7 +67,8 @@ class HeadTrainee(Trainee):
         schedule = SCHEDULES[self.method.schedule or "mixed"]
         recipe = RECIPES[self.method.recipe]
         parts: list[tuple[nn.Module, float]] = [(self.module, self.method.rate)]
-        return [Stage("", parts, self.loss, schedule, rule=recipe.rule, epochs=recipe.epochs)]
+        rule = self.method.update_rule(recipe.rule)
+        return [Stage("", parts, self.loss, schedule, rule=rule, epochs=recipe.epochs)]
 
     def _begin(self, head: Fused) -> None:
         """Choose the head's vocabulary by the answers, which are prepared by now."""

@@ -11,6 +11,7 @@ from mmspec_bench.report.csv_files import csv_files
 from mmspec_bench.report.figure import FIGURE, draw_figure
 from mmspec_bench.report.markdown import document
 from mmspec_bench.report.merge import BenchRun
+from mmspec_bench.report.pair_table import view_pairs
 from mmspec_bench.report.published import Paper
 from mmspec_bench.report.samples_page import SAMPLES, samples_page
 from mmspec_bench.report.table import Section, count_of
@@ -93,6 +94,7 @@ def sections(run: BenchRun, summaries: Sequence[Summary], papers: Sequence[Paper
                 tables.block_efficiencies(summaries),
                 tables.by_images(run),
                 *tables.against_best_view(run),
+                view_pairs(run),
                 tables.by_task(run, later=False),
                 tables.by_task(run, later=True),
                 tables.by_position(summaries),

@@ -1,0 +1,96 @@
+"""Places that one view alone has right, read off the rounds, against drafts that are known."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from mmspec_bench.report.merge import merge
+from mmspec_bench.report.pair_table import view_pairs
+from mmspec_bench.suite.view_pairs import RECOVERY, ViewPair, compare, right_places
+from support.suite_row import row
+from support.synthetic_run import provenance, write
+
+GAMMA = 3
+
+
+def drafted(right, gamma=GAMMA):
+    """The rounds of a chain whose token at each place of the answer is right or not."""
+    rounds, start = [], 0
+    while start < len(right):
+        length = min(gamma, len(right) - start - 1)
+        chain = right[start : start + length]
+        accepted = (*chain, False).index(False)
+        rounds.append((length, accepted, accepted + 1))
+        start += accepted + 1
+    return rounds
+
+
+def answer(method, right, sample="chart/0"):
+    return row(sample, method, drafted(right), [method])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_places_are_those_of_the_chain_and_unknown_only_after_whole_chains(seed):
+    rng = random.Random(seed)
+    right = [rng.random() < 0.7 for _ in range(60)]
+    known = right_places(answer("M", right))
+    assert known == {place: right[place] for place in known}
+    ends, start = set(), 0
+    for length, accepted, emitted in drafted(right):
+        if accepted == length:
+            ends.add(start + accepted)
+        start += emitted
+    assert set(range(60)) - known.keys() == ends
+
+
+def test_an_answer_that_ends_within_a_chain_has_no_place_after_its_end():
+    assert right_places(row(rounds=[(3, 2, 2)])) == {0: True, 1: True}
+
+
+def test_lone_places_and_what_the_mixture_recovers():
+    m = answer("M", [True, True, False, True, False, True, True])
+    t = answer("T", [True, False, True, False, False, True, False])
+    mixed = answer("MT", [True, True, False, False, False, True, True])
+    pair = compare([m], [t], [mixed])
+    # No chain reaches the last place, and M alone is right in places 1 and 3, T alone in place 2.
+    assert pair.places == {(True, True): 2, (True, False): 2, (False, True): 1, (False, False): 1}
+    assert (pair.lone, pair.weaker) == (pytest.approx(1 / 2), pytest.approx(1 / 3))
+    assert pair.mixed == {True: 1, False: 2}
+    assert pair.recovered == pytest.approx(1 / 3)
+
+
+def test_answers_that_differ_are_left_out():
+    m, t = answer("M", [True] * 6), row("chart/0", "T", [(3, 3, 4)], ["T"])
+    assert not compare([m], [t]).places
+    assert compare([m], [t]).recovered is None
+
+
+@pytest.mark.parametrize(("of_ten", "sign"), [(5, "+"), (9, "-")])
+def test_the_report_says_where_a_pair_stands(tmp_path, of_ten, sign):
+    rows = [
+        answer("M", [place % 10 < of_ten for place in range(100)]),
+        answer("T", [place % 10 >= of_ten for place in range(100)]),
+        answer("MT", [True] * 100),
+    ]
+    table = view_pairs(merge([write(tmp_path, rows, provenance(["M", "T", "MT"]))]))
+    [line] = table.rows
+    assert (line[0], line[2], line[-1][0]) == ("M, T", "0.0 %", sign)
+    assert line[-2] == "100.0 %"
+
+
+def test_the_expected_gain_is_that_of_independent_places():
+    pair = ViewPair(
+        Counter({(True, True): 6, (True, False): 2, (False, True): 1, (False, False): 1})
+    )
+    mixed, best = 0.6 + 0.3 * RECOVERY, 0.8
+    tokens = {share: (1 - share**4) / (1 - share) for share in (mixed, best)}
+    assert pair.expected_gain(3) == pytest.approx(tokens[mixed] / tokens[best] - 1)
+
+
+def test_pairs_are_of_one_draft(tmp_path):
+    names = ["M@a", "T@a", "M@b", "T@b", "MT@a"]
+    rows = [answer(name, [name[0] == "M"] * 5) for name in names]
+    table = view_pairs(merge([write(tmp_path, rows, provenance(names))]))
+    assert [line[0] for line in table.rows] == ["M@a, T@a", "M@b, T@b"]
+    assert [line[-2] for line in table.rows] == ["100.0 %", ""]

@@ -1,0 +1,177 @@
+"""Train drafts for `mini` that see and word differently, and compare mixtures with single views.
+
+    python tests/mixtures.py --out runs/mixtures [--threads 1] [--figure FILE]
+
+The draft `s0-w300-v600` has seed 0, 300 steps of each of `train draft`'s two stages on text, and
+600 steps on images. What OUT lacks is trained and measured, so that the same command goes on where
+it was interrupted. Prints the table of docs/results.md and draws its figure. Two drafts are kept
+out: RECOVERY in `mmspec_bench.suite.view_pairs`, the rule's only figure, does not know them.
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from mmspec_bench.report.merge import BenchRun, merge
+from mmspec_bench.suite.confidence import Difference, difference
+from mmspec_bench.suite.metrics import block_efficiency
+from mmspec_bench.suite.view_pairs import RECOVERY, ViewPair, compare
+
+GRID = [
+    *((0, words, images) for words in (100, 300, 1000) for images in (100, 300, 600)),
+    (0, 1000, 1),
+]
+"""Seed, steps on text and steps on images of the drafts from which the rule comes."""
+SHAPE = "--layers 2 --width 128 --heads 2 --ffn 384 --positions 512"
+OTHER_SHAPE = "--layers 1 --width 192 --heads 3 --ffn 512 --positions 512"
+GAMMA = 5
+MIXTURES = ("MT", "MTC", "adaptive:MTC")
+TASKS = "chart,text,general,hallucination,conversation,detail,reasoning,caption,science,spot,edit"
+"""The offline suite's tasks of one and two images."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The drafts and runs in one folder."""
+
+    out: Path
+    threads: int
+
+    def draft(self, seed: int, words: int, images: int, shape: str = SHAPE) -> Path:
+        """Return a draft's directory; trains it if it is not there."""
+        data = (
+            f"--target mini --answers target --loss kl --samples 2000 --held-out 128 --batch 2048 "
+            f"--seed {seed} --answers-dir {self.out}/answers-{seed} --threads {self.threads} "
+            "--workers 0 --every 100000"
+        )
+        kind = "" if shape == SHAPE else "other-"
+        text = self.out / f"{kind}s{seed}-w{words}"
+        both = self.out / f"{kind}s{seed}-w{words}-v{images}"
+        if not (text / "finetuned" / "training.json").exists():
+            _run(f"train draft --only finetuned {data} {shape} --steps {words} --out {text}")
+        if not (both / "llava" / "training.json").exists():
+            source = f"--only llava --from {text / 'finetuned'}"
+            _run(f"train draft {source} {data} --steps {images} --out {both}")
+        return both / "llava"
+
+    def measured(self, name: str, draft: Path | str) -> BenchRun:
+        """Return the run of a draft on the tasks of one and two images."""
+        folder = self.out / "runs" / name
+        command = (
+            f"bench run --model mini --draft {draft} --suite offline --tasks {TASKS} --limit 8 "
+            f"--methods M,T,{','.join(MIXTURES)} --gamma {GAMMA} --threads {self.threads} "
+            f"--out {folder}"
+        )
+        _run(command + " --resume" * folder.exists())
+        return merge([folder])
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a draft's views and mixtures got."""
+
+    name: str
+    run: BenchRun
+    kept_out: bool
+
+    @property
+    def efficiency(self) -> dict[str, float]:
+        """Tokens per round of every method."""
+        return {name: block_efficiency(self.run.of(name)) for name in self.run.drafting}
+
+    @property
+    def best(self) -> str:
+        """The better single view."""
+        return max("MT", key=lambda view: self.efficiency[view])
+
+    @property
+    def pair(self) -> ViewPair:
+        """Where M and T are right, and MT where one of them is."""
+        return compare(*(self.run.of(name) for name in ("M", "T", "MT")))
+
+    def gain(self, mixture: str) -> Difference:
+        """The mixture against the best single view."""
+        found = difference(self.run.of(mixture), self.run.of(self.best))
+        assert found
+        return found
+
+    def line(self) -> str:
+        """A row of the table."""
+        pair, rates = self.pair, self.efficiency
+        shares = pair.share(True, False), pair.share(False, True), pair.weaker, pair.recovered
+        cells = [
+            self.name,
+            *(f"{rates[name]:.2f}" for name in ("M", "T", *MIXTURES)),
+            *(f"{100 * (share or 0):.0f} %" for share in shares),
+            *(_interval(self.gain(name)) for name in MIXTURES),
+            f"{100 * pair.expected_gain(GAMMA):+.1f} %",
+        ]
+        return f"| {' | '.join(cells)} |"
+
+
+def results(sweep: Sweep) -> Iterator[Result]:
+    """Yield every draft's result, those that are kept out last."""
+    for seed, words, images in GRID:
+        name = f"s{seed}-w{words}-v{images}"
+        yield Result(name, sweep.measured(name, sweep.draft(seed, words, images)), False)
+    other = sweep.draft(0, 400, 200, OTHER_SHAPE)
+    yield Result("kept out: one layer", sweep.measured("other", other), True)
+    yield Result("kept out: mini-draft", sweep.measured("mini-draft", "mini-draft"), True)
+
+
+def draw(found: list[Result], file: Path) -> None:
+    """Draw the gain of MT and adaptive:MTC against the rule's share and the views' distance."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    for mixture, colour in (("MT", "C0"), ("adaptive:MTC", "C1")):
+        for result in found:
+            gain, rates = result.gain(mixture), result.efficiency
+            ends = [[100 * (gain.value - (gain.low or 0))], [100 * ((gain.high or 0) - gain.value)]]
+            style = {"fmt": "D" if result.kept_out else "o", "color": colour, "markersize": 4}
+            distance = 100 * abs(rates["M"] / rates["T"] - 1)
+            for axes, x in ((left, 100 * result.pair.weaker), (right, distance)):
+                axes.errorbar(x, 100 * gain.value, ends, elinewidth=0.7, **style)
+        left.plot([], [], "o", color=colour, label=mixture)
+    left.plot([], [], "D", color="grey", label="kept out")
+    left.axvline(100 * (1 - RECOVERY), color="grey", linestyle=":")
+    left.set_xlabel("weaker view's share of the places that one view has right, %")
+    right.set_xlabel("distance of M and T in tokens per round, %")
+    left.set_ylabel("tokens per round over the best view, %")
+    for axes in (left, right):
+        axes.axhline(0, color="black", linewidth=0.7)
+    left.legend(frameon=False)
+    figure.savefig(file, dpi=160, metadata={"Software": None})
+
+
+def _interval(gain: Difference) -> str:
+    low, high = 100 * (gain.low or 0), 100 * (gain.high or 0)
+    return f"{100 * gain.value:+.1f} % [{low:+.1f}..{high:+.1f}]"
+
+
+def _run(command: str) -> None:
+    subprocess.run([sys.executable, "-m", "mmspec_cli", *command.split()], check=True)
+
+
+def main() -> None:
+    """Train, measure, print and draw."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--figure", type=Path, default=Path("docs/figures/mixtures.png"))
+    given = parser.parse_args()
+    found = list(results(Sweep(given.out, given.threads)))
+    for result in found:
+        print(result.line(), flush=True)  # noqa: T201
+    known = [result.pair.mixed for result in found if not result.kept_out]
+    right, places = sum(each[True] for each in known), sum(each.total() for each in known)
+    print(f"recovered by MT: {right / places:.3f} of {places}")  # noqa: T201
+    draw(found, given.figure)
+
+
+if __name__ == "__main__":
+    main()
