@@ -6,7 +6,7 @@ from mmspec.drafters.views import LETTERS
 from mmspec_bench.report.merge import BenchRun
 from mmspec_bench.report.table import Table, percent, signed_percent
 from mmspec_bench.suite.methods import is_single_view
-from mmspec_bench.suite.view_pairs import RECOVERY, compare
+from mmspec_bench.suite.view_pairs import BREAK_EVEN, compare
 
 
 def view_pairs(run: BenchRun) -> Table:
@@ -20,8 +20,8 @@ def view_pairs(run: BenchRun) -> Table:
         "Shares of the places in the answers at which both views' tokens are known. Weaker's "
         "share: of the places that one view alone has right, those of the view with fewer. "
         "Recovered: of the same places, those that the even mixture has right. Expected: its gain "
-        f"over the better view if it recovers {percent(RECOVERY, 0)}, as measured on other drafts: "
-        f"above 0 if the weaker's share is over {percent(1 - RECOVERY, 0)}."
+        "over the better view, as measured on other drafts; above 0 if the weaker's share is over "
+        f"{percent(BREAK_EVEN, 0)}."
     )
     columns = (
         *("views", "places", "both right", "first alone", "second alone", "weaker's share"),

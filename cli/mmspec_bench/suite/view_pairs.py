@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from mmspec_bench.suite.metrics import pairs, ratio
 from mmspec_bench.suite.rows import Row
 
-RECOVERY = 0.57
-"""Share of the places that one view alone has right, at which the even mixture of both is right."""
+RECOVERY, SLOPE = 0.79, -0.53
+"""The line r = RECOVERY + SLOPE · s: of the places that one view alone has right, the share r that
+the even mixture has right, by the weaker view's share s. Measured on drafts of `mini`."""
+BREAK_EVEN = (1 - RECOVERY) / (1 + SLOPE)
+"""The weaker view's share above which the mixture has more places right than the better view."""
 
 
 @dataclass(slots=True)
@@ -45,14 +48,14 @@ class ViewPair:
         return ratio(self.mixed[True], self.mixed.total()) if self.mixed else None
 
     def expected_gain(self, draft_length: int) -> float:
-        """The even mixture's tokens per round over the better view's, less 1, by RECOVERY.
+        """The even mixture's tokens per round over the better view's, less 1, by that line.
 
         As if places were right independently: tokens per round are then 1 + a + … + a^draft_length.
         """
-        both, best = self.share(True, True), self.lone * (1 - self.weaker)
+        shares = RECOVERY + SLOPE * self.weaker, 1 - self.weaker
         mixed, single = (
-            sum((both + alone) ** depth for depth in range(draft_length + 1))
-            for alone in (RECOVERY * self.lone, best)
+            sum((self.share(True, True) + part * self.lone) ** n for n in range(draft_length + 1))
+            for part in shares
         )
         return mixed / single - 1
 
