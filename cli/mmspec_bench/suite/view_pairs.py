@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from mmspec_bench.suite.metrics import pairs, ratio
 from mmspec_bench.suite.rows import Row
 
-RECOVERY, SLOPE = 0.79, -0.53
+RECOVERY, SLOPE = 0.75, -0.44
 """The line r = RECOVERY + SLOPE · s: of the places that one view alone has right, the share r that
 the even mixture has right, by the weaker view's share s. Measured on drafts of `mini`."""
 BREAK_EVEN = (1 - RECOVERY) / (1 + SLOPE)
