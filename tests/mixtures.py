@@ -4,8 +4,8 @@
 
 The draft `s0-w300-v600` has seed 0, 300 steps of each of `train draft`'s two stages on text, and
 600 steps on images. What OUT lacks is trained and measured, so that the same command goes on where
-it was interrupted. Draws FIGURE and writes its numbers to `mixtures.csv` beside this file. Two drafts are kept
-out of the line in `mmspec_bench.suite.view_pairs`, which this command measures.
+it was interrupted. Draws FIGURE and writes its numbers to `mixtures.csv` beside this file. Two
+drafts are kept out of the line in `mmspec_bench.suite.view_pairs`, which this command measures.
 """
 
 import argparse
