@@ -7,7 +7,7 @@ import pytest
 
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.pair_table import view_pairs
-from mmspec_bench.suite.view_pairs import RECOVERY, SLOPE, ViewPair, compare, right_places
+from mmspec_bench.suite.view_pairs import BREAK_EVEN, CURVE, EVEN, ViewPair, compare, right_places
 from support.suite_row import row
 from support.synthetic_run import provenance, write
 
@@ -83,9 +83,16 @@ def test_the_expected_gain_is_that_of_independent_places():
     pair = ViewPair(
         Counter({(True, True): 6, (True, False): 2, (False, True): 1, (False, False): 1})
     )
-    mixed, best = 0.6 + 0.3 * (RECOVERY + SLOPE / 3), 0.8
+    mixed, best = 0.6 + 0.3 * (EVEN + CURVE / 36), 0.8
     tokens = {share: (1 - share**4) / (1 - share) for share in (mixed, best)}
     assert pair.expected_gain(3) == pytest.approx(tokens[mixed] / tokens[best] - 1)
+
+
+@pytest.mark.parametrize("beside", [-0.01, 0.01])
+def test_the_expected_gain_changes_its_sign_at_the_break_even(beside):
+    weaker = round(1000 * (BREAK_EVEN + beside))
+    pair = ViewPair(Counter({(True, False): 1000 - weaker, (False, True): weaker}))
+    assert (pair.expected_gain(5) > 0) == (beside > 0)
 
 
 def test_pairs_are_of_one_draft(tmp_path):

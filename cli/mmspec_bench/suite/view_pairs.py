@@ -8,15 +8,16 @@ the target's answer, so that their places can be compared, and no forward is nee
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import sqrt
 
 from mmspec_bench.suite.metrics import pairs, ratio
 from mmspec_bench.suite.rows import Row
 
-RECOVERY, SLOPE = 0.75, -0.44
-"""The line r = RECOVERY + SLOPE · s: of the places that one view alone has right, the share r that
-the even mixture has right, by the weaker view's share s. Measured on drafts of `mini`."""
-BREAK_EVEN = (1 - RECOVERY) / (1 + SLOPE)
-"""The weaker view's share above which the mixture has more places right than the better view."""
+EVEN, CURVE = 0.54, 1.62
+"""The curve r = EVEN + CURVE · (1/2 - s)²: of the places that one view alone has right, the share r
+that the even mixture has right, by the weaker view's share s. Measured on drafts of `mini`."""
+BREAK_EVEN = 0.5 - (1 - sqrt(1 - 4 * CURVE * (EVEN - 0.5))) / (2 * CURVE)
+"""The weaker view's share above which r > 1 - s: the mixture beats the better view."""
 
 
 @dataclass(slots=True)
@@ -48,11 +49,11 @@ class ViewPair:
         return ratio(self.mixed[True], self.mixed.total()) if self.mixed else None
 
     def expected_gain(self, draft_length: int) -> float:
-        """The even mixture's tokens per round over the better view's, less 1, by that line.
+        """The even mixture's tokens per round over the better view's, less 1, by that curve.
 
         As if places were right independently: tokens per round are then 1 + a + … + a^draft_length.
         """
-        shares = RECOVERY + SLOPE * self.weaker, 1 - self.weaker
+        shares = EVEN + CURVE * (0.5 - self.weaker) ** 2, 1 - self.weaker
         mixed, single = (
             sum((self.share(True, True) + part * self.lone) ** n for n in range(draft_length + 1))
             for part in shares
