@@ -49,7 +49,7 @@ class RoundCosts:
         self._compute()
 
     def observe(self, gamma: int, seconds: float) -> float | None:
-        """Observe a round; returns its cost, from the usual one to FAR times as much.
+        """Observe a round; returns its cost, from the usual one to FAR times as much, or far less.
 
         The limit is for rounds that other programs slow down. The first round of a length runs
         slower than later ones: up to FAR times its calibrated cost it says nothing and costs what
@@ -60,10 +60,10 @@ class RoundCosts:
         if not is_first and self._warms_up(gamma, steps / self._times.estimate(PLAIN)):
             return self.steps[gamma] if gamma in self._calibrated else None
         place = self._place(gamma)
-        self._times.observe(place, steps / self._unit[gamma])
+        is_usual = self._times.observe(place, steps / self._unit[gamma])
         usual = self._unit[gamma] * self._times.estimate(place) if gamma else 1.0
         cost = usual if is_first else steps / self._times.estimate(PLAIN)
-        return max(usual, min(cost, FAR * usual))
+        return max(usual, min(cost, FAR * usual)) if is_usual else cost
 
     def spread(self, gamma: int) -> float:
         """How uncertain the cost of a length is, as a logarithm from LEAST to MOST."""

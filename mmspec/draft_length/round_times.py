@@ -33,6 +33,7 @@ class RoundTimes:
         self._means = [0.0]
         self._covariance = [[UNKNOWN**2]]  # lists, for arrays this small are slower
         self._measured_plain = 0.0
+        self._too_fast: list[tuple[int, float]] = []
         self.rounds = 0
         """Number of observed rounds."""
 
@@ -62,32 +63,64 @@ class RoundTimes:
     def in_doubt(self) -> bool:
         """True if, going by drafts, plain rounds take DOUBT times as long as measured, or as short.
 
-        Then the machine's speed has changed, or drafts cost other than believed.
+        Then the machine's speed has changed, drafts cost other than believed, or the last plain
+        rounds were disturbed: then drafts are surprisingly fast, or faster than plain rounds.
         """
-        return abs(self._means[PLAIN] - self._measured_plain) > log(DOUBT)
+        return bool(self._too_fast) or abs(self._means[PLAIN] - self._measured_plain) > log(DOUBT)
 
-    def observe(self, place: int, ratio: float) -> None:
+    def observe(self, place: int, ratio: float) -> bool:
         """Observe a round of the draft at `place`, or PLAIN, that took `ratio`.
 
-        A surprise makes its cost less certain. A surprisingly slow round counts only as far as it
-        is no surprise, for another program may have run; nothing makes a round fast by chance.
+        Returns False if that is surprisingly fast for a draft: believed after one more plain round.
         """
         self.rounds += 1
         self._covariance[PLAIN][PLAIN] += WANDER**2
-        excess = log(ratio) - self._means[PLAIN] - (self._means[place] if place else 0.0)
-        limit = SURPRISE * self._variance(place) ** 0.5
-        if excess < -limit:
-            self._doubt(place, excess + limit)
-        self._correct(place, min(excess, limit))
-        if excess > limit:
-            self._doubt(place, excess - limit)
+        if place != PLAIN and self._is_too_fast(place, ratio):
+            self._too_fast.append((place, ratio))
+            return False
+        excess = self._learn(place, ratio)
         if place == PLAIN:
             agrees = abs(excess) <= log(DOUBT)
             self._measured_plain = self._means[PLAIN] if agrees else log(ratio)
+            for each in self._too_fast:
+                self._learn(*each)
+            self._too_fast.clear()
+        return True
 
-    def _correct(self, place: int, excess: float) -> None:
-        """Move all estimates towards a round whose logarithm was `excess` above the expected."""
-        shared, variance = self._shared(place), self._variance(place)
+    def _is_too_fast(self, place: int, ratio: float) -> bool:
+        """True if a draft is surprisingly fast, or at its first round faster than plain ones."""
+        excess = self._excess(place, ratio)
+        is_new = self._covariance[place][place] >= UNKNOWN**2
+        return excess < (-log(DOUBT) if is_new else -self._limit(place))
+
+    def _learn(self, place: int, ratio: float) -> float:
+        """Take a round of which this is the place and time; returns its excess.
+
+        A surprise makes its cost less certain. The slower a surprisingly slow round, the less it
+        says, for another program may have run; nothing makes a round fast by chance.
+        """
+        excess, limit = self._excess(place, ratio), self._limit(place)
+        if excess < -limit:
+            self._doubt(place, excess + limit)
+        self._correct(place, excess, max(self._variance(place), (max(excess, 0) / SURPRISE) ** 2))
+        if excess > limit:
+            self._doubt(place, excess - limit)
+        return excess
+
+    def _excess(self, place: int, ratio: float) -> float:
+        """How far the round's logarithm is above the expected one."""
+        return log(ratio) - self._means[PLAIN] - (self._means[place] if place else 0.0)
+
+    def _limit(self, place: int) -> float:
+        """The excess from which a round is a surprise."""
+        return SURPRISE * sqrt(self._variance(place))
+
+    def _correct(self, place: int, excess: float, variance: float) -> None:
+        """Move all estimates towards a round whose logarithm was `excess` above the expected.
+
+        variance: how far such a round may be off.
+        """
+        shared = self._shared(place)
         gains = [each / variance for each in shared]
         self._means = [mean + gain * excess for mean, gain in zip(self._means, gains, strict=True)]
         self._covariance = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mmspec.draft_length import round_times
-from mmspec.draft_length.round_times import NOISE, PLAIN, WANDER, RoundTimes
+from mmspec.draft_length.round_times import NOISE, PLAIN, UNKNOWN, WANDER, RoundTimes
 
 
 def after(rounds, drafts=2):
@@ -56,12 +56,34 @@ def test_a_slow_first_round_is_outlived_at_once():
     assert times.estimate(place) == pytest.approx(1.0, rel=0.3)
 
 
+@pytest.mark.parametrize("spread", [0.3, UNKNOWN])
+def test_disturbed_plain_rounds_are_in_doubt_once_a_draft_is_fast(spread):
+    times = RoundTimes()
+    place = times.add(spread)
+    for seconds in [1.0] * 20 + [4.0, 4.0]:
+        times.observe(PLAIN, seconds)
+    for _ in range(2):
+        times.observe(place, 1.2)
+        assert times.in_doubt
+    times.observe(PLAIN, 1.0)
+    assert not times.in_doubt
+    assert times.estimate(PLAIN) == pytest.approx(1.0, rel=0.1)
+    assert times.estimate(place) == pytest.approx(1.2, rel=0.1)
+
+
+def test_one_disturbed_plain_round_leaves_the_costs_of_drafts_as_they_are():
+    usual = [(PLAIN, 1.0), (1, 2.0)] * 4
+    before, after_it = after(usual), after([*usual, (PLAIN, 4.0), (PLAIN, 1.0)])
+    assert after_it.estimate(1) == pytest.approx(before.estimate(1), rel=0.05)
+
+
 def test_a_draft_much_cheaper_than_calibrated_is_believed():
     times = RoundTimes()
     place = times.add(0.3)
     for _ in range(8):
         times.observe(PLAIN, 1.0)
     times.observe(place, 0.1)
+    times.observe(PLAIN, 1.0)
     assert times.estimate(place) == pytest.approx(0.1, rel=0.2)
 
 
