@@ -1,5 +1,6 @@
 """Tiny random checkpoints of all of Qwen's families, written by transformers."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,26 @@ def tiny_qwen2(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: An
 
 MAKERS = {"qwen3_vl": tiny_qwen3_vl, "qwen2_5_vl": tiny_qwen2_5_vl}
 """Functions that write a checkpoint that sees, by `model_type`."""
+
+
+def as_on_the_hub(path: Path) -> Path:
+    """Give a checkpoint that sees the config of its family's files on the hub; returns `path`.
+
+    Programs other than transformers 5 know no `rope_parameters`.
+    """
+    config = json.loads((path / "config.json").read_text())
+    text = config["text_config"]
+    rope = text.pop("rope_parameters")
+    text["rope_theta"] = rope.pop("rope_theta")
+    text["rope_scaling"] = rope
+    text["tie_word_embeddings"] = config["tie_word_embeddings"]
+    config["vision_config"]["model_type"] = config["model_type"]
+    if config["model_type"] == "qwen2_5_vl":
+        rope["type"] = "mrope"
+        del config["text_config"], text["model_type"]
+        config = text | config
+    write_json(path / "config.json", config)
+    return path
 
 
 def qwen2_5_vl_model(sizes: QwenSizes, seed: int) -> Any:

@@ -28,12 +28,12 @@ class MlxVlm(MlxProgram):
         prompt = apply_chat_template(
             processor, model.config, text_of(question), num_images=len(images)
         )
-        tokens = []
+        tokens: list[int] = []
         for step in stream_generate(
             model, processor, prompt, image=images or None, **self._options
         ):
             clock.known(step.generation_tokens)
-            tokens.append(step.token)
+            tokens[step.generation_tokens - 1 :] = [step.token]  # the last step may repeat one
         end = processor.tokenizer.eos_token_id
         return [token for token in tokens if token != end], len(clock.events)
 
