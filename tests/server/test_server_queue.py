@@ -5,7 +5,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event, Semaphore
-from time import monotonic, sleep
+from time import sleep
 from types import SimpleNamespace
 
 import httpx2
@@ -13,7 +13,7 @@ import pytest
 
 from mmspec.chat.options import Options
 from mmspec_server.streams import EventStream
-from support.live_server import CHAT, live, text_of
+from support.live_server import CHAT, live, text_of, until
 from support.scripted_engine import scripted_engine
 
 ROUNDS = 30
@@ -80,13 +80,6 @@ def test_nothing_is_sent_before_the_first_event():
 def clients():
     with ThreadPoolExecutor(8) as pool:
         yield pool
-
-
-def until(condition, seconds=10.0):
-    end = monotonic() + seconds
-    while not condition():
-        assert monotonic() < end
-        sleep(0.005)
 
 
 def question(text, **fields):

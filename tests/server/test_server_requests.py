@@ -10,11 +10,16 @@ from mmspec_server.stop_strings import StopStrings
 from support.live_server import CHAT, Live, data_url, png, shown
 
 USER = [{"role": "user", "content": "What?"}]
+CLIP = data_url(b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom", "video/mp4")
 IMAGE = "messages[0].content[0].image_url.url"
 
 
+def part(value):
+    return [{"role": "user", "content": [value]}]
+
+
 def image(url):
-    return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
+    return part({"type": "image_url", "image_url": {"url": url}})
 
 
 REFUSED = {
@@ -30,6 +35,19 @@ REFUSED = {
         {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
         "messages[0].content[0].type",
     ),
+    "a video": (
+        {"messages": part({"type": "video_url", "video_url": {"url": CLIP}})},
+        "messages[0].content[0].type",
+    ),
+    "a video of the newer API": (
+        {"messages": part({"type": "input_video", "video_url": CLIP})},
+        "messages[0].content[0].type",
+    ),
+    "a file part": (
+        {"messages": part({"type": "file", "file": {"file_data": CLIP}})},
+        "messages[0].content[0].type",
+    ),
+    "a video as an image": ({"messages": image(CLIP)}, IMAGE),
     "an answer first": (
         {"messages": [{"role": "assistant", "content": "x"}, *USER]},
         "messages[0].role",

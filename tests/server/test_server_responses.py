@@ -119,6 +119,10 @@ def test_an_answer_that_is_cut_is_incomplete(scripted: Live):
     assert reply["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
+def part(kind):
+    return [{"role": "user", "content": [{"type": kind}]}]
+
+
 @pytest.mark.parametrize(
     ("body", "param"),
     [
@@ -127,6 +131,8 @@ def test_an_answer_that_is_cut_is_incomplete(scripted: Live):
         ({"input": 3}, "input"),
         ({"input": [{"role": "assistant", "content": "x"}]}, "input[0].role"),
         ({"input": [{"type": "function_call_output"}]}, "input[0].type"),
+        ({"input": part("input_video")}, "input[0].content[0].type"),
+        ({"input": part("input_file")}, "input[0].content[0].type"),
         ({"input": "x", "previous_response_id": "resp_1"}, "previous_response_id"),
         ({"input": "x", "tools": [{"type": "web_search"}]}, "tools"),
         ({"input": "x", "background": True}, "background"),

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from threading import Thread
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 import httpx2
@@ -74,6 +74,14 @@ def live(
         thread.join(20)
         queue.close()
     assert not thread.is_alive()
+
+
+def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """Wait for a condition; fails after `seconds`."""
+    end = monotonic() + seconds
+    while not condition():
+        assert monotonic() < end
+        sleep(0.005)
 
 
 def png(colour: str = "red", size: tuple[int, int] = (64, 48), kind: str = "PNG") -> bytes:
