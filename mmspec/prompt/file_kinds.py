@@ -24,6 +24,8 @@ _DRAWING = "a drawing: export it as PNG, such as with rsvg-convert -o drawing.pn
 _DOCUMENT = "a document: export the page that you mean as PNG"
 _RAW = "a camera's raw data: export it as JPEG"
 _FILM = "a clip where an image is needed: take a frame, as with ffmpeg -i FILE -frames:v 1 a.png"
+UNNAMED_FILM = f"a clip: give it as a file that ends in {', '.join(CLIP_SUFFIXES)}"
+"""What a film is whose name does not say so."""
 _JPEG_2000 = "JPEG 2000: convert it, such as with magick FILE.jp2 image.png"
 
 CONVERSIONS = {
@@ -46,6 +48,12 @@ def conversion(name: str) -> str | None:
 def is_heif(head: bytes) -> bool:
     """True if a file that begins with `head`, its first 64 bytes, is HEIF, as phones write it."""
     return head[4:8] == b"ftyp" and any(brand in head[8:] for brand in (b"heic", b"heix", b"hevc"))
+
+
+def is_film(head: bytes) -> bool:
+    """True if a file that begins with `head` is a film of a kind that `open_clip` reads."""
+    mp4 = head[4:8] == b"ftyp" and head[8:11] in (b"iso", b"mp4", b"M4V", b"qt ", b"avc")
+    return mp4 or head[:4] == b"\x1aE\xdf\xa3" or (head[:4], head[8:12]) == (b"RIFF", b"AVI ")
 
 
 def enable_heif(label: str) -> None:

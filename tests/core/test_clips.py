@@ -21,7 +21,7 @@ from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling, shown_frames
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.film import open_clip
-from mmspec.prompt.images import picture_from
+from mmspec.prompt.images import open_picture, picture_from
 from support.films import drawing, film, sound, turned
 
 
@@ -151,6 +151,16 @@ def test_files_that_are_no_film_are_named(tmp_path):
         open_clip("/dev/zero")
     with pytest.raises(ImageError, match="nothing is fetched"):
         open_clip("https://example.org/a.mp4")
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mov", ".mkv", ".webm", ".avi"])
+def test_a_film_whose_name_does_not_say_so_is_named(tmp_path, suffix):
+    path = film(tmp_path / f"a{suffix}", codec="libvpx-vp9" if suffix == ".webm" else "")
+    with pytest.raises(ImageError, match="a clip where an image is needed: take a frame"):
+        open_picture(path)
+    named = path.rename(tmp_path / "a.png")
+    with pytest.raises(ImageError, match=r"a\.png: a clip: give it as a file that ends in .*\.mp4"):
+        open_visual(named)
 
 
 def test_without_pyav_the_extra_is_named(tmp_path, monkeypatch):
