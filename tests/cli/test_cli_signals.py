@@ -1,5 +1,6 @@
 """SIGTERM and SIGHUP at any moment: the terminal is as it was, and what was kept can be read."""
 
+import csv
 import os
 import random
 import signal
@@ -130,17 +131,28 @@ def train(out: Path) -> list[str]:
     return [*command, "--out", str(out)]
 
 
+def tower_steps(log: Path) -> list[int]:
+    """The steps of the stage in the log of a run, in their order."""
+    with log.open(newline="") as file:
+        return [int(row["step"]) for row in csv.DictReader(file) if row["stage"] == "tower"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", ENDING)
 def test_training_that_is_ended_says_where_it_goes_on(open_terminal, tmp_path, number):
     terminal = open_terminal(execute, train(tmp_path / "out"))
-    terminal.wait(r"step \d\d loss")
+    terminal.wait(r"step \d{2,} loss")
     end(terminal, number)
     assert "the same command goes on after step" in terminal.screen
-    steps = (tmp_path / "out" / "log.csv").read_text().count(",tower,")
+    log = tmp_path / "out" / "log.csv"
+    before = tower_steps(log)
     terminal = open_terminal(execute, train(tmp_path / "out"))
-    terminal.wait(rf"step {steps + 1} loss")
+    shown = terminal.wait(r"step \d+ loss")
+    assert int(shown.split()[-2]) > before[-1]
     end(terminal, number)
+    after = tower_steps(log)
+    assert after == [*range(1, len(after) + 1)]
+    assert len(after) > len(before)
 
 
 @pytest.mark.slow
