@@ -4,8 +4,8 @@
 
 The draft `s0-w300-v600` has seed 0, 300 steps of each of `train draft`'s two stages on text, and
 600 steps on images. What OUT lacks is trained and measured, so that the same command goes on where
-it was interrupted. Draws FIGURE and writes its numbers to `mixtures.csv` beside this file. Three
-drafts are kept out of the curve in `mmspec_bench.suite.view_pairs`, which this command measures.
+it was interrupted. Draws FIGURE and writes its numbers to `mixtures.csv` beside this file. Seed 0
+gives the curve in `mmspec_bench.suite.view_pairs`; drafts of other seeds and shapes test it.
 """
 
 import argparse
@@ -30,6 +30,11 @@ GRID = [
     (0, 1000, 1),
 ]
 """Seed, steps on text and steps on images of the drafts from which the rule comes."""
+OTHER_SEEDS = [
+    (1, 300, 100),
+    *((seed, words, images) for seed in (1, 2) for words in (100, 1000) for images in (100, 300)),
+]
+"""The same of drafts that test it: the grid's corners, and the most even draft but one, again."""
 SHAPE = "--layers 2 --width 128 --heads 2 --ffn 384 --positions 512"
 OTHER_SHAPE = "--layers 1 --width 192 --heads 3 --ffn 512 --positions 512"
 GAMMA = 5
@@ -108,7 +113,7 @@ class Result:
         pair = self.pair
         gains = {name: self.gain(name) for name in MIXTURES}
         return {
-            "draft": self.name,
+            "draft": self.name + ", kept out" * self.kept_out,
             **{name: f"{value:.3f}" for name, value in self.efficiency.items()},
             "places": str(pair.places.total()),
             "both right": f"{pair.share(True, True):.3f}",
@@ -123,35 +128,39 @@ class Result:
 
 def results(sweep: Sweep) -> Iterator[Result]:
     """Yield every draft's result, those that are kept out last."""
-    for seed, words, images in GRID:
+    for seed, words, images in GRID + OTHER_SEEDS:
         name = f"s{seed}-w{words}-v{images}"
-        yield Result(name, sweep.measured(name, sweep.draft(seed, words, images)), False)
-    again = sweep.draft(1, 300, 100)
-    yield Result("kept out: s1-w300-v100", sweep.measured("s1-w300-v100", again), True)
+        run = sweep.measured(name, sweep.draft(seed, words, images))
+        yield Result(name, run, kept_out=seed > 0)
     other = sweep.draft(0, 200, 200, OTHER_SHAPE)
-    yield Result("kept out: one layer", sweep.measured("other", other), True)
-    yield Result("kept out: mini-draft", sweep.measured("mini-draft", "mini-draft"), True)
+    yield Result("one layer", sweep.measured("other", other), kept_out=True)
+    yield Result("mini-draft", sweep.measured("mini-draft", "mini-draft"), kept_out=True)
 
 
 def draw(found: list[Result], file: Path) -> None:
-    """Draw the gain of MT and adaptive:MTC against the rule's share and the views' distance."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
+    """Draw mixtures' gains against the rule's share, the views' distance and MT's expected gain."""
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    left, middle, right = figure.subplots(1, 3, sharey=True)
     for mixture, colour in (("MT", "C0"), ("adaptive:MTC", "C1")):
         for result in found:
             gain, rates = result.gain(mixture), result.efficiency
             ends = [[100 * (gain.value - (gain.low or 0))], [100 * ((gain.high or 0) - gain.value)]]
             style = {"fmt": "D" if result.kept_out else "o", "color": colour, "markersize": 4}
             distance = 100 * abs(rates["M"] / rates["T"] - 1)
-            for axes, x in ((left, 100 * result.pair.weaker), (right, distance)):
+            for axes, x in ((left, 100 * result.pair.weaker), (middle, distance)):
                 axes.errorbar(x, 100 * gain.value, ends, elinewidth=0.7, **style)
+            if mixture == "MT":
+                expected = 100 * result.pair.expected_gain(GAMMA)
+                right.errorbar(expected, 100 * gain.value, ends, elinewidth=0.7, **style)
         left.plot([], [], "o", color=colour, label=mixture)
     left.plot([], [], "D", color="grey", label="kept out")
     left.axvline(100 * BREAK_EVEN, color="grey", linestyle=":")
     left.set_xlabel("weaker view's share of the places that one view has right, %")
-    right.set_xlabel("distance of M and T in tokens per round, %")
+    middle.set_xlabel("distance of M and T in tokens per round, %")
+    right.set_xlabel("expected of MT, %")
+    right.axline((0, 0), slope=1, color="grey", linestyle=":")
     left.set_ylabel("tokens per round over the best view, %")
-    for axes in (left, right):
+    for axes in (left, middle, right):
         axes.axhline(0, color="black", linewidth=0.7)
     left.legend(frameon=False)
     figure.savefig(file, dpi=160, metadata={"Software": None})
@@ -175,7 +184,7 @@ def main() -> None:
     given = parser.parse_args()
     found = list(results(Sweep(given.out, given.threads)))
     with (Path(__file__).parent / "mixtures.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, found[0].figures())
+        table = csv.DictWriter(file, found[0].figures(), lineterminator="\n")
         table.writeheader()
         table.writerows(result.figures() for result in found)
     known = [result.pair for result in found if not result.kept_out]
