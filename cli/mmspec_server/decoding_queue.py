@@ -16,6 +16,9 @@ T = TypeVar("T")
 WEIGHT = 0.3
 """Share of the last job in the mean duration of jobs."""
 
+HANDOVER = 0.1
+"""Most seconds that a job waits until its first event has been sent."""
+
 
 class Job(Generic[T]):
     """The events of one generator, from the decoding thread to the event loop.
@@ -29,6 +32,7 @@ class Job(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[T | BaseException | None] = asyncio.Queue()
         self._cancelled = Flag()
+        self._handover = Flag()
         self._end: BaseException | None = None
         self.seconds = 0.0
         self.future: Future[None] = thread.submit(self._run)
@@ -54,8 +58,17 @@ class Job(Generic[T]):
             for event in events:
                 if event is not None:
                     self._post(event)
+                    self._hand_over()
                 if self._cancelled.is_set():
                     return
+
+    def _hand_over(self) -> None:
+        """Let the event loop send the first event; the next rounds would delay it by milliseconds.
+
+        Later events do not wait, so that rounds and sending overlap.
+        """
+        self._handover.wait(HANDOVER)
+        self._handover.set()
 
     def _post(self, event: T | BaseException | None) -> None:
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
@@ -77,6 +90,7 @@ class Job(Generic[T]):
             if event is None:
                 return
             yield event
+            self._handover.set()  # awaited again: the event has been sent
 
 
 class DecodingQueue:

@@ -1,25 +1,18 @@
 """Stateless requests reuse what they share with earlier ones, and say what a cold run says."""
 
-import json
-from contextlib import closing
 from dataclasses import replace
-from http.client import HTTPConnection
-from statistics import median
-from time import perf_counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmspec.chat import loaded_model
-from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
 from mmspec_server.answers import Finished, Text, answer, prepare
 from mmspec_server.conversation_cache import ConversationCache
 from mmspec_server.messages import Dialogue
-from support.bundled import SAMPLES
-from support.live_server import CHAT, Live, data_url, live, shown, text_of, words
+from support.live_server import Live, live, shown, text_of, words
 from support.scripted_engine import picture, scripted_engine
 
 OPTIONS = Options(max_new_tokens=8, gamma=3)
@@ -232,50 +225,3 @@ def test_the_drafter_keeps_its_cache_too(directory):
         server.chat([*asked, *more], seed=3, max_tokens=5)
     assert engine.draft.model.drafters == [drafter]
     assert drafter.fed - fed < 40
-
-
-QUESTION = "What is in this picture?"
-
-
-def first_text(server: Live, asked):
-    """Seconds from a request's first byte until a client has the first text of the answer."""
-    address = server.client.base_url
-    body = json.dumps({"messages": asked, "stream": True}).encode()
-    with closing(HTTPConnection(address.host, address.port)) as connection:
-        connection.connect()
-        started = perf_counter()
-        connection.request("POST", CHAT, body, {"Content-Type": "application/json"})
-        reply = connection.sock.makefile("rb")
-        next(line for line in reply if b'"content": ' in line and b'""' not in line)
-        seconds = perf_counter() - started
-        next(line for line in reply if b"[DONE]" in line)
-    return seconds
-
-
-@pytest.mark.slow
-def test_the_first_text_of_a_second_turn_comes_about_as_soon_as_in_a_chat(mini: Live, capfd):
-    """In turn, so that other programs slow both; the figures are those of docs/server.md."""
-    image = SAMPLES / "shapes.png"
-    chat = load("mini", backend="torch").chat(mini.service.options)
-    answer = chat.reply(QUESTION, image).text
-    part = {"type": "image_url", "image_url": {"url": data_url(image.read_bytes())}}
-    before = [{"role": "user", "content": [part, words(QUESTION)]}]
-    assert text_of(mini.chat(before).json()) == answer
-    before.append({"role": "assistant", "content": answer})
-    seconds = {"chat": [], "server": []}
-    for number in range(60):
-        text, started = f"How many triangles, {number}?", perf_counter()
-        stream = chat.ask(text)
-        next(filter(None, stream.texts()))
-        seconds["chat"].append(perf_counter() - started)
-        list(stream)
-        chat.conversation.undo()
-        asked = [*before, {"role": "user", "content": text}]
-        seconds["server"].append(first_text(mini, asked))
-    least, middle = (
-        {name: round(1000 * of(times), 1) for name, times in seconds.items()}
-        for of in (min, median)
-    )
-    with capfd.disabled():
-        print(f"\nms to the first text of a second turn: least {least}, median {middle}")  # noqa: T201
-    assert least["server"] < 1.5 * least["chat"]

@@ -12,6 +12,8 @@ import httpx2
 import pytest
 
 from mmspec.chat.options import Options
+from mmspec_server import decoding_queue
+from mmspec_server.decoding_queue import DecodingQueue
 from mmspec_server.streams import EventStream
 from support.live_server import CHAT, live, text_of, until
 from support.scripted_engine import scripted_engine
@@ -74,6 +76,24 @@ def test_nothing_is_sent_before_the_first_event():
     asyncio.run(stream({}, receive, send))
     sent = ["http.response.start", b"first", "second", b"second", b""]
     assert order == ["first", *sent, "cancel"]
+
+
+def test_a_job_goes_on_when_its_first_event_has_been_sent(monkeypatch):
+    monkeypatch.setattr(decoding_queue, "HANDOVER", 10)
+    order = []
+
+    def work():
+        yield "first"
+        order.append("second")
+        yield "second"
+
+    async def send():
+        async for event in DecodingQueue(0).submit(work).events():
+            await asyncio.sleep(0.05)
+            order.append(f"{event} is sent")
+
+    asyncio.run(send())
+    assert order == ["first is sent", "second", "second is sent"]
 
 
 @pytest.fixture
