@@ -1,8 +1,11 @@
 """Damaged files of every kind that no backend reads, and faults that the fuzzer must notice."""
 
+import json
+from random import Random
+
 import pytest
 
-from support.damage import batch
+from support.damage import batch, mutations
 from support.damage.subjects import CORE
 
 
@@ -12,6 +15,12 @@ def test_damaged_files_are_refused_by_name_or_do_no_harm(tmp_path, count):
     assert [case for case in cases if not case.is_sound] == []
     assert len(cases) == count
     assert {case.outcome for case in cases} == {"refused", "harmless"}
+
+
+def test_a_damage_depends_on_its_seed_alone():
+    good = json.dumps({"a": [1, {"b": "c"}], "d": None}).encode()
+    once, again = ([mutations.damage_json(good, Random(n)) for n in range(4000)] for _ in range(2))
+    assert once == again
 
 
 def prepared(folder, name):

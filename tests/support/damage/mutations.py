@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -63,7 +64,7 @@ def _with_repetition(text: str, draws: Random) -> str:
 
 
 def _replace(inside: Any, key: Any, draws: Random) -> None:
-    inside[key] = draws.choice(VALUES)
+    inside[key] = deepcopy(draws.choice(VALUES))  # later damages change what is inside
 
 
 def _delete(inside: Any, key: Any, draws: Random) -> None:
