@@ -7,15 +7,17 @@
 Each pair is an answer with and one without drafting, to the same conversation: three random tiny
 LLaVAs, a tiny Qwen3-VL and Qwen2.5-VL, and `mini`, every view, mixture, n-grams and head, chains of
 1 to 8 and trees of 12 and 24 tokens, greedy and at temperature 0.8, one to five images, second
-turns, undo, retry, and a third turn that the plain chat reads anew. Prints a line per type; exits
-with 1 if exact answers differ.
+turns, undo, retry, and a third turn that the plain chat reads anew. Prints a line per type; FILE
+gets a row of CSV per family, type and drafting. Exits with 1 if exact answers differ.
 """
 
 import argparse
+import csv
 import json
 import os
 import sys
 import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -29,8 +31,9 @@ from mmspec_torch.graphs import pool
 from support.exactness_cases import Case, Count, Difference, cases, compare_all
 from support.factory import tiny_pair
 from support.factory_fit import fit_head
-from support.factory_heads import KINDS, tiny_head
-from support.factory_qwen import MAKERS
+from support.factory_heads import KINDS as HEADS
+from support.factory_heads import tiny_head
+from support.factory_qwen import MAKERS, ROPES
 
 MINI = Path(__file__).parent.parent / "models" / "mmspec_models" / "mini"
 KINDS_OF = {
@@ -39,8 +42,10 @@ KINDS_OF = {
 }
 """The number types of each backend that the table shows."""
 VIEWS = ("M", "T", "C", "P", "MT", "MTC", "MTCP", "ngram")
-HEADS = ("eagle", "msd", "medusa", "hydra", "flash")
-TINY, LENGTH = 3, {"tiny": 20, "qwen": 20, "mini": 24}
+BUNDLED = tuple(kind for kind in HEADS if kind != "vispec")
+"""Heads of `mini`."""
+TINY, LENGTH = 3, {"mini": 24}
+"""Random LLaVAs; tokens of an answer, else 20."""
 OFF = 4
 """Every n-th case is also counted without exact decoding."""
 NOWHERE = (Difference("", "", -1),)
@@ -52,23 +57,31 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def tiny(self, seed: int) -> tuple[Path, dict[str, Path]]:
+    def llava(self, seed: int) -> tuple[Path, dict[str, Path]]:
         """A random target, and its draft and heads by drafting, made once."""
-        place = self._folder / f"tiny {seed}"
+        place = self._folder / f"llava {seed}"
         if not place.exists():
             tiny_pair(place, seed=seed)
-            for kind in KINDS:
-                fit_head(tiny_head(place / kind, kind, seed=seed), place / "target")
-        return place / "target", {"": place / "draft", **{kind: place / kind for kind in KINDS}}
+            self._make_heads(place, seed)
+        return self._models(place)
 
-    def qwen(self, kind: str) -> tuple[Path, Path]:
-        """A random target and draft of a `model_type`, made once."""
-        place = self._folder / kind
+    def qwen(self, family: str) -> tuple[Path, dict[str, Path]]:
+        """The same of a `model_type` of Qwen's."""
+        place = self._folder / family
         if not place.exists():
             # MLX's float32 products of grouped queries are not exact on a CPU.
-            MAKERS[kind](place / "target", seed=1, key_value_heads=4)
-            MAKERS[kind](place / "draft", seed=2, key_value_heads=4, layers=2)
-        return place / "target", place / "draft"
+            MAKERS[family](place / "target", seed=1, key_value_heads=4)
+            MAKERS[family](place / "draft", seed=2, key_value_heads=4, layers=2)
+            self._make_heads(place, 1, rope_scaling=ROPES[family])
+        return self._models(place)
+
+    def _make_heads(self, place: Path, seed: int, **eagle3: object) -> None:
+        for kind in HEADS:
+            given = eagle3 if kind == "eagle3" else {}
+            fit_head(tiny_head(place / kind, kind, seed=seed, **given), place / "target")
+
+    def _models(self, place: Path) -> tuple[Path, dict[str, Path]]:
+        return place / "target", {"": place / "draft", **{kind: place / kind for kind in HEADS}}
 
     def in_bits(self, source: Path, kind: str) -> Path:
         """The checkpoint for `kind`: for `4 bits` and `8 bits` a copy in MLX's format."""
@@ -96,43 +109,63 @@ def engines(
     """The engines by drafting, and the cases, of each target."""
     opening = partial(opened, backend, given.device, kind)
     every, targets = cases([*VIEWS, *HEADS]), given.targets.split(",")
-    for seed in range(TINY) if "tiny" in targets else ():
-        target, drafts = checkpoints.tiny(seed)
+    random = [("LLaVA", *checkpoints.llava(seed)) for seed in range(TINY) if "tiny" in targets]
+    random += [(each, *checkpoints.qwen(each)) for each in MAKERS if "qwen" in targets]
+    for number, (family, target, drafts) in enumerate(random):
         place = str(checkpoints.in_bits(target, kind))
         models = {word: opening(place, str(draft)) for word, draft in drafts.items()}
-        yield "tiny", models, every[seed % 2 :: 2]
-    for family in MAKERS if "qwen" in targets else ():
-        target, draft = checkpoints.qwen(family)
-        yield (
-            "qwen",
-            {"": opening(str(checkpoints.in_bits(target, kind)), str(draft))},
-            cases(VIEWS),
-        )
+        yield family, models, every[number % 2 :: 2]
     if "mini" not in targets:
         return
     place = str(checkpoints.in_bits(MINI, kind))
-    names = {"": "mini-draft", **{word: f"mini-{word}" for word in HEADS}}
-    yield "mini", {word: opening(place, name) for word, name in names.items()}, every[:: given.mini]
+    names = {"": "mini-draft", **{word: f"mini-{word}" for word in BUNDLED}}
+    models = {word: opening(place, name) for word, name in names.items()}
+    yield (
+        "mini",
+        models,
+        [case for case in every if case.drafting in {*VIEWS, *BUNDLED}][:: given.mini],
+    )
 
 
 def counted(
     checkpoints: Checkpoints, backend: str, kind: str, given: argparse.Namespace
-) -> dict[str, Count]:
-    """The pairs and differences with exact decoding and without, over all targets."""
-    found = {"on": Count(), "off": Count()}
-    for target, models, every in engines(checkpoints, backend, kind, given):
+) -> dict[tuple[str, str], Count]:
+    """The pairs and differences by family and mode of exact decoding."""
+    found: dict[tuple[str, str], Count] = defaultdict(Count)
+    for family, models, every in engines(checkpoints, backend, kind, given):
         for mode in given.modes.split(","):
             some = every[:: given.share * (1 if mode == "on" else OFF)]
-            found[mode] += compare_all(models, some, mode, LENGTH[target])
-            count = found[mode]
+            count = compare_all(models, some, mode, LENGTH.get(family, 20))
+            found[family, mode] += count
             words = f"{count.different} of {count.pairs} differ"
-            sys.stderr.write(f"{backend} {kind} {target}, exact {mode}: {words}\n")
+            sys.stderr.write(f"{backend} {kind} {family}, exact {mode}: {words}\n")
     return found
 
 
-def line(backend: str, kind: str, found: dict[str, Count]) -> dict[str, object]:
-    """A row of the table."""
-    on, off = found["on"], found["off"]
+def rows(
+    backend: str, kind: str, found: dict[tuple[str, str], Count]
+) -> Iterator[dict[str, object]]:
+    """Rows of the table, by family, mode and drafting."""
+    for (family, mode), count in found.items():
+        differ = Counter(each.drafting for each in count.differences)
+        for drafting, pairs in count.by_drafting.items():
+            yield {
+                "family": family,
+                "backend": backend,
+                "type": kind,
+                "exact": mode,
+                "drafting": drafting,
+                "pairs": pairs,
+                "equal": pairs - differ[drafting],
+            }
+
+
+def line(backend: str, kind: str, found: dict[tuple[str, str], Count]) -> dict[str, object]:
+    """What all families together say."""
+    on, off = (
+        sum((count for (_, each), count in found.items() if each == mode), Count())
+        for mode in ("on", "off")
+    )
     return {
         "backend": backend,
         "kind": kind,
@@ -165,18 +198,29 @@ def main() -> int:
     given = parser.parse_args()
     if given.no_graphs:
         pool.CudaGraphs = lambda device: None
-    rows = []
+    different, table = 0, []
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("MMSPEC_CACHE", str(Path(folder) / "cache"))
         checkpoints = Checkpoints(Path(folder))
         for backend in [given.backend] if given.backend else KINDS_OF:
             for kind in given.kinds.split(",") if given.kinds else KINDS_OF[backend]:
                 found = counted(checkpoints, backend, kind, given)
-                rows.append(line(backend, kind, found))
-                print(json.dumps(rows[-1]), flush=True)  # noqa: T201
+                print(json.dumps(line(backend, kind, found)), flush=True)  # noqa: T201
+                different += sum(
+                    count.different for (_, mode), count in found.items() if mode == "on"
+                )
+                table += rows(backend, kind, found)
                 if given.out:
-                    given.out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    return int(any(row["exact different"] for row in rows))
+                    write(given.out, table)
+    return int(different > 0)
+
+
+def write(path: Path, table: list[dict[str, object]]) -> None:
+    """Write the rows as CSV."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.DictWriter(file, table[0], lineterminator="\n")
+        lines.writeheader()
+        lines.writerows(table)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from mmspec.seam import Segment
 from support.conformance_cases import check_replies
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
-from support.factory_qwen import IMAGE_ID, MAKERS
+from support.factory_qwen import IMAGE_ID, MAKERS, ROPES
 from support.heads_oracle import eagle2
 from support.mrope_oracle import QwenReference, read_columns
 from support.qwen_oracle import Oracle
@@ -23,11 +23,6 @@ from support.scripted_sampling import keys, sampler
 from support.transformers_oracle import recorded
 
 DRAWN = Sampling(1.0)
-ROPES = {
-    "qwen2_5_vl": {"type": "mrope", "mrope_section": [2, 3, 3]},
-    "qwen3_vl": {"rope_type": "default", "mrope_section": [2, 3, 3], "mrope_interleaved": True},
-}
-"""What published heads for each family say about their positions."""
 
 
 class Case(NamedTuple):

@@ -4,8 +4,9 @@ A script asks five times: a question with images, a second turn, another one aft
 and a third turn, which the plain chat answers after reading the whole conversation anew.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import NamedTuple
 
@@ -105,9 +106,12 @@ class Count:
 
     pairs: int = 0
     differences: tuple[Difference, ...] = ()
+    by_drafting: Counter[str] = field(default_factory=Counter, compare=False)
+    """Pairs by drafting."""
 
     def __add__(self, other: "Count") -> "Count":
-        return Count(self.pairs + other.pairs, self.differences + other.differences)
+        by_drafting = self.by_drafting + other.by_drafting
+        return Count(self.pairs + other.pairs, self.differences + other.differences, by_drafting)
 
     @property
     def different(self) -> int:
@@ -140,7 +144,7 @@ class PlainAnswers:
         answers = [(one[1], two[1]) for one, two in pairs if one[0] == two[0]]
         places = [first_difference(*both) for both in answers if both[0] != both[1]]
         found = (Difference(case.drafting, case.shape, place) for place in places)
-        return Count(len(answers), tuple(found))
+        return Count(len(answers), tuple(found), Counter({case.drafting: len(answers)}))
 
 
 def compare_all(

@@ -104,6 +104,13 @@ MAKERS = {"qwen3_vl": tiny_qwen3_vl, "qwen2_5_vl": tiny_qwen2_5_vl}
 """Functions that write a checkpoint that sees, by `model_type`."""
 
 
+ROPES = {
+    "qwen2_5_vl": {"type": "mrope", "mrope_section": [2, 3, 3]},
+    "qwen3_vl": {"rope_type": "default", "mrope_section": [2, 3, 3], "mrope_interleaved": True},
+}
+"""What published heads for each family say about their positions."""
+
+
 def as_on_the_hub(path: Path) -> Path:
     """Give a checkpoint that sees the config of its family's files on the hub; returns `path`.
 
