@@ -1,6 +1,6 @@
 """What is said of loaded models before the first answer."""
 
-from mmspec.chat.engine import PREFERRED, Engine
+from mmspec.chat.engine import Engine
 from mmspec.checkpoints.cards import load_cards
 
 
@@ -9,5 +9,4 @@ def introduction(engine: Engine) -> list[str]:
     card = load_cards().get(engine.target.name)
     if card is None or card.bundled is None:
         return engine.notes
-    get = f"mmspec models pull {PREFERRED}"
-    return [*engine.notes, f"{card.name}: {card.note} ({get})"]
+    return [*engine.notes, f"{card.name}: {card.note}"]

@@ -14,6 +14,7 @@ from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.checkpoints.cards import load_cards, pair_of, present
 from mmspec.checkpoints.config import model_type, read_config
+from mmspec.checkpoints.head_config import is_head
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.paths import expand_home
 from mmspec.drafters.views import NGRAM, PLAIN
@@ -133,7 +134,10 @@ def _find_target(
         return model.name, model.directory
     name = _text("model", model, "another engine's `target`")
     name = _auto_model(backend, notes) if name == "auto" else name
-    return name, resolve(name, backend.name)
+    directory = resolve(name, backend.name)
+    if is_head(directory):
+        raise UsageError(f"{name} is a head, which only drafts: give it as the draft of its target")
+    return name, directory
 
 
 def _text(argument: str, value: str | Path, other: str) -> str:

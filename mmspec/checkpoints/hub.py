@@ -12,7 +12,7 @@ from mmspec.checkpoints.hub_cache import cached
 from mmspec.checkpoints.hub_download import Download, fetch, wanted
 from mmspec.checkpoints.loading_plan import weight_files
 from mmspec.checkpoints.paths import expand_home
-from mmspec.errors import CheckpointError, HubError, MmspecError, UsageError, WriteError, choice
+from mmspec.errors import CheckpointError, HubError, MmspecError, UsageError, WriteError
 from mmspec.progress import Progress, silent
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
@@ -30,6 +30,8 @@ def resolve(name: str, backend: str) -> Path:
         return directory
     if name in cards:
         return _present_or_raise(cards[name], backend)
+    if name and directory.is_file():
+        raise CheckpointError(f"{name} is a file: give the directory of the model")
     if name and directory.is_dir():
         raise CheckpointError(f"{name} has no {CONFIG_FILE}: it is not a model's directory")
     snapshot = cached(_repository(name, cards), "main")
@@ -83,7 +85,10 @@ def _repository(name: str, cards: dict[str, Card]) -> str:
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UsageError(f"there is no directory {name}: give a directory, a card or a hub id")
     if not _REPOSITORY.fullmatch(name):
-        raise choice("model", name, cards)
+        nearest = difflib.get_close_matches(name.lower(), cards, n=1)
+        hint = f" (nearest: {nearest[0]})" if nearest else ""
+        allowed = "a directory, a hub id or a name that `mmspec models list` shows"
+        raise UsageError(f"unknown model {name!r}: give {allowed}{hint}")
     return name
 
 

@@ -47,6 +47,7 @@ def test_help_and_version_succeed(run: Run, arguments):
         (["generate", "--prompt", "x", "--gamma", "0"], ["--gamma 0", "from 1 to 64"]),
         (["generate", "--prompt", "x", "--top-p", "2"], ["--top-p 2"]),
         (["generate", "--prompt", "x", "nowhere.png"], ["nowhere.png", "cannot be read"]),
+        (["generate", "--prompt", "x", "--model", "mini-msd"], ["mini-msd is a head", "draft of"]),
         (["generate", "--prompt", "x", "--draft", "mini-msd", "--drafting", "MT"], ["use msd"]),
         (["generate", "--prompt", "x", "--draft", "mini-msd", "--adaptive"], ["--adaptive"]),
         (["check", "--prompt", "x", "--drafting", "none"], ["--draft"]),

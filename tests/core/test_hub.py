@@ -297,7 +297,8 @@ def test_a_commit_is_a_pinned_revision(
         ("/a/b/c", UsageError, "no directory /a/b/c"),
         ("a/b/c", UsageError, "no directory a/b/c"),
         ("--/--", HubError, "not on this machine"),
-        ("", UsageError, "unknown model ''"),
+        ("", UsageError, "unknown model '': give a directory, a hub id or a name"),
+        (__file__, CheckpointError, "is a file: give the directory of the model"),
     ],
 )
 def test_names_that_lead_nowhere(
