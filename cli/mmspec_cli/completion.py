@@ -7,6 +7,9 @@ from mmspec_cli.main import cli
 
 SHELLS = ("bash", "zsh", "fish")
 
+ZSH_START = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }\n"
+"""Starts zsh's completion where ~/.zshrc has not, as on a new Mac."""
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
@@ -20,4 +23,5 @@ def completion(shell: str) -> None:
     if kind is None:
         raise click.UsageError(f"this version of click completes nothing in {shell}")
     # Not the kind's own method, which starts the shell to ask for its version.
-    click.echo(ShellComplete.source(kind(cli, {}, "mmspec", "_MMSPEC_COMPLETE")))
+    script = ShellComplete.source(kind(cli, {}, "mmspec", "_MMSPEC_COMPLETE"))
+    click.echo((ZSH_START if shell == "zsh" else "") + script)

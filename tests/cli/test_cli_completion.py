@@ -18,6 +18,14 @@ def test_a_shell_accepts_its_script(run: Run, shell):
         subprocess.run([shell, "-n"], input=script, text=True, check=True)
 
 
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes_where_its_completion_was_not_started(run: Run):
+    script = run("completion", "zsh").out
+    shell = ["zsh", "-f", "-c", f"{script}\nprint $_comps[mmspec]"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("_mmspec_completion\n", "")
+
+
 def offered(monkeypatch, capsys, line: str) -> list[str]:
     """What bash is offered at the end of a line."""
     monkeypatch.setenv("_MMSPEC_COMPLETE", "bash_complete")
