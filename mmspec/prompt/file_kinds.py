@@ -56,6 +56,13 @@ def is_film(head: bytes) -> bool:
     return mp4 or head[:4] == b"\x1aE\xdf\xa3" or (head[:4], head[8:12]) == (b"RIFF", b"AVI ")
 
 
+def other_kind(head: bytes, name: str) -> str | None:
+    """What a film or PDF called `name` is, whose name may not say so; None for other content."""
+    if is_film(head):
+        return conversion(name) or UNNAMED_FILM
+    return (conversion(name) or CONVERSIONS[".pdf"]) if head.startswith(b"%PDF-") else None
+
+
 def enable_heif(label: str) -> None:
     """Let Pillow read HEIF; raises ImageError naming the file if that is not installed."""
     try:

@@ -17,7 +17,7 @@ from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError
 from mmspec.input_files import require_file
 from mmspec.prompt import image_memory
-from mmspec.prompt.file_kinds import UNNAMED_FILM, conversion, enable_heif, is_film, is_heif
+from mmspec.prompt.file_kinds import conversion, enable_heif, is_heif, other_kind
 
 MAX_ASPECT = 500
 """Largest ratio of an image's long side to its short side.
@@ -91,8 +91,8 @@ def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture
     if is_heif(head):
         enable_heif(label)
         formats = (*FORMATS, "HEIF")
-    if is_film(head):
-        raise ImageError(f"{label}: {conversion(name) or UNNAMED_FILM}")
+    if other := other_kind(head, name):
+        raise ImageError(f"{label}: {other}")
     file_bytes = _file_bytes(source, label)
     with named_errors(label, name), _opened(source, formats, label) as image:
         _check_size(image, file_bytes, label)

@@ -132,6 +132,7 @@ def test_generate_reads_an_image_from_standard_input(run: Run, pair, red, monkey
         (["-", "-", "--prompt", "x"], b"", "one image: give - once"),
         (["-", "--prompt", "x"], b"no image", "standard input: not an image"),
         (["-", "--prompt", "x"], b"", "standard input: not an image"),
+        (["-", "--prompt", "x"], b"%PDF-1.7\n", "standard input: a PDF: convert a page"),
     ],
 )
 def test_what_standard_input_cannot_give_is_said(monkeypatch, capsys, arguments, content, words):
