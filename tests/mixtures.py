@@ -113,7 +113,7 @@ class Result:
         pair = self.pair
         gains = {name: self.gain(name) for name in MIXTURES}
         return {
-            "draft": self.name + ", kept out" * self.kept_out,
+            "draft": self.name + " (kept out)" * self.kept_out,
             **{name: f"{value:.3f}" for name, value in self.efficiency.items()},
             "places": str(pair.places.total()),
             "both right": f"{pair.share(True, True):.3f}",
