@@ -1,6 +1,7 @@
 """What reaches the screen, and how."""
 
 import json
+import string
 
 import pytest
 
@@ -112,6 +113,15 @@ def test_a_header_has_neither_markup_nor_control_characters(terminal, capsys, pl
     terminal()
     Screen(plain=plain).table(["[red]x[/red]\x9b"], [["cell"]])
     assert r"[red]x[/red]\x9b" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [80, 40, 25])
+def test_a_narrow_terminal_gets_all_of_a_table(terminal, capsys, width):
+    terminal(COLUMNS=str(width))
+    columns = ("", "written", "model", "questions", "first question")
+    row = ("1", "2026-11-23 10:39", "mini", "2", "ABC DEFGH IJKLMNOP QRSTUV WXYZ")
+    Screen().table(columns, [row])
+    assert set(string.ascii_uppercase) <= set(capsys.readouterr().out)
 
 
 def test_a_pipe_gets_a_text_unchanged(capsys):

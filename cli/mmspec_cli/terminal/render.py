@@ -175,10 +175,12 @@ class Screen:
             return
         box = None if self.plain else SIMPLE_HEAD
         table = Table(box=box, pad_edge=False, show_header=any(columns))
-        for place, column in enumerate(columns):
-            words = (word for row in cells for word in row[place].split())
-            narrowest = min(max(map(len, words), default=0), WHOLE_WORD)
-            table.add_column(Text(one_line(column)), overflow="fold", min_width=narrowest)
+        words = [" ".join(column).split() for column in zip(columns, *cells, strict=True)]
+        longest = [min(max(map(len, each), default=0), WHOLE_WORD) for each in words]
+        fits = sum(longest) + 3 * len(longest) <= _width(self._out)  # Rich cuts off what does not
+        for column, width in zip(columns, longest, strict=True):
+            least = width if fits else None
+            table.add_column(Text(one_line(column)), overflow="fold", min_width=least)
         for row in cells:
             table.add_row(*map(Text, row))
         self._out.print(table)
