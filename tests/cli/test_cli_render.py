@@ -1,6 +1,7 @@
 """What reaches the screen, and how."""
 
 import json
+import re
 import string
 
 import pytest
@@ -106,6 +107,21 @@ def test_table_cells_are_text(terminal, capsys, plain):
     terminal()
     Screen(plain=plain).table(["name"], [["[red]x[/red]\x1b"]])
     assert "[red]x[/red]^[" in capsys.readouterr().out
+
+
+WIDE = ["method", "acceptance rate", "first token p50", "peak memory, MiB", "same tokens", "why"]
+ROW = ["M", "49.2 %", "0.105", "130", "100.00 %", "qwen2.5-vl-3b and a sentence"]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("columns", [40, 61, 200])
+def test_a_table_breaks_no_words_and_loses_no_column(terminal, capsys, plain, columns):
+    terminal(COLUMNS=str(columns))
+    Screen(plain=plain).table(WIDE, [ROW, ["MT", *ROW[1:]]])
+    out = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
+    assert max(map(len, out.splitlines())) <= columns
+    assert {word for cell in (*WIDE, *ROW, "MT") for word in cell.split()} <= set(out.split())
+    assert out.count("acceptance") == (1 if columns > 60 else 2)
 
 
 @pytest.mark.parametrize("plain", [True, False])

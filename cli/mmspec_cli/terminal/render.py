@@ -29,6 +29,8 @@ OPENING = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
 CLOSING = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 WHOLE_WORD = 15
 """Columns of the longest word that a table does not break."""
+GAP = 2
+"""Columns between two of a table."""
 _ERASED_LINE = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
@@ -167,20 +169,21 @@ class Screen:
             yield lambda text: progress.update(task, advance=1, description=one_line(text))
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Write a table of text to stdout."""
+        """Write a table of text to stdout; one for each row where it would break words."""
         self.clear_progress()
-        cells = [[one_line(cell) for cell in row] for row in rows]
+        titles, *cells = ([one_line(cell) for cell in row] for row in (columns, *rows))
         if not self.terminal:
-            self._plain_table([list(columns), *cells] if any(columns) else cells)
+            self._plain_table([titles, *cells] if any(titles) else cells)
             return
-        box = None if self.plain else SIMPLE_HEAD
-        table = Table(box=box, pad_edge=False, show_header=any(columns))
-        words = [" ".join(column).split() for column in zip(columns, *cells, strict=True)]
-        longest = [min(max(map(len, each), default=0), WHOLE_WORD) for each in words]
-        fits = sum(longest) + 3 * len(longest) <= _width(self._out)  # Rich cuts off what does not
-        for column, width in zip(columns, longest, strict=True):
-            least = width if fits else None
-            table.add_column(Text(one_line(column)), overflow="fold", min_width=least)
+        widths = _column_widths(list(zip(titles, *cells, strict=True)), _width(self._out))
+        if len(titles) > 2 and not widths:
+            for row in cells:
+                self.table(("", ""), list(zip(titles, row, strict=True)))
+            return
+        box, right = (None, GAP) if self.plain else (SIMPLE_HEAD, GAP - 1)
+        table = Table(box=box, pad_edge=False, padding=(0, right, 0, 0), show_header=any(titles))
+        for title, width in zip_longest(titles, widths):
+            table.add_column(Text(title), overflow="fold", width=width)
         for row in cells:
             table.add_row(*map(Text, row))
         self._out.print(table)
@@ -190,6 +193,22 @@ class Screen:
         for row in rows:
             padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
             self._write("  ".join(padded).rstrip() + "\n")
+
+
+def _column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Widths that break no word, the first columns whole; empty if `room` is too narrow."""
+    widths = [
+        max((min(len(word), WHOLE_WORD) for word in " ".join(each).split()), default=0)
+        for each in columns
+    ]
+    spare = room - GAP * len(widths) - sum(widths)
+    if spare < 0:
+        return []
+    for place, texts in enumerate(columns):
+        more = min(spare, max(map(len, texts)) - widths[place])
+        widths[place] += more
+        spare -= more
+    return widths
 
 
 def in_words(value: Any) -> str:
