@@ -14,6 +14,7 @@ from mmspec_cli.main import INTERRUPTED
 from mmspec_cli.options import Setup, shared_options
 from mmspec_cli.report import answer_report
 from mmspec_cli.terminal.answer import footer, remarks, short_footer, stream
+from mmspec_cli.terminal.attachments import unseen_images
 from mmspec_cli.terminal.image_arguments import STANDARD_INPUT, open_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt
 from mmspec_cli.terminal.render import Screen
@@ -37,6 +38,8 @@ def generate(setup: Setup, images: tuple[str, ...], prompt: str, sampling: Frame
     chat = engine.chat(setup.options)
     for note in () if setup.as_json else introduction(engine):
         screen.note(note)
+    for remark in () if images else unseen_images(text):
+        screen.note(remark)
     with deferred_interrupt() as interrupt:
         first = stream(chat.ask(text, pictures), screen, interrupt, silent=setup.as_json)
         if setup.as_json:

@@ -73,6 +73,20 @@ def test_text_goes_to_stdout_and_the_footer_to_stderr(run: Run, pair, red):
     assert f"prompt 0 cached + {expected['prompt_tokens']} new" in err
 
 
+@pytest.mark.parametrize("images", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "remarks"),
+    [("{red}", 1), ("https://a.org/cat.jpg", 1), ("https://a.org/cats", 0), ("gone.png", 0)],
+)
+def test_an_image_that_only_the_prompt_names_is_said_to_be_text(
+    run: Run, pair, red, name, images, remarks
+):
+    named = name.format(red=red)
+    asked = ["generate", *[red] * images, "--prompt", f"What is in {named}?", *pair]
+    expected = f"{named}: the model reads the name alone; name an image before --prompt to show it"
+    assert run(*asked).err.split("\n").count(expected) == (0 if images else remarks)
+
+
 def test_the_prompt_can_come_from_stdin(run: Run, pair):
     asked = run("generate", "--prompt", "Tell me.", *pair)
     assert run("generate", "--prompt", "-", *pair, stdin="Tell me.\n").out == asked.out

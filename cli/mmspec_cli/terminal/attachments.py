@@ -58,6 +58,17 @@ def take_images(
     return taken
 
 
+def unseen_images(prompt: str) -> list[str]:
+    """Remarks on images that a prompt names, where a command takes none from it."""
+    names = [_split(match)[0] for match in _WORD.finditer(prompt)]
+    return [
+        f"{name}: the model reads the name alone; name an image before --prompt to show it"
+        for name in names
+        if Path(name).suffix.lower() in VISUAL_SUFFIXES
+        and (_scheme(name) in _FETCHED or _is_file(name))
+    ]
+
+
 def _split(match: re.Match[str]) -> tuple[str, str]:
     """The path or address that a word may be, and the punctuation that follows it."""
     quoted = match[1] or match[2]
