@@ -93,9 +93,10 @@ def write_errors(path: Path, partial: Path | None = None) -> Iterator[None]:
 
 def _concerns(error: OSError, *places: Path) -> bool:
     """True if an error is about one of the places, a folder above it or a file in it."""
-    if error.filename is None:
+    name = error.filename2 or error.filename  # a copy or a move that fails names its source first
+    if name is None:
         return True
-    file = Path(os.fsdecode(error.filename))
+    file = Path(os.fsdecode(name))
     return any(file in (place, *place.parents) or place in file.parents for place in places)
 
 

@@ -57,9 +57,10 @@ def test_save_leaves_the_old_conversation(run: Run, pair, disk):
     assert run("chat", *pair, stdin=f"/load {file}\nand?\n").status == 0
 
 
-def test_quantize_leaves_no_directory(run: Run, pair_paths, disk):
+@pytest.mark.parametrize("free", [4096, 120_000], ids=["while copying", "while quantizing"])
+def test_quantize_leaves_no_directory(run: Run, pair_paths, disk, free):
     copy = disk.folder / "copies" / "q4"
-    with disk.full(free=120_000):
+    with disk.full(free=free):
         result = run("models", "quantize", pair_paths[0], copy, "--group-size", "32")
     refusal(result, copy)
     assert not copy.exists()
