@@ -57,7 +57,7 @@ def test_an_image_command_takes_paths_and_patterns(chat, red, typed, names):
 def test_one_bad_path_among_several_stages_none(chat):
     result = chat("/image red.png none.png", "/image *.jpg", "/images")
     assert notices(result) == ["no images yet: /image PATH"]
-    assert "none.png: cannot be read" in result.err
+    assert "none.png: cannot be read (No such file or directory); none of the 2 was" in result.err
     assert "*.jpg matches no image" in result.err
 
 

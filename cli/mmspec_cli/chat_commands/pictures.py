@@ -4,7 +4,7 @@ import glob
 from pathlib import Path
 
 from mmspec.checkpoints.paths import expand_home
-from mmspec.errors import UsageError
+from mmspec.errors import ImageError, UsageError
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
 from mmspec_cli.chat_commands import words
@@ -17,7 +17,11 @@ def image(dialogue: Dialogue, typed: str) -> None:
     alone = words.path(typed)
     named = [alone] if expand_home(alone).exists() else words.paths(typed)
     files = [file for name in named for file in _matching(name)]
-    dialogue.stage([open_visual(file, dialogue.sampling) for file in files])
+    try:
+        dialogue.stage([open_visual(file, dialogue.sampling) for file in files])
+    except ImageError as error:
+        others = f"; none of the {len(files)} was added" if len(files) > 1 else ""
+        raise ImageError(f"{error}{others}") from error
 
 
 def _matching(name: str) -> list[str]:
