@@ -92,7 +92,7 @@ def _part(part: Fields, picture: Callable[[str, str], Picture]) -> Part:
         return picture(block.text("url"), f"{block.path}url")
     if kind == "input_image":
         return picture(part.text("image_url"), f"{part.path}image_url")
-    raise part.error("type", "text or image_url")
+    raise part.error("type", "text or image_url (in /v1/responses input_text or input_image)")
 
 
 def _no_picture(_: str, param: str) -> Picture:

@@ -147,3 +147,5 @@ def test_what_cannot_be_done_is_refused(scripted: Live, body, param):
     reply = respond(scripted, **body)
     assert reply.status_code in (400, 404)
     assert reply.json()["error"]["param"] == param
+    if "content" in param:
+        assert "input_text or input_image" in reply.json()["error"]["message"]
