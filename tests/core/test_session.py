@@ -181,6 +181,7 @@ def test_a_stop_token_is_not_held_as_part_of_the_answer():
         assert tokens == whole[: whole.index(token) + 1]
         chunks = SEEN, said(tokens[:-1]), MORE
         assert opened.cached(chunks) == max(20 + whole.index(token) - 1, 0), at
+        assert opened.fresh(chunks) == (MORE,)
         prefill(opened, *chunks)
         assert held(opened) == held(cold(*chunks))
 

@@ -1,7 +1,7 @@
 """Requests that are refused, each with OpenAI's error object naming the field."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mmspec.prompt.images import decode_picture
@@ -135,6 +135,7 @@ stops = st.lists(st.text("ab", min_size=1, max_size=4), max_size=3)
 
 
 @given(st.lists(st.text("abc", max_size=3), max_size=12), stops)
+@example(["ca", "b"], ["ab"])
 def test_text_in_pieces_ends_at_the_first_stop_string(pieces, stops):
     text, shown = "".join(pieces), ""
     ends = [text.index(stop) for stop in stops if stop in text]
