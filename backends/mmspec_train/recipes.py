@@ -83,7 +83,13 @@ _LLAVA = Recipe(
     UpdateRule(warm_up_share=0.03, batch=128),
     epochs=1.0,
     projector_rule=UpdateRule(warm_up_share=0.03, batch=256),
-    options={"answers": "dataset", "loss": "ce", "rate": 2e-5, "projector_rate": 1e-3},
+    options={
+        "answers": "dataset",
+        "plain_first": True,
+        "loss": "ce",
+        "rate": 2e-5,
+        "projector_rate": 1e-3,
+    },
 )
 PAPERS = {
     "llava": _LLAVA,

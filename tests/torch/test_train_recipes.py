@@ -24,6 +24,7 @@ from mmspec_train.run.phase import Machine, Phase
 from mmspec_train.settings import Budget, HeadMethodSettings, HeadShape, LlamaShape, MethodSettings
 from mmspec_train.teacher.conversation_file import ConversationFile
 from mmspec_train.teacher.corpus import FileCorpus
+from mmspec_train.teacher.records import PICTURE
 from support.teacher_data import Killed, prepare, quiet_log, with_settings
 
 
@@ -218,7 +219,8 @@ def test_the_first_of_several_files_is_for_the_projector_alone(data, tmp_path):
         value = {"image": "a.png", "conversations": [{"from": r, "value": v} for r, v in turns]}
         (tmp_path / f"{name}.json").write_text(json.dumps([value] * 40))
         files.append(ConversationFile(tmp_path / f"{name}.json", tmp_path))
-    both = FileCorpus(tuple(files)), FileCorpus(tuple(files), split="held-out")
+    corpus = FileCorpus(tuple(files), plain_first=True)
+    both = corpus, replace(corpus, split="held-out")
     read = replace(data, directory=tmp_path / "answers", corpora=both, needs_states=False)
     read = with_settings(read, samples=6, held_out=1, answers="dataset", cache_gb=0.0)
     prepare(read)
@@ -227,3 +229,14 @@ def test_the_first_of_several_files_is_for_the_projector_alone(data, tmp_path):
         records = read.batches("all", stage.files).records()
         assert {read.corpora[0].file_of(record.number) for record in records} == {own}
         assert len(records) == 3
+        assert [is_caption(record, data.teacher) for record in records] == [own == 0] * 3
+
+
+def is_caption(record, teacher):
+    """True for an image and its caption as LLaVA's own code tokenizes them for its first stage."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(teacher.directory)
+    caption = tokenizer("A square.\n", add_special_tokens=False).input_ids
+    begin = [tokenizer.bos_token_id]
+    return record.prompts == ((*begin, PICTURE),) and record.answers == (tuple(caption),)

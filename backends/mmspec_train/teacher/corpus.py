@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
@@ -57,6 +57,10 @@ class WorldCorpus:
         """Return 0: the world counts as one file."""
         return 0
 
+    def is_plain(self, number: int) -> bool:  # noqa: ARG002 - as of a corpus of files
+        """Return False: the world's conversations are learned with their questions."""
+        return False
+
     def check(self) -> None:
         """Do nothing: every conversation can be drawn."""
 
@@ -84,13 +88,16 @@ class FileCorpus:
     weights: tuple[float, ...] = ()
     """Relative weight of each file; empty: their numbers of conversations."""
     split: Split = "train"
+    plain_first: bool = False
+    """True if the first file's images are learned with their answers alone."""
 
     @property
     def about(self) -> str:
         """A line with the path and size of each file, the weights and the split."""
         paths = [f"{file.path.resolve()}, {file.path.stat().st_size} bytes" for file in self.files]
         weights = [f"weights {', '.join(f'{w:g}' for w in self.weights)}"] * bool(self.weights)
-        return ", ".join([*paths, *weights, self.split])
+        plain = ["first file plain"] * self.plain_first
+        return ", ".join([*paths, *weights, *plain, self.split])
 
     @property
     def size(self) -> int:
@@ -119,6 +126,10 @@ class FileCorpus:
     def file_of(self, number: int) -> int:
         """Return the index of the file with this conversation."""
         return int(self._order[number % self.size][0])
+
+    def is_plain(self, number: int) -> bool:
+        """True if an image of this conversation is learned with its answer alone."""
+        return self.plain_first and self.file_of(number) == 0
 
     def turns(self, number: int) -> list[Turn]:
         """Read a conversation.  Raises ImageError, naming file and place, for a damaged image."""
@@ -169,7 +180,9 @@ def open_corpora(settings: DataSettings, config: ModelConfig) -> tuple[Corpus, C
     """Return the training and the held-out corpus: of `--data`, else of the synthetic world."""
     if settings.data:
         files = tuple(map(ConversationFile, settings.data, settings.image_folders))
-        return FileCorpus(files, settings.weight), FileCorpus(files, settings.weight, "held-out")
+        is_plain = settings.plain_first and len(files) > 1 and settings.answers == "dataset"
+        corpus = FileCorpus(files, settings.weight, plain_first=is_plain)
+        return corpus, replace(corpus, split="held-out")
     vision, seed = config.vision, settings.seed
     shares = SHARES if vision else TEXT_SHARES
     size = vision.image_size if vision else TEXT_ONLY_PIXELS

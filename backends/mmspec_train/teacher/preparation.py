@@ -14,7 +14,12 @@ from mmspec_train.teacher.answers import answer_all
 from mmspec_train.teacher.batch import StoredStates, collate
 from mmspec_train.teacher.cache import TeacherCache
 from mmspec_train.teacher.corpus import Corpus
-from mmspec_train.teacher.records import ConversationRecord, tokenize
+from mmspec_train.teacher.records import (
+    ConversationRecord,
+    is_caption,
+    tokenize,
+    tokenize_caption,
+)
 from mmspec_train.teacher.teacher import Teacher
 
 ANSWER_BATCHES_PER_POOL = 8
@@ -81,7 +86,9 @@ class Preparation:
             except ImageError as error:
                 self.unreadable.append(str(error))
                 continue
-            record = tokenize(number, turns, teacher.template, teacher.tokenizer, stop)
+            texts = number, turns, teacher.template, teacher.tokenizer
+            is_plain = self.corpus.is_plain(number) and is_caption(turns)
+            record = tokenize_caption(*texts) if is_plain else tokenize(*texts, stop)
             questions.append((record, [p for turn in turns for p in turn.question.pictures]))
         return questions
 
