@@ -19,7 +19,8 @@ def test_a_shell_accepts_its_script(run: Run, shell):
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-def test_zsh_completes_where_its_completion_was_not_started(run: Run):
+def test_zsh_completes_where_its_completion_was_not_started(run: Run, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZDOTDIR", str(tmp_path))  # where zsh writes what it found
     script = run("completion", "zsh").out
     shell = ["zsh", "-f", "-c", f"{script}\nprint $_comps[mmspec]"]
     done = subprocess.run(shell, capture_output=True, text=True, check=True)
