@@ -12,7 +12,7 @@ from mmspec import errors
 from mmspec.decoding.sampling import Sampling
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.distillation.schedules import SCHEDULES
-from mmspec_train.run.log import open_log
+from mmspec_train.run.log import Log, open_log
 from mmspec_train.teacher.answers import answer_all
 from mmspec_train.teacher.batch import StoredStates
 from mmspec_train.teacher.cache import TeacherCache
@@ -104,14 +104,22 @@ def test_conversations_without_room_are_counted_in_one_line(teacher, tmp_path):
     ]
 
 
+def test_progress_is_shown_after_every_batch_of_answers(teacher, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(Log, "show", lambda log, *figures: shown.append(figures))
+    prepare(teacher_data(teacher, tmp_path, samples=6, answer_rows=2))
+    train = [(step, progress) for stage, step, progress in shown if stage == "answers (train)"]
+    assert train == [(0, 0), (2, 2 / 6), (4, 4 / 6), (6, 1), (6, 1)]
+
+
 def test_answers_that_are_ended_say_how_far_they_came(teacher, tmp_path, monkeypatch):
     made, output = teacher_data(teacher, tmp_path, samples=40, answer_rows=2), io.StringIO()
     real, calls = Preparation._answer_pool, itertools.count(1)
 
-    def pressed(preparation, conversations):
+    def pressed(preparation, conversations, show):
         if next(calls) == 2:
             raise KeyboardInterrupt
-        real(preparation, conversations)
+        real(preparation, conversations, show)
 
     monkeypatch.setattr(Preparation, "_answer_pool", pressed)
     with (

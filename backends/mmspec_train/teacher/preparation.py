@@ -1,6 +1,6 @@
 """Fills a teacher cache: answers conversations and computes hidden states, once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -69,12 +69,17 @@ class Preparation:
     def _answer_pools(self, log: Log) -> None:
         wanted = min(self.settings.samples, self.corpus.size or self.settings.samples)
         size = ANSWER_BATCHES_PER_POOL * self.settings.answer_rows
+
+        def show(answered: int) -> None:
+            done = self.finished + answered
+            log.show(self.stage, done, done / wanted)
+
         while self.finished < wanted:
-            log.show(self.stage, self.finished, self.finished / wanted)
+            show(0)
             end = min((self.finished // size + 1) * size, wanted)
-            self._answer_pool(self.questions(range(self.finished, end)))
+            self._answer_pool(self.questions(range(self.finished, end)), show)
             self.finished = end
-            log.show(self.stage, self.finished, self.finished / wanted)
+        show(0)
 
     def questions(self, numbers: Iterable[int]) -> list[Question]:
         """Tokenize the corpus' conversations with these numbers, but those with damaged images."""
@@ -113,7 +118,7 @@ class Preparation:
             "--answer-tokens": self.settings.answer_tokens,
         }
 
-    def _answer_pool(self, questions: Sequence[Question]) -> None:
+    def _answer_pool(self, questions: Sequence[Question], show: Callable[[int], None]) -> None:
         """Answer conversations, those of similar length in one batch, and append them in order.
 
         A batch costs as many turns and columns as its longest conversation has.
@@ -124,6 +129,7 @@ class Preparation:
         answered: list[tuple[ConversationRecord, StoredStates | None]] = []
         for first in range(0, len(ordered), rows := self.settings.answer_rows):
             answered += self._answered(ordered[first : first + rows])
+            show(len(answered))
         answered.sort(key=lambda pair: pair[0].number)
         self.cache.append(answered, self.settings.cache_bytes)
 
