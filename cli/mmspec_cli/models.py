@@ -168,7 +168,7 @@ def describe(card: Card, backend: str) -> dict[str, Any]:
         "licence": card.licence,
         "draft": card.pair,
         "repositories": dict(card.sources),
-        "revision": card.revision,
+        "revisions": {key: card.revision(source) for key, source in card.sources.items()},
         "memory": model and {f"{bits} bits": weight_bytes(model, bits) for bits in PRECISIONS},
         "bundled": card.bundled is not None,
         "present": str(directory) if directory else None,

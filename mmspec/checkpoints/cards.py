@@ -16,6 +16,8 @@ from mmspec.json_reader.reader import read_value
 Kind = Literal["target", "draft", "captioner"]
 
 PACKAGE = "mmspec_models"
+MAIN = "main"
+"""The hub's name for a repository's latest commit."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,9 @@ class Card:
     note: str = ""
     serves: tuple[str, ...] = ()
     pair: str | None = None
-    revision: str = "main"
     sources: dict[str, str] = field(default_factory=dict)
+    revisions: dict[str, str] = field(default_factory=dict)
+    """The commits of the sources by backend; a source without one is read at MAIN."""
     config: dict[str, Any] = field(default_factory=dict)
     """The keys of config.json on which the sizes in memory depend; empty if they are not said."""
     bundled: Annotated[Path | None, OneOf((None,))] = None
@@ -54,6 +57,11 @@ class Card:
         """The hub ids of the model that `backend` can read, its own format first."""
         own = [self.sources[backend]] if backend in self.sources else []
         return list(dict.fromkeys([*own, *self.sources.values()]))
+
+    def revision(self, repository: str) -> str:
+        """The commit of one of the sources that the card pins, else MAIN."""
+        backends = (backend for backend, source in self.sources.items() if source == repository)
+        return next((self.revisions[key] for key in backends if key in self.revisions), MAIN)
 
 
 def load_cards() -> dict[str, Card]:
@@ -85,11 +93,23 @@ def present(card: Card, backend: str) -> Path | None:
     """
     if card.bundled is not None:
         return card.bundled if is_whole(card.bundled) else None
-    snapshots = (cached(repository, card.revision) for repository in card.repositories(backend))
+    repositories = card.repositories(backend)
+    snapshots = (downloaded(repository, card.revision(repository)) for repository in repositories)
     return next((path for path in snapshots if path is not None), None)
 
 
-_FIELDS = {"for": "serves", "source": "sources"}
+def revision_of(repository: str) -> str:
+    """The commit of a repository that a card pins, else MAIN."""
+    cards = (card for card in load_cards().values() if repository in card.sources.values())
+    return next((card.revision(repository) for card in cards), MAIN)
+
+
+def downloaded(repository: str, revision: str) -> Path | None:
+    """A whole copy on this machine: at the revision, else at MAIN, as other programs fetch it."""
+    return cached(repository, revision) or cached(repository, MAIN)
+
+
+_FIELDS = {"for": "serves", "source": "sources", "revision": "revisions"}
 """Fields of a card by their keys in the file, where they differ."""
 
 

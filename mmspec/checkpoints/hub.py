@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from mmspec.checkpoints.cards import Card, load_cards, present
+from mmspec.checkpoints.cards import Card, downloaded, load_cards, present, revision_of
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.hub_cache import cached
 from mmspec.checkpoints.hub_download import Download, fetch, wanted
@@ -34,7 +34,8 @@ def resolve(name: str, backend: str) -> Path:
         raise CheckpointError(f"{name} is a file: give the directory of the model")
     if name and directory.is_dir():
         raise CheckpointError(f"{name} has no {CONFIG_FILE}: it is not a model's directory")
-    snapshot = cached(_repository(name, cards), "main")
+    repository = _repository(name, cards)
+    snapshot = downloaded(repository, revision_of(repository))
     if snapshot is None:
         raise _not_here(name, backend, cards)
     return snapshot
@@ -50,10 +51,12 @@ def pull(name: str, backend: str, revision: str | None = None, note: Progress = 
     cards = load_cards()
     card = cards.get(name)
     if card is None:
-        return _download(_repository(name, cards), revision or "main", note)
+        repository = _repository(name, cards)
+        return _download(repository, revision or revision_of(repository), note)
     if card.bundled is not None:
         return _present_or_raise(card, backend)
-    return _download(card.repositories(backend)[0], revision or card.revision, note)
+    repository = card.repositories(backend)[0]
+    return _download(repository, revision or card.revision(repository), note)
 
 
 def _present_or_raise(card: Card, backend: str) -> Path:
@@ -129,7 +132,7 @@ def _unreachable(repository: str, revision: str, error: Exception) -> MmspecErro
         case RepositoryNotFoundError():
             return HubError(f"{repository} is not on the hub, or is private: check the name")
         case RevisionNotFoundError():
-            return HubError(f"{repository} has no revision {revision} on the hub")
+            return HubError(f"{repository} has no revision {revision} on the hub: try main")
         case OfflineModeIsEnabled():
             return HubError(f"{repository} cannot be pulled: HF_HUB_OFFLINE is set; unset it")
         case OSError(errno=number) if number in _DISK_ERRORS:

@@ -277,12 +277,24 @@ def test_names_that_leave_the_folder_are_refused_before_anything_is_asked_for(
 def test_a_commit_is_a_pinned_revision(
     hub: type[FakeHub], empty_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pinned = replace(card("llama-68m"), revision=COMMIT)
-    monkeypatch.setattr("mmspec.checkpoints.hub.load_cards", lambda: {"llama-68m": pinned})
+    pinned = replace(card("llama-68m"), revisions={"torch": COMMIT})
+    for module in ("hub", "cards"):
+        cards = f"mmspec.checkpoints.{module}.load_cards"
+        monkeypatch.setattr(cards, lambda: {"llama-68m": pinned})
     assert pull("llama-68m", "torch").name == COMMIT
     offline(monkeypatch)
-    assert resolve("llama-68m", "torch").name == COMMIT
+    for name in ("llama-68m", "JackFram/llama-68m"):
+        assert resolve(name, "torch").name == pull(name, "torch").name == COMMIT
     assert cached("JackFram/llama-68m", "main") is None
+
+
+def test_what_another_program_fetched_serves_a_pinned_card(
+    hub: type[FakeHub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = pull("llama-68m", "torch")
+    assert cached("JackFram/llama-68m", "main") == path
+    pinned = replace(card("llama-68m"), revisions={"torch": "0" * 40})
+    assert present(pinned, "torch") == path
 
 
 @pytest.mark.parametrize(

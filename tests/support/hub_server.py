@@ -1,6 +1,7 @@
 """A hub that serves directories of this machine, in a thread of this process."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -20,7 +21,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class FakeHub(BaseHTTPRequestHandler):
-    """Serves directories as repositories of one commit; anything else is 404."""
+    """Serves directories as repositories, the same at every commit; anything else is 404."""
 
     repositories: Mapping[str, Path]
     requested: list[str]
@@ -45,9 +46,10 @@ class FakeHub(BaseHTTPRequestHandler):
     def answer(self, with_body: bool) -> None:
         path = unquote(self.path.split("?")[0]).removeprefix("/api/models").strip("/")
         for name, directory in self.repositories.items():
-            if path in (f"{name}/revision/main", f"{name}/revision/{COMMIT}"):
-                return self.send(json.dumps({"id": name, "sha": COMMIT}).encode(), with_body)
-            if path == f"{name}/tree/{COMMIT}":
+            if asked := re.fullmatch(rf"{re.escape(name)}/revision/(main|[0-9a-f]{{40}})", path):
+                commit = COMMIT if asked[1] == "main" else asked[1]
+                return self.send(json.dumps({"id": name, "sha": commit}).encode(), with_body)
+            if re.fullmatch(rf"{re.escape(name)}/tree/[0-9a-f]{{40}}", path):
                 listed = tree(directory, self.large) + [odd(each) for each in self.odd_names]
                 return self.send(json.dumps(listed).encode(), with_body)
             if path.startswith(f"{name}/resolve/"):
