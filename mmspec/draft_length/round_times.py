@@ -18,6 +18,8 @@ UNKNOWN = 10.0
 """Spread of what nothing is known of."""
 SURPRISE = 2.5
 """Number of spreads from which a round's seconds are a surprise."""
+KNOWN = 0.2
+"""Spread below which a cost is known."""
 DOUBT = 1.25
 """Ratio of plain rounds' time, as drafts suggest it, to the measured one that is in doubt."""
 
@@ -96,13 +98,17 @@ class RoundTimes:
     def _learn(self, place: int, ratio: float) -> float:
         """Take a round of which this is the place and time; returns its excess.
 
-        A surprise makes its cost less certain. The slower a surprisingly slow round, the less it
-        says, for another program may have run; nothing makes a round fast by chance.
+        A surprise makes its cost less certain. A surprisingly slow round counts only as far as it
+        is no surprise, for another program may have run; if the cost is known, the slower the round
+        the less it counts. Nothing makes a round fast by chance.
         """
         excess, limit = self._excess(place, ratio), self._limit(place)
         if excess < -limit:
             self._doubt(place, excess + limit)
-        self._correct(place, excess, max(self._variance(place), (max(excess, 0) / SURPRISE) ** 2))
+        is_known = self.spread(place) < KNOWN
+        doubtful = (max(excess, 0) / SURPRISE) ** 2 if is_known else 0.0
+        counted = excess if is_known else min(excess, limit)
+        self._correct(place, counted, max(self._variance(place), doubtful))
         if excess > limit:
             self._doubt(place, excess - limit)
         return excess

@@ -241,13 +241,13 @@ def test_when_acceptance_falls_it_turns_to_plain_decoding():
 @pytest.mark.parametrize(("verify", "draft"), [(1.1, 0.05), (2.0, 0.2)])
 def test_when_acceptance_rises_it_drafts_again(verify, draft):
     rates = []
-    for seed in range(4):
+    for seed in range(8):
         each = machine(verify, draft, 0.9, seed)
         chosen, cost = switching(machine(verify, draft, 0.05, seed), each)
         assert max(chosen[-20:]) >= 2
         rates.append(1500 / cost / each.best())
     assert fmean(rates) > 0.93
-    assert min(rates) > 0.85
+    assert min(rates) > 0.8
 
 
 def test_a_calibrated_machine_that_has_become_slow_is_found_out():
