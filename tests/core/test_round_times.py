@@ -87,6 +87,17 @@ def test_a_draft_much_cheaper_than_calibrated_is_believed():
     assert times.estimate(place) == pytest.approx(0.1, rel=0.2)
 
 
+@pytest.mark.parametrize(("slow", "low", "high"), [(1, 1.8, 2.2), (2, 4.0, 5.0)])
+def test_a_draft_much_dearer_than_calibrated_is_believed_at_its_second_round(slow, low, high):
+    times = RoundTimes()
+    place = times.add(0.3)
+    for seconds in [1.0] * 8:
+        times.observe(PLAIN, seconds)
+    for _ in range(slow):
+        times.observe(place, 5.0)
+    assert low < times.estimate(place) < high
+
+
 def test_after_the_speed_is_forgotten_the_next_round_gives_it():
     times = after([(PLAIN, 1.0)] * 4 + [(1, 2.0)] * 20)
     times.forget_speed()
