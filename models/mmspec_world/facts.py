@@ -18,6 +18,7 @@ CATEGORIES = (
     "word",
     "difference",
     "story",
+    "motion",
 )
 SLOT = "{}"
 # A picture may show any word, so every word in capitals counts as a statement about it.

@@ -14,9 +14,11 @@ from mmspec_world.scenes.scene import Scene, few_things, many_things
 from mmspec_world.scenes.stories import five_frames
 from mmspec_world.scenes.words import written_word
 from mmspec_world.split import KEY_SEPARATOR, Split, draw_in_split, generator
+from mmspec_world.tasks.clips import CLIP_SCRIPTS
 from mmspec_world.tasks.task_scripts import TASK_SCRIPTS
 
-TASKS = tuple(TASK_SCRIPTS)
+TASKS, CLIP_TASKS = tuple(TASK_SCRIPTS), tuple(CLIP_SCRIPTS)
+SCRIPTS = TASK_SCRIPTS | CLIP_SCRIPTS
 
 
 def sample(task: str, seed: int, *, split: Split, size: int = 144) -> Sample:
@@ -25,7 +27,7 @@ def sample(task: str, seed: int, *, split: Split, size: int = 144) -> Sample:
     The result is the same in every process. No content is in both splits.
     """
     rng = generator(task, split, seed)
-    script = TASK_SCRIPTS[task](rng, split)
+    script = SCRIPTS[task](rng, split)
     images = tuple(render(rng, p.marks(rng), p.background, size) for p in script.drawings)
     return Sample(task, images, script.turns, KEY_SEPARATOR.join(script.keys))
 

@@ -13,17 +13,18 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
+from torch import nn
 from transformers import LlavaForConditionalGeneration
 
 import mmspec_world
 from mmspec import errors
+from mmspec.checkpoints.hub import resolve
 from mmspec.output_files import new_directory, replace_text
 from mmspec_torch.tensor_files import safetensors_errors, save_tensors
 from mmspec_train.mini import build, conversation, pair_checkpoint, samples
 from mmspec_train.mini.recipe import (
     DRAFT_SHARES,
     RECIPES,
-    TASK_SHARES,
     Rates,
     Recipe,
 )
@@ -57,6 +58,7 @@ def train_pair(
     if settings.threads:
         torch.set_num_threads(settings.threads)
     with open_log(out) as log:
+        run.begin()
         run.train_stages(stages, budgets, log)
 
 
@@ -73,7 +75,16 @@ class PairRun:
     seed: int = 0
 
     def check_starts(self, stages: Collection[str]) -> None:
-        """Raise UsageError for a chosen stage whose predecessor is neither chosen nor finished."""
+        """Raise UsageError for a chosen stage whose predecessor is neither chosen nor finished.
+
+        A recipe that continues a model has the stage `target` alone.
+        """
+        if self.recipe.start:
+            if set(stages) != {"target"}:
+                raise errors.UsageError(
+                    f"this recipe continues {self.recipe.start}: give --stage target alone"
+                )
+            return
         for before, stage in pairwise(STAGES):
             is_missing = before not in stages and not self._is_finished(before)
             if stage in stages and is_missing and not self._is_finished(stage):
@@ -97,6 +108,15 @@ class PairRun:
             if stage in stages and not self._is_finished(stage):
                 trainers[stage](budgets.get(stage, Budget(steps=0)), log)
 
+    def begin(self) -> None:
+        """Write the results of the stages before the target, if the recipe continues a model."""
+        if not self.recipe.start or self._is_finished("projector"):
+            return
+        source = resolve(self.recipe.start, "torch")
+        replace_text(self.result("tokenizer"), (source / "tokenizer.json").read_text("utf-8"))
+        model = LlavaForConditionalGeneration.from_pretrained(source).float()
+        self._save("projector", model)
+
     def result(self, stage: str) -> Path:
         """Return the path of a stage's result."""
         name = "tokenizer.json" if stage == "tokenizer" else f"{stage}.safetensors"
@@ -117,11 +137,11 @@ class PairRun:
 
     def conversations(self, split: Split, *, draft: bool = False) -> samples.SampleBatches:
         """Return the batches of the target's samples, or of the draft's."""
-        shares = DRAFT_SHARES if draft else TASK_SHARES
+        shares = DRAFT_SHARES if draft else self.recipe.shares
         return samples.SampleBatches(
             self.recipe,
             self.result("tokenizer"),
-            {task: shares[task] for task in mmspec_world.TASKS},
+            {task: shares[task] for task in mmspec_world.SCRIPTS if task in shares},
             self.seed,
             split,
             self.recipe.draft_images if draft else None,
@@ -204,10 +224,13 @@ class PairRun:
         """Train a phase and write its tensors atomically as the stage's result."""
         state = self.directory / f"{phase.name}.checkpoint"
         run_phase(phase, budget, self.machine, state, log)
-        tensors = phase.module.state_dict()
-        tensors.pop("lm_head.weight", None)  # tied to the embeddings
-        save_tensors(self.result(phase.name), tensors)
+        self._save(phase.name, phase.module)
         state.unlink()
+
+    def _save(self, stage: str, module: nn.Module) -> None:
+        tensors = module.state_dict()
+        tensors.pop("lm_head.weight", None)  # tied to the embeddings
+        save_tensors(self.result(stage), tensors)
 
     def _export(self, name: str, model: LlavaForConditionalGeneration) -> None:
         """Write a trained model's checkpoint atomically; converts the model to float16."""
