@@ -34,6 +34,11 @@ class DataSettings(Settings):
         "Relative weight of each --data, given as often. Default: their numbers of conversations.",
         above=0,
     )
+    task: tuple[str, ...] = option(
+        (),
+        "Task of the synthetic world to train on, in place of its mix, as clip8; may be given "
+        "several times, and twice for twice its share.",
+    )
     samples: int = option(8000, "Most conversations to train on; --data may have fewer.", least=1)
     held_out: int | None = option(
         None,
@@ -80,6 +85,8 @@ class DataSettings(Settings):
             raise errors.UsageError(
                 f"{folders} --images for {files} --data: give one for all or one for each"
             )
+        if self.task and files:
+            raise errors.UsageError("--task is of the synthetic world: give it without --data")
         if weights and weights != files:
             raise errors.UsageError(f"{weights} --weight for {files} --data: give one for each")
 

@@ -277,8 +277,8 @@ class MiniSettings(PlaceSettings):
 
     recipe: str = option(
         "mini",
-        "Sizes and learning rates: those of the bundled pair, or of a tiny one for tests; clips: the "
-        "stage target alone continues mini on moving scenes of up to 16 frames.",
+        "Sizes and learning rates: those of the bundled pair, or of a tiny one for tests; with "
+        "clips the stage target alone continues mini on moving scenes of up to 16 frames.",
         choices=("mini", "clips", "test"),
     )
     compile: bool = option(True, "Compile the layers with torch.compile.")

@@ -18,7 +18,6 @@ CATEGORIES = (
     "word",
     "difference",
     "story",
-    "motion",
 )
 SLOT = "{}"
 # A picture may show any word, so every word in capitals counts as a statement about it.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.films import film
+from support.films import drawing, film
 
 
 @pytest.fixture
@@ -31,6 +31,36 @@ def test_a_clip_is_answered_about_as_its_frames_are(run, pair, clip):
     for lines in (f"what happens? {clip.name}\n", f"/image {clip}\nwhat happens?\n"):
         assert texts(run("chat", *pair, "--json", stdin=lines)) == [seen["text"]]
     assert texts(run("chat", *pair, "--json", clip, stdin="what happens?\n")) == [seen["text"]]
+
+
+def test_a_clip_at_a_frame_a_second_is_the_pictures_of_those_frames(run, pair, tmp_path):
+    """The film's codec is lossless, so frames 0, 10, … can be shown as pictures of their own."""
+    clip = film(tmp_path / "clip.mkv", 40)
+    seen = run("generate", *pair, "--json", "--prompt", "what happens?", "--fps", "1", clip)
+    numbers = [round(n * 39 / 3) for n in range(4)]
+    paths = [tmp_path / f"{number}.png" for number in numbers]
+    for path, number in zip(paths, numbers, strict=True):
+        drawing(number).save(path)
+    shown = run("generate", *pair, "--json", "--prompt", "what happens?", *paths)
+    assert json.loads(seen.out)["text"] == json.loads(shown.out)["text"]
+
+
+def test_a_folder_of_clips_is_a_suite(run, pair, tmp_path):
+    (tmp_path / "films").mkdir()
+    for name in ("b.mkv", "a.mp4"):
+        film(tmp_path / "films" / name, 30)
+    (tmp_path / "films" / "c.mp4").write_text("hello")
+    command = ("bench", "run", "--suite", tmp_path / "films", "--methods", "M,none", *pair)
+    given = "--max-new-tokens", "6", "--out", tmp_path / "out"
+    refused = run(*command, *given)
+    assert refused.status == 2
+    assert "c.mp4: damaged or unsupported clip" in refused.err
+    result = run(*command, *given, "--skip-bad", "--resume", "--json")
+    assert result.status == 0
+    assert "c.mp4: damaged or unsupported clip" in result.err
+    summaries = json.loads(result.out)["methods"]
+    assert [each["answers"] for each in summaries] == [2, 2]
+    assert summaries[0]["identical"] == 1.0
 
 
 def test_the_rate_and_the_limit_choose_the_frames(run, pair, clip):

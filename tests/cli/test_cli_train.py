@@ -211,6 +211,7 @@ def test_what_is_refused_leaves_nothing_behind(run: Run, broken, pair_paths, tmp
     ("given", "said"),
     [
         ("--stage target", "the stage target starts from the projector, which"),
+        ("--recipe clips", "this recipe continues mini: give --stage target alone"),
         ("--stage tower --steps draft 3", "a budget for draft, which is not among --stage"),
         ("--steps tower 3 --minutes tower 1", "give tower one budget"),
         ("--steps tower 0", "0 is not in the range"),

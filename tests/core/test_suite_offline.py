@@ -6,7 +6,7 @@ import pytest
 
 from mmspec.errors import UsageError
 from mmspec.prompt.conversation import Message
-from mmspec_bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS, held_out, offline
+from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, held_out, offline
 from mmspec_bench.suite.samples import FOLLOW_UPS, Question, SuiteSample, shard, with_follow_up
 from mmspec_bench.suite.sources import suite_samples
 from mmspec_world import TASKS, sample, split_of
@@ -51,7 +51,15 @@ def test_the_text_suite_shows_nothing():
     assert not any(question.message.pictures for item in samples for question in item.read())
 
 
-@pytest.mark.parametrize("task", [*OFFLINE_TASKS, *TEXT_TASKS])
+def test_the_suite_of_clips_shows_eight_and_sixteen_frames_and_knows_what_is_true():
+    samples = suite_samples("offline-clips", SIZE, limit=2)
+    assert [item.name for item in samples] == ["clip8/0", "clip8/1", "clip16/0", "clip16/1"]
+    questions = [item.read()[0] for item in samples]
+    assert [len(question.message.pictures) for question in questions] == [8, 8, 16, 16]
+    assert all(question.facts for question in questions)
+
+
+@pytest.mark.parametrize("task", [*OFFLINE_TASKS, *TEXT_TASKS, *CLIP_TASKS])
 def test_nothing_that_is_asked_was_trained_on(task):
     """Every content of a task's hundred samples, and of what follows them, is held out.
 

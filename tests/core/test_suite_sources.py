@@ -10,6 +10,8 @@ from mmspec.errors import HubError, UsageError
 from mmspec_bench.suite import sources
 from mmspec_bench.suite.datasets import DATASETS, GROUPS
 from mmspec_bench.suite.sources import suite_samples
+from mmspec_world.tasks.prompts import VIDEO
+from support.films import film
 
 
 def test_prompts_of_ones_own(tmp_path):
@@ -18,6 +20,21 @@ def test_prompts_of_ones_own(tmp_path):
     (tmp_path / "mine.jsonl").write_text(f"{line}\n{line}")
     (item,) = suite_samples(str(tmp_path / "mine.jsonl"), 16, limit=1)
     assert (item.task, texts(item.read()[0])) == ("mine", "<image>What?")
+
+
+def test_a_folder_of_clips_is_captioned_at_a_frame_a_second(tmp_path):
+    """Kinetics has a folder for each class."""
+    (tmp_path / "dancing").mkdir()
+    for name, frames in (("dancing/b.mkv", 80), ("a.mp4", 50), ("c.mkv", 60)):
+        film(tmp_path / name, frames, rate=10)
+    (tmp_path / "c.mkv").rename(tmp_path / "c.MKV")
+    (tmp_path / "notes.txt").write_text("not a film")
+    samples = suite_samples(str(tmp_path), 16)
+    assert [item.name for item in samples] == [f"{tmp_path.name}/{n}" for n in range(3)]
+    clips = [item.read()[0].message.clips[0] for item in samples]
+    assert [len(clip.frames) for clip in clips] == [5, 6, 8]
+    assert texts(samples[0].read()[0]) == f"<image>{VIDEO[0]}"
+    assert len(suite_samples(str(tmp_path), 16, limit=2)) == 2
 
 
 def test_the_hubs_cache_is_looked_into(tmp_path, monkeypatch):

@@ -13,10 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from mmspec_world import (
     CATEGORIES,
+    CLIP_TASKS,
     LABELS,
+    SCRIPTS,
     TASKS,
     Fact,
     Sample,
@@ -30,7 +33,8 @@ from mmspec_world.answers import phrasing
 from mmspec_world.questions.scene_questions import relation
 from mmspec_world.scenes.charts import UNIT, Bar, Chart
 from mmspec_world.scenes.draw import label, render
-from mmspec_world.scenes.palette import BACKGROUNDS, COLOURS, LETTERS, NUMBERS, SHAPES
+from mmspec_world.scenes.moving_scenes import moving_scene
+from mmspec_world.scenes.palette import BACKGROUNDS, COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
 from mmspec_world.scenes.scene import Scene, Thing
 from mmspec_world.split import KEY_SEPARATOR
 
@@ -41,6 +45,9 @@ IMAGE_COUNTS = {
     "spot": {2},
     "edit": {2},
     "video": {4},
+    "clip4": {4},
+    "clip8": {8},
+    "clip16": {16},
     "pororo": {5},
     "vist": {5},
 }
@@ -64,6 +71,9 @@ TEXT_DIGESTS = {
     "swap": "12c6073358b8",
     "told": "b0fbc6ced5ca",
     "drill": "445abe2ef363",
+    "clip4": "1278d4a5052e",
+    "clip8": "6c68319ff6d3",
+    "clip16": "f038f467cc51",
 }
 
 
@@ -96,7 +106,7 @@ def with_value(answer: str, fact: Fact, other: str) -> str:
 
 
 def test_samples_are_those_that_published_models_were_trained_on() -> None:
-    assert {task: text_digest(task) for task in TASKS} == TEXT_DIGESTS
+    assert {task: text_digest(task) for task in SCRIPTS} == TEXT_DIGESTS
 
 
 def test_every_phrase_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,14 +120,14 @@ def test_every_phrase_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in [module for name, module in sys.modules.items() if "mmspec_world" in name]:
         if hasattr(module, "say"):
             monkeypatch.setattr(module, "say", recorded)
-    for task, seed in itertools.product(TASKS, range(120)):
+    for task, seed in itertools.product(SCRIPTS, range(120)):
         sample(task, seed, split="train", size=48)
     table = Path(phrasing.__file__).with_name("phrases.toml").read_text(encoding="utf-8")
     phrases = {f"{part}.{name}" for part, texts in tomllib.loads(table).items() for name in texts}
     assert said == phrases
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SCRIPTS)
 def test_samples_repeat_and_differ_by_seed(task: str) -> None:
     digests = [digest(sample(task, seed, split="train")) for seed in range(20)]
     assert digests == [digest(sample(task, seed, split="train")) for seed in range(20)]
@@ -126,17 +136,17 @@ def test_samples_repeat_and_differ_by_seed(task: str) -> None:
 
 def test_samples_are_the_same_in_every_process() -> None:
     code = (
-        "from mmspec_world import TASKS, sample; from test_world import digest;"
-        "print(*(digest(sample(t, 7, split='train')) for t in TASKS))"
+        "from mmspec_world import SCRIPTS, sample; from test_world import digest;"
+        "print(*(digest(sample(t, 7, split='train')) for t in SCRIPTS))"
     )
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     environment = os.environ | {"PYTHONHASHSEED": "1", "PYTHONPATH": path}
     there = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
-    here = " ".join(digest(sample(task, 7, split="train")) for task in TASKS)
+    here = " ".join(digest(sample(task, 7, split="train")) for task in SCRIPTS)
     assert there.strip() == here
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SCRIPTS)
 def test_no_held_out_content_is_trained_on(task: str) -> None:
     keys = {
         split: {
@@ -150,7 +160,7 @@ def test_no_held_out_content_is_trained_on(task: str) -> None:
     assert keys["train"].isdisjoint(keys["held-out"])
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SCRIPTS)
 def test_images_belong_to_turns_and_markers_to_images(task: str) -> None:
     for seed in SEEDS:
         whole = sample(task, seed, split="train", size=96)
@@ -168,7 +178,7 @@ def test_stories_hold_their_images_in_place(task: str) -> None:
         assert re.search(r"<image> Caption #1: .*<image> Caption #5:$", question)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SCRIPTS)
 def test_answers_are_plain_sentences(task: str) -> None:
     for turn in held_out_turns(task):
         assert re.fullmatch(r"[A-Z][A-Za-z ,.:;!?()]*[.!?]", turn.answer), turn.answer
@@ -176,7 +186,7 @@ def test_answers_are_plain_sentences(task: str) -> None:
         assert not re.search(r"\ba [aeio]\w+ |\ban [bcdghmnprstwy]", turn.answer), turn.answer
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SCRIPTS)
 def test_the_judge_passes_every_answer_of_the_world(task: str) -> None:
     for turn in held_out_turns(task):
         for fact in turn.facts:
@@ -184,7 +194,7 @@ def test_the_judge_passes_every_answer_of_the_world(task: str) -> None:
             assert judge(fact, turn.answer), (fact, turn.answer)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", SCRIPTS)
 def test_the_judge_fails_every_other_value(task: str) -> None:
     for turn in held_out_turns(task):
         for fact in turn.facts:
@@ -318,3 +328,75 @@ def test_relations_are_true_of_the_places() -> None:
             assert not side
         else:
             assert np.dot(unit[side], (row, column)) == max(abs(row), abs(column))
+
+
+def happened(frames: list[Scene]) -> list[tuple[int, str, str]]:
+    """What happens in a clip, from its frames alone: number of the frame, verb, thing."""
+    shown = [{thing.name: thing.place for thing in frame.things} for frame in frames]
+    events = []
+    for name in {name for places in shown for name in places}:
+        places = [frame.get(name) for frame in shown]
+        changes = [n for n, (a, b) in enumerate(itertools.pairwise(places), 1) if a != b]
+        if not changes:
+            continue
+        verb = "moves"
+        if None in places:
+            verb = "appears" if places[0] is None else "is gone"
+            assert len(changes) == 1
+        for n in changes if verb == "moves" else ():
+            steps = np.subtract(divmod(places[n], 3), divmod(places[n - 1], 3))
+            assert np.abs(steps).max() == 1
+        events.append((changes[0], verb, name))
+    return sorted(events)
+
+
+@pytest.mark.parametrize("frames", [4, 8, 16])
+def test_in_every_clip_one_thing_enters_one_leaves_and_one_moves(frames: int) -> None:
+    firsts = collections.Counter[str]()
+    for seed in range(100):
+        scenes = moving_scene(random.Random(seed), frames).frames
+        assert len(scenes) == frames
+        assert all(len({t.place for t in s.things}) == len(s.things) for s in scenes)
+        events = happened(list(scenes))
+        assert sorted(verb for _, verb, _ in events) == ["appears", "is gone", "moves"]
+        assert len({frame for frame, _, _ in events}) == 3
+        firsts[events[0][1]] += 1
+    assert min(firsts.values()) > 20
+
+
+@pytest.mark.parametrize("task", CLIP_TASKS)
+def test_descriptions_of_clips_are_true_of_the_frames_and_in_order(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes: list[Scene] = []
+
+    def blank(_rng: random.Random, _marks: object, _background: str, size: int) -> Image.Image:
+        return Image.new("RGB", (size, size))
+
+    def recorded(scene: Scene, _rng: random.Random) -> list[object]:
+        scenes.append(scene)
+        return []
+
+    monkeypatch.setattr("mmspec_world.samples.render", blank)
+    monkeypatch.setattr(Scene, "marks", recorded)
+    described = 0
+    for seed in range(60):
+        scenes.clear()
+        (turn,) = sample(task, seed, split="held-out", size=8).turns
+        places = {t.name: PLACES[t.place] for s in reversed(scenes) for t in s.things}
+        ends = {t.name: PLACES[t.place] for s in scenes for t in s.things}
+        start, *sentences = turn.answer.split(". ")
+        assert {t.name for t in scenes[0].things} == set(
+            re.findall(r"an? (\w+ \w+) \w+ the", start)
+        )
+        said = [s for s in sentences if "background" not in s]
+        events = happened(scenes)
+        described += len(said) == 3
+        stated = [event for event in events if any(event[2] in s for s in said)]
+        assert len(stated) == len(said)
+        for (_, verb, name), text in zip(stated, said, strict=True):
+            assert verb in text
+            assert name in text
+            assert f"the {places[name]}" in text
+            assert f"the {ends[name]}" in text
+    assert 20 < described < 40

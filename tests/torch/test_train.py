@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, LlavaForConditionalGeneration, LlavaProcessor
 
 import mmspec_world
+from mmspec.errors import UsageError
 from mmspec_train.mini import build, conversation, recipe, samples, stages
 from mmspec_train.mini.tokenizer import BOS, IMAGE, NEWLINE, train_tokenizer
 from mmspec_train.run.log import Log
@@ -40,7 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> stages.PairRun:
         return trained(tmp_path_factory.mktemp("run"), STAGES)
 
 
-@pytest.mark.parametrize("task", mmspec_world.TASKS)
+@pytest.mark.parametrize("task", [*mmspec_world.TASKS, "clip8"])
 def test_targets_are_the_next_tokens_of_answers(run: stages.PairRun, task: str) -> None:
     tokenizer = run.tokenizer
     sample = mmspec_world.sample(task, 5, split="train", size=48)
@@ -232,3 +234,56 @@ def test_the_mini_pair_fits_the_wheel() -> None:
         for text in (recipe.MINI.target, recipe.MINI.draft)
     ]
     assert 2 * sum(sizes) < 30_000_000
+
+
+def test_a_recipe_continues_a_target_on_clips_with_more_positions(
+    run: stages.PairRun, tmp_path: Path
+) -> None:
+    """With frozen tower, so that drafts on the first target's tower stay its drafts."""
+    start = run.checkpoint("target")
+    longer = replace(recipe.TEST.target, positions=2048)
+    rates = recipe.CLIPS.target_rates
+    clips = replace(
+        recipe.TEST, start=str(start), target=longer, target_rates=rates, shares={"clip4": 1.0}
+    )
+    made = stages.PairRun(tmp_path, clips, Machine(torch.device("cpu"), 0, False))
+    made.check_starts(("target",))
+    with quiet_log(tmp_path) as log:
+        made.begin()
+        made.train_stages(("target",), {"target": Budget(steps=2)}, log)
+    name = "tokenizer.json"
+    assert (made.checkpoint("target") / name).read_bytes() == (start / name).read_bytes()
+    before, after = (
+        LlavaForConditionalGeneration.from_pretrained(path)
+        for path in (start, made.checkpoint("target"))
+    )
+    assert before.config.text_config.max_position_embeddings == 1024
+    assert after.config.text_config.max_position_embeddings == 2048
+    changed = {
+        name.split(".")[1]
+        for name, tensor in after.state_dict().items()
+        if not torch.equal(tensor, before.state_dict()[name])
+    }
+    assert changed == {"multi_modal_projector", "language_model", "weight"}
+    difference = max(
+        (tensor.float() - before.state_dict()[name].float()).abs().max().item()
+        for name, tensor in after.state_dict().items()
+    )
+    assert difference < 0.1  # two steps away from the first target, not from random weights
+    (batch,) = itertools.islice(made.conversations("train").batches(0), 1)
+    assert len(batch.pixels) == 4 * len(batch.ids)
+
+
+def test_a_recipe_that_continues_a_model_has_no_stage_but_the_target(tmp_path: Path) -> None:
+    run = stages.PairRun(tmp_path, recipe.CLIPS, Machine(torch.device("cpu"), 0, False))
+    for chosen in (STAGES, ("target", "draft"), ("tower",)):
+        with pytest.raises(UsageError, match="continues mini: give --stage target alone"):
+            run.check_starts(chosen)
+    run.check_starts(("target",))
+
+
+def test_sixteen_frames_fit_into_the_target_of_clips() -> None:
+    clips = recipe.CLIPS
+    assert 16 * clips.tower.patches + 160 < clips.target.positions
+    assert replace(clips.target, positions=2048) == recipe.MINI.target
+    assert clips.tower == recipe.MINI.tower

@@ -7,10 +7,11 @@ import pytest
 from PIL import Image
 
 from mmspec import errors
+from mmspec.checkpoints.config import read_config
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.teacher import json_stream
 from mmspec_train.teacher.conversation_file import HELD_OUT_ONE_IN, ConversationFile
-from mmspec_train.teacher.corpus import FileCorpus, in_turn
+from mmspec_train.teacher.corpus import FileCorpus, in_turn, open_corpora
 from mmspec_train.teacher.instructions import (
     FORMAT,
     Instructions,
@@ -305,10 +306,11 @@ def test_two_files_with_their_own_folders_and_formats_are_one_corpus(images):
         ({"images": 1}, "give --data too"),
         ({"data": 3, "images": 2}, "2 --images for 3 --data"),
         ({"data": 2, "weight": 1}, "1 --weight for 2 --data"),
+        ({"data": 1, "task": 1}, "give it without --data"),
     ],
 )
 def test_folders_and_weights_that_do_not_match_the_files_are_refused(images, given, said):
-    make = {"data": images, "images": images, "weight": 1.0}
+    make = {"data": images, "images": images, "weight": 1.0, "task": "clip8"}
     with pytest.raises(errors.UsageError, match=said):
         DataSettings("x", **{name: (make[name],) * count for name, count in given.items()})
 
@@ -318,3 +320,17 @@ def test_folders_are_the_files_own_one_or_one_each(images):
     for given, expected in (((), ("a", "b")), (("c",), ("c", "c")), (("c", "d"), ("c", "d"))):
         settings = DataSettings("x", data, tuple(images / name for name in given))
         assert settings.image_folders == tuple(images / name for name in expected)
+
+
+def test_named_tasks_of_the_world_replace_its_mix(pair_paths):
+    config = read_config(pair_paths[0])
+    tasks = ("clip8", "clip8", "clip8", "clip4")
+    corpora = open_corpora(DataSettings("x", task=tasks), config)
+    assert [corpus.shares for corpus in corpora] == [{"clip8": 3, "clip4": 1}] * 2
+    assert [corpus.split for corpus in corpora] == ["train", "held-out"]
+    shown = [len(corpora[0].turns(n)[0].question.pictures) for n in range(40)]
+    assert set(shown) == {4, 8}
+    assert shown.count(8) > 20
+    with pytest.raises(errors.UsageError, match=r"unknown --task 'clip9'.*nearest: clip8"):
+        open_corpora(DataSettings("x", task=("clip9",)), config)
+    assert "clip8" not in open_corpora(DataSettings("x"), config)[0].shares

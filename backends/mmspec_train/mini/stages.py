@@ -114,8 +114,7 @@ class PairRun:
             return
         source = resolve(self.recipe.start, "torch")
         replace_text(self.result("tokenizer"), (source / "tokenizer.json").read_text("utf-8"))
-        model = LlavaForConditionalGeneration.from_pretrained(source).float()
-        self._save("projector", model)
+        self._save("projector", LlavaForConditionalGeneration.from_pretrained(source))
 
     def result(self, stage: str) -> Path:
         """Return the path of a stage's result."""
@@ -221,14 +220,15 @@ class PairRun:
         self._train(phase, budget, log)
 
     def _train(self, phase: Phase[Any], budget: Budget, log: Log) -> None:
-        """Train a phase and write its tensors atomically as the stage's result."""
+        """Train a phase and write its result."""
         state = self.directory / f"{phase.name}.checkpoint"
         run_phase(phase, budget, self.machine, state, log)
         self._save(phase.name, phase.module)
         state.unlink()
 
     def _save(self, stage: str, module: nn.Module) -> None:
-        tensors = module.state_dict()
+        """Write a module's tensors, in float32, atomically as the stage's result."""
+        tensors = {name: tensor.float() for name, tensor in module.state_dict().items()}
         tensors.pop("lm_head.weight", None)  # tied to the embeddings
         save_tensors(self.result(stage), tensors)
 

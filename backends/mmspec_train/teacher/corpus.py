@@ -1,6 +1,7 @@
 """Training conversations by number, from the synthetic world or from files."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from mmspec.prompt.images import Picture, open_picture, picture_from
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.mini.recipe import TASK_SHARES
 from mmspec_train.teacher.conversation_file import ConversationFile
-from mmspec_world import sample
+from mmspec_world import SCRIPTS, sample
 from mmspec_world.split import Split
 
 TEXT_SHARES = {"told": 1.0}
@@ -177,13 +178,24 @@ Corpus = WorldCorpus | FileCorpus
 
 
 def open_corpora(settings: DataSettings, config: ModelConfig) -> tuple[Corpus, Corpus]:
-    """Return the training and the held-out corpus: of `--data`, else of the synthetic world."""
+    """Return the training and the held-out corpus: of `--data`, else of the synthetic world.
+
+    Raises UsageError for a task that the world does not have.
+    """
     if settings.data:
         files = tuple(map(ConversationFile, settings.data, settings.image_folders))
         is_plain = settings.plain_first and len(files) > 1 and settings.answers == "dataset"
         corpus = FileCorpus(files, settings.weight, plain_first=is_plain)
         return corpus, replace(corpus, split="held-out")
     vision, seed = config.vision, settings.seed
-    shares = SHARES if vision else TEXT_SHARES
+    shares = _shares(settings.task) or (SHARES if vision else TEXT_SHARES)
     size = vision.image_size if vision else TEXT_ONLY_PIXELS
     return WorldCorpus(shares, size, "train", seed), WorldCorpus(shares, size, "held-out", seed)
+
+
+def _shares(tasks: Sequence[str]) -> dict[str, float]:
+    """Return the share of each of the named tasks."""
+    for task in tasks:
+        if task not in SCRIPTS:
+            raise errors.choice("--task", task, SCRIPTS)
+    return dict(Counter(tasks))

@@ -34,6 +34,9 @@ OFFLINE_TASKS: dict[str, FollowUp | None] = {
 TEXT_TASKS: dict[str, FollowUp | None] = {"told": None}
 """Tasks without images; rows and published tables use these names."""
 
+CLIP_TASKS: dict[str, FollowUp | None] = {"clip8": None, "clip16": None}
+"""Tasks of moving scenes in eight and sixteen frames, for a target that was trained on them."""
+
 _PAPER_PROMPTS = {"spot": SPOT[0], "edit": EDIT[0], "video": VIDEO[0]}
 """The papers' prompts for tasks for which the world has several."""
 _REASONED = ("chart", "text", "general", "hallucination")

@@ -1,4 +1,4 @@
-"""Reads the samples that --suite names: the synthetic world, a paper's datasets, prompts."""
+"""Reads the samples that --suite names: the synthetic world, datasets, prompts, clips."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,9 +10,11 @@ from mmspec.checkpoints.paths import expand_home
 from mmspec.diagnostics.prompts import read_prompts
 from mmspec.errors import HubError, UsageError, choice
 from mmspec.prompt.conversation import Message
+from mmspec.prompt.file_kinds import CLIP_SUFFIXES
+from mmspec.prompt.film import open_clip
 from mmspec_bench.suite.dataset_rows import read_table
 from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
-from mmspec_bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS, offline
+from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
 from mmspec_bench.suite.samples import (
     Question,
     SuiteSample,
@@ -20,9 +22,16 @@ from mmspec_bench.suite.samples import (
     first_turns,
     with_follow_up,
 )
+from mmspec_world.tasks.prompts import VIDEO
 
-SYNTHETIC = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS}
+SYNTHETIC = {
+    "offline": OFFLINE_TASKS,
+    "offline-text": TEXT_TASKS,
+    "offline-clips": CLIP_TASKS,
+}
 """Tasks of the synthetic world by the name of their suite."""
+FILM_FPS = 1.0
+"""Frames a second of films in a folder, as in FLASH (Wang et al. 2025)."""
 NAMES = (*SYNTHETIC, *GROUPS, *DATASETS)
 
 
@@ -86,12 +95,22 @@ def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
             SuiteSample(f"{path.stem}/{number}", path.stem, partial(_question, prompt.message))
             for number, prompt in enumerate(islice(read_prompts(path), limit))
         ]
+    if films := sorted(f for f in path.rglob("*") if f.suffix.lower() in CLIP_SUFFIXES):
+        task = path.resolve().name
+        return [
+            SuiteSample(f"{task}/{number}", task, partial(_captioning, film))
+            for number, film in enumerate(films[:limit])
+        ]
     if path.exists():
         raise UsageError(
-            f"--suite {path}: this is no .jsonl file of prompts; for a dataset of the hub say "
-            f"which, such as chartqa={path}"
+            f"--suite {path}: this is no .jsonl file of prompts and no folder of clips; for a "
+            f"dataset of the hub say which, such as chartqa={path}"
         )
     raise choice("suite", str(path), NAMES)
+
+
+def _captioning(film: Path) -> tuple[Question, ...]:
+    return _question(Message("user", (open_clip(film, FILM_FPS), VIDEO[0])))
 
 
 def _of_dataset(name: str, folders: Mapping[str, Path], limit: int | None) -> list[SuiteSample]:

@@ -74,7 +74,7 @@ def clip_text(rng: random.Random, clip: MovingScene) -> str:
 def clip_facts(clip: MovingScene) -> tuple[Fact, ...]:
     """Return the facts of a clip: those of every event, and which event is the first."""
     first = VERBS[clip.events[0].event]
-    order = Fact("motion", first, tuple(VERBS.values()), (r"first, [^.]*?{}",))
+    order = Fact("story", first, tuple(VERBS.values()), (r"first, [^.]*?{}",))
     return (*(fact for track in clip.events for fact in event_facts(track)), order)
 
 
@@ -82,6 +82,5 @@ def event_facts(track: Track) -> tuple[Fact, ...]:
     """Return the facts of one event: the thing and its places."""
     ends = {"first": track.first, "last": track.last}
     return tuple(
-        thing_fact("motion", ends[end], trait, form)
-        for end, trait, form in STATEMENTS[track.event]
+        thing_fact("story", ends[end], trait, form) for end, trait, form in STATEMENTS[track.event]
     )

@@ -32,6 +32,12 @@ class Track:
         return self._at(next(place for place in reversed(self.places) if place is not None))
 
     @property
+    def key(self) -> str:
+        """Event, thing and places as text, "-" where no place is."""
+        places = " > ".join("-" if place is None else PLACES[place] for place in self.places)
+        return f"{self.event} {self.thing.name} {places}"
+
+    @property
     def start(self) -> int:
         """The first frame that differs from frame 0."""
         return next(n for n, place in enumerate(self.places) if place != self.places[0])
@@ -71,17 +77,15 @@ class MovingScene:
     @property
     def key(self) -> str:
         """The content as text: background, then event, thing and places of every track."""
-        tracks = ", ".join(
-            f"{t.event} {t.thing.name} {' > '.join('-' if p is None else PLACES[p] for p in t.places)}"
-            for t in self.tracks
-        )
-        return f"clip {self.background}: {tracks}"
+        return f"clip {self.background}: {', '.join(track.key for track in self.tracks)}"
 
 
 def moving_scene(rng: random.Random, frames: int) -> MovingScene:
     """Draw a moving scene of so many frames, four at least."""
     background = choose_background(rng)
-    events: list[Event] = [*EVENTS, *(["stay"] if rng.random() < 0.5 else [])]
+    events: list[Event] = list(EVENTS)
+    if rng.random() < 0.5:
+        events.append("stay")
     colours, shapes = choose_colours(rng, 3, background), rng.sample(SHAPES, len(events))
     colours += rng.choices(colours, k=len(events) - len(colours))
     starts = [*rng.sample(range(1, frames), len(EVENTS)), 0]
