@@ -42,7 +42,8 @@ class Weights:
 
     def stack(self, paths: Sequence[str], kind: str = "weight") -> Tensor:
         """Read the tensors `PATH.kind` of all paths, concatenated along the first axis."""
-        return torch.cat([self.take(f"{path}.{kind}") for path in paths])
+        parts = [self.take(f"{path}.{kind}") for path in paths]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def product(self, *paths: str, bias: bool = False) -> Product:
         """Take linear layers with the same input as one product, quantized if there is a scheme."""
@@ -109,13 +110,14 @@ def dequantize(packed: Tensor, packing: Packing, dtype: torch.dtype) -> Tensor:
 
 
 def _read_stored(stored: StoredTensor) -> Tensor:
-    size = stored.end - stored.start
+    tensor = torch.empty(stored.shape, dtype=_TYPES[stored.dtype])
+    content = tensor.view(-1).view(torch.uint8).numpy()
     try:
         with stored.file.open("rb") as file:
             file.seek(stored.start)
-            content = bytearray(file.read(size))
+            size = file.readinto(content)
     except OSError as error:
         raise CheckpointError(f"cannot read {stored.file}: {error.strerror}") from error
-    if len(content) != size:
+    if size != stored.end - stored.start:
         raise CheckpointError(f"{stored.file} ends inside {stored.name}: download it again")
-    return torch.frombuffer(content, dtype=_TYPES[stored.dtype]).view(stored.shape)
+    return tensor
