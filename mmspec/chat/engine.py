@@ -160,7 +160,7 @@ def _find_draft(
     """The draft's name and directory, or a head of the user's; if 'auto' finds none, a note."""
     if isinstance(draft, Head):
         return LoadedHead(draft.config.kind, None, draft)
-    draft = _text("draft", draft, "a Head")
+    draft = _text("draft", draft, 'a Head, or "none"')
     if draft == "none":
         return None
     name = pair_of(target) if draft == "auto" else draft

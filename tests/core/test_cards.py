@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from mmspec.checkpoints.cards import card, load_cards
-from mmspec.checkpoints.shape_memory import weight_bytes
+from mmspec.checkpoints.config import ModelConfig
+from mmspec.checkpoints.shape_memory import PRECISIONS, cache_bytes, weight_bytes
 from mmspec.errors import UsageError
+from mmspec.families.qwen3_vl import Qwen3VLVision
 
+BACKENDS = Path(__file__).parents[2] / "docs" / "backends.md"
 CARDS = load_cards()
 
 
@@ -112,3 +115,27 @@ def test_reading_cards_imports_nothing_heavy() -> None:
     )
     root = Path(__file__).parents[2]
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
+
+
+IMAGE_TOKENS = 1280
+COLUMNS = ["qwen3-vl-2b", "qwen3-vl-4b", "qwen3-vl-8b", "qwen3-vl-32b"]
+COLUMNS += ["qwen2.5-vl-3b", "qwen2.5-vl-7b"]
+
+
+@pytest.mark.parametrize("bits", PRECISIONS)
+def test_the_documented_memory_of_weights_is_that_of_the_cards(bits: int) -> None:
+    sizes = [f"{weight_bytes(CARDS[name].model, bits) / 1e9:.1f}" for name in COLUMNS]
+    assert f"| {bits} bits | {' | '.join(sizes)} |" in BACKENDS.read_text()
+
+
+def test_the_documented_memory_of_an_image_is_that_of_the_cards() -> None:
+    sizes = [f"{image_bytes(CARDS[name].model) / 1e9:.2f}" for name in COLUMNS]
+    assert f"| {IMAGE_TOKENS} tokens | {' | '.join(sizes)} |" in BACKENDS.read_text()
+
+
+def image_bytes(config: ModelConfig) -> int:
+    """Bytes of keys, values and features, the towers' further levels included, in 16 bits."""
+    vision = config.vision
+    levels = 1 + (len(vision.deepstack) if isinstance(vision, Qwen3VLVision) else 0)
+    features = IMAGE_TOKENS * config.text.hidden_size * levels * 2
+    return cache_bytes(config.text, IMAGE_TOKENS) + features
