@@ -1,23 +1,27 @@
 """Memory, disk and hours of a training, computed from shapes without loading weights.
 
 A forward of P parameters over one position counts 2 P operations, a training step 6 P. Lengths of
-texts are estimated at CHARACTERS_PER_TOKEN.
+texts are estimated, those of images known: see `lengths`.
 """
 
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 
 import torch
 from torch import nn
 
+from mmspec.checkpoints.cards import load_cards
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.manifest import manifest
-from mmspec.errors import UsageError, choice
-from mmspec.families.llava import LlavaVision
+from mmspec.errors import HubError
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.drafts.draft_model import untrained_draft
+from mmspec_train.drafts.train_drafts import require_llava
+from mmspec_train.gpus import GIGA, TERA, Gpu, read_gpu
 from mmspec_train.heads.head_checkpoint import head_config, max_depth, untrained_head
+from mmspec_train.lengths import Lengths, measured_lengths
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.recipes import RECIPES
 from mmspec_train.settings import (
@@ -28,95 +32,14 @@ from mmspec_train.settings import (
     LlamaShape,
     MethodSettings,
 )
-from mmspec_train.teacher.corpus import Corpus, open_corpora
+from mmspec_train.teacher.corpus import open_corpora
+from mmspec_train.teacher.teacher import preprocessing
 
-CHARACTERS_PER_TOKEN = 4
-SAMPLED = 200
-"""Number of conversations whose lengths are measured."""
 TARGET_BYTES = 2
 """Bytes of a parameter of the target, in 16 bits."""
 TRAINED_BYTES = 16
 """Bytes of a trained parameter: itself, its gradient and AdamW's two means, in float32."""
 FLOAT32_BYTES = 4
-GIGA, TERA = 10**9, 10**12
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """Rates of a GPU, those that training reaches."""
-
-    name: str
-    operations: float
-    """Operations per second in 16 bits."""
-    bandwidth: float
-    """Bytes per second."""
-    memory: float
-    """Bytes."""
-
-
-DATASHEETS = {
-    "rtx-4090": (165, 1.01, 24),
-    "a100": (312, 2.04, 80),
-    "h100": (989, 3.35, 80),
-    "h200": (989, 4.8, 141),
-}
-"""TFLOP/s in dense bfloat16, TB/s and GB of GPUs by name, as their makers give them."""
-REACHED = 0.4
-"""Assumed share of a datasheet's rates that training reaches; not measured here."""
-
-
-def read_gpu(text: str) -> Gpu:
-    """Read a GPU's name, or measured rates as in `mine=130,0.9,24`: TFLOP/s, TB/s, GB.
-
-    Raises UsageError for another name or form.
-    """
-    name, separator, measured = text.partition("=")
-    if not separator:
-        if name.lower() not in DATASHEETS:
-            raise choice("GPU", name, DATASHEETS)
-        peak, copied, size = DATASHEETS[name.lower()]
-        return Gpu(name, REACHED * peak * TERA, REACHED * copied * TERA, size * GIGA)
-    try:
-        tflops, bandwidth, memory = map(float, measured.split(","))
-    except ValueError as error:
-        raise UsageError(
-            f"--plan {text}: give a name, or measured TFLOP/s, TB/s and GB as mine=130,0.9,24"
-        ) from error
-    return Gpu(name, tflops * TERA, bandwidth * TERA, memory * GIGA)
-
-
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """Conversations to train on, and what the mean one has."""
-
-    conversations: int
-    turns: float
-    images: float
-    prompt: float
-    """Columns of all questions with their images."""
-    answer: float
-    """Tokens of all answers."""
-
-    @property
-    def columns(self) -> float:
-        """Columns of the mean conversation."""
-        return self.prompt + self.answer
-
-
-def measured_lengths(corpus: Corpus, settings: DataSettings, image_tokens: int) -> Lengths:
-    """Measure the first conversations of a corpus; the target's answers have their full length."""
-    count = min(settings.samples, corpus.size or settings.samples)
-    sampled = [corpus.turns(number) for number in range(min(count, SAMPLED))]
-    turns = [turn for conversation in sampled for turn in conversation]
-    images = sum(len(turn.question.pictures) for turn in turns)
-    parts = [part for turn in turns for part in turn.question.parts]
-    asked = sum(len(part) for part in parts if isinstance(part, str))
-    prompt = images * image_tokens + asked / CHARACTERS_PER_TOKEN
-    answer = sum(len(turn.answer_text) for turn in turns) / CHARACTERS_PER_TOKEN
-    if settings.answers == "target":
-        answer = settings.answer_tokens * len(turns)
-    each = len(sampled)
-    return Lengths(count, len(turns) / each, images / each, prompt / each, answer / each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +96,8 @@ class Training:
     budget: Budget
     reads_states: bool = True
     """True if the loss reads the target's hidden states, not only the answers."""
+    reads_layers: bool = False
+    """True if the head reads layers of the target, which are computed in every step."""
 
     def on(self, gpu: Gpu) -> DryRun:
         """Compute what the training takes on a GPU."""
@@ -181,7 +106,8 @@ class Training:
         states = self._states_bytes()
         stored = min(states, self.settings.cache_bytes)
         epochs, fixed = self._epochs()
-        forwards = 1 + max(0.0, epochs - 1) * (1 - stored / states if states else 1)
+        share = stored / states if states else 0.0
+        forwards = share + epochs * (1 if self.reads_layers else 1 - share)
         total = lengths.conversations / gpu.operations
         return DryRun(
             gpu,
@@ -202,16 +128,15 @@ class Training:
         if not self.reads_states:
             return 0.0
         lengths = self.lengths
-        rows = lengths.columns + lengths.images * self.target.image_tokens
+        layers = 1 + (self.target.vision.deepstack_layers if self.target.vision else 0)
+        rows = lengths.columns + lengths.visual * layers
         return lengths.conversations * rows * self.target.text.hidden_size * TARGET_BYTES
 
     def _target_operations(self, *, with_text: bool = True) -> float:
         """Operations of the tower over a conversation's images, and of the decoder over it."""
         vision = _parameters(self.target, "vision_tower.")
-        vision_rows = tower.rows if isinstance(tower := self.target.vision, LlavaVision) else 0
-        seen = vision_rows * self.lengths.images
         text = (_parameters(self.target) - vision) * self.lengths.columns * with_text
-        return 2 * text + 2 * vision * seen
+        return 2 * text + 2 * vision * self.lengths.tower
 
     def _training_operations(self, trained: int) -> float:
         """Operations of a training step on a conversation, with the target's output matrix."""
@@ -252,8 +177,9 @@ def plan_head(
     target, lengths = _target_and_lengths(settings)
     with torch.device("meta"):
         head = untrained_head(head_config(kind, target, shape), settings.seed)
-    depth = max_depth(head, method.rollout)
-    return Training(target, head, depth, lengths, settings, method, budget).on(read_gpu(gpu))
+    depth, layers = max_depth(head, method.rollout), bool(head.config.captured(target))
+    training = Training(target, head, depth, lengths, settings, method, budget, reads_layers=layers)
+    return training.on(read_gpu(gpu))
 
 
 def plan_draft(
@@ -265,6 +191,7 @@ def plan_draft(
 ) -> DryRun:
     """Plan the training of a draft that sees images; reads the target's config and the data."""
     target, lengths = _target_and_lengths(settings)
+    require_llava(target)
     width = target.vision.hidden_size if target.vision else 0
     with torch.device("meta"):
         text = llama_of_shape(shape, target.text.vocab_size)
@@ -276,10 +203,23 @@ def plan_draft(
 
 
 def _target_and_lengths(settings: DataSettings) -> tuple[ModelConfig, Lengths]:
-    target = read_config(resolve(settings.target, "torch"))
+    target, directory = _target(settings.target)
     corpus, _ = open_corpora(settings, target)
     corpus.check()
-    return target, measured_lengths(corpus, settings, target.image_tokens)
+    images = preprocessing(target, directory)
+    return target, measured_lengths(corpus, settings, target, images)
+
+
+def _target(name: str) -> tuple[ModelConfig, Path]:
+    """A target's config and directory; a card that says its sizes need not be on this machine."""
+    try:
+        directory = resolve(name, "torch")
+    except HubError:
+        card = load_cards().get(name)
+        if card is None or card.model is None:
+            raise
+        return card.model, Path(f"{name}.toml")
+    return read_config(directory), directory
 
 
 def _parameters(config: ModelConfig, prefix: str = "") -> int:

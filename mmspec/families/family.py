@@ -56,6 +56,10 @@ class Vision(Protocol):
         """Width of the tower."""
 
     @property
+    def deepstack_layers(self) -> int:
+        """Number of the decoder's first layers whose outputs images add to (DeepStack)."""
+
+    @property
     def pool_sizes(self) -> list[int]:
         """Numbers of positions to which an image can be pooled, largest first."""
 
@@ -64,6 +68,9 @@ class Vision(Protocol):
 
     def grid(self, height: int, width: int) -> Grid:
         """The visual positions of pixel values [3, height, width]."""
+
+    def tower_rows(self, height: int, width: int) -> int:
+        """The number of rows that the tower computes of pixel values [3, height, width]."""
 
     def moment_grid(self, height: int, width: int, place: int, step: float) -> Grid:
         """The visual positions of a clip's moment, `place` steps of `step` seconds after the first.

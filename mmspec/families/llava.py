@@ -60,6 +60,11 @@ class LlavaVision:
         return layer if layer >= 0 else self.num_hidden_layers + 1 + layer
 
     @property
+    def deepstack_layers(self) -> int:
+        """None."""
+        return 0
+
+    @property
     def pool_sizes(self) -> list[int]:
         """The squares into which the patches divide, largest first."""
         grid = self.side
@@ -69,6 +74,10 @@ class LlavaVision:
         """The visual positions of pixel values; all images have the same."""
         sides = height // self.patch_size, width // self.patch_size
         return Grid(*sides, class_tokens=int(not self.drops_class_token))
+
+    def tower_rows(self, height: int, width: int) -> int:  # noqa: ARG002
+        """The class token and all patches."""
+        return self.rows
 
     def moment_grid(self, height: int, width: int, place: int, step: float) -> Grid:  # noqa: ARG002
         """That of an image: frames of clips are images."""

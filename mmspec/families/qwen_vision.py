@@ -63,6 +63,11 @@ class QwenVision:
         return self.hidden_size * self.spatial_merge_size**2
 
     @property
+    def deepstack_layers(self) -> int:
+        """None."""
+        return 0
+
+    @property
     def pool_sizes(self) -> list[int]:
         """Numbers of positions to which an image can be pooled, largest first."""
         return POOL_SIZES
@@ -70,6 +75,10 @@ class QwenVision:
     def grid(self, height: int, width: int) -> PlaneGrid:
         """The visual positions of pixel values [3, height, width]."""
         return PlaneGrid(height // self.cell, width // self.cell)
+
+    def tower_rows(self, height: int, width: int) -> int:
+        """The patches of pixel values [3, height, width]."""
+        return self.grid(height, width).positions * self.spatial_merge_size**2
 
     def moment_grid(self, height: int, width: int, place: int, step: float) -> PlaneGrid:  # noqa: ARG002
         """That of an image: the prompt says a moment's time."""

@@ -8,12 +8,14 @@ from support import factory
 IMAGE = factory.IMAGE_TOKEN_ID
 
 
-def segment_of(token_ids: Sequence[int], images: Sequence[Features] = ()) -> Segment:
-    """A segment from ids that hold IMAGE at every position of an image."""
+def segment_of(
+    token_ids: Sequence[int], images: Sequence[Features] = (), image_id: int = IMAGE
+) -> Segment:
+    """A segment from ids that hold `image_id` at every position of an image."""
     parts: list[Sequence[int] | Features] = []
     rest = list(token_ids)
     for image in images:
-        start = rest.index(IMAGE)
+        start = rest.index(image_id)
         parts += [rest[:start], image]
         rest = rest[start + image.positions :]
     return Segment([*parts, rest])

@@ -1,16 +1,29 @@
 """Conversations with a tiny target to learn from."""
 
-from dataclasses import replace
+import random
+from dataclasses import dataclass, replace
 
 import torch
 from rich.console import Console
 
+from mmspec.prompt.conversation import Message
+from mmspec.prompt.images import picture_from
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.run.log import open_log
 from mmspec_train.run.phase import Machine
-from mmspec_train.teacher.corpus import WorldCorpus
+from mmspec_train.teacher.corpus import TEXT_ONLY_PIXELS, WorldCorpus
+from mmspec_train.teacher.teacher import Teacher
 from mmspec_train.teacher.teacher_data import TeacherData
+from support import factory
+from support.factory_qwen import tiny_qwen2_5_vl, tiny_qwen3, tiny_qwen3_vl
 
+MAKERS = {
+    "llava": factory.tiny_llava,
+    "qwen3": tiny_qwen3,
+    "qwen2_5_vl": tiny_qwen2_5_vl,
+    "qwen3_vl": tiny_qwen3_vl,
+}
+"""Functions that write a tiny checkpoint to learn from, by `model_type`."""
 TASKS = {"chat": 1.0, "spot": 1.0, "told": 1.0}
 SETTINGS = DataSettings(
     "", samples=8, held_out=8, batch=400, answer_tokens=8, answer_rows=4, cache_gb=0.1
@@ -21,11 +34,43 @@ def quiet_log(directory):
     return open_log(directory, Console(quiet=True))
 
 
+@dataclass(frozen=True)
+class OddCorpus(WorldCorpus):
+    """The world's conversations with pictures of many shapes."""
+
+    def turns(self, number):
+        rng = random.Random(number)
+        return [
+            replace(turn, question=Message("user", tuple(_odd(turn.question.parts, rng))))
+            for turn in super().turns(number)
+        ]
+
+
+def _odd(parts, rng):
+    """The parts of a message, with pictures from 16 to 75 pixels wide and high."""
+    for part in parts:
+        if isinstance(part, str):
+            yield part
+            continue
+        width, height = rng.randrange(16, 76), rng.randrange(16, 76)
+        yield picture_from(part.image.resize((width, height)))
+
+
 def teacher_data(teacher, directory, **settings):
-    size = teacher.config.vision.image_size
+    vision = teacher.config.vision
+    shares = TASKS if vision else {"told": 1.0}
+    size = vision.image_size if vision else TEXT_ONLY_PIXELS
     machine = Machine(torch.device("cpu"), 0, False)
-    corpora = WorldCorpus(TASKS, size), WorldCorpus(TASKS, size, "held-out")
+    corpora = OddCorpus(shares, size), OddCorpus(shares, size, "held-out")
     return TeacherData(teacher, directory, corpora, replace(SETTINGS, **settings), machine)
+
+
+def answered_by(family, folder, tied=False, **settings):
+    """Conversations that a new teacher of a family answered."""
+    teacher = Teacher(MAKERS[family](folder / "target", tied=tied), "cpu")
+    data = teacher_data(teacher, folder / "answers", **settings)
+    prepare(data)
+    return data
 
 
 def with_settings(data, **settings):

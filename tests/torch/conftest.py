@@ -32,3 +32,11 @@ def data(teacher, tmp_path_factory):
     answered = teacher_data(teacher, tmp_path_factory.mktemp("answers"))
     prepare(answered)
     return answered
+
+
+@pytest.fixture(scope="session", params=["llava", "qwen3", "qwen2_5_vl", "qwen3_vl"])
+def family_data(request, tmp_path_factory):
+    """The same of a teacher of each family, whose pictures have many shapes."""
+    from support.teacher_data import answered_by
+
+    return answered_by(request.param, tmp_path_factory.mktemp(request.param), tied=True)

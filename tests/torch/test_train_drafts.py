@@ -36,7 +36,8 @@ STEPS = Budget(steps=6)
 def conversations(ids, learned, *images):
     targets = torch.full((1, len(ids)), IGNORED)
     targets[0, learned] = 0
-    return Conversations(torch.tensor([ids]), targets, (images,), (len(ids),))
+    positions = torch.arange(len(ids)).expand(1, 3, -1)
+    return Conversations(torch.tensor([ids]), targets, (images,), (len(ids),), positions)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def test_a_draft_continues_from_where_an_answer_was_cut(data):
         greedy = trainee.log_probabilities(longer, left).argmax(-1)
     added = longer.ids[0][longer.learned[0]][1:]
     assert added.tolist() == greedy[:-1].tolist()
-    expected, _ = data.teacher.hidden_states(longer.embeddings)
+    expected, _ = data.teacher.hidden_states(longer.embeddings, longer.deepstack, longer.positions)
     torch.testing.assert_close(longer.states, expected)
 
 

@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from PIL import Image
 
-from mmspec.errors import UsageError
+from mmspec.errors import HubError, UsageError
 from mmspec_bench.random_weights.shapes import llava, text
 from mmspec_train.data_settings import DataSettings
-from mmspec_train.dry_run import REACHED, plan_draft, plan_head, read_gpu
+from mmspec_train.dry_run import plan_draft, plan_head
+from mmspec_train.gpus import REACHED, read_gpu
 from mmspec_train.settings import Budget, HeadMethodSettings, HeadShape, LlamaShape, MethodSettings
 
 DECODER = 32 * (4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096) + 2 * 32064 * 4096 + 4096
@@ -99,3 +101,71 @@ def test_a_gpu_is_named_or_measured():
     for wrong in ("mine=1,2", "mine=a,b,c"):
         with pytest.raises(UsageError, match="give a name, or measured"):
             read_gpu(wrong)
+
+
+CARDS = {
+    "qwen3-vl-8b": (36, 4096, 12288, 32, 8, 128),
+    "qwen2.5-vl-7b": (28, 3584, 18944, 28, 4, 128),
+}
+"""Layers, width, inner width, heads, key-value heads and head size of cards."""
+CELLS = {"qwen3-vl-8b": 32, "qwen2.5-vl-7b": 28}
+"""Side in pixels of a visual position."""
+
+
+@pytest.fixture
+def shown(tmp_path):
+    """40 conversations with an image of 640 x 480 pixels each, and one that no model can see."""
+    Image.new("RGB", (640, 480)).save(tmp_path / "wide.png")
+    Image.new("RGB", (4000, 8)).save(tmp_path / "strip.png")
+    turns = [
+        {"from": "human", "value": "<image>\n" + "x" * 399},
+        {"from": "gpt", "value": "y" * 80},
+    ]
+    images = ["wide.png"] * 40 + ["strip.png"]
+    data = [{"image": image, "conversations": turns} for image in images]
+    (tmp_path / "data.json").write_text(json.dumps(data))
+    return (tmp_path / "data.json",)
+
+
+@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("gpu", ["a100", "h100", "rtx-4090"])
+def test_a_card_of_qwen_is_planned_without_its_files(shown, card, gpu, monkeypatch, tmp_path):
+    """By an image's own size; what DeepStack adds is stored beside the embeddings."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    settings = DataSettings(card, shown, answers="dataset", samples=40, cache_gb=100.0)
+    plan = plan_head(gpu, "eagle3", HeadShape(), HeadMethodSettings(), Budget(steps=40), settings)
+    layers, width, inner, heads, shared, size = CARDS[card]
+    cell = CELLS[card]
+    visual = round(480 / cell) * round(640 / cell)
+    assert plan.lengths.visual == visual
+    assert plan.lengths.tower == 4 * visual
+    assert plan.lengths.prompt == pytest.approx(visual + 100, abs=1)
+    vectors = 2 * size if card == "qwen3-vl-8b" else (heads + 2 * shared) * size
+    attention = 2 * (heads + shared) * size * width + vectors
+    layer = attention + 3 * width * inner + 2 * width
+    vocabulary = {"qwen3-vl-8b": 151936, "qwen2.5-vl-7b": 152064}[card]
+    text = layers * layer + width + 2 * vocabulary * width
+    tower = plan.target_bytes / 2 - text
+    assert 0.55e9 < tower < 0.75e9, "Qwen's towers and mergers"
+    rows = plan.lengths.columns + visual * (4 if card == "qwen3-vl-8b" else 1)
+    conversations = plan.lengths.conversations
+    assert plan.states_bytes == pytest.approx(conversations * rows * width * 2)
+    assert [line.split(":")[0] for line in plan.lines()[1:]] == ["data", "memory", "disk", "hours"]
+
+
+def test_a_head_that_reads_layers_runs_the_target_in_every_epoch(settings):
+    def seconds(kind, gigabytes):
+        stored = DataSettings(**vars(settings) | {"cache_gb": gigabytes})
+        method, budget = HeadMethodSettings(), Budget(steps=900)
+        return plan_head(MEASURED, kind, HeadShape(), method, budget, stored).state_seconds
+
+    once = seconds("eagle", 1.0)
+    assert seconds("eagle3", 0.0) == pytest.approx(3 * once)
+    assert seconds("eagle3", 1.0) == pytest.approx(4 * once)
+
+
+def test_a_card_without_sizes_must_be_here(settings, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    other = DataSettings(**vars(settings) | {"target": "llava-1.5-7b"})
+    with pytest.raises(HubError, match=r"run `mmspec models pull llava-1\.5-7b"):
+        plan_head("a100", "eagle", HeadShape(), HeadMethodSettings(), EIGHT, other)

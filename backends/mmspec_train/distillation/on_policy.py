@@ -36,6 +36,9 @@ def continued(
     lengths = tuple(column + 1 + k for column in columns)
     ids = batch.ids.new_zeros(rows, max(lengths))
     embeddings = batch.embeddings.new_zeros(rows, max(lengths), batch.embeddings.shape[-1])
+    deepstack = batch.deepstack.new_zeros(*ids.shape, batch.deepstack.shape[-1])
+    positions = batch.positions.new_zeros(rows, 3, max(lengths))
+    steps = torch.arange(1, k + 1, device=ids.device)
     targets = torch.full_like(ids, IGNORED)
     images = []
     for row, column in enumerate(columns):
@@ -43,15 +46,20 @@ def continued(
         ids[row, column + 1 : lengths[row]] = drafted[row]
         embeddings[row, : column + 1] = batch.embeddings[row, : column + 1]
         embeddings[row, column + 1 : lengths[row]] = teacher.embed(drafted[row]).float()
+        deepstack[row, : column + 1] = batch.deepstack[row, : column + 1]
+        positions[row, :, : column + 1] = batch.positions[row, :, : column + 1]
+        after = batch.positions[row, :, column, None] + steps
+        positions[row, :, column + 1 : lengths[row]] = after
         targets[row, column : lengths[row]] = ids[row, column : lengths[row]]
         images.append(tuple(span for span in batch.images[row] if span[1] <= column + 1))
+    tokens = ids, targets, tuple(images), lengths, positions
     states = torch.zeros_like(embeddings)
     captured = batch.captured.new_zeros(*ids.shape, batch.captured.shape[-1])
-    return TeacherBatch(ids, targets, tuple(images), lengths, states, embeddings, captured)
+    return TeacherBatch(*tokens, states, embeddings, deepstack, captured)
 
 
 def with_states(batch: TeacherBatch, teacher: Teacher) -> TeacherBatch:
     """A batch from `continued`, with the target's hidden states in place of the zeros."""
     with torch.autocast(batch.ids.device.type, enabled=False):
-        states, captured = teacher.hidden_states(batch.embeddings)
+        states, captured = teacher.hidden_states(batch.embeddings, batch.deepstack, batch.positions)
         return replace(batch, states=states.float(), captured=captured.float())

@@ -96,6 +96,11 @@ def read_draft(
     more tokens than the target.
     """
     config = read_config(directory)
+    if config.family.model_type not in ("llama", "llava"):
+        raise UsageError(
+            f"{directory} is a {config.family.model_type}: llama and llava are trained as drafts; "
+            "train a head for the target, as with --kind eagle3"
+        )
     missing = target.text.vocab_size - config.text.vocab_size
     if missing < 0:
         raise UsageError(

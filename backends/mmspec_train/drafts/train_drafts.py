@@ -8,6 +8,7 @@ from mmspec import errors
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.hub import resolve
 from mmspec.drafters.views import pooled_positions
+from mmspec.families.llava import LlavaVision
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.distillation.acceptance import DraftScore
 from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, train
@@ -55,8 +56,8 @@ class Baselines:
             raise errors.UsageError(
                 f"--from gives the pretrained draft, {self.source}: leave it out of --only"
             )
-        if target.vision is None and not {"llava", "language"}.isdisjoint(names):
-            raise errors.UsageError("a text-only target has no llava draft: use --only finetuned")
+        if not {"llava", "language"}.isdisjoint(names):
+            require_llava(target)
         llama_of_shape(self.shape, target.text.vocab_size)
         if self.source:
             read_draft(self.source, target, 0)
@@ -77,6 +78,17 @@ class Baselines:
             model = untrained_draft(llama_of_shape(self.shape, target.text.vocab_size), seed)
         trainee = DraftTrainee.of(model, self.data, self.method, stages)
         return train(trainee, self.budget, self.out / name, log)
+
+
+def require_llava(target: ModelConfig) -> None:
+    """Raise UsageError for a target whose images no small LLaVA sees."""
+    if isinstance(target.vision, LlavaVision):
+        return
+    kind = "text-only target" if target.vision is None else target.family.model_type
+    raise errors.UsageError(
+        f"a {kind} has no llava draft, whose tower is CLIP's: use --only finetuned, or train a "
+        "head with `mmspec train distill --kind eagle3`"
+    )
 
 
 def image_positions(target: ModelConfig, pool: int | None) -> int:

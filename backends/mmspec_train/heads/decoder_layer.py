@@ -15,18 +15,22 @@ KeysValues = tuple[Tensor, Tensor]
 
 
 class Rotary(nn.Module):
-    """Llama's rotary position embedding."""
+    """Llama's rotary position embedding, or Qwen's in time, row and column (M-RoPE)."""
 
-    def __init__(self, head_dim: int, theta: float) -> None:
+    def __init__(self, text: TextConfig) -> None:
         super().__init__()
-        steps = torch.arange(0, head_dim, 2, dtype=torch.int64).float()
+        steps = torch.arange(0, text.head_dim, 2, dtype=torch.int64).float()
+        frequencies = text.rope_theta ** (-steps / text.head_dim)
+        axes = torch.tensor(text.rotary_axes or [0] * len(steps))
         self.frequencies: Tensor
-        self.register_buffer("frequencies", theta ** (-steps / head_dim), persistent=False)
+        self.axes: Tensor
+        self.register_buffer("frequencies", frequencies, persistent=False)
+        self.register_buffer("axes", axes, persistent=False)
 
     def forward(self, heads: Tensor, positions: Tensor) -> Tensor:
-        """Rotate heads [B, h, A, D] to positions [B, A]."""
+        """Rotate heads [B, h, A, D] to positions [B, 3, A]."""
         with torch.autocast(heads.device.type, enabled=False):
-            half = positions.float().unsqueeze(-1) * self.frequencies
+            half = positions[:, self.axes].transpose(1, 2).float() * self.frequencies
             angles = torch.cat((half, half), dim=-1).unsqueeze(1)
             first, second = heads.float().chunk(2, dim=-1)
             rotated = torch.cat((-second, first), dim=-1)
@@ -47,7 +51,7 @@ class DecoderLayer(nn.Module):
         self.self_attn = LlamaAttention(config, 0)
         self.post_attention_layernorm = nn.RMSNorm(width, eps)
         self.mlp = LlamaMLP(config)  # type: ignore[no-untyped-call]
-        self.rotary = Rotary(text.head_dim, text.rope_theta)
+        self.rotary = Rotary(text)
         nn.init.zeros_(self.self_attn.o_proj.weight)
         nn.init.zeros_(self.mlp.down_proj.weight)
 
@@ -56,7 +60,7 @@ class DecoderLayer(nn.Module):
         return self.input_layernorm(x), x
 
     def keys_values(self, x: Tensor, positions: Tensor) -> KeysValues:
-        """Return the keys and values of x [B, R, H] at positions [B, R]."""
+        """Return the keys and values of x [B, R, H] at positions [B, 3, R]."""
         attention, (normed, _) = self.self_attn, self.enter(x)
         keys = self.rotary(self._split(attention.k_proj(normed)), positions)
         values = self._split(attention.v_proj(normed))
@@ -75,7 +79,7 @@ class DecoderLayer(nn.Module):
         visible: Tensor,
         chain: list[KeysValues],
     ) -> Tensor:
-        """Return the layer's output [B, A, H] for x [B, A, H] at positions [B, A].
+        """Return the layer's output [B, A, H] for x [B, A, H] at positions [B, 3, A].
 
         x is the context itself, or the latest token of each of A drafted chains. rows: keys and
         values of the R entries of the context. visible: [B, A, R], True where x may attend to an

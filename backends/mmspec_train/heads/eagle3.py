@@ -84,8 +84,9 @@ class Fused(CachedHead):
         next_embeddings: NextEmbeddings | None = None,
     ) -> Tensor:
         """Return features [D, B, A, H], as `Layered` does."""
-        x = self._rows(batch)
-        return torch.stack(list(self.chains(x, before(starts), batch, starts, next_embeddings)))
+        # A row stands where the target has its column, as in decoding.
+        rows = self._rows(batch), before(starts), batch.positions
+        return torch.stack(list(self.chains(*rows, batch, starts, next_embeddings)))
 
     def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:  # noqa: ARG002
         """Return the log-probabilities [n, d] of features [n, H], by the head's own matrix."""

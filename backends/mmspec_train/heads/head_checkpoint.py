@@ -31,7 +31,10 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         raise errors.choice("kind of head", kind, HEADS)
     text = target.text
     ffn = shape.ffn or text.intermediate_size
-    plain = replace(text, qkv_bias=False, qk_norm=False, rotary_axes=())
+    axes = text.rotary_axes if kind == "eagle3" else ()
+    plain = replace(
+        text, tie_word_embeddings=False, qkv_bias=False, qk_norm=False, rotary_axes=axes
+    )
     layer = replace(plain, num_hidden_layers=1, intermediate_size=ffn)
     queries = target.image_tokens // COMPRESSION if shape.queries is None else shape.queries
     return HeadConfig(

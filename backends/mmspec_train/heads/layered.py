@@ -44,7 +44,7 @@ class Compressor(nn.Module):
         self.norm = nn.RMSNorm(width, eps)
 
     def forward(self, states: Tensor) -> Tensor:
-        """Compress states [M, N, H] of M images to latents [M, C, H]."""
+        """Compress states [N, H] of an image to latents [C, H]."""
         scores = self.queries @ self.norm(states).transpose(-1, -2) / states.shape[-1] ** 0.5
         return torch.matmul(scores.softmax(dim=-1).to(states.dtype), states)
 
@@ -52,6 +52,11 @@ class Compressor(nn.Module):
 def before(starts: DraftStarts) -> Tensor:
     """Return the columns [B, A] before those of the starts."""
     return (starts.columns - 1).clamp(min=0)
+
+
+def _in_planes(rows: Tensor) -> Tensor:
+    """Return rows [B, A] as the same index [B, 3, A] into time, row and column."""
+    return rows.unsqueeze(1).expand(-1, 3, -1)
 
 
 class CachedHead(nn.Module, ABC):
@@ -65,6 +70,7 @@ class CachedHead(nn.Module, ABC):
         self,
         x: Tensor,
         at: Tensor,
+        positions: Tensor,
         batch: TeacherBatch,
         starts: DraftStarts,
         next_embeddings: NextEmbeddings | None,
@@ -72,21 +78,23 @@ class CachedHead(nn.Module, ABC):
         """Yield the features [B, A, H] of each drafted token from every start.
 
         x: [B, R, ...] what the layer reads of the context. at: [B, A] the row before each start.
+        positions: [B, 3, R + 1] rotary positions of the rows and of one more.
         From the second token on the head is fed its own features: training-time test (EAGLE-3;
         HASS, section 3.2).
         """
         layer = self._layer
-        count = torch.arange(x.shape[1], device=x.device)
-        rows: KeysValues = layer.keys_values(x, count.expand(len(x), -1))
-        visible = count <= at.unsqueeze(-1)
-        feature = layer(gather_columns(x, at), at, rows, visible, [])
+        rows: KeysValues = layer.keys_values(x, positions[..., :-1])
+        visible = torch.arange(x.shape[1], device=x.device) <= at.unsqueeze(-1)
+        here, after = (positions.gather(2, _in_planes(row)) for row in (at, at + 1))
+        feature = layer(gather_columns(x, at), here, rows, visible, [])
         chain: list[KeysValues] = []
         for depth in range(1, starts.depth):
             yield feature
             token = embeddings_at(depth, feature, batch, starts, next_embeddings)
             x = self._fused(token, feature)
-            chain.append(layer.keys_values(x, at + depth))
-            feature = layer(x, at + depth, rows, visible, chain)
+            place = after + (depth - 1)
+            chain.append(layer.keys_values(x, place))
+            feature = layer(x, place, rows, visible, chain)
         yield feature
 
     @abstractmethod
@@ -129,7 +137,9 @@ class Layered(CachedHead):
         """
         layout = lay_out_slots(batch, apart=self.config.apart, packed=self.config.queries)
         x, at = self._rows(batch, layout), layout.row.gather(1, before(starts))
-        features = self.chains(x, at, batch, starts, next_embeddings)
+        # A head counts its own rows, as in decoding: a packed image has few of them.
+        positions = torch.arange(x.shape[1] + 1, device=x.device).expand(len(x), 3, -1)
+        features = self.chains(x, at, positions, batch, starts, next_embeddings)
         if self.slots:
             feature, slots = next(features), list(self.slots)[: starts.depth]
             return torch.stack([feature + F.silu(slot(feature)) for slot in slots])
@@ -153,7 +163,6 @@ class Layered(CachedHead):
         """Return the images' rows [Q, H] that do not pair a state with an embedding."""
         if layout.images:
             spans = [batch.states[row, first:end] for row, (first, end) in layout.images]
-            packed: Tensor = self.compressor(torch.stack(spans))
-            return packed.flatten(0, 1)
+            return torch.cat([self.compressor(states) for states in spans])
         rows = batch.states if self.config.kind == "flash" else batch.embeddings
         return rows.flatten(0, 1)[layout.others]

@@ -62,8 +62,8 @@ def encode(
         for turn, answer in zip(sample.turns, answers, strict=True)
         for weight in (*_weights(turn, answer, fact_weight), 1.0)
     ]
-    image_id, positions = (token_id(tokenizer, NEWLINE), 0) if blind else (image, patches)
-    ids, targets, _ = lay_out(record, image_id, positions)
+    image_id = token_id(tokenizer, NEWLINE) if blind else image
+    ids, targets, _ = lay_out(record, image_id, () if blind else [patches] * record.images)
     images = [] if blind else [np.asarray(image, dtype=np.uint8) for image in sample.images]
     return EncodedSample(ids, targets, weights, np.stack(images) if images else _NO_PIXELS, patches)
 

@@ -4,18 +4,23 @@ Shape letters: R rows, n columns fed, C columns so far, H width.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec.decoding.contents import Projection, Row
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.prompt.images import Picture
+from mmspec.seam import Features, Segment
 from mmspec_torch.device_io import upload
 from mmspec_torch.framework import keys, sampler
 from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.decoder import LanguageModel, Step, hidden
+from mmspec_torch.sequence.contents import deepstack
 from mmspec_train.teacher.batch import StoredStates
 from mmspec_train.teacher.records import PICTURE, ConversationRecord
 from mmspec_train.teacher.teacher import Teacher
@@ -36,40 +41,49 @@ def answer_all(
     """
     stop = teacher.stop
     pixels = [list(map(teacher.pixels, pictures)) for _, pictures in conversations]
-    images = [teacher.embed_images(teacher.features(row)) for row in pixels]
+    images = [teacher.features(row) for row in pixels]
     records = [record for record, _ in conversations]
-    rows = _Rows(teacher.model.language, sampling, [seed + record.number for record in records])
+    model, seeds = teacher.model, [seed + record.number for record in records]
+    rows = _Rows(model.language, model.placed, sampling, seeds)
     unread = [iter(row) for row in images]
     answers: list[list[list[int]]] = [[] for _ in records]
     for turn in range(max(len(record.prompts) for record in records)):
         prompts = [r.prompts[turn] if turn < len(r.prompts) else () for r in records]
-        embeddings = [_embed(teacher, p, row) for p, row in zip(prompts, unread, strict=True)]
-        for row, answer in enumerate(rows.answer(embeddings, max_tokens, stop)):
+        segments = [_segment(prompt, row) for prompt, row in zip(prompts, unread, strict=True)]
+        for row, answer in enumerate(rows.answer(segments, max_tokens, stop)):
             answers[row] += [answer] if prompts[row] else []
     return [
         (
             record.answered(answers[row], stop),
-            StoredStates(rows.states(row), images[row].flatten(0, 1)),
+            StoredStates(rows.states(row), teacher.image_rows(images[row])),
         )
         for row, record in enumerate(records)
     ]
 
 
-def _embed(teacher: Teacher, prompt: Sequence[int], images: Iterator[Tensor]) -> Tensor:
-    """Return the embeddings [n, H] of a prompt; the next of `images` replaces each PICTURE."""
-    ids = [max(token, 0) for token in prompt]
-    x = teacher.embed(upload(ids, torch.long, teacher.model.language.device))
-    places = [place for place, token in enumerate(prompt) if token == PICTURE]
-    parts = torch.tensor_split(x, [edge for place in places for edge in (place, place + 1)])
-    # Every second part is the row of a PICTURE.
-    return torch.cat([next(images) if n % 2 else part for n, part in enumerate(parts)])
+def _segment(prompt: Sequence[int], images: Iterator[Features]) -> Segment:
+    """Return a prompt in which the next of `images` replaces each PICTURE."""
+    parts: list[Sequence[int] | Features] = []
+    for is_picture, run in groupby(prompt, PICTURE.__eq__):
+        tokens = list(run)
+        parts += [next(images) for _ in tokens] if is_picture else [tokens]
+    return Segment(parts)
 
 
 class _Rows:
     """A batch of conversations that decode together. The attention mask hides padding."""
 
-    def __init__(self, language: LanguageModel, sampling: Sampling, seeds: Sequence[int]) -> None:
+    def __init__(
+        self,
+        language: LanguageModel,
+        place: Projection[Tensor],
+        sampling: Sampling,
+        seeds: Sequence[int],
+    ) -> None:
+        """place: returns the rows [N, W] of an image's features."""
         self._language, self._cache = language, language.new_cache(len(seeds))
+        self._contents: list[Row[Tensor]] = [Row() for _ in seeds]
+        self._place = place
         self._sampler, self._seeds = sampler(sampling, language.device), seeds
         self._is_token = torch.zeros(len(seeds), 0, dtype=torch.bool, device=language.device)
         self._lengths = [0] * len(seeds)
@@ -77,11 +91,11 @@ class _Rows:
         self._counts: list[list[int]] = []
 
     def answer(
-        self, prompts: Sequence[Tensor], max_tokens: int, stop: frozenset[int]
+        self, prompts: Sequence[Segment], max_tokens: int, stop: frozenset[int]
     ) -> list[list[int]]:
-        """Feed a prompt [n, H] to each row; returns the answers, [] to an empty prompt."""
+        """Feed a prompt to each row; returns the answers, [] to an empty prompt."""
         lengths = [len(prompt) for prompt in prompts]
-        last = self._feed(torch.nn.utils.rnn.pad_sequence(list(prompts), True), lengths)
+        last = self._feed(prompts)
         answers: list[list[int]] = [[] for _ in prompts]
         live = [bool(length) for length in lengths]
         for _ in range(max_tokens):
@@ -92,7 +106,8 @@ class _Rows:
                     live[row] = token not in stop
             if not any(live):
                 break
-            last = self._feed(self._language.embed(tokens).unsqueeze(1), [int(row) for row in live])
+            pairs = zip(tokens.tolist(), live, strict=True)
+            last = self._feed([Segment([[token]] if alive else []) for token, alive in pairs])
         return answers
 
     def _keys(self) -> Tensor:
@@ -105,25 +120,33 @@ class _Rows:
         parts = zip(self._states, self._counts, strict=True)
         return torch.cat([states[row, : counts[row]] for states, counts in parts])
 
-    def _feed(self, x: Tensor, counts: list[int]) -> Tensor:
-        """Feed embeddings [R, n, H]; of row r only the first counts[r] are real.
+    def _feed(self, segments: Sequence[Segment]) -> Tensor:
+        """Feed a segment to each row, padded at its end.
 
-        Returns the hidden state [R, H] of each row's last real column; where counts[r] is 0, the
-        value is arbitrary.
+        Returns the hidden state [R, H] of each row's last column; of an empty segment, any.
         """
-        rows, width = x.shape[:2]
-        start, end = self._is_token.shape[1], self._is_token.shape[1] + width
+        language, rows, start = self._language, len(segments), self._is_token.shape[1]
+        counts = list(map(len, segments))
+        width = max(counts)
+        end = start + width
+        for row, segment in zip(self._contents, segments, strict=True):
+            row.append(start, segment, self._place)
+            row.append(start + len(segment), Segment([]), self._place, width - len(segment))
+        ids = [row.ids(start, end, language.config.vocab_size) for row in self._contents]
+        x = language.embed(upload(ids, torch.long, language.device))
+        for row, columns_of_row in zip(self._contents, x, strict=True):
+            row.write_images(columns_of_row, start, end)
         columns, ends = torch.arange(width, device=x.device), upload(counts, torch.long, x.device)
         self._is_token = torch.cat((self._is_token, columns < ends[:, None]), dim=1)
-        positions = [[length + n for n in range(width)] for length in self._lengths]
         step = Step(
-            self._language.rotary.at(positions),
+            language.rotary.planes(np.stack([r.positions(start, end) for r in self._contents])),
             CacheSpan(self._cache, start, end),
             self._mask(start, x) if start else None,
             causal=not start,
+            deepstack=deepstack(language, self._contents, start, end),
         )
-        out = self._language.forward(x.reshape(rows * width, -1), step)
-        states = self._language.states(out).view(rows, width, -1)
+        outputs = language.forward(x.flatten(0, 1), step)
+        states = language.states(outputs).view(rows, width, -1)
         self._states.append(states)
         self._counts.append(counts)
         self._lengths = [a + b for a, b in zip(self._lengths, counts, strict=True)]

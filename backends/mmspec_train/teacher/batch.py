@@ -1,7 +1,8 @@
 """Batches of conversations: tokens, and the target's embeddings and hidden states.
 
-Shape letters: B sequences, L columns (padded at their ends), M images, N positions of one image,
-H width, n columns of one conversation, m of them an image's, A starts.
+Shape letters: B sequences, L columns (padded at their ends),
+H width, n columns of one conversation, m image rows of one or of all, l layers of DeepStack,
+A starts.
 """
 
 from collections.abc import Sequence
@@ -11,14 +12,21 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from mmspec.decoding.contents import Row
 from mmspec.drafters.heads.packing import Span
-from mmspec.seam import Float32
+from mmspec.families.family import Vision
+from mmspec.families.grid import Grid
+from mmspec.seam import Features, Float32, Segment
+from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.teacher.records import IGNORED, ConversationRecord, lay_out
 
 
 @dataclass(frozen=True, slots=True)
 class StoredStates:
-    """The target's hidden states [n, H] and image embeddings [m, H] of one conversation."""
+    """The target's hidden states [n, H] and image rows [m, H] of one conversation.
+
+    A visual position has 1 + l rows: its embedding, then what each layer of DeepStack adds.
+    """
 
     states: Tensor
     visual: Tensor
@@ -36,6 +44,8 @@ class Conversations:
     """The columns of the images in each sequence."""
     lengths: tuple[int, ...]
     """The number of columns of each sequence, without padding."""
+    positions: Tensor
+    """[B, 3, L] rotary positions in the target: time, row and column; 0 for padding."""
 
     @property
     def learned(self) -> Tensor:
@@ -68,8 +78,8 @@ class ConversationBatch(Conversations):
     """[3, height, width] of each image, in order; may be empty if hidden states are stored."""
     states: Tensor
     """[B, L, H] hidden states, or [0] if none are stored."""
-    image_embeddings: Tensor
-    """[M, N, H] image embeddings, or [0] if none are stored."""
+    image_rows: Tensor
+    """[m, H] image rows of all conversations, or [0] if none are stored."""
 
     @property
     def is_stored(self) -> bool:
@@ -85,6 +95,8 @@ class TeacherBatch(Conversations):
     """[B, L, H] hidden states after the last norm, the input of the output matrix."""
     embeddings: Tensor
     """[B, L, H] input embeddings, of tokens and images."""
+    deepstack: Tensor
+    """[B, L, l H] what images add to the outputs of the first layers, side by side."""
     captured: Tensor
     """[B, L, c H] outputs of the layers that the teacher captures, side by side."""
 
@@ -99,22 +111,37 @@ def collate(
     pixels: Sequence[Float32],
     stored: Sequence[StoredStates],
     image_id: int,
-    positions: int,
+    vision: Vision | None,
 ) -> ConversationBatch:
     """Pad conversations to the longest; `stored` is empty or has one item per conversation."""
-    columns = [lay_out(record, image_id, positions) for record in records]
-    ids, targets, images = zip(*columns, strict=True)
-    states = image_embeddings = torch.zeros(0)
+    grids = [record.grids(vision) for record in records]
+    sizes = ([grid.positions for grid in each] for each in grids)
+    laid_out = [lay_out(one, image_id, each) for one, each in zip(records, sizes, strict=True)]
+    ids, targets, images = zip(*laid_out, strict=True)
+    positions = list(map(rotary_positions, ids, images, grids))
+    states = image_rows = torch.zeros(0)
     if stored:
         states = pad_sequence([s.states for s in stored], batch_first=True)
-        rows = torch.cat([s.visual for s in stored])
-        image_embeddings = rows.view(-1, max(positions, 1), rows.shape[-1])
+        image_rows = torch.cat([s.visual for s in stored])
     return ConversationBatch(
         pad_sequence(list(map(torch.tensor, ids)), batch_first=True),
         pad_sequence(list(map(torch.tensor, targets)), batch_first=True, padding_value=IGNORED),
         images,
         tuple(map(len, ids)),
+        pad_sequence(positions, batch_first=True).transpose(1, 2),
         tuple(pixels),
         states,
-        image_embeddings,
+        image_rows,
     )
+
+
+def rotary_positions(ids: Sequence[int], images: Sequence[Span], grids: Sequence[Grid]) -> Tensor:
+    """Return the rotary positions [n, 3] of a conversation's columns: time, row and column."""
+    parts: list[Sequence[int] | Features] = []
+    start = 0
+    for (first, end), grid in zip(images, grids, strict=True):
+        parts += [ids[start:first], TorchFeatures(torch.empty(end - first, 0), grid)]
+        start = end
+    row: Row[Tensor] = Row()
+    row.append(0, Segment([*parts, ids[start:]]), lambda image: torch.empty(image.positions, 0))
+    return torch.from_numpy(row.positions(0, len(ids)).T)

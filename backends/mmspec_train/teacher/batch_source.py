@@ -8,7 +8,7 @@ from itertools import chain, count
 from typing import Literal
 
 from mmspec import errors
-from mmspec.families.family import Preprocessing
+from mmspec.families.family import Preprocessing, Vision
 from mmspec.prompt.images import Picture
 from mmspec.seam import Float32
 from mmspec_train.teacher.batch import ConversationBatch, StoredStates, collate
@@ -32,8 +32,8 @@ class ConversationBatches:
     corpus: Corpus
     image_id: int
     """The token at the positions of images."""
-    positions: int
-    """Number of positions of an image; 0 for a text-only model."""
+    vision: Vision | None
+    """The config of the target's tower; None for a text-only model."""
     preprocessing: Preprocessing | None
     positions_per_batch: int
     seed: int
@@ -61,7 +61,8 @@ class ConversationBatches:
         if self.files is not None and self.corpus.file_of(record.number) not in self.files:
             return False
         most, positions = self.limit or (math.inf, 1)
-        return wanted and any(record.answers) and record.columns(positions) <= most
+        columns = record.columns(positions * record.images)
+        return wanted and any(record.answers) and columns <= most
 
     def batches(self, start: int) -> Iterator[ConversationBatch]:
         """Yield batches from number `start` on."""
@@ -92,7 +93,7 @@ class ConversationBatches:
         return planned
 
     def _columns(self, record: ConversationRecord) -> int:
-        return record.columns(self.positions or 1)
+        return record.columns(record.visual(self.vision))
 
     def _cut(self, ordered: Sequence[ConversationRecord]) -> Iterator[list[ConversationRecord]]:
         """Cut records, sorted by length, into batches that stay within `positions_per_batch`."""
@@ -110,11 +111,12 @@ class ConversationBatches:
         all_stored = len(places) == len(records)
         stored = list(map(self._stored, records, places)) if all_stored else []
         images = self.pixels(records) if self.always_pixels or not stored else ()
-        return collate(records, images, stored, self.image_id, self.positions)
+        return collate(records, images, stored, self.image_id, self.vision)
 
     def _stored(self, record: ConversationRecord, place: Place) -> StoredStates:
         """The stored states of a conversation; raises UsageError for other numbers of them."""
-        sizes = self._columns(record), record.images * self.positions
+        rows = 1 + self.vision.deepstack_layers if self.vision else 0
+        sizes = self._columns(record), rows * record.visual(self.vision)
         if place[1:] != sizes:
             raise self._damaged(record, f"{place[1:]} rows of states in place of {sizes}")
         return self.cache.read(place)

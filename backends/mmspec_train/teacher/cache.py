@@ -3,7 +3,7 @@
     about.SPLIT.json    the options that produced the other files
     SPLIT.jsonl         one record per line, which says where its hidden states are
     SPLIT.states        float16 rows of width H: for each conversation its hidden states, then
-                        the embeddings of its images
+                        the rows of its images
 
 Shape letters: H width.
 """
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from mmspec.checkpoints.config import ModelConfig
 from mmspec.errors import UsageError
-from mmspec.families.decoder import TextConfig
 from mmspec.input_files import open_file, require_file
 from mmspec.output_files import write_errors
 from mmspec_train.teacher.batch import StoredStates
@@ -33,11 +33,11 @@ class TeacherCache:
 
     directory: Path
     split: str
-    text: TextConfig
+    config: ModelConfig
     """The target's, whose width H the hidden states have."""
 
     def __post_init__(self) -> None:
-        self.width = self.text.hidden_size
+        self.width = self.config.text.hidden_size
         self.records_file = self.directory / f"{self.split}.jsonl"
         self.states_file = self.directory / f"{self.split}.states"
         self.manifest_file = self.directory / f"about.{self.split}.json"
@@ -60,11 +60,18 @@ class TeacherCache:
             records = list(map(ConversationRecord.from_json, lines))
         except (ValueError, RecursionError) as error:
             raise self.damaged(self.records_file, str(error)) from error
-        largest = max((record.largest_id for record in records), default=0)
-        if largest >= self.text.vocab_size:
-            reason = f"token {largest} of {self.text.vocab_size}"
-            raise self.damaged(self.records_file, reason)
+        for record in records:
+            self._check(record)
         return records
+
+    def _check(self, record: ConversationRecord) -> None:
+        """Raise UsageError for a record that no conversation with the target has."""
+        tokens, sizes = self.config.text.vocab_size, len(record.sides)
+        if record.largest_id >= tokens:
+            raise self.damaged(self.records_file, f"token {record.largest_id} of {tokens}")
+        if self.config.vision and sizes != record.images:
+            reason = f"conversation {record.number} has {record.images} images in place of {sizes}"
+            raise self.damaged(self.records_file, reason)
 
     def damaged(self, file: Path, reason: str) -> UsageError:
         """The error for a file that does not hold what was written."""

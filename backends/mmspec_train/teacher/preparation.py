@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from mmspec.decoding.sampling import Sampling
 from mmspec.errors import ImageError
 from mmspec.prompt.images import Picture
@@ -83,19 +85,22 @@ class Preparation:
 
     def questions(self, numbers: Iterable[int]) -> list[Question]:
         """Tokenize the corpus' conversations with these numbers, but those with damaged images."""
-        teacher, stop = self.teacher, min(self.teacher.stop)
         questions = []
         for number in numbers:
             try:
-                turns = self.corpus.turns(number)
+                questions.append(self._question(number))
             except ImageError as error:
                 self.unreadable.append(str(error))
-                continue
-            texts = number, turns, teacher.template, teacher.tokenizer
-            is_plain = self.corpus.is_plain(number) and is_caption(turns)
-            record = tokenize_caption(*texts) if is_plain else tokenize(*texts, stop)
-            questions.append((record, [p for turn in turns for p in turn.question.pictures]))
         return questions
+
+    def _question(self, number: int) -> Question:
+        teacher, turns = self.teacher, self.corpus.turns(number)
+        pictures = [picture for turn in turns for picture in turn.question.pictures]
+        texts = number, turns, teacher.template, teacher.tokenizer
+        is_plain = self.corpus.is_plain(number) and is_caption(turns)
+        record = tokenize_caption(*texts) if is_plain else tokenize(*texts, teacher.end)
+        sides = tuple(map(teacher.sides, pictures)) if teacher.preprocessing else ()
+        return replace(record, sides=sides), pictures
 
     def _stopped(self) -> str:
         return f"{self.stage}: stopped after {self.finished}; the same command goes on from there"
@@ -151,12 +156,13 @@ class Preparation:
         teacher = self.teacher
         pixels = [teacher.pixels(picture) for _, pictures in questions for picture in pictures]
         records = [record for record, _ in questions]
-        positions = teacher.config.image_tokens
-        batch = teacher.read(collate(records, pixels, (), teacher.image_id, positions))
-        rows = zip(batch.states, batch.embeddings, batch.visual, batch.lengths, strict=True)
+        vision, width = teacher.config.vision, teacher.config.text.hidden_size
+        batch = teacher.read(collate(records, pixels, (), teacher.image_id, vision))
+        placed = torch.cat((batch.embeddings, batch.deepstack), dim=-1)
+        rows = zip(batch.states, placed, batch.visual, batch.lengths, strict=True)
         return [
-            StoredStates(states[:columns], embeddings[visual])
-            for states, embeddings, visual, columns in rows
+            StoredStates(states[:columns], placed[visual].reshape(-1, width))
+            for states, placed, visual, columns in rows
         ]
 
     @property
@@ -164,7 +170,7 @@ class Preparation:
         return self.teacher.config.text.max_position_embeddings
 
     def _columns(self, record: ConversationRecord) -> int:
-        return record.columns(self.teacher.config.image_tokens)
+        return record.columns(record.visual(self.teacher.config.vision))
 
     def _columns_at_most(self, record: ConversationRecord) -> int:
         """Return an upper bound of the conversation's columns once it is answered."""

@@ -10,6 +10,8 @@ from itertools import chain, pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 
 from mmspec.drafters.heads.packing import Span
+from mmspec.families.family import Vision
+from mmspec.families.grid import Grid
 from mmspec.json_reader.limits import Range
 from mmspec.json_reader.reader import read_value
 from mmspec.prompt.chat_template import ChatTemplate
@@ -23,10 +25,13 @@ Count = Annotated[int, Range(0, 10**15)]
 PICTURE = -1
 """Placeholder id of an image in a record's prompts."""
 MOST_ID = 2**31
+Pixels = Annotated[int, Range(1, 2**20)]
 SOME = Range(1, MOST_ID)
 """The length of an answer, which ends with a stop token if with no other."""
 Place = tuple[int, int, int]
 """Where hidden states are in their file: first row, number of states, number of image rows."""
+Sides = tuple[int, int]
+"""Height and width of an image's pixel values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class ConversationRecord:
     answers: tuple[tuple[int, ...], ...]
     stopped: tuple[bool, ...]
     """True for each answer that ends with a stop token; later turns do not read that token."""
+    sides: tuple[Sides, ...] = ()
+    """Those of each image, which decide its positions; empty for a target without vision."""
     place: Place | None = None
     """Where the cache has stored the target's hidden states; None if it has not."""
 
@@ -51,10 +58,18 @@ class ConversationRecord:
         """The largest token id of all prompts and answers; PICTURE if there is none."""
         return max(chain((PICTURE,), *self.prompts, *self.answers))
 
-    def columns(self, positions: int) -> int:
-        """The number of columns if each image takes `positions` of them."""
+    def grids(self, vision: Vision | None) -> list[Grid]:
+        """The visual positions of each image; empty for a target without vision."""
+        return [vision.grid(*sides) for sides in self.sides] if vision else []
+
+    def visual(self, vision: Vision | None) -> int:
+        """The number of columns that all images take together, one each without vision."""
+        return sum(grid.positions for grid in self.grids(vision)) if vision else self.images
+
+    def columns(self, visual: int) -> int:
+        """The number of columns if all images together take `visual` of them."""
         tokens = sum(map(len, chain(self.prompts, self.answers))) - sum(self.stopped)
-        return tokens + self.images * (positions - 1)
+        return tokens + visual - self.images
 
     def answered(
         self, answers: Sequence[Sequence[int]], stop: frozenset[int]
@@ -66,7 +81,8 @@ class ConversationRecord:
     def to_json(self) -> str:
         """Return the record as one line of JSON."""
         stopped = [int(s) for s in self.stopped]
-        return json.dumps([self.number, self.prompts, self.answers, stopped, *(self.place or ())])
+        turns = self.prompts, self.answers, stopped
+        return json.dumps([self.number, *turns, self.sides, *(self.place or ())])
 
     @classmethod
     def from_json(cls, line: str) -> "ConversationRecord":
@@ -77,7 +93,8 @@ class ConversationRecord:
         if read.prompts and not read.prompts[0]:
             raise ValueError("its first prompt is empty")
         place = None if read.images is None else (read.first, read.states, read.images)
-        return cls(read.number, read.prompts, read.answers, tuple(map(bool, read.stopped)), place)
+        stopped = tuple(map(bool, read.stopped))
+        return cls(read.number, read.prompts, read.answers, stopped, read.sides, place)
 
 
 class _Line(NamedTuple):
@@ -87,27 +104,30 @@ class _Line(NamedTuple):
     prompts: tuple[tuple[Annotated[int, Range(PICTURE, MOST_ID)], ...], ...]
     answers: tuple[Annotated[tuple[Annotated[int, Range(0, MOST_ID)], ...], SOME], ...]
     stopped: tuple[Literal[0, 1], ...]
+    sides: tuple[tuple[Pixels, Pixels], ...]
     first: Count = 0
     states: Count = 0
     images: Count | None = None
 
 
 def lay_out(
-    record: ConversationRecord, image_id: int, positions: int
+    record: ConversationRecord, image_id: int, positions: Sequence[int]
 ) -> tuple[list[int], list[int], tuple[Span, ...]]:
     """Return a record's ids [n], targets [n] as in `Conversations`, and the columns of its images.
 
-    With `positions` 0 a single `image_id` stands for an image.
+    positions: how many each image takes; empty if a single `image_id` stands for an image.
     """
+    sizes = iter(positions)
     ids: list[int] = []
     targets: list[int] = []
     images: list[Span] = []
     turns = zip(record.prompts, record.answers, record.stopped, strict=True)
     for prompt, answer, stopped in turns:
         for token in prompt:
-            if token == PICTURE and positions:
-                images.append((len(ids), len(ids) + positions))
-            ids += [image_id] * (positions or 1) if token == PICTURE else [token]
+            size = next(sizes, 0) if token == PICTURE else 0
+            if size:
+                images.append((len(ids), len(ids) + size))
+            ids += [image_id] * (size or 1) if token == PICTURE else [token]
         targets += [IGNORED] * (len(ids) - len(targets))
         if answer:
             targets[-1] = answer[0]

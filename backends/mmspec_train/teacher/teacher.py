@@ -1,6 +1,7 @@
 """The frozen target: its input format, hidden states and output matrix.
 
-Shape letters: B sequences, L columns, M images, N positions of one image, H width, V vocabulary.
+Shape letters: B sequences, L columns, m visual positions of all images, l layers of DeepStack,
+H width, V vocabulary.
 """
 
 import hashlib
@@ -10,9 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import LM_HEAD
-from mmspec.errors import UsageError
+from mmspec.errors import ImageError, UsageError
+from mmspec.families.family import Preprocessing
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
@@ -24,6 +27,12 @@ from mmspec_torch.network.decoder import Step
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_torch.weights import read_tensor
 from mmspec_train.teacher.batch import ConversationBatch, TeacherBatch
+from mmspec_train.teacher.records import Sides
+
+
+def preprocessing(config: ModelConfig, directory: Path) -> Preprocessing | None:
+    """Return that of a checkpoint's images, with the limit on tokens that a chat has by default."""
+    return config.vision.preprocessing(directory).limited(None) if config.vision else None
 
 
 class Teacher:
@@ -33,12 +42,9 @@ class Teacher:
         self.directory = directory
         self.model: TorchModel = TorchBackend().load(directory, device=device, dtype=dtype)
         self.config = self.model.config
-        if self.config.text.rotary_axes:
-            kind = self.config.family.model_type
-            raise UsageError(f"{directory} is a {kind}: heads are trained for llava and llama")
-        self.tokenizer, self.template = Tokenizer.read(directory), load_template(directory)
-        vision = self.config.vision
-        self.preprocessing = vision.preprocessing(directory) if vision else None
+        self.tokenizer = Tokenizer.read(directory, self.config.family.image_tokens)
+        self.template = load_template(directory)
+        self.preprocessing = preprocessing(self.config, directory)
         self.output_matrix = self._output_matrix()
         self.captured: tuple[int, ...] = ()
         """Layers whose outputs are computed too, in every read: they are never stored."""
@@ -57,6 +63,11 @@ class Teacher:
         return self.tokenizer.eos_ids | frozenset(self.config.eos_token_ids)
 
     @property
+    def end(self) -> int:
+        """The token that ends a dataset's answers: a chat's, not that of any text."""
+        return min(self.tokenizer.eos_ids or self.stop)
+
+    @property
     def image_id(self) -> int:
         """The image token, or a newline for a text-only model."""
         image = self.config.image_token_id
@@ -68,9 +79,20 @@ class Teacher:
 
     def pixels(self, picture: Picture) -> Float32:
         """Preprocess a picture into pixels [3, height, width] for the vision tower."""
+        return self._images.pixels(picture.image)
+
+    def sides(self, picture: Picture) -> Sides:
+        """Height and width of a picture's pixel values.  Raises ImageError for a long strip."""
+        try:
+            return self._images.size(*picture.image.size)
+        except ImageError as error:
+            raise ImageError(f"{picture.name or 'an image'}: {error}") from error
+
+    @property
+    def _images(self) -> Preprocessing:
         if self.preprocessing is None:
             raise UsageError("this model is text-only: it cannot look at an image")
-        return self.preprocessing.pixels(picture.image)
+        return self.preprocessing
 
     def digest(self) -> str:
         """Return a digest of the embeddings and output matrix, which identifies the target."""
@@ -80,7 +102,7 @@ class Teacher:
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings [..., H] of tokens."""
-        return self.model.language.embed(ids)
+        return self.model.language.embed(ids.to(self.model.language.device))
 
     @torch.no_grad()
     def features(self, images: Sequence[Float32]) -> list[TorchFeatures]:
@@ -88,13 +110,11 @@ class Teacher:
         return [self.model.encode(image) for image in images]
 
     @torch.no_grad()
-    def embed_images(self, features: Sequence[TorchFeatures]) -> Tensor:
-        """Project tower features into image embeddings [M, N, H]."""
-        shape = 0, self.config.image_tokens, self.config.text.hidden_size
-        language = self.model.language
-        if not features:
-            return torch.zeros(shape, device=language.device, dtype=language.dtype)
-        return torch.stack([self.model.placed(image) for image in features])
+    def image_rows(self, features: Sequence[TorchFeatures]) -> Tensor:
+        """Return what images become in the decoder [m (1 + l), H]; see `StoredStates`."""
+        empty = self.model.language.embedding[:0]
+        placed = (self.model.placed(image).reshape(-1, empty.shape[1]) for image in features)
+        return torch.cat([empty, *placed])
 
     @torch.no_grad()
     def read(
@@ -106,28 +126,45 @@ class Teacher:
         """
         with torch.autocast(self.output_matrix.device.type, enabled=False):
             if batch.is_stored:
-                images = batch.image_embeddings
+                images = batch.image_rows
             else:
-                images = self.embed_images(features or self.features(batch.pixels))
-            embeddings = self.embed(batch.ids)
-            embeddings[batch.visual] = images.flatten(0, 1).to(embeddings.dtype)
+                images = self.image_rows(features or self.features(batch.pixels))
+            embeddings, deepstack = self._placed(batch, images)
             states, captured = batch.states, embeddings[..., :0]
             if self.captured or not batch.is_stored:
-                states, captured = self.hidden_states(embeddings)
-        tokens = batch.ids, batch.targets, batch.images, batch.lengths
-        return TeacherBatch(*tokens, states.float(), embeddings.float(), captured.float())
+                states, captured = self.hidden_states(embeddings, deepstack, batch.positions)
+        tokens = batch.ids, batch.targets, batch.images, batch.lengths, batch.positions
+        inputs = embeddings.float(), deepstack
+        return TeacherBatch(*tokens, states.float(), *inputs, captured.float())
+
+    def _placed(self, batch: ConversationBatch, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return embeddings [B, L, H] and what DeepStack adds [B, L, l H]."""
+        embeddings, visual = self.embed(batch.ids), batch.visual
+        if not visual.any():
+            return embeddings, embeddings[..., :0]
+        width = embeddings.shape[-1]
+        rows = images.to(embeddings.dtype).reshape(int(visual.sum()), -1)
+        embeddings[visual] = rows[:, :width]
+        deepstack = embeddings.new_zeros(*visual.shape, rows.shape[1] - width)
+        deepstack[visual] = rows[:, width:]
+        return embeddings, deepstack
 
     @torch.no_grad()
-    def hidden_states(self, embeddings: Tensor) -> tuple[Tensor, Tensor]:
+    def hidden_states(
+        self, embeddings: Tensor, deepstack: Tensor, positions: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Return hidden states [B, L, H] after the last norm, and the captured layers' [B, L, c H].
 
-        No column attends to the padding.
+        deepstack [B, L, l H] and positions [B, 3, L]: see `TeacherBatch`.  No column attends to the
+        padding.
         """
         rows, columns, width = embeddings.shape
         language = self.model.language
         span = CacheSpan(language.new_cache(rows), 0, columns)
-        angles = language.rotary.run(0, columns)
-        step = Step(angles, span, causal=True, captured=self.captured)
+        angles = language.rotary.planes(positions.cpu().numpy())
+        added = deepstack.to(language.dtype).flatten(0, 1)
+        layers = torch.split(added, width, dim=1) if added.shape[1] else ()
+        step = Step(angles, span, causal=True, deepstack=layers, captured=self.captured)
         x = embeddings.to(language.dtype).reshape(-1, width).clone()
         outputs = language.forward(x, step).view(rows, columns, -1)
         return language.states(outputs[..., :width]), outputs[..., width:]

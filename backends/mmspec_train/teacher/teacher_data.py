@@ -58,7 +58,7 @@ class TeacherData:
             settings = replace(settings, samples=samples, answers="target", temperature=0.0)
         elif not self.needs_states:
             settings = replace(settings, cache_gb=0.0)
-        cache = TeacherCache(self.directory, split, self.teacher.config.text)
+        cache = TeacherCache(self.directory, split, self.teacher.config)
         return Preparation(cache, corpus, self.teacher, settings)
 
     def batches(
@@ -83,7 +83,7 @@ class TeacherData:
             preparation.cache,
             preparation.corpus,
             teacher.image_id,
-            teacher.config.image_tokens,
+            teacher.config.vision,
             teacher.preprocessing,
             self.settings.batch,
             self.settings.seed,

@@ -27,11 +27,18 @@ class ColourVision:
     hidden_size: int = 3
 
     @property
+    def deepstack_layers(self) -> int:
+        return 0
+
+    @property
     def pool_sizes(self) -> list[int]:
         return [1]
 
     def grid(self, height: int, width: int) -> Grid:
         return Grid(height // 4, width // 4)
+
+    def tower_rows(self, height: int, width: int) -> int:
+        return 0
 
     def moment_grid(self, height: int, width: int, place: int, step: float) -> Grid:
         return self.grid(height, width)
