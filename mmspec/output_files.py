@@ -33,7 +33,7 @@ def replace_file(path: Path, *, private: bool = False) -> Iterator[Path]:
         with write_errors(path):
             yield path
         return
-    place = Path(os.path.realpath(path))
+    place = _place(path)
     with _partial(path, place) as partial:
         partial.touch(mode=0o600 if private else 0o666, exist_ok=False)
         if place.exists():
@@ -58,7 +58,7 @@ def new_directory(path: Path) -> Iterator[Path]:
     Makes missing parents. If the block raises, there is nothing at `path`. Raises WriteError if the
     disk refuses, or if `path` exists and is not an empty directory.
     """
-    place = Path(os.path.realpath(path))
+    place = _place(path)
     make_directory(place.parent)
     with _partial(path, place) as partial:
         partial.mkdir()
@@ -71,8 +71,9 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 def make_directory(path: Path) -> None:
     """Make a directory and its missing parents. Raises WriteError."""
+    place = _place(path)
     with write_errors(path):
-        path.mkdir(parents=True, exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
@@ -89,6 +90,14 @@ def write_errors(path: Path, partial: Path | None = None) -> Iterator[None]:
         stands = "; its old content stands" if partial and path.exists() else ""
         reason = error.strerror or str(error)
         raise WriteError(f"{path} cannot be written ({reason}){stands}") from error
+
+
+def _place(path: Path) -> Path:
+    """Where `path` leads, links resolved. Raises WriteError for a name with a zero byte."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:
+        raise WriteError(f"{path} cannot be written ({error})") from error
 
 
 def _concerns(error: OSError, *places: Path) -> bool:

@@ -59,6 +59,14 @@ def test_text_replaces_a_file(file):
     assert names(file.parent) == {"file.json"}
 
 
+@pytest.mark.parametrize(
+    "write", [make_directory, lambda path: replace_text(path, NEW), write_directory]
+)
+def test_a_name_that_no_file_can_have_is_named(write):
+    with pytest.raises(WriteError, match=r"^a\x00b cannot be written \(embedded null byte\)$"):
+        write(Path("a\0b"))
+
+
 def test_a_full_disk_leaves_the_old_file(disk, file):
     with disk.full(free=4096), pytest.raises(WriteError) as caught:
         replace_text(file, NEW)
