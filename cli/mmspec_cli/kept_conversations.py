@@ -13,7 +13,7 @@ from mmspec.checkpoints.paths import expand_home
 from mmspec.input_files import require_file
 from mmspec.json_reader.limits import Range
 from mmspec.json_reader.reader import read_value
-from mmspec.output_files import make_directory, replace_text
+from mmspec.output_files import make_directory, replace_text, write_errors
 from mmspec.prompt.saved_conversation import SavedTurn
 
 
@@ -51,10 +51,12 @@ class KeptConversations:
         """Write the conversation; deletes its file if it has no turn. Raises WriteError."""
         if not chat.conversation.turns:
             if self.file:
-                self.file.unlink(missing_ok=True)
+                with write_errors(self.file):
+                    self.file.unlink(missing_ok=True)
             return
         make_directory(self.folder)
-        self.folder.chmod(0o700)
+        with write_errors(self.folder):
+            self.folder.chmod(0o700)
         self.file = self.file or self._new_file()
         record = json.loads(chat.conversation.to_json()) | {"model": chat.models.target.name}
         replace_text(self.file, json.dumps(record, ensure_ascii=False), private=True)
@@ -80,7 +82,8 @@ def _read(file: Path) -> Kept | None:
     try:
         require_file(file)
         record = read_value(_Record, json.loads(file.read_text(encoding="utf-8")))
+        written = file.stat().st_mtime
     except (OSError, ValueError, RecursionError):
         return None
     first = " ".join(part.text for part in record.turns[0].question if part.text is not None)
-    return Kept(file, file.stat().st_mtime, record.model, len(record.turns), first)
+    return Kept(file, written, record.model, len(record.turns), first)

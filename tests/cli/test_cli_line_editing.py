@@ -1,3 +1,4 @@
+import os
 import signal
 import stat
 from pathlib import Path
@@ -66,6 +67,24 @@ def test_history_is_kept_under_the_state_directory_for_its_owner_alone(monkeypat
         "a question\nof two lines"
     ]
     assert stat.S_IMODE(history_file().stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_history_that_is_no_file_is_neither_read_nor_changed(here, kind):
+    other = here / "pipe" if kind == "pipe" else Path(os.devnull)
+    if kind == "pipe":
+        os.mkfifo(other)
+        other.chmod(0o640)
+    (here / "history").symlink_to(other)
+    before = other.stat().st_mode
+    try:
+        history = PrivateHistory(here / "history")
+        history.store_string("a question")
+        assert history.load_history_strings() == []
+        assert other.stat().st_mode == before
+    finally:
+        if other.stat().st_mode != before:
+            other.chmod(stat.S_IMODE(before))
 
 
 def test_a_history_that_cannot_be_used_is_ignored(here):

@@ -2,7 +2,7 @@
 
 import json
 import stat
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 
 import pytest
 
@@ -104,3 +104,23 @@ def test_a_conversation_that_cannot_be_kept_is_said_once_and_goes_on(chat, state
     result, records = chat("one", "two")
     assert len(ids(records)) == 2
     assert result.err.count("this conversation is no longer kept") == 1
+
+
+@pytest.mark.parametrize("line", ["two", "/undo"])
+def test_a_disk_that_turns_read_only_ends_no_chat(chat, disk, monkeypatch, line):
+    if not disk.is_tmpfs:
+        pytest.skip("a folder that only lost its permissions gets them back")
+    monkeypatch.setenv("XDG_STATE_HOME", str(disk.folder))
+    with ExitStack() as stack:
+
+        def read(prompt: str) -> str:
+            if (question := read_pipe(prompt)) == line:
+                stack.enter_context(disk.read_only())
+            return question
+
+        monkeypatch.setattr("mmspec_cli.chat._line_editor", lambda private: read)
+        result, records = chat("one", line, "three")
+    assert result.status == 0
+    assert len(ids(records)) == 2 + (line == "two")
+    assert result.err.count("is no longer kept: ") == 1
+    assert "Read-only file system" in result.err

@@ -19,6 +19,7 @@ from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from mmspec.escape import visible
+from mmspec.input_files import require_file
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
 from mmspec_cli.kept_conversations import state_directory
 from mmspec_cli.terminal.interrupt import ending_handled
@@ -79,20 +80,24 @@ class PrivateHistory(FileHistory):
 
     def __init__(self, file: Path) -> None:
         super().__init__(file)
+        self._file = file
         with suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch(mode=0o600)
+            require_file(file)  # a link to /dev/null would lose the device's permissions
             file.chmod(0o600)
 
     def load_history_strings(self) -> Iterable[str]:
         """The entries of the history, the newest first."""
         with suppress(OSError):
+            require_file(self._file)
             return list(super().load_history_strings())
         return []
 
     def store_string(self, string: str) -> None:
         """Append an entry to the history's file."""
         with suppress(OSError):
+            require_file(self._file)
             super().store_string(string)
 
 
