@@ -87,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The status is 2 for a usage error and 130 for an interrupt; `check` and `parity` define others.
     An error that nobody foresaw keeps its traceback, and the status is 1.
     """
+    _fill_standard_descriptors()
     sys.stdin = sys.stdin or io.StringIO()  # closed: nothing to read
     if not sys.stdout:
         return _failed("standard output is closed: nothing could be shown", MmspecError.exit_code)
@@ -120,6 +121,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo(visible_traceback(error), err=True)
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _fill_standard_descriptors() -> None:
+    """Let those of descriptors 0 to 2 that are closed lead nowhere.
+
+    A file that is opened would take their place: MLX reads none at 0, and what a library writes to
+    1 or 2 would end up in it.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def _failed(message: str, status: int) -> int:

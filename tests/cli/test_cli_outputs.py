@@ -55,3 +55,15 @@ def test_a_prompt_that_is_no_text_is_one_line(run, pair):
     result = run("generate", "--prompt", "caf\udce9", *pair)
     assert result.status == 2
     assert result.err.splitlines()[-1] == "mmspec: '\\udce9' in the text is not UTF-8"
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx"])
+def test_no_file_takes_the_place_of_closed_streams(pair_paths, backend):
+    """MLX reads no file at descriptor 0, and what is written to 2 must reach none."""
+    target, draft = map(str, pair_paths)
+    command = [sys.executable, "-m", "mmspec_cli", "generate", "--prompt", "hi", "--model", target]
+    command += ["--draft", draft, "--backend", backend, "--max-new-tokens", "2"]
+    shell = ["sh", "-c", '"$@" <&- 2>&-', "sh", *command]
+    ended = subprocess.run(shell, stdout=subprocess.PIPE, check=False)
+    assert ended.returncode == 0
+    assert ended.stdout
