@@ -73,7 +73,8 @@ def _split(match: re.Match[str]) -> tuple[str, str]:
     """The path or address that a word may be, and the punctuation that follows it."""
     quoted = match[1] or match[2]
     word = quoted or re.sub(r"\\(.)", r"\1", match[3])
-    name = word if quoted or _is_file(word) else word.rstrip(_CLOSING)
+    bare = word.rstrip(_CLOSING)
+    name = word if quoted or (bare != word and _is_file(word)) else bare
     local = unquote(urlsplit(name).path) if name.startswith("file://") else name
     return local, word[len(name) :]
 
