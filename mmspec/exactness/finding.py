@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any
 
 from mmspec.checkpoints.json_file import Block, read_json
@@ -23,6 +24,8 @@ DEAR = 1.1
 """Price of a plain token above which `auto` decodes without exact rows."""
 LEAST = ExactRows(1, 1)
 """The cheapest exact rows, whose price is a lower bound for all."""
+PROBE = 20
+"""Time of the probe, roughly, divided by that of measuring a price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +102,7 @@ def exact_rows(
         return None
     finding = file.read()
     if finding is None or not finding.suffices(mode):
-        progress(f"measuring once whether this machine can decode {name} exactly")
-        finding = _measured(model, mode, finding or Finding(price_of(model, LEAST)))
+        finding = _measured(model, mode, name, progress)
         _keep(file, finding)
     if mode == "on" and finding.rows is None:
         raise UsageError(
@@ -110,10 +112,17 @@ def exact_rows(
     return finding.chosen(mode)
 
 
-def _measured(model: InspectableModel, mode: str, finding: Finding) -> Finding:
-    """The finding after the probe, unless the price alone suffices."""
+def _measured(model: InspectableModel, mode: str, name: str, progress: Progress) -> Finding:
+    """The price of a plain token, then, unless it suffices, what the probe finds."""
+    work = f"measuring once whether this machine can decode {name} exactly"
+    progress(work)
+    started = perf_counter()
+    finding = Finding(price_of(model, LEAST))
     if finding.suffices(mode):
         return finding
+    minutes = PROBE * (perf_counter() - started) / 60
+    if minutes > 1:
+        progress(f"{work}: about {minutes:.0f} min, none with `exact` off")
     rows = find_exact_rows(model)
     price = price_of(model, rows) if rows else finding.price
     return replace(finding, price=price, is_probed=True, rows=rows)

@@ -80,6 +80,13 @@ def test_progress_is_shown_only_while_something_is_measured(machine, file):
     assert len(shown) == 2
 
 
+def test_a_long_probe_is_announced_with_its_minutes(machine, file, monkeypatch):
+    times, shown = iter([0.0, 15.0]), []
+    monkeypatch.setattr(module, "perf_counter", lambda: next(times))
+    exact_rows(MODEL, "auto", file, "tiny", shown.append)
+    assert shown[1] == f"{shown[0]}: about 5 min, none with `exact` off"
+
+
 def test_a_finding_of_another_key_is_not_used(machine, file):
     rows("auto", file)
     rows("auto", FindingFile(file.path, {"dtype": "float16"}))
