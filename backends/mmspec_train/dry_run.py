@@ -51,6 +51,8 @@ class DryRun:
     target_bytes: float
     trained_bytes: float
     logits_bytes: float
+    answer_bytes: float
+    """Bytes of keys and values while the target answers, before anything is trained."""
     states_bytes: float
     """Bytes of all hidden states; `stored_bytes` of them are stored."""
     stored_bytes: float
@@ -63,8 +65,10 @@ class DryRun:
 
     def lines(self) -> list[str]:
         """The plan as lines for the user."""
-        memory = self.target_bytes + self.trained_bytes + self.logits_bytes
-        fits = "fits" if memory <= self.gpu.memory else "does not fit: use a smaller --batch"
+        trained = self.trained_bytes + self.logits_bytes
+        memory = self.target_bytes + max(trained, self.answer_bytes)
+        option = "--batch" if trained > self.answer_bytes else "--answer-rows"
+        fits = "fits" if memory <= self.gpu.memory else f"does not fit: use a smaller {option}"
         seconds = self.answer_seconds + self.state_seconds + self.training_seconds
         return [
             f"plan on {self.gpu.name}: {self.gpu.operations / TERA:.0f} TFLOP/s and "
@@ -73,7 +77,7 @@ class DryRun:
             f"columns, {f'{self.epochs:.1f} epochs' if self.epochs else 'for the minutes given'}",
             f"memory: {_gb(memory)} of {_gb(self.gpu.memory)} ({fits}): target "
             f"{_gb(self.target_bytes)}, trained {_gb(self.trained_bytes)}, logits at most "
-            f"{_gb(self.logits_bytes)}",
+            f"{_gb(self.logits_bytes)}; while answering, keys and values {_gb(self.answer_bytes)}",
             f"disk: {_gb(self.stored_bytes)} of {_gb(self.states_bytes)} of hidden states stored "
             "(--cache-gb)",
             f"hours: {seconds / 3600:.1f}: answers {self.answer_seconds / 3600:.1f}, target's "
@@ -98,10 +102,12 @@ class Training:
     """True if the loss reads the target's hidden states, not only the answers."""
     reads_layers: bool = False
     """True if the head reads layers of the target, which are computed in every step."""
+    drafted: int | None = None
+    """Number of tokens that the module can draft; None for the target's vocabulary."""
 
     def on(self, gpu: Gpu) -> DryRun:
         """Compute what the training takes on a GPU."""
-        lengths, text = self.lengths, self.target.text
+        lengths, vocabulary = self.lengths, self.drafted or self.target.text.vocab_size
         trained = sum(tensor.numel() for tensor in self.module.parameters())
         states = self._states_bytes()
         stored = min(states, self.settings.cache_bytes)
@@ -114,7 +120,8 @@ class Training:
             lengths,
             TARGET_BYTES * _parameters(self.target),
             TRAINED_BYTES * trained,
-            2 * FLOAT32_BYTES * self.depth * self.settings.batch * text.vocab_size,
+            2 * FLOAT32_BYTES * self.depth * self.settings.batch * vocabulary,
+            self._answer_bytes(),
             states,
             stored,
             self._answer_seconds(gpu),
@@ -122,6 +129,14 @@ class Training:
             fixed or total * self._training_operations(trained) * epochs,
             epochs,
         )
+
+    def _answer_bytes(self) -> float:
+        """Bytes of keys and values of the mean conversations that are answered together."""
+        text, settings = self.target.text, self.settings
+        if settings.answers == "dataset":
+            return 0.0
+        width = 2 * text.num_hidden_layers * text.num_key_value_heads * text.head_dim
+        return settings.answer_rows * self.lengths.columns * width * TARGET_BYTES
 
     def _states_bytes(self) -> float:
         """Bytes of the hidden states of all columns, and of the embeddings of all images."""
@@ -141,7 +156,7 @@ class Training:
     def _training_operations(self, trained: int) -> float:
         """Operations of a training step on a conversation, with the target's output matrix."""
         text, lengths = self.target.text, self.lengths
-        logits = 2 * text.hidden_size * text.vocab_size
+        logits = 2 * text.hidden_size * (self.drafted or text.vocab_size)
         layers = 6 * trained * (lengths.columns + (self.depth - 1) * lengths.answer)
         return layers + (1 + 2 * self.depth) * logits * lengths.answer
 
@@ -178,7 +193,9 @@ def plan_head(
     with torch.device("meta"):
         head = untrained_head(head_config(kind, target, shape), settings.seed)
     depth, layers = max_depth(head, method.rollout), bool(head.config.captured(target))
-    training = Training(target, head, depth, lengths, settings, method, budget, reads_layers=layers)
+    drafted = head.config.eagle3.draft_vocab_size if head.config.eagle3 else None
+    sizes = target, head, depth, lengths, settings, method, budget
+    training = Training(*sizes, reads_layers=layers, drafted=drafted)
     return training.on(read_gpu(gpu))
 
 

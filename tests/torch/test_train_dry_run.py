@@ -70,6 +70,7 @@ def test_answers_of_the_target_cost_a_reading_of_its_weights_a_token(settings):
     )
     plan = plan_head(MEASURED, "msd", HeadShape(), HeadMethodSettings(), EIGHT, own)
     assert plan.lengths.answer == 64
+    assert plan.answer_bytes == 32 * 164 * 2 * 32 * 4096 * 2
     prefills = 300 * 2 * (DECODER + PROJECTOR) * 164 / OPERATIONS
     assert plan.answer_seconds == pytest.approx(prefills + 300 * 64 / 32 * plan.target_bytes / 1e12)
 
@@ -91,6 +92,15 @@ def test_a_draft_that_learns_answers_needs_no_hidden_states(settings):
 def test_what_does_not_fit_is_said(settings):
     plan = plan_head("tiny=100,1,8", "eagle", HeadShape(), HeadMethodSettings(), EIGHT, settings)
     assert "of 8.0 GB (does not fit: use a smaller --batch)" in plan.lines()[2]
+    many = DataSettings(**vars(settings) | {"answers": "target", "answer_rows": 1000})
+    plan = plan_head("tiny=100,1,8", "eagle", HeadShape(), HeadMethodSettings(), EIGHT, many)
+    assert "(does not fit: use a smaller --answer-rows)" in plan.lines()[2]
+
+
+def test_a_head_with_its_own_vocabulary_has_fewer_logits(settings):
+    shape, method = HeadShape(draft_vocabulary=8016), HeadMethodSettings(rollout=3)
+    plan = plan_head(MEASURED, "eagle3", shape, method, EIGHT, settings)
+    assert plan.logits_bytes == 2 * 4 * 3 * 120 * 8016
 
 
 def test_a_gpu_is_named_or_measured():

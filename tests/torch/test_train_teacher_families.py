@@ -108,6 +108,16 @@ def test_a_datasets_answer_ends_as_an_answer_in_a_chat(tmp_path, kind):
         assert {answer[-1] for answer in record.answers} == {STOP_ID}
 
 
+def test_answers_to_images_of_other_sizes_are_refused(tmp_path):
+    """They have other positions than the images that are read now."""
+    data = answered(MAKERS["qwen3_vl"](tmp_path / "target"), tmp_path / "answers")
+    data.teacher.preprocessing = data.teacher.preprocessing.limited(5)
+    with pytest.raises(
+        UsageError, match=r"preprocessing of images is .*give another --answers-dir"
+    ):
+        prepare(data)
+
+
 @pytest.mark.parametrize("kind", ["text-only target", *MAKERS])
 def test_a_small_draft_that_sees_is_refused_with_what_to_train(tmp_path, kind):
     path = MAKERS.get(kind, tiny_qwen3)(tmp_path / "target")

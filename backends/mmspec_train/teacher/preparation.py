@@ -118,6 +118,7 @@ class Preparation:
         return {
             "target": self.teacher.digest(),
             "data": self.corpus.about,
+            "the preprocessing of images": repr(self.teacher.preprocessing),
             "--answers": self.settings.answers,
             "--temperature": self.settings.temperature,
             "--answer-tokens": self.settings.answer_tokens,
