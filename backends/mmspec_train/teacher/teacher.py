@@ -29,6 +29,9 @@ from mmspec_torch.weights import read_tensor
 from mmspec_train.teacher.batch import ConversationBatch, TeacherBatch
 from mmspec_train.teacher.records import Sides
 
+DIGESTED = 4096
+"""Number of rows of a matrix that are copied to the host at once for its digest."""
+
 
 def preprocessing(config: ModelConfig, directory: Path) -> Preprocessing | None:
     """Return that of a checkpoint's images, with the limit on tokens that a chat has by default."""
@@ -96,9 +99,11 @@ class Teacher:
 
     def digest(self) -> str:
         """Return a digest of the embeddings and output matrix, which identifies the target."""
-        tensors = (self.model.language.embedding, self.output_matrix)
-        content = b"".join(t.detach().cpu().float().numpy().tobytes() for t in tensors)
-        return hashlib.sha256(content).hexdigest()[:16]
+        total = hashlib.sha256()
+        for matrix in (self.model.language.embedding, self.output_matrix):
+            for rows in torch.split(matrix.detach(), DIGESTED):
+                total.update(rows.cpu().float().contiguous().numpy().data)
+        return total.hexdigest()[:16]
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings [..., H] of tokens."""
