@@ -192,6 +192,12 @@ def records_with(cache, **changes):
         ({"prompts": ((320,),), "answers": ((7,),), "stopped": (True,)}, "token 320 of 320"),
         ({"prompts": ((),), "answers": ((7,),), "stopped": (True,)}, "its first prompt is empty"),
         ({"place": (0, 1, 0)}, r"conversation 0 has \(1, 0\) rows of states in place of"),
+        ({"place": None, "sides": ((4000, 4000),) * 9}, "in place of 9"),
+        (
+            {"place": None, "prompts": ((-1,),), "answers": ((7,),), "stopped": (True,)}
+            | {"sides": ((4000, 4000),)},
+            "250000 columns, more than were prepared",
+        ),
         ({"place": None, "prompts": ((-1,) * 9,), "answers": ((7,),), "stopped": (True,)}, "9 im"),
     ],
 )

@@ -66,11 +66,16 @@ class TeacherCache:
 
     def _check(self, record: ConversationRecord) -> None:
         """Raise UsageError for a record that no conversation with the target has."""
-        tokens, sizes = self.config.text.vocab_size, len(record.sides)
-        if record.largest_id >= tokens:
-            raise self.damaged(self.records_file, f"token {record.largest_id} of {tokens}")
-        if self.config.vision and sizes != record.images:
+        text, vision, sizes = self.config.text, self.config.vision, len(record.sides)
+        if record.largest_id >= text.vocab_size:
+            reason = f"token {record.largest_id} of {text.vocab_size}"
+            raise self.damaged(self.records_file, reason)
+        if vision and sizes != record.images:
             reason = f"conversation {record.number} has {record.images} images in place of {sizes}"
+            raise self.damaged(self.records_file, reason)
+        columns = record.columns(record.visual(vision))
+        if columns > text.max_position_embeddings:
+            reason = f"conversation {record.number} has {columns} columns, more than were prepared"
             raise self.damaged(self.records_file, reason)
 
     def damaged(self, file: Path, reason: str) -> UsageError:
