@@ -20,9 +20,11 @@ from mmspec.draft_length.round_costs import FAR
 from mmspec.draft_length.round_times import RoundTimes
 
 ALLOWANCE = 1.2
-"""The time that drafting may lose in total at the start of a session, in plain rounds."""
+"""The time that drafting may lose at the start of a session, in plain rounds."""
 SHARE = 0.01
 """The time that drafting may lose for each decoded token, in plain rounds."""
+RENEWAL = 0.03
+"""The part of ALLOWANCE that the next answer gets back for each decoded token, in plain rounds."""
 CREDIT = 8.0
 """The most time that drafting may lose out of what it gained before, in plain rounds."""
 BET = 0.5
@@ -33,8 +35,6 @@ NEAR = 96
 """Number of rounds after which the next shorter or longer draft is tried in any case."""
 DECISIONS = 4
 """Number of rounds from one decision to the next where nothing is urgent."""
-FORWARD = 64
-"""Number of positions from one decision to the next that are no jump to another text."""
 PLAIN_SHARE = 0.005
 """The time that plain rounds may take to measure their cost again while drafting pays."""
 PLAIN_ROUNDS = 2
@@ -93,9 +93,10 @@ class AdaptiveDraftLength:
     or tree with the largest E(gamma) / c(gamma), at most twice as long as the longest with a known
     cost.
     Losses are bounded by a budget in plain rounds: ALLOWANCE, plus SHARE per token, plus gains and
-    minus losses of drafting so far. A draft is made only if the budget covers its whole rejection;
-    one that seems the fastest if BET of the budget does: after bad luck something is left.
-    So if drafting loses at every length, it is tried only as often as the budget grows.
+    minus losses of drafting so far; a new answer, which may be easier to draft, renews ALLOWANCE by
+    the length of the last. A draft is made only if the budget covers its whole rejection; one that
+    seems the fastest if BET of the budget does: after bad luck something is left. So if drafting
+    loses at every length, it is tried only as often as the budget grows.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class AdaptiveDraftLength:
         self._update()
         self._plainly = self._chosen = Choice(first, 0)
         self._place, self._is_calibrated = -1, False
-        self._context = self._speed_context = 0
+        self._end = self._speed_context = self._answered = 0
         self._rounds = self._plain_rounds = self._next_decision = self._last_trial = 0
         self._budget = ALLOWANCE
         self._last_tried: dict[Choice, int] = {}
@@ -121,14 +122,19 @@ class AdaptiveDraftLength:
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """What to draft after `context` positions, 0 <= gamma <= max_gamma."""
-        is_near = 0 <= context - self._context < FORWARD
-        if not is_near or self._rounds >= self._next_decision or self._chosen.gamma > max_gamma:
+        is_new = context != self._end
+        if is_new:
+            self._renew()
+        if is_new or self._rounds >= self._next_decision or self._chosen.gamma > max_gamma:
             self._decide(max_gamma, context)
+        self._end = context
         return self._chosen.kind.plan(self._chosen.gamma)
 
     def observe(self, round_: Round) -> None:
         """Observe a round's cost and acceptance; it may have drafted fewer tokens than chosen."""
         self._rounds += 1
+        self._end += len(round_.tokens)
+        self._answered += len(round_.tokens)
         gamma = round_.depth
         self._unread.append((Choice(self._chosen.kind, gamma) if gamma else self._plainly, round_))
 
@@ -150,7 +156,6 @@ class AdaptiveDraftLength:
         """Choose anew, for several rounds where nothing is urgent: deciding takes time."""
         self._read()
         self._move(context)
-        self._context = context
         self._next_decision = self._rounds + 1
         if self._measures_plain():
             self._chosen = self._plainly
@@ -162,6 +167,12 @@ class AdaptiveDraftLength:
         is_safe = self._budget >= CREDIT / 2 if best.gamma else not affords
         if self._chosen == best and is_safe and self._rounds > EXPLORE:
             self._next_decision += DECISIONS - 1
+
+    def _renew(self) -> None:
+        """Give a new answer a part of what drafting may lose, by the length of the last answer."""
+        self._read()
+        renewed = min(ALLOWANCE, self._budget + RENEWAL * self._answered)
+        self._budget, self._answered = max(self._budget, renewed), 0
 
     def _read(self) -> None:
         """Take what the rounds since the last decision cost and gave."""

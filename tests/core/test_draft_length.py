@@ -54,15 +54,29 @@ class Machine:
         return lambda context: costs
 
 
+class Answer:
+    """An answer that is being decoded, from `context` positions on."""
+
+    def __init__(self, length, context=100):
+        self.length, self.context = length, context
+
+    def choose(self, limit=50):
+        return self.length.choose(limit, self.context)
+
+    def observe(self, round_):
+        self.context += len(round_.tokens)
+        self.length.observe(round_)
+
+
 def run(machine, tokens, length=None):
-    """Decode; the lengths drafted, and the true cost of the run in plain rounds."""
-    length = length or AdaptiveDraftLength()
+    """Decode an answer; the lengths drafted, and its true cost in plain rounds."""
+    answer = Answer(length or AdaptiveDraftLength())
     chosen, left, cost = [], tokens, 0.0
     while left > 0:
-        gamma = length.choose(left - 1, 100).gamma
+        gamma = answer.choose(left - 1).gamma
         assert 0 <= gamma <= max(left - 1, 0)
         round_ = machine.round(gamma)
-        length.observe(round_)
+        answer.observe(round_)
         chosen.append(gamma)
         cost += machine.cost(gamma)
         left -= len(round_.tokens)
@@ -124,10 +138,11 @@ def test_a_length_that_costs_less_than_calibrated_is_found():
     known = {0: 1.0, 1: 1.3, 2: 1.32, 3: 1.35, 4: 1.45, 5: 1.5, 6: 1.55, 7: 1.9, 8: 2.1}
     costs, each, chosen = known | {3: 1.15}, machine(1.1, 0.05, 0.75, seed=1, noise=0), []
     length = AdaptiveDraftLength(lambda _: known)
+    answer = Answer(length)
     for _ in range(400):
-        gamma = length.choose(50, 100).gamma
+        gamma = answer.choose().gamma
         round_ = each.round(gamma)
-        length.observe(replace(round_, draft_seconds=0.0, verify_seconds=costs[gamma]))
+        answer.observe(replace(round_, draft_seconds=0.0, verify_seconds=costs[gamma]))
         chosen.append(gamma)
     assert chosen[:12].count(6) > 6
     assert chosen[-50:].count(3) > 40
@@ -178,6 +193,18 @@ def test_where_drafting_loses_an_answer_costs_hardly_more_than_plain(
         assert max(costs) < bound + 0.2 * noise  # what is measured less well is bounded less well
 
 
+@pytest.mark.parametrize(("tokens", "bound"), [(8, 1.05), (32, 1.05), (128, 1.02)])
+@pytest.mark.parametrize("world", LOSING)
+def test_where_drafting_loses_no_later_answer_costs_more(world, tokens, bound):
+    """What a new answer may lose again is bounded as a session's first answer is."""
+    each, costs = machine(*world, noise=0), []
+    length = AdaptiveDraftLength(each.calibration())
+    run(each, tokens, length)
+    for _ in range(40):
+        costs.append(run(each, tokens, length)[1] / tokens)
+    assert fmean(costs) < bound
+
+
 @pytest.mark.parametrize("world", LOSING)
 def test_other_programs_rounds_do_not_make_a_losing_draft_look_fast(world):
     costs = []
@@ -203,12 +230,13 @@ def test_a_calibrated_machine_that_cannot_win_is_left_alone_and_the_reason_given
 def test_a_loss_is_stopped_however_wrong_the_estimates():
     """Drafting that costs ten plain rounds from the tenth round on is charged and given up."""
     each, length, lost = machine(1.1, 0.05, 0.9, noise=0), AdaptiveDraftLength(), 0.0
+    answer = Answer(length)
     for turn in range(500):
-        gamma = length.choose(50, 100).gamma
+        gamma = answer.choose().gamma
         bad = turn >= 10 and gamma > 0
         round_ = Round([0], gamma, gamma, 0, 0.0, 10.0) if bad else each.round(gamma)
         lost += 9 if bad else 0
-        length.observe(round_)
+        answer.observe(round_)
     assert lost < 9 * 9
 
 
@@ -250,6 +278,18 @@ def test_when_acceptance_rises_it_drafts_again(verify, draft):
     assert min(rates) > 0.8
 
 
+def test_an_easy_answer_after_hard_ones_is_drafted():
+    """Eight hard answers leave no time to lose for trials; the easy one may lose some again."""
+    rates = []
+    for seed in range(8):
+        hard, easy = machine(1.3, 0.1, 0.1, seed), machine(1.3, 0.1, 0.9, seed)
+        length = AdaptiveDraftLength(hard.calibration(1.0))
+        for _ in range(8):
+            run(hard, 32, length)
+        rates.append(32 / run(easy, 32, length)[1])
+    assert fmean(rates) > 1.7
+
+
 def test_a_calibrated_machine_that_has_become_slow_is_found_out():
     for seed in range(4):
         each = machine(3.3, 0.6, 0.9, seed)
@@ -285,13 +325,14 @@ def test_a_first_round_that_warms_up_does_not_decide():
     """The first round of a length may compile kernels and take as long as a hundred others."""
     each, length, lengths = machine(1.1, 0.05, 0.9), AdaptiveDraftLength(), set()
     chosen = []
+    answer = Answer(length)
     for _ in range(100):
-        gamma = length.choose(100, 100).gamma
+        gamma = answer.choose(100).gamma
         round_ = each.round(gamma)
         if gamma not in lengths:
             round_ = replace(round_, draft_seconds=0.0, verify_seconds=100.0)
         lengths.add(gamma)
-        length.observe(round_)
+        answer.observe(round_)
         chosen.append(gamma)
     assert fmean(chosen[-50:]) > 4
 
@@ -300,10 +341,11 @@ def test_a_draft_that_finds_nothing_counts_as_plain():
     """A lookup that finds nothing costs a plain round, and is asked again."""
     each, length = machine(1.1, 0.01, 0.8), AdaptiveDraftLength()
     chosen = []
+    answer = Answer(length)
     for turn in range(300):
-        gamma = length.choose(50, 100).gamma
+        gamma = answer.choose().gamma
         chosen.append(gamma)
-        length.observe(each.round(gamma if turn % 5 == 0 else 0))
+        answer.observe(each.round(gamma if turn % 5 == 0 else 0))
     assert fmean(gamma > 0 for gamma in chosen[100:]) > 0.9
 
 
@@ -312,11 +354,12 @@ def test_a_draft_that_first_catches_up_does_not_make_drafting_look_dear():
     each, length = machine(1.1, 0.05, 0.9), AdaptiveDraftLength()
     run(machine(1.1, 0.05, 0.05), 300, length)
     plain, chosen = 9, []
+    answer = Answer(length)
     for _ in range(300):
-        gamma = length.choose(50, 100).gamma
+        gamma = answer.choose().gamma
         round_ = each.round(gamma)
         late = 0.5 if gamma and plain > 4 else 0.0
-        length.observe(replace(round_, draft_seconds=late))
+        answer.observe(replace(round_, draft_seconds=late))
         plain = 0 if gamma else plain + 1
         chosen.append(gamma)
     assert fmean(chosen[-50:]) > 5
@@ -325,12 +368,13 @@ def test_a_draft_that_first_catches_up_does_not_make_drafting_look_dear():
 def test_tokens_after_the_end_of_an_answer_count_as_rejected():
     """Answers of three tokens: two drafted ones are enough, however good the draft is."""
     length = AdaptiveDraftLength(lambda _: {0: 1.0, 8: 2.0})
+    answer = Answer(length)
     for _ in range(100):
-        gamma = length.choose(50, 100).gamma
+        gamma = answer.choose().gamma
         accepted = min(gamma, 3)
         tokens = accepted + (accepted < 3)
-        length.observe(Round([0] * tokens, gamma, gamma, accepted, 0.0, 1.0 + gamma / 8))
-    assert length.choose(50, 100).gamma == 2
+        answer.observe(Round([0] * tokens, gamma, gamma, accepted, 0.0, 1.0 + gamma / 8))
+    assert answer.choose().gamma == 2
 
 
 def test_the_verdict_says_what_a_round_gives_and_costs():
@@ -369,10 +413,11 @@ def test_a_tree_is_chosen_only_where_rows_cost_little(four, nodes):
     each = machine(four, 0.05, 0.5, noise=0)
     length = AdaptiveDraftLength(each.calibration(1.0), trees(each))
     drafted = []
+    answer = Answer(length)
     for _ in range(60):
-        plan = length.choose(50, 100)
+        plan = answer.choose()
         drafted.append(plan.nodes if plan.gamma else 0)
-        length.observe(each.round(plan.gamma))
+        answer.observe(each.round(plan.gamma))
     usual = sorted(drafted)[30]
     assert usual == nodes if nodes != 5 else 0 < usual <= 5
     assert nodes > 8 or max(drafted) <= 8
@@ -391,8 +436,9 @@ def test_what_a_tree_accepts_teaches_about_chains():
     each = machine(1.0, 0.05, 0.5, noise=0)
     length = AdaptiveDraftLength(each.calibration(1.0), trees(each))
     dice = random.Random(0)
+    answer = Answer(length)
     for _ in range(300):
-        gamma, nodes = length.choose(50, 100)
+        gamma, nodes = answer.choose()
         chances = (
             level_chances(0.3, nodes, gamma)
             if nodes > gamma
@@ -400,7 +446,7 @@ def test_what_a_tree_accepts_teaches_about_chains():
         )
         draw = dice.random()
         accepted = sum(chance > draw for chance in chances)
-        length.observe(Round([0] * (accepted + 1), nodes, gamma, accepted, 0.0, 1.0 + 0.1 * gamma))
+        answer.observe(Round([0] * (accepted + 1), nodes, gamma, accepted, 0.0, 1.0 + 0.1 * gamma))
     assert nodes == 60
     assert gamma <= 4
     assert length._acceptance.mean == pytest.approx(0.3, abs=0.12)
