@@ -119,3 +119,16 @@ def test_a_folder_without_a_run_is_named(tmp_path):
 def test_a_shard_that_is_missing_is_told(rows, tmp_path):
     run = merge([write(tmp_path, halves(rows)[0], provenance(METHODS, "2/3"))])
     assert run.notes == ["Not all of the run: no shard 1/3, 3/3."]
+
+
+@pytest.mark.parametrize("name", ["methods", "shard", "models", "dtype"])
+def test_a_provenance_with_null_in_a_place_is_refused_by_name(name, rows, tmp_path):
+    folder = write(tmp_path / "run", rows, provenance(METHODS) | {name: None})
+    with pytest.raises(UsageError, match=f"'{name}' is missing; give a run of this version"):
+        merge([folder])
+
+
+def test_a_report_without_what_it_shows_of_the_run_is_written(rows, tmp_path):
+    nothing = dict.fromkeys(("command", "skipped", "versions", "date", "commit"))
+    folder = write(tmp_path / "run", rows, provenance(METHODS) | nothing)
+    assert write_report(merge([folder]), [], folder).files

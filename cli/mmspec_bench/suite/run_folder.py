@@ -207,9 +207,9 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     Raises CheckpointError for another content.
     """
     block = Block(read_json(folder / PROVENANCE), folder / PROVENANCE)
-    block.record(_Provenance)
+    values = block.record(_Provenance, limit=None, turns=None, skipped=[], resumed=[])
     block.read("models", dict[str, _Model | None], {})
-    return ADDED | block.values
+    return {**ADDED, **values}
 
 
 def update_provenance(folder: Path, **entries: Any) -> None:
