@@ -75,7 +75,7 @@ def prepare(engine: Engine, dialogue: Dialogue) -> Prompt:
     ]
     before = Conversation("\n\n".join(dialogue.system) or None, turns)
     opened = Conversation(before.system, [*turns, Turn(question)])
-    chunks = target.chunks(opened)
+    chunks = target.chunks(opened, most=target.model.config.text.max_position_embeddings)
     return Prompt(before, question, chunks, _room(engine, chunks))
 
 
@@ -84,7 +84,7 @@ def _room(engine: Engine, chunks: Sequence[Chunk]) -> int:
     length = target.views(engine.caption).length(chunks, target.view)
     positions = target.model.config.text.max_position_embeddings
     if length >= positions:
-        reason = f"messages: {length} tokens with images, and the model has {positions}"
+        reason = f"messages: {length} or more tokens with images; the model has {positions}"
         raise ApiError(400, reason, "messages", "context_length_exceeded")
     return positions - length
 

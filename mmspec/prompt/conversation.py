@@ -5,6 +5,7 @@ only on it and the turns before it, so a prefilled prompt is a prefix of every l
 """
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, takewhile, zip_longest
@@ -196,17 +197,25 @@ def _equal_tokens(first: tuple[int, ...] | Picture, second: tuple[int, ...] | Pi
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def render(conversation: Conversation, template: ChatTemplate, tokenizer: Tokenizer) -> list[Chunk]:
+def render(
+    conversation: Conversation, template: ChatTemplate, tokenizer: Tokenizer, most: float = math.inf
+) -> list[Chunk]:
     """The conversation as chunks, prompt and answer in turn; an open turn ends with its prompt.
 
+    most: tokens of text after which no turn follows: the time grows with the square of the turns.
     Raises CheckpointError for a template that drops or repeats answers or images.
     """
-    chunks = []
+    chunks = list[Chunk]()
+    tokens = 0
     for index, turn in enumerate(conversation.turns):
+        if tokens > most:
+            break
         until = Conversation(conversation.system, conversation.turns[: index + 1])
         chunks.append(Chunk("prompt", _prompt(until, template, tokenizer)))
         if turn.answer is not None:
             chunks.append(Chunk("answer", (turn.answer,) if turn.answer else ()))
+        written = (part for chunk in chunks[-2:] for part in chunk.parts)
+        tokens += sum(len(part) for part in written if isinstance(part, tuple))
     return chunks
 
 

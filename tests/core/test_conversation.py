@@ -284,3 +284,12 @@ def test_an_image_that_is_no_file_is_saved_with_the_conversation():
 def test_other_text_is_no_conversation(text):
     with pytest.raises(UsageError, match="not a saved conversation"):
         Conversation.from_json(text)
+
+
+def test_no_turn_is_rendered_after_as_many_tokens_as_asked_for(tokenizers):
+    tokenizer = tokenizers[KINDS[0]]
+    turns = [asked("one", answer=(5, 6, 7)) for _ in range(20)]
+    whole = render(conversation(*turns, asked("two")), ChatTemplate(), tokenizer)
+    most = sum(len(ids(chunk)) for chunk in whole[:10])
+    cut = render(conversation(*turns, asked("two")), ChatTemplate(), tokenizer, most)
+    assert cut == whole[:12]

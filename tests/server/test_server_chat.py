@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from mmspec.prompt.chat_template import ChatTemplate
 from mmspec_cli.main import main
 from support.live_server import CHAT, Live, png, shown, text_of, words
 
@@ -154,3 +155,18 @@ def test_models_and_health(scripted: Live):
         assert reply.status_code == 404
         assert set(reply.json()["error"]) == {"message", "type", "param", "code"}
     assert get(CHAT).status_code == 405
+
+
+def test_of_a_conversation_that_does_not_fit_little_is_read(scripted: Live, monkeypatch):
+    """Reading takes time that grows with the square of the turns."""
+    rendered, render = [], ChatTemplate.render
+
+    def counted(template, messages, **options):
+        rendered.append(len(messages))
+        return render(template, messages, **options)
+
+    monkeypatch.setattr(ChatTemplate, "render", counted)
+    spoken = [{"role": role, "content": "word"} for role in ("user", "assistant") * 3000]
+    refused = scripted.chat([*spoken, {"role": "user", "content": "And?"}])
+    assert refused.json()["error"]["code"] == "context_length_exceeded"
+    assert max(rendered) < 1000
