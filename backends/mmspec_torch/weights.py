@@ -111,7 +111,7 @@ def dequantize(packed: Tensor, packing: Packing, dtype: torch.dtype) -> Tensor:
 
 def _read_stored(stored: StoredTensor) -> Tensor:
     tensor = torch.empty(stored.shape, dtype=_TYPES[stored.dtype])
-    content = tensor.view(-1).view(torch.uint8).numpy()
+    content = tensor.view(-1).view(torch.uint8).numpy().data
     try:
         with stored.file.open("rb") as file:
             file.seek(stored.start)
