@@ -113,7 +113,9 @@ class Training:
         stored = min(states, self.settings.cache_bytes)
         epochs, fixed = self._epochs()
         share = stored / states if states else 0.0
-        forwards = share + epochs * (1 if self.reads_layers else 1 - share)
+        # The target's own answers come with their states.
+        prepared = share if self.settings.answers == "dataset" else 0.0
+        forwards = prepared + epochs * (1 if self.reads_layers else 1 - share)
         total = lengths.conversations / gpu.operations
         return DryRun(
             gpu,

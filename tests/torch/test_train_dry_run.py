@@ -1,8 +1,11 @@
 """Plans of trainings: sizes and operations against counts by hand, without any weights."""
 
 import json
+import time
+import timeit
 
 import pytest
+import torch
 from PIL import Image
 
 from mmspec.errors import HubError, UsageError
@@ -10,7 +13,16 @@ from mmspec_bench.random_weights.shapes import llava, text
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.dry_run import plan_draft, plan_head
 from mmspec_train.gpus import REACHED, read_gpu
-from mmspec_train.settings import Budget, HeadMethodSettings, HeadShape, LlamaShape, MethodSettings
+from mmspec_train.heads.train_heads import distill_head
+from mmspec_train.settings import (
+    Budget,
+    HeadMethodSettings,
+    HeadShape,
+    LlamaShape,
+    MethodSettings,
+    RunSettings,
+)
+from support.factory_qwen import tiny_qwen3_vl
 
 DECODER = 32 * (4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096) + 2 * 32064 * 4096 + 4096
 PROJECTOR = 1024 * 4096 + 4096 + 4096**2 + 4096
@@ -70,6 +82,7 @@ def test_answers_of_the_target_cost_a_reading_of_its_weights_a_token(settings):
     )
     plan = plan_head(MEASURED, "msd", HeadShape(), HeadMethodSettings(), EIGHT, own)
     assert plan.lengths.answer == 64
+    assert plan.state_seconds == 0, "they are stored with the answers"
     assert plan.answer_bytes == 32 * 164 * 2 * 32 * 4096 * 2
     prefills = 300 * 2 * (DECODER + PROJECTOR) * 164 / OPERATIONS
     assert plan.answer_seconds == pytest.approx(prefills + 300 * 64 / 32 * plan.target_bytes / 1e12)
@@ -179,3 +192,44 @@ def test_a_card_without_sizes_must_be_here(settings, monkeypatch, tmp_path):
     other = DataSettings(**vars(settings) | {"target": "llava-1.5-7b"})
     with pytest.raises(HubError, match=r"run `mmspec models pull llava-1\.5-7b"):
         plan_head("a100", "eagle", HeadShape(), HeadMethodSettings(), EIGHT, other)
+
+
+def measured_gpu():
+    """This core's rates as `--plan` takes them; a number takes 4 bytes here, 2 in a plan."""
+    x, many = torch.randn(512, 1024), [torch.randn(1024, 3072) for _ in range(60)]
+    rates = []
+    for rows in (x, x[:32]):
+        seconds = min(timeit.repeat(lambda rows=rows: [rows @ m for m in many], number=1, repeat=3))
+        rates.append(60 * 1024 * 3072 / seconds)
+    return f"core={2 * 512 * rates[0] / 1e12},{2 * rates[1] / 1e12},16"
+
+
+@pytest.fixture
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["eagle", "eagle3"])
+@pytest.mark.usefixtures("one_thread")
+def test_a_plan_at_measured_rates_is_near_the_run(tmp_path, kind, capsys):
+    """Of a Qwen3-VL of 110 million parameters, on one core."""
+    sizes = {"hidden_size": 1024, "intermediate_size": 3072, "layers": 8, "heads": 16}
+    sizes |= {"key_value_heads": 8, "head_dim": 64, "sections": (12, 10, 10), "positions": 4096}
+    tower = {"vision_hidden_size": 256, "depth": 4, "vision_heads": 4, "side": 12, "largest": 6400}
+    target = tiny_qwen3_vl(tmp_path / "target", seed=1, **sizes, **tower)
+    settings = DataSettings(
+        str(target), samples=64, held_out=1, answer_tokens=32, answer_rows=16, batch=1024
+    )
+    given = kind, HeadShape(), HeadMethodSettings(rollout=3, gamma=3, every=1000), Budget(steps=30)
+    plan = plan_head(measured_gpu(), *given, settings)
+    planned = plan.answer_seconds + plan.state_seconds + plan.training_seconds
+    started = time.perf_counter()
+    distill_head(*given, settings, RunSettings(out=tmp_path / "out", device="cpu", threads=1))
+    seconds = time.perf_counter() - started
+    with capsys.disabled():
+        print(f"\n{kind}: {planned:.0f} s planned, {seconds:.0f} s taken")  # noqa: T201
+    assert 0.5 < planned / seconds < 2
