@@ -13,6 +13,7 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.errors import CheckpointError, UsageError, WriteError
 from mmspec.exactness.price import price_of
 from mmspec.exactness.probe import find_exact_rows
+from mmspec.input_files import require_file
 from mmspec.inspection import InspectableModel
 from mmspec.json_reader.limits import Range
 from mmspec.output_files import replace_text
@@ -76,6 +77,8 @@ class FindingFile:
         rows = finding.rows and {"multiple": finding.rows.multiple, "most": finding.rows.most}
         values = {"price": finding.price, "is_probed": finding.is_probed, "rows": rows}
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists():
+            require_file(self.path)  # a pipe would be waited for
         replace_text(self.path, json.dumps({"key": dict(self.key)} | values, indent=1) + "\n")
 
 

@@ -70,6 +70,8 @@ def reader(kind: Any) -> Reader:
             return _either(arguments)
         case origin if origin in (dict, Mapping):
             return _mapping(*arguments)
+        case origin if origin is tuple and Ellipsis not in arguments:
+            return _fixed(arguments)
     return _list(arguments[0], get_origin(kind))
 
 
@@ -150,6 +152,18 @@ def _list(kind: Any, container: Callable[[list[Any]], Any]) -> Reader:
         except MismatchError as error:
             raise error.within(f"[{len(result)}]") from error
         return container(result)
+
+    return entries
+
+
+def _fixed(kinds: tuple[Any, ...]) -> Reader:
+    """Reads a list of as many entries as there are kinds."""
+    readers = [reader(kind) for kind in kinds]
+
+    def entries(value: Any) -> Any:
+        if not isinstance(value, list) or len(value) != len(readers):
+            raise MismatchError(value, f"a list of {len(readers)} entries")
+        return tuple(read(entry) for read, entry in zip(readers, value, strict=True))
 
     return entries
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import click
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from PIL import Image
 
 from mmspec_cli.train import train
+from mmspec_train.mini import stages
 from support.commands import Run
 
 KINDS = ("eagle", "msd", "medusa", "hydra", "flash")
@@ -299,3 +301,18 @@ def test_a_run_that_is_ended_goes_on_where_it_was(lessons, answers, pair_paths, 
     assert int(step[1]) == int(step[2]) > 2
     assert child.returncode == 128 + how
     assert err.strip() == ("mmspec: interrupted" if how == signal.SIGINT else "")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, Path.touch])
+def test_a_tokenizer_that_cannot_be_read_is_one_line(run: Run, tmp_path, monkeypatch, make):
+    monkeypatch.setattr(stages, "TOKENIZER_SAMPLES", 160)
+    few = ["--recipe", "test", "--no-compile", "--threads", "1", "--device", "cpu"]
+    command = ["train", "mini", *few, "--out", tmp_path / "run"]
+    assert run(*command, "--stage", "tokenizer").status == 0
+    file = tmp_path / "run" / "tokenizer.json"
+    file.unlink()
+    make(file)
+    result = run(*command, "--stage", "tower", "--steps", "tower", "1")
+    assert result.status == 2
+    assert str(file) in result.err.splitlines()[-1]
+    assert "Traceback" not in result.err

@@ -1,6 +1,7 @@
 """What is found out about exact decoding: when it is measured, kept, used and refused."""
 
 import json
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -122,3 +123,11 @@ def test_lines_say_what_was_found():
 def test_a_mode_that_is_none_is_refused():
     with pytest.raises(UsageError, match="'maybe': use auto, on or off"):
         Options(exact="maybe")
+
+
+def test_a_pipe_in_place_of_the_file_is_not_waited_for(file):
+    file.path.parent.mkdir(parents=True)
+    os.mkfifo(file.path)
+    assert file.read() is None
+    with pytest.raises(OSError, match="a named pipe"):
+        file.write(Finding(1.02, True, None))

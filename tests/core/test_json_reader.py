@@ -100,3 +100,10 @@ def test_a_field_without_a_default_must_be_there(missing):
 def test_a_long_value_is_cut():
     assert len(shown(list(range(100_000)))) == 61
     assert shown([[[1]], {"a": None}]) == '[[[1]], {"a": null}]'
+
+
+@pytest.mark.parametrize("value", [[], [1], [1, 2, 3], None, {}])
+def test_a_tuple_of_two_has_two_entries(value):
+    assert read_value(tuple[int, float], [1, 2]) == (1, 2.0)
+    with pytest.raises(MismatchError, match="must be a list of 2 entries"):
+        read_value(tuple[int, float], value)

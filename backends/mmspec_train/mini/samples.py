@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 import mmspec_world
+from mmspec.prompt.tokenizer_files import read_backend
 from mmspec_train.mini import conversation
 from mmspec_train.mini.conversation import EncodedSample
 from mmspec_train.mini.recipe import Recipe
@@ -66,7 +67,7 @@ class SampleBatches:
 
     def batches(self, start: int) -> Iterator[SampleBatch]:
         """Yield batches from number `start` on."""
-        tokenizer = Tokenizer.from_file(str(self.tokenizer_file))
+        tokenizer = read_backend(self.tokenizer_file.parent)
         pad = token_id(tokenizer, PAD)
         for pool in itertools.count(start // SAMPLE_BATCHES_PER_POOL):
             batches = self._pool(pool, tokenizer)

@@ -20,6 +20,7 @@ import mmspec_world
 from mmspec import errors
 from mmspec.checkpoints.hub import resolve
 from mmspec.output_files import new_directory, replace_text
+from mmspec.prompt.tokenizer_files import read_backend
 from mmspec_torch.tensor_files import safetensors_errors, save_tensors
 from mmspec_train.mini import build, conversation, pair_checkpoint, samples
 from mmspec_train.mini.recipe import (
@@ -132,7 +133,7 @@ class PairRun:
     @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the first stage."""
-        return Tokenizer.from_file(str(self.result("tokenizer")))
+        return read_backend(self.directory)
 
     def conversations(self, split: Split, *, draft: bool = False) -> samples.SampleBatches:
         """Return the batches of the target's samples, or of the draft's."""
