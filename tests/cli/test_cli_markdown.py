@@ -1,7 +1,9 @@
 """Markdown as it arrives: what is styled, what stays, in pieces of any size."""
 
+from itertools import product
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmspec_cli.terminal.markdown import BOLD, CODE, ITALIC, QUOTE, Markdown
@@ -32,6 +34,8 @@ def rendered(*pieces: str) -> list[tuple[str, str | None]]:
         ("## A *b*\n", [("A ", BOLD), ("b", "bold italic"), ("\n", BOLD)]),
         ("- one\n  * two\n", [("• one\n  • two\n", None)]),
         ("> said\nplain", [("│ said\n", QUOTE), ("plain", None)]),
+        ("* **b**: c\n", [("• ", None), ("b", BOLD), (": c\n", None)]),
+        ("***b*** c\n", [("*", None), ("b", BOLD), ("* c\n", None)]),
         ("a\n---\nb", [("a\n", None), ("─" * 20 + "\n", QUOTE), ("b", None)]),
         ("```python\nx = *y*\n# z\n```\nend", [("x = *y*\n# z\n", CODE), ("end", None)]),
         (
@@ -72,6 +76,15 @@ def test_an_escaped_marker_is_a_letter():
     assert rendered(r"\*not italic\*") == [("*not italic*", None)]
 
 
+@pytest.mark.parametrize("length", range(1, 5))
+def test_two_pieces_give_the_runs_of_one(length):
+    for letters in product("a` *_-#>|\\\n", repeat=length):
+        source = "".join(letters)
+        for cut in range(1, length):
+            assert rendered(source[:cut], source[cut:]) == rendered(source), source
+
+
+@settings(max_examples=500)
 @given(st.text("ab *_`#->|\\\n\t1:", max_size=60), st.lists(st.integers(1, 7), max_size=60))
 def test_pieces_of_any_size_give_the_same_runs(source, sizes):
     pieces, start = [], 0

@@ -10,18 +10,20 @@ from mmspec_cli.terminal.wrapping import Run
 
 BOLD, ITALIC, CODE, QUOTE = "bold", "italic", "cyan", "dim"
 
-_UNDECIDED = re.compile(r"[ \t]*(?:#{1,6}|[-*_+]{1,3}|>|`{1,2})?[ \t]?")
-_RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*\n?")
+_UNDECIDED = re.compile(r"[ \t]*(?:#{1,6}|([-*_])(?:[ \t]*\1)*|[+>]|`{1,2})?[ \t]*")
+_RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*(?:\n|$)")
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+")
 _BULLET = re.compile(r"([ \t]*)[-*+][ \t]+")
 _QUOTE = re.compile(r" {0,3}>[ \t]?")
 _DIVIDER = re.compile(r"\|(?:[ \t]*:?-+:?[ \t]*\|)+")
 _SPANS = (
-    (BOLD, re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")),
+    (BOLD, re.compile(r"(\*\*)(?=[^\s*])(.+?)(?<=\S)\1")),
+    (BOLD, re.compile(r"(__)(?=[^\s_])(.+?)(?<=\S)\1")),
     (ITALIC, re.compile(r"(\*)(?=[^\s*])(.+?)(?<=[^\s*])\1")),
     (ITALIC, re.compile(r"(_)(?=[^\s_])(.+?)(?<=[^\s_])\1(?!\w)")),
     (CODE, re.compile(r"(`)([^`]+)\1")),
 )
+_OPENS_NOTHING = re.compile(r"\*{3}|_{3}|(?:\*+|_+|\\)\s")
 _PLAIN = re.compile(r"[^*_`\\\n]+")
 
 
@@ -104,7 +106,7 @@ class Markdown:
                 if is_open and span.end() == len(held):  # what follows may change its end
                     return None
                 return [self._taken(span[0], span[2], style)]
-        if is_open and not re.match(r"[*_`\\]+\s", held):
+        if is_open and not _OPENS_NOTHING.match(held):
             return None
         return [self._taken(held[0], held[0], None)]
 
