@@ -33,6 +33,12 @@ def picture(turn):
     return picture_from(Image.new("RGB", (32, 32), (turn, 255 - turn, 90)), f"turn {turn}")
 
 
+@pytest.fixture(autouse=True)
+def _few_features(monkeypatch):
+    """Features of tiny images would fill their cache only after thousands of turns."""
+    monkeypatch.setattr("mmspec.chat.loaded_model.MAX_FEATURES", 2**16)
+
+
 @pytest.fixture
 def chat(backend, tmp_path):
     target, draft = factory.tiny_pair(tmp_path, positions=8192)
