@@ -1,7 +1,7 @@
 """Model cards: the purpose of each model and its source for each backend."""
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -98,10 +98,10 @@ def present(card: Card, backend: str) -> Path | None:
     return next((path for path in snapshots if path is not None), None)
 
 
-def revision_of(repository: str) -> str:
-    """The commit of a repository that a card pins, else MAIN."""
-    cards = (card for card in load_cards().values() if repository in card.sources.values())
-    return next((card.revision(repository) for card in cards), MAIN)
+def revision_of(repository: str, cards: Iterable[Card]) -> str:
+    """The commit of a repository that one of the cards pins, else MAIN."""
+    named = (card for card in cards if repository in card.sources.values())
+    return next((card.revision(repository) for card in named), MAIN)
 
 
 def downloaded(repository: str, revision: str) -> Path | None:

@@ -35,7 +35,7 @@ def resolve(name: str, backend: str) -> Path:
     if name and directory.is_dir():
         raise CheckpointError(f"{name} has no {CONFIG_FILE}: it is not a model's directory")
     repository = _repository(name, cards)
-    snapshot = downloaded(repository, revision_of(repository))
+    snapshot = downloaded(repository, revision_of(repository, cards.values()))
     if snapshot is None:
         raise _not_here(name, backend, cards)
     return snapshot
@@ -52,7 +52,8 @@ def pull(name: str, backend: str, revision: str | None = None, note: Progress = 
     card = cards.get(name)
     if card is None:
         repository = _repository(name, cards)
-        return _download(repository, revision or revision_of(repository), note)
+        pinned = revision_of(repository, cards.values())
+        return _download(repository, revision or pinned, note)
     if card.bundled is not None:
         return _present_or_raise(card, backend)
     repository = card.repositories(backend)[0]

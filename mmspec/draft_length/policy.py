@@ -122,10 +122,9 @@ class AdaptiveDraftLength:
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """What to draft after `context` positions, 0 <= gamma <= max_gamma."""
-        is_new = context != self._end
-        if is_new:
-            self._renew()
-        if is_new or self._rounds >= self._next_decision or self._chosen.gamma > max_gamma:
+        if context != self._end:
+            self._begin_answer()
+        if self._rounds >= self._next_decision or self._chosen.gamma > max_gamma:
             self._decide(max_gamma, context)
         self._end = context
         return self._chosen.kind.plan(self._chosen.gamma)
@@ -168,9 +167,10 @@ class AdaptiveDraftLength:
         if self._chosen == best and is_safe and self._rounds > EXPLORE:
             self._next_decision += DECISIONS - 1
 
-    def _renew(self) -> None:
-        """Give a new answer a part of what drafting may lose, by the length of the last answer."""
+    def _begin_answer(self) -> None:
+        """Decide anew, with a part of what drafting may lose, by the length of the last answer."""
         self._read()
+        self._next_decision = self._rounds
         renewed = min(ALLOWANCE, self._budget + RENEWAL * self._answered)
         self._budget, self._answered = max(self._budget, renewed), 0
 

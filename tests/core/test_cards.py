@@ -10,7 +10,6 @@ from mmspec.checkpoints.cards import card, load_cards
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.shape_memory import PRECISIONS, cache_bytes, weight_bytes
 from mmspec.errors import UsageError
-from mmspec.families.qwen3_vl import Qwen3VLVision
 
 BACKENDS = Path(__file__).parents[2] / "docs" / "backends.md"
 CARDS = load_cards()
@@ -135,7 +134,7 @@ def test_the_documented_memory_of_an_image_is_that_of_the_cards() -> None:
 
 def image_bytes(config: ModelConfig) -> int:
     """Bytes of keys, values and features, the towers' further levels included, in 16 bits."""
-    vision = config.vision
-    levels = 1 + (len(vision.deepstack) if isinstance(vision, Qwen3VLVision) else 0)
+    assert config.vision
+    levels = 1 + config.vision.deepstack_layers
     features = IMAGE_TOKENS * config.text.hidden_size * levels * 2
     return cache_bytes(config.text, IMAGE_TOKENS) + features
