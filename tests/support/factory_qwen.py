@@ -57,6 +57,8 @@ class QwenSizes:
     depth: int = 3
     vision_heads: int = 2
     side: int = 6
+    patch: int = 4
+    """Side in pixels of the tower's patches."""
     deepstack: tuple[int, ...] = (0, 2)
     window: int = 16
     """Side in pixels of Qwen2.5-VL's windows."""
@@ -73,7 +75,7 @@ class QwenSizes:
 def tiny_qwen3_vl(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
     """Write a random Qwen3-VL to `path` with tokenizer and processor files; returns `path`."""
     chosen = QwenSizes(**sizes)
-    return _written(qwen3_vl_model(chosen, seed), path, chosen, dtype)
+    return written(qwen3_vl_model(chosen, seed), path, chosen, dtype)
 
 
 def tiny_qwen3(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
@@ -82,13 +84,13 @@ def tiny_qwen3(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: An
 
     chosen = QwenSizes(**sizes)
     config = Qwen3Config(**_text(chosen), tie_word_embeddings=chosen.tied)
-    return _written(_quiet(randomized(Qwen3ForCausalLM(config), seed)), path, chosen, dtype)
+    return written(_quiet(randomized(Qwen3ForCausalLM(config), seed)), path, chosen, dtype)
 
 
 def tiny_qwen2_5_vl(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
     """Write a random Qwen2.5-VL to `path` with tokenizer and processor files; returns `path`."""
     chosen = QwenSizes(**sizes)
-    return _written(qwen2_5_vl_model(chosen, seed), path, chosen, dtype)
+    return written(qwen2_5_vl_model(chosen, seed), path, chosen, dtype)
 
 
 def tiny_qwen2(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
@@ -97,7 +99,7 @@ def tiny_qwen2(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: An
 
     chosen = QwenSizes(**sizes)
     config = Qwen2Config(**_text(chosen), tie_word_embeddings=chosen.tied)
-    return _written(_quiet(randomized(Qwen2ForCausalLM(config), seed)), path, chosen, dtype)
+    return written(_quiet(randomized(Qwen2ForCausalLM(config), seed)), path, chosen, dtype)
 
 
 MAKERS = {"qwen3_vl": tiny_qwen3_vl, "qwen2_5_vl": tiny_qwen2_5_vl}
@@ -173,7 +175,7 @@ def _vision(sizes: QwenSizes) -> dict[str, Any]:
         "hidden_size": sizes.vision_hidden_size,
         "intermediate_size": 2 * sizes.vision_hidden_size,
         "num_heads": sizes.vision_heads,
-        "patch_size": 4,
+        "patch_size": sizes.patch,
         "out_hidden_size": sizes.hidden_size,
     }
 
@@ -203,7 +205,7 @@ def _quiet(model: Any) -> Any:
     return model.eval()
 
 
-def _written(model: Any, path: Path, sizes: QwenSizes, dtype: str) -> Path:
+def written(model: Any, path: Path, sizes: QwenSizes, dtype: str) -> Path:
     import torch
 
     model = model.to(getattr(torch, dtype))
@@ -222,7 +224,7 @@ def processor_settings(sizes: QwenSizes) -> dict[str, Any]:
     """The hub's preprocessor_config.json, for a tower of this size."""
     return {
         "size": {"longest_edge": sizes.largest, "shortest_edge": sizes.least},
-        "patch_size": 4,
+        "patch_size": sizes.patch,
         "temporal_patch_size": 2,
         "merge_size": 2,
         "image_mean": [0.5, 0.5, 0.5],
