@@ -109,10 +109,19 @@ def test_a_snapshot_without_all_its_weights_is_not_there(
 
 def test_pickled_repositories_are_refused(hub: type[FakeHub]) -> None:
     with pytest.raises(
-        HubError, match=r"org/pickled at main has no complete safetensors.*`revision`"
+        HubError, match=r"org/pickled at main has no complete safetensors.*`--revision`$"
     ):
         pull("org/pickled", "torch")
     assert "pytorch_model.bin" not in hub.requested
+
+
+def test_proposals_with_safetensors_are_named_and_not_taken(hub: type[FakeHub]) -> None:
+    with_weights, without = (hub.repositories[name] for name in ("org/specforge", "org/pickled"))
+    hub.proposals = {f"{number:040x}": without for number in range(9)}
+    hub.proposals |= {"a" * 40: with_weights, "b" * 40: without, "c" * 40: with_weights}
+    with pytest.raises(HubError, match=r"by anyone: refs/pr/12, refs/pr/10$"):
+        pull("org/pickled", "torch")
+    assert "model.safetensors" not in hub.requested
 
 
 def test_what_the_hub_has_not(hub: type[FakeHub]) -> None:
