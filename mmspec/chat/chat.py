@@ -12,6 +12,7 @@ from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter, pic
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
+from mmspec.chat.rendering import Rendering
 from mmspec.chat.repetition import Repetition
 from mmspec.chat.requirements import require_own_answer, require_room, require_sight
 from mmspec.chat.session import OpenDrafter, Prefilled, Session
@@ -39,6 +40,7 @@ class Chat:
         self.speculate = True
         self.answer = Answer()
         self._drafter: OpenDrafter | None = None
+        self._rendering = Rendering(models.target)
         self._plain_rounds: deque[float] = deque(maxlen=PLAIN_ROUNDS)
 
     @cached_property
@@ -169,7 +171,7 @@ class Chat:
         models = self.models
         answer.plain_reason = self.answer.plain_reason
         self.answer = answer
-        chunks = chunks or models.target.chunks(self.conversation)
+        chunks = chunks or self._rendering.chunks(self.conversation)
         answer.notes += models.target.clip_notes(self.conversation.turns[-1])
         answer.statistics.prompt_tokens = length = models.positions(chunks)
         require_room(models.target, length, self.options.max_new_tokens)

@@ -141,14 +141,20 @@ class LoadedModel:
         """Bytes of the keys and values of so many positions."""
         return cache_bytes(self.model.config.text, positions, ITEM_BYTES[self.model.dtype])
 
-    def chunks(self, conversation: Conversation, most: float = math.inf) -> list[Chunk]:
-        """The conversation as chunks of tokens and images, of about `most` tokens; see `render`.
+    def chunks(
+        self,
+        conversation: Conversation,
+        *,
+        most: float = math.inf,
+        prompts: Sequence[Chunk] = (),
+    ) -> list[Chunk]:
+        """The conversation as chunks of tokens and images; `most` and `prompts` as for `render`.
 
         Raises CheckpointError for a token that the model does not have.
         """
         if self.tokenizer.image_tokens.clip == "images":
             conversation = conversation.with_frames(self.frames_as_images)
-        chunks = render(conversation, self.template, self.tokenizer, most)
+        chunks = render(conversation, self.template, self.tokenizer, most=most, prompts=prompts)
         size = self.model.config.text.vocab_size
         for part in (part for chunk in chunks for part in chunk.parts):
             if isinstance(part, tuple) and max(part, default=0) >= size:

@@ -198,11 +198,17 @@ def _equal_tokens(first: tuple[int, ...] | Picture, second: tuple[int, ...] | Pi
 
 
 def render(
-    conversation: Conversation, template: ChatTemplate, tokenizer: Tokenizer, most: float = math.inf
+    conversation: Conversation,
+    template: ChatTemplate,
+    tokenizer: Tokenizer,
+    *,
+    most: float = math.inf,
+    prompts: Sequence[Chunk] = (),
 ) -> list[Chunk]:
     """The conversation as chunks, prompt and answer in turn; an open turn ends with its prompt.
 
     most: tokens of text after which no turn follows: the time grows with the square of the turns.
+    prompts: those of the first turns, from an earlier rendering; they are not rendered again.
     Raises CheckpointError for a template that drops or repeats answers or images.
     """
     chunks = list[Chunk]()
@@ -210,8 +216,11 @@ def render(
     for index, turn in enumerate(conversation.turns):
         if tokens > most:
             break
-        until = Conversation(conversation.system, conversation.turns[: index + 1])
-        chunks.append(Chunk("prompt", _prompt(until, template, tokenizer)))
+        if index < len(prompts):
+            chunks.append(prompts[index])
+        else:
+            until = Conversation(conversation.system, conversation.turns[: index + 1])
+            chunks.append(Chunk("prompt", _prompt(until, template, tokenizer)))
         if turn.answer is not None:
             chunks.append(Chunk("answer", (turn.answer,) if turn.answer else ()))
         written = (part for chunk in chunks[-2:] for part in chunk.parts)

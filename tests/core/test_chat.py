@@ -354,7 +354,7 @@ def test_what_breaks_before_an_answer_begins_leaves_the_conversation(engine, mon
     asked(chat, "What is this?", A)
     before = list(chat.conversation.turns)
 
-    def broken(*given):
+    def broken(*given, **options):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -291,5 +291,5 @@ def test_no_turn_is_rendered_after_as_many_tokens_as_asked_for(tokenizers):
     turns = [asked("one", answer=(5, 6, 7)) for _ in range(20)]
     whole = render(conversation(*turns, asked("two")), ChatTemplate(), tokenizer)
     most = sum(len(ids(chunk)) for chunk in whole[:10])
-    cut = render(conversation(*turns, asked("two")), ChatTemplate(), tokenizer, most)
+    cut = render(conversation(*turns, asked("two")), ChatTemplate(), tokenizer, most=most)
     assert cut == whole[:12]
