@@ -89,6 +89,11 @@ class Budget(Settings):
         """True if the length is given, not the default."""
         return self.minutes is not None or self.steps is not None
 
+    @property
+    def steps_of_evaluation(self) -> int | None:
+        """Steps between evaluations, a tenth of the budget; None for a budget in minutes."""
+        return self.steps and -(-self.steps // 10)
+
     def progress(self, step: int, seconds: float) -> float:
         """Return the share of the budget that is spent; 1 or more ends the phase."""
         if self.steps is not None:
@@ -151,7 +156,8 @@ class MethodSettings(Settings):
     )
     every: int | None = option(
         None,
-        "Steps between evaluations on held-out conversations. Default: one each minute.",
+        "Steps between evaluations on held-out conversations. Default: a tenth of --steps, or what "
+        "a minute has.",
         least=1,
     )
 

@@ -206,6 +206,12 @@ def test_an_interrupted_head_ends_at_the_same_weights(data, tmp_path, monkeypatc
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
+def test_a_budget_in_steps_is_judged_at_fixed_steps(data, tmp_path):
+    trained(data, tmp_path, steps=20)
+    marks = (tmp_path / "marks.csv").read_text().splitlines()[1:]
+    assert [int(line.split(",")[0]) for line in marks] == [*range(2, 21, 2)]
+
+
 def test_training_ends_early_and_keeps_the_best(data, tmp_path, monkeypatch):
     values = iter([1.0, 3.0, 2.0, 2.5, 9.0])
     monkeypatch.setattr(DraftScore, "figures", lambda _: {"value": next(values)})

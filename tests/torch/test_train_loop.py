@@ -51,8 +51,8 @@ def phase(name="toy", every=2):
     return Phase(name, module, [(module, 1e-3)], loss, [Numbers()], Numbers(), early_stopping=judge)
 
 
-def train(folder, steps=6, processes=None, of=None, console=None):
-    machine = Machine(torch.device("cpu"), 0, False, processes=processes or Processes())
+def train(folder, steps=6, processes=None, of=None, console=None, seconds=180.0):
+    machine = Machine(torch.device("cpu"), 0, False, seconds, processes or Processes())
     directory = None if machine.processes.rank else folder
     with open_log(directory, console or Console(quiet=True)) as log:
         loop.run_phase(of or phase(), Budget(steps=steps), machine, folder / "toy.state", log)
@@ -166,6 +166,24 @@ def test_a_log_without_a_directory_writes_nothing(tmp_path, monkeypatch):
         log.show("toy", 1, 0.5)
         log.drop_rows_after("toy", 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_only_steps_decide_which_state_is_kept(tmp_path):
+    """Every step takes longer than a checkpoint may be old, as on a slow machine."""
+    slow, usual = phase(every=4), phase(every=4)
+    train(tmp_path / "slow", steps=10, of=slow, seconds=0.0)
+    train(tmp_path / "usual", steps=10, of=usual)
+    assert [row[0] for row in rows(tmp_path / "slow", "marks.csv")] == ["4", "8", "10"]
+    assert rows(tmp_path / "slow", "marks.csv") == rows(tmp_path / "usual", "marks.csv")
+    assert torch.equal(slow.module.weight, usual.module.weight)
+
+
+@pytest.mark.parametrize(
+    ("budget", "steps"),
+    [(Budget(steps=1500), 150), (Budget(steps=7), 1), (Budget(minutes=5), None), (Budget(), None)],
+)
+def test_a_budget_in_steps_is_evaluated_ten_times(budget, steps):
+    assert budget.steps_of_evaluation == steps
 
 
 def test_a_finished_phase_is_not_evaluated_again(tmp_path):

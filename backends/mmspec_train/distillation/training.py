@@ -146,8 +146,9 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     for stage in trainee.stages():
         data.require(stage.contents, stage.files)
         checkpoint = folder / f"{stage.name or 'state'}.checkpoint"
-        phase = _phase(trainee, stage, f"{out.name} {stage.name}".strip())
-        run_phase(phase, stage_budget(data, stage, budget), data.machine, checkpoint, log)
+        length = stage_budget(data, stage, budget)
+        phase = _phase(trainee, stage, f"{out.name} {stage.name}".strip(), length)
+        run_phase(phase, length, data.machine, checkpoint, log)
     score = trainee.score()
     data.machine.processes.wait()
     if data.machine.processes.rank == 0:
@@ -169,9 +170,10 @@ def stage_budget(data: TeacherData, stage: Stage, budget: Budget) -> Budget:
     return Budget(steps=max(1, round(samples / stage.rule.batch)))
 
 
-def _phase(trainee: Trainee, stage: Stage, name: str) -> Phase[ConversationBatch]:
+def _phase(trainee: Trainee, stage: Stage, name: str, budget: Budget) -> Phase[ConversationBatch]:
     data, method = trainee.data, trainee.method
-    judge = EarlyStopping(lambda: trainee.score().figures(), method.patience, method.every)
+    every = method.every or budget.steps_of_evaluation
+    judge = EarlyStopping(lambda: trainee.score().figures(), method.patience, every)
     return Phase(
         name,
         trainee.module,

@@ -184,14 +184,20 @@ class _Run(Generic[Item]):
         return value
 
     def _is_over(self) -> bool:
-        """Evaluate and save if it is time for that; True if early stopping ends the run."""
+        """Evaluate and save if it is time for that; True if early stopping ends the run.
+
+        Evaluations choose the state that is kept: only those at fixed steps make a run repeatable.
+        """
         stopping = self.phase.early_stopping
         since_saved = self.machine.processes.from_first(self.seconds - self.saved_seconds)
-        due = since_saved > self.machine.checkpoint_seconds
-        if stopping and stopping.every and self.step:
-            due = due or self.step % stopping.every == 0
-        if due and self.evaluated_step != self.step:
+        is_old = since_saved > self.machine.checkpoint_seconds
+        evaluate = is_old
+        if stopping and stopping.every:
+            evaluate = self.step > 0 and self.step % stopping.every == 0
+        if evaluate and self.evaluated_step != self.step:
             self._evaluate()
+            self.save()
+        elif is_old:
             self.save()
         return stopping is not None and 0 < stopping.patience <= self.evaluations_since_best
 

@@ -25,7 +25,7 @@ class EarlyStopping:
     patience: int = 0
     """Training ends after this many evaluations without a new best value; 0: it never does."""
     every: int | None = None
-    """Number of steps between evaluations; None evaluates with every checkpoint."""
+    """Number of steps between evaluations; None evaluates with every checkpoint, by the clock."""
 
 
 @dataclass(frozen=True)
