@@ -62,7 +62,10 @@ def spread(total: int, count: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Clip(Picture):
-    """Frames of a film; `image` is the first of them."""
+    """Frames of a film; `image` is the first of them.
+
+    Two are equal if frames, times and sampling are: frames whose number was named are all shown.
+    """
 
     frames: tuple[Picture, ...] = field(default=(), compare=False, repr=False)
     numbers: tuple[int, ...] = field(default=(), compare=False, repr=False)
@@ -71,7 +74,7 @@ class Clip(Picture):
     """Number of the film's frames."""
     rate: float = field(default=1.0, compare=False)
     """The film's frames a second."""
-    sampling: FrameSampling = field(default=EVENLY, compare=False)
+    sampling: FrameSampling = EVENLY
 
     @property
     def shape(self) -> str:

@@ -23,6 +23,7 @@ from support.qwen_oracle import Oracle
 from support.sequence_helpers import continue_from
 
 BUDGET = 16
+SHORT = Options(drafting="none", max_new_tokens=BUDGET)
 DRAFTINGS = ["none", "ngram", "M", "MT", "P", "MTCP"]
 
 
@@ -52,6 +53,18 @@ def test_a_clip_is_its_frames_as_images(engine, films, drafting):
     assert said[0] == said[1]
     plain = engine.chat(Options(drafting="none", max_new_tokens=BUDGET))
     assert plain.reply("What is it?", clip).token_ids == said[0][0]
+
+
+def test_the_same_frames_are_shown_again_if_their_number_is_named(engine, tmp_path):
+    """After undo, as after /load; by itself LLaVA is shown fewer."""
+    path = film(tmp_path / "a.mkv", 200, size=(24, 16))
+    free, named = open_clip(path), open_clip(path, max_frames=40)
+    chat, cold = engine.chat(SHORT), engine.chat(SHORT)
+    fewer = chat.reply("What is it?", free).statistics.prompt_tokens
+    chat.conversation.undo()
+    warm, expected = (one.reply("What is it?", named) for one in (chat, cold))
+    assert fewer < expected.statistics.prompt_tokens == warm.statistics.prompt_tokens
+    assert warm.token_ids == expected.token_ids
 
 
 SMALL = {"hidden_size": 32, "heads": 2, "layers": 2}

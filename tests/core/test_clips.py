@@ -112,12 +112,13 @@ def test_large_frames_are_made_smaller_until_they_fit(tmp_path, monkeypatch):
     assert "10 frames of this size are too many; take fewer" in refusal(path, fps=1000)
 
 
-def test_clips_are_equal_if_their_frames_and_times_are(tmp_path):
+def test_clips_are_equal_if_their_frames_times_and_sampling_are(tmp_path):
     path = film(tmp_path / "a.mkv")
     clip = open_clip(path)
     assert clip == open_clip(film(tmp_path / "b.avi"))
     assert clip != open_clip(film(tmp_path / "c.mkv", rate=20))
     assert clip != open_clip(path, max_frames=3)
+    assert clip != open_clip(path, max_frames=len(clip.frames))  # which a target sees all
     assert clip != clip.frames[0]
     assert len({moment.digest for moment in clip.moments}) == len(clip.moments)
 
