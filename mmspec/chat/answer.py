@@ -45,11 +45,14 @@ class Answer:
 
     @property
     def speed_up(self) -> float | None:
-        """How many times as fast as plain decoding; None without drafts or plain rounds."""
-        seconds = self.statistics.seconds["decode"]
-        if not (self.statistics.drafted and seconds and self.plain_seconds):
+        """How many times as fast as plain decoding; None without drafts or plain rounds.
+
+        At most the tokens per round: a busy machine made the plain rounds slow if it seems more.
+        """
+        statistics, seconds = self.statistics, self.statistics.seconds["decode"]
+        if not (statistics.drafted and seconds and self.plain_seconds):
             return None
-        return self.statistics.tokens * self.plain_seconds / seconds
+        return min(statistics.tokens * self.plain_seconds / seconds, statistics.block_efficiency)
 
     def start(self, piece: Piece) -> Piece:
         """`piece`; while there is no text, without the space that tokenizers put before a word."""

@@ -214,8 +214,11 @@ def test_the_gain_is_told_by_the_conversation_s_own_plain_rounds(engine):
     assert plain.speed_up is None
     chat.speculate = True
     drafted = chat.reply("Why?")
-    seconds = drafted.statistics.seconds["decode"]
-    assert drafted.speed_up == drafted.statistics.tokens * drafted.plain_seconds / seconds
+    statistics = drafted.statistics
+    statistics.seconds["decode"] = statistics.rounds * drafted.plain_seconds * 2
+    assert drafted.speed_up == pytest.approx(statistics.block_efficiency / 2)
+    statistics.seconds["decode"] /= 4  # where all but the plain rounds were undisturbed
+    assert drafted.speed_up == statistics.block_efficiency
 
 
 # Drafting
