@@ -132,7 +132,7 @@ def test_an_odd_conversation_is_repaired_and_counted(images, odd, repaired, turn
 
 
 ODD = {
-    "that are not JSON": None,
+    "in broken JSON": None,
     "in another format": [3, {"text": "x"}, {"conversations": ["x"]}, conversation(image=7)],
     "with a role other than human and gpt": [
         conversation([("system", "Be kind."), *TEXT]),
@@ -176,7 +176,10 @@ def test_broken_lines_and_broken_bytes_are_skipped(images):
     file.write_bytes(b"\xef\xbb\xbf" + b"\n".join([*lines[:5], *broken, *lines[5:]]) + b"\n")
     made = ConversationFile(file, images)
     assert len(made.index.places) == 40
-    assert "skipped 5 that are not JSON (first: 6)" in made.summary()
+    assert "skipped 5 in broken JSON (first: 6)" in made.summary()
+    file.write_bytes(b"\n".join(lines + broken * 20))
+    with pytest.raises(errors.UsageError, match="100 of 140 conversations are in broken JSON: a "):
+        ConversationFile(file, images).check()
 
 
 @pytest.mark.parametrize(
@@ -262,7 +265,7 @@ def test_an_array_that_breaks_off_gives_what_came_before(images, end):
     assert [bool(entry.error) for entry in entries[25:]] == [True] * (end != "]")
     made = ConversationFile(file, images)
     made.check()
-    assert ("skipped 1 that are not JSON (first: 26)" in made.summary()) == (end != "]")
+    assert ("skipped 1 in broken JSON (first: 26)" in made.summary()) == (end != "]")
 
 
 # Several files

@@ -70,7 +70,7 @@ class ConversationFile:
 
     def _usable(self, entry: Entry) -> Instructions:
         if entry.error:
-            raise UnusableError("that are not JSON", entry.error)
+            raise UnusableError("in broken JSON", entry.error)
         instructions = read_instructions(entry.value)
         for image in instructions.images:
             if not self.find(image).is_file():
