@@ -1,5 +1,7 @@
 """Says what makes room for a question that exceeds the target's context."""
 
+from bisect import bisect_left
+
 from mmspec.chat.chat import Chat
 from mmspec.prompt.conversation import Conversation
 
@@ -15,9 +17,14 @@ def _drop(chat: Chat, excess: int) -> list[str]:
     """The /drop that forgets the fewest questions which free `excess` positions."""
     conversation, turns = chat.conversation, chat.conversation.turns
     whole = chat.positions(conversation)
-    for number in range(1, len(turns) + 1):
-        freed = whole - chat.positions(Conversation(conversation.system, turns[number:]))
-        if freed >= excess:
-            questions = f"{number} question{'s' * (number > 1)}"
-            return [f"/drop {number} forgets the first {questions} ({freed} positions)"]
-    return []
+
+    def freed(number: int) -> int:
+        return whole - chat.positions(Conversation(conversation.system, turns[number:]))
+
+    numbers = range(1, len(turns) + 1)
+    place = bisect_left(numbers, excess, key=freed)  # few, for each renders a conversation
+    return [
+        f"/drop {number} forgets the first {number} question{'s' * (number > 1)} "
+        f"({freed(number)} positions)"
+        for number in numbers[place : place + 1]
+    ]
