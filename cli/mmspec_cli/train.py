@@ -138,7 +138,7 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
         head_method = choose(HeadMethodSettings, options)
         score = distill_head(kind, choose(HeadShape, options), head_method, *common)
     tokens, gamma = score.tokens_per_round, options["gamma"]
-    Screen().say(f"{options['out']}: {tokens:.3f} tokens per round of {gamma}")
+    Screen().say(f"{options['out']}: {tokens:.3f} tokens per round, {gamma} drafted")
 
 
 @train.command()

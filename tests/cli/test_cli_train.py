@@ -78,7 +78,7 @@ def test_a_head_trained_by_one_command_decodes_as_plain(
         *answers,
     )
     assert (status, err) == (0, "")
-    assert "tokens per round of 2" in said
+    assert "tokens per round, 2 drafted" in said
     files = {"config.json", "model.safetensors", "training.json", "log.csv", "marks.csv"}
     assert {each.name for each in out.iterdir()} == files
     drafted = answer(run, red, pair_paths, "--draft", out)

@@ -205,9 +205,9 @@ def test_usage_tells_cached_tokens(scripted: Live):
 def test_a_prompt_is_rendered_once(scripted: Live, monkeypatch):
     calls, render = [], loaded_model.render
 
-    def counted(*arguments):
+    def counted(*arguments, **options):
         calls.append(arguments)
-        return render(*arguments)
+        return render(*arguments, **options)
 
     monkeypatch.setattr(loaded_model, "render", counted)
     scripted.ask("What is it?")
