@@ -174,7 +174,8 @@ class Training:
     def _epochs(self) -> tuple[float, float]:
         """Return the epochs of the budget, and its seconds if it is one in minutes, else 0."""
         recipe, lengths, budget = RECIPES[self.method.recipe], self.lengths, self.budget
-        step = max(float(recipe.rule.batch), self.settings.batch / lengths.columns)
+        least = self.method.update_rule(recipe.rule).batch
+        step = max(float(least), self.settings.batch / lengths.columns)
         if budget.steps is not None:
             return budget.steps * step / lengths.conversations, 0.0
         if recipe.epochs and not budget.is_given:

@@ -136,6 +136,12 @@ class MethodSettings(Settings):
         least=0,
         most=1,
     )
+    step_samples: int | None = option(
+        None,
+        "Least conversations of a step, accumulated over batches. With --batch 1 each of them is "
+        "drawn by --schedule alone. Default: the recipe's.",
+        least=1,
+    )
     on_policy: float = option(
         0.0,
         "Share of batches in which the draft continues each answer from a random position and is "
@@ -170,7 +176,8 @@ class MethodSettings(Settings):
 
     def update_rule(self, rule: UpdateRule) -> UpdateRule:
         """Return a rule of the recipe, with the options that replace its figures."""
-        return rule if self.final_rate is None else replace(rule, final_share=self.final_rate)
+        final = rule.final_share if self.final_rate is None else self.final_rate
+        return replace(rule, final_share=final, batch=self.step_samples or rule.batch)
 
 
 @dataclass(frozen=True)

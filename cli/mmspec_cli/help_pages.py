@@ -49,8 +49,8 @@ TITLES = {
     "Sizes": ("layers", "width", "heads", "ffn", "positions", "slots", "queries", "vision"),
     "Training": (
         *("recipe", "loss", "rate", "projector-rate", "final-rate", "on-policy", "schedule"),
-        *("batch", "steps", "minutes", "patience", "every", "token-weight", "feature-weight"),
-        *("decay", "rollout", "noise", "workers", "accelerate"),
+        *("step-samples", "batch", "steps", "minutes", "patience", "every", "token-weight"),
+        *("feature-weight", "decay", "rollout", "noise", "workers", "accelerate"),
     ),
     "Output": (*("json", "plain", "details", "preview", "markdown", "accepted", "private", "out"),),
 }

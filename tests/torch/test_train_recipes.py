@@ -176,6 +176,16 @@ def test_a_final_rate_replaces_the_recipes(data):
     assert stages.stages()[1].rule.batch == 128
 
 
+def test_the_samples_of_a_step_replace_the_recipes_and_are_drawn_one_by_one(data):
+    method = HeadMethodSettings(recipe="msd", step_samples=3, schedule="msd")
+    [stage] = new_trainee("msd", HeadShape(), method, data).stages()
+    assert stage.rule.batch == 3
+    assert stage.rule.betas == RECIPES["msd"].rule.betas
+    single = replace(data, settings=replace(data.settings, batch=1))
+    batches = single.batches("all").batches(0)
+    assert [len(next(batches).lengths) for _ in range(4)] == [1, 1, 1, 1]
+
+
 def trainee_of(data, name):
     """A head or a draft that is trained by a recipe, with the recipe's own options."""
     recipe = RECIPES[name]
