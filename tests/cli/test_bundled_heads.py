@@ -1,12 +1,17 @@
 """The heads that come with the package: they load, keep the answer and foretell it."""
 
+import re
+import shlex
+
 import pytest
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.cards import load_cards, present
+from mmspec.checkpoints.head_config import read_head_config
 from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.single_turn import answer_once
+from mmspec_cli.train import distill
 from support.bundled import SAMPLES, question
 
 HEADS = ["mini-msd", "mini-eagle", "mini-eagle3", "mini-medusa", "mini-hydra", "mini-flash"]
@@ -48,6 +53,19 @@ def test_every_head_keeps_the_answer_as_chain_and_as_tree(plain, name, backend):
         # A head that foretells nothing keeps one token a round.
         rounds = sum(len(each.rounds) for each in drafted)
         assert sum(map(len, plain)) / rounds > 1.7
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_card_has_the_command_that_makes_the_head(name):
+    directory = CARDS[name].bundled
+    card = (directory / "README.md").read_text(encoding="utf-8")
+    [command] = re.findall(r"^    mmspec train distill (.*)$", card, re.MULTILINE)
+    options = distill.make_context("distill", shlex.split(command)).params
+    config = read_head_config(directory)
+    assert options["kind"] == config.kind
+    assert options["steps"]
+    assert options["threads"], "the number of threads decides how sums are rounded"
+    assert re.search(r"held-out loss \(`log.csv`\)\s+ends\s+at\s+\d+\.\d{4}\.", card)
 
 
 def test_all_heads_together_stay_small():
