@@ -107,8 +107,6 @@ class Options:
     def _check_tree(self, tree: Tree) -> None:
         if self.drafting == "ngram":
             raise UsageError(f"`tree={tree.spec}`: n-grams propose a chain; leave `tree` out")
-        if self.adaptive:
-            raise UsageError(f"`tree={tree.spec}`: `adaptive` fits weights to chains; take one")
 
     @property
     def names_head(self) -> bool:

@@ -59,15 +59,18 @@ def read_verdict(
     if draft is None:
         (tokens,) = framework.read(best)
         return Verdict([], [], [*map(int, tokens)])
-    branches, above = draft.branches, draft.parents
-    parts = [draft.ids, best, *([branches.weights] if branches else [])]
-    ids, own, *rest = framework.read(*parts, *([] if above is None else [above]))
-    parents = range(-1, draft.size - 1) if above is None else map(int, rest.pop())
-    verdict = Verdict([*map(int, ids)], [*parents], [*map(int, own)])
-    if branches is None:
+    branches = draft.branches
+    more = [draft.parents, *((branches.weights, branches.places) if branches else (None, None))]
+    copies = framework.read(draft.ids, best, *(part for part in more if part is not None))
+    ids, own = ([*map(int, next(copies))] for _ in range(2))
+    parents, weights, places = (None if part is None else next(copies) for part in more)
+    above = range(-1, draft.size - 1) if parents is None else map(int, parents)
+    verdict = Verdict(ids, [*above], own)
+    if branches is None or weights is None:
         return verdict
-    evidence = Evidence(branches.q, framework.xp.astype(logits[:-1], framework.xp.float32))
-    return replace(verdict, weights=rest[0], evidence=evidence)
+    own_logits = framework.xp.astype(logits, framework.xp.float32)
+    nodes = None if places is None else [*map(int, places)]
+    return replace(verdict, weights=weights, evidence=Evidence(branches.q, own_logits, nodes))
 
 
 def accept(verdict: Verdict, stop: Collection[int] = ()) -> tuple[list[int], list[int]]:

@@ -7,9 +7,11 @@ probabilities. Only their sums over tokens are stored, so that a round costs the
 the answer is; with a window, the scores of its tokens. All arrays stay on the backend's device;
 this module only enqueues operations.
 
-Shape letters: R branches, k drafted tokens, n observed ones, G candidate mixtures, V vocabulary.
+Shape letters: R branches, k drafted tokens, n observed ones, E positions at which the branches have
+probabilities, G candidate mixtures, V vocabulary.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -64,22 +66,37 @@ def lattice(branches: int) -> list[tuple[float, ...]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BranchOutputs:
-    """The branches' probabilities for a drafted chain, and the branches' weights; on the device."""
+    """The branches' probabilities for a draft, and the branches' weights; on the device."""
 
     weights: Array
     """[R] weight of each branch in the mixture."""
     q: Array
-    """[k, R, V] each branch's probabilities."""
+    """[E, R, V] each branch's probabilities; of a chain, at its k positions."""
+    places: Array | None = None
+    """As `Evidence.places`, of a tree."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """Probabilities of branches and target at the same k positions, on the device."""
+    """Probabilities of branches and target, on the device."""
 
     q: Array
-    """[k, R, V] each branch's probabilities."""
+    """[E, R, V] each branch's probabilities."""
     logits: Array
-    """[k, V] the target's logits, float32."""
+    """[k + 1, V] the target's logits after the root and after each drafted token, float32."""
+    places: Sequence[int] | None = None
+    """[k + 1] where in `q` the probabilities after the root and after each node are, -1 where there
+    are none; None for a chain, whose tokens have them in turn."""
+
+    def along(
+        self, xp: Any, integers: Callable[[Sequence[int]], Array], path: Sequence[int]
+    ) -> "Evidence":
+        """The evidence after the root and after the nodes of `path`, in turn, as of a chain."""
+        if self.places is None:
+            return self
+        nodes = [node for node in (0, *(node + 1 for node in path)) if self.places[node] >= 0]
+        q = xp.take(self.q, integers([self.places[node] for node in nodes]), axis=0)
+        return Evidence(q, xp.take(self.logits, integers(nodes), axis=0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

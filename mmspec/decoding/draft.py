@@ -3,7 +3,7 @@
 Shape letters: k tokens of a chain, n nodes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol
 
@@ -63,6 +63,9 @@ class DeviceDraft(Generic[A]):
     """[n] index of each node's parent, -1 for the root; None for a chain."""
     levels: int = 0
     """Number of levels of a tree, an upper bound on the length of its paths; 0 for a chain."""
+    outputs: Callable[[], A] | None = None
+    """Function that computes where the draft's outputs after the root and after each node are
+    [n + 1] among all that it computed, -1 where it computed none; None for a chain."""
 
     @property
     def size(self) -> int:

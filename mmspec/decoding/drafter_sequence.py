@@ -152,7 +152,10 @@ class DrafterSequence(ABC, Generic[A, P]):
         positions = tuple(position + len(tokens) for position in state.positions)
         fed, tally = reused if state.draft else state.fed, state.tally
         if tally and state.draft:
-            tally = tally.noted(evidence, len(tokens))
+            own = self._framework
+            tally = tally.noted(
+                evidence and evidence.along(own.xp, own.integers, path), len(tokens)
+            )
         columns = state.columns + len(tokens)
         self._state = State(columns, fed, lengths, positions, state.padding, tally=tally)
 
@@ -190,10 +193,18 @@ class DrafterSequence(ABC, Generic[A, P]):
         project = partial(self._ensemble.logits, blend, record)
         expander = EnsembleExpander(tail, last, self._embed, project)
         draft = framework.draft(self._sampler, expander, tree, framework.keys(noise, k))
-        if state.tally is None or tree:
+        if state.tally is None:
             return draft
-        q = self._ensemble.padded(framework.xp.stack(record))
-        return replace(draft, branches=BranchOutputs(blend, q))
+        rows = [self._by_node(q) for q in record]
+        q = self._ensemble.padded(framework.xp.concat(rows, axis=0))
+        places = draft.outputs() if draft.outputs else None
+        return replace(draft, branches=BranchOutputs(blend, q, places))
+
+    def _by_node(self, q: A) -> A:
+        """The branches' probabilities [R * w, v] of a level as [w, R, v]."""
+        xp, branches = self._framework.xp, len(self._rows)
+        by_node: A = xp.permute_dims(xp.reshape(q, (branches, -1, q.shape[-1])), (1, 0, 2))
+        return by_node
 
     @abstractmethod
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> P:

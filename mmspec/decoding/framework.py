@@ -81,5 +81,5 @@ class Framework(Generic[A]):
             self.start(ids)
             return self.draft_type(ids)
         arrays = TreeArrays(sampler, self.integers)
-        ids, parents, depth = draft_tree(arrays, expander, tree, len(keys), keys)
-        return self.draft_type(ids, parents=parents, levels=depth)
+        ids, parents, depth, outputs = draft_tree(arrays, expander, tree, len(keys), keys)
+        return self.draft_type(ids, parents=parents, levels=depth, outputs=outputs)

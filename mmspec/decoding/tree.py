@@ -101,6 +101,12 @@ class Shape:
     """[n] index of each node's parent, -1 for the root."""
     levels: tuple[Level, ...]
 
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """[n + 1] place of the root and of each node among those that are expanded, or -1."""
+        expanded = {node: place for place, node in enumerate(sorted({*self.parents}))}
+        return tuple(expanded.get(node, -1) for node in range(-1, len(self.parents)))
+
 
 Path = tuple[int, ...]
 """A node as the ranks from the root down to it, 0 for the likeliest child; empty for the root."""

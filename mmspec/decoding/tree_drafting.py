@@ -9,6 +9,7 @@ levels, n nodes of the tree.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from mmspec.decoding.formulas import Array
@@ -57,6 +58,8 @@ class DraftedTree(NamedTuple):
     """[n] index of each node's parent, -1 for the root."""
     depth: int
     """Number of levels, an upper bound on the length of a path."""
+    outputs: Callable[[], Array]
+    """Function that computes `DeviceDraft.outputs`."""
 
 
 def draft_chain(sampler: Sampler, expander: Expander, keys: Array) -> Array:
@@ -94,7 +97,8 @@ def _static(
         if level.inner:
             chosen = xp.take(ids[-1], arrays.integers(level.inner), axis=0)
             rows = expander.expand(chosen, arrays.integers(level.origins))
-    return DraftedTree(xp.concat(ids, axis=0), arrays.integers(plan.parents), len(plan.levels))
+    nodes = xp.concat(ids, axis=0), arrays.integers(plan.parents)
+    return DraftedTree(*nodes, len(plan.levels), partial(arrays.integers, plan.outputs))
 
 
 class Candidates(NamedTuple):
@@ -120,6 +124,7 @@ def _dynamic(
     rows, parents = expander.root(), arrays.integers([-1])
     chances = xp.ones_like(xp.astype(rows[:, 0], xp.float32))
     levels: list[Candidates] = []
+    expanded = [parents]
     for level in range(depth):
         children = arrays.sampler.children(rows, keys[level : level + 1], tree.width)
         levels.append(_candidates(xp, *children, chances, parents))
@@ -129,7 +134,8 @@ def _dynamic(
             chances, best = top(levels[-1].chances, min(tree.width, count))
             chosen = xp.take(levels[-1].ids, best, axis=0)
             rows, parents = expander.expand(chosen, best // width), best + before
-    return _surest(arrays, levels, tree.nodes)
+            expanded.append(parents)
+    return _surest(arrays, levels, tree.nodes, expanded)
 
 
 def _candidates(
@@ -141,11 +147,23 @@ def _candidates(
     return Candidates(*(xp.reshape(column, (-1,)) for column in (ids, chances, parents)))
 
 
-def _surest(arrays: TreeArrays, levels: list[Candidates], nodes: int) -> DraftedTree:
+def _surest(
+    arrays: TreeArrays, levels: list[Candidates], nodes: int, expanded: list[Array]
+) -> DraftedTree:
+    """The best `nodes` candidates; `expanded` are the root and those that were expanded."""
     xp, columns = arrays.xp, zip(*levels, strict=True)
     ids, chances, parents = (xp.concat(column, axis=0) for column in columns)
     chosen = xp.sort(arrays.sampler.top(chances, min(nodes, ids.shape[0]))[1])
     above = xp.expand_dims(xp.take(parents, chosen, axis=0), axis=-1)
     # The number of chosen nodes up to the parent, which is chosen too; 0 for the root.
     places = xp.sum(xp.expand_dims(chosen, axis=0) <= above, axis=-1) - 1
-    return DraftedTree(xp.take(ids, chosen, axis=0), places, len(levels))
+    outputs = partial(_places, xp, [expanded[0], chosen], expanded)
+    return DraftedTree(xp.take(ids, chosen, axis=0), places, len(levels), outputs)
+
+
+def _places(xp: Any, nodes: list[Array], expanded: list[Array]) -> Array:
+    """Where each of `nodes` is among `expanded`, which differ; -1 if it is not."""
+    wanted, known = (xp.concat(parts, axis=0) for parts in (nodes, expanded))
+    same = xp.expand_dims(wanted, axis=-1) == known
+    counted = xp.cumulative_sum(xp.ones_like(known), axis=0)
+    return xp.sum(xp.where(same, counted, xp.zeros_like(counted)), axis=-1) - 1

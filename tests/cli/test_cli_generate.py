@@ -153,7 +153,6 @@ def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
         (["--tree-nodes", "5"], ["--tree-nodes needs --tree"]),
         (["--tree", "3,2", "--tree-width", "5"], ["--tree-width", "--tree dynamic"]),
         (["--tree", "dynamic", "--tree-nodes", "0"], ["--tree-nodes 0"]),
-        (["--tree", "dynamic", "--adaptive"], ["--tree dynamic", "--adaptive"]),
         (["--tree", "dynamic", "--draft", "none"], ["--tree dynamic needs a draft"]),
         (["--max-new-tokens", "99999"], ["99999", "--max-new-tokens"]),
         (["--draft", "none", "--drafting", "M"], ["--drafting M needs a draft", "--draft"]),

@@ -9,6 +9,7 @@ from mmspec.chat.options import Options
 from mmspec.decoding.adaptive_weights import RULES, Adaptation
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import parse_drafting
 from mmspec.prompt.conversation import render
@@ -70,12 +71,13 @@ def told(sequence, tokens):
     return np.array(rows)
 
 
+@pytest.mark.parametrize("tree", [None, Tree((3, 2, 1))], ids=["chain", "tree"])
 @pytest.mark.parametrize(
     ("rule", "window"), [("lattice", 0), ("lattice", 3), ("kl", 0), ("tv", 4), ("accepted", 0)]
 )
-def test_weights_are_those_of_the_dense_history(engine, rule, window):
+def test_weights_are_those_of_the_dense_history(engine, rule, window, tree):
     """Target and branches asked one token at a time, as plain sequences."""
-    done, chunks = rounds(engine, adaptive(rule, window))
+    done, chunks = rounds(engine, adaptive(rule, window, tree=tree))
     said = [token for each in done for token in each.tokens]
     target, draft = engine.target, engine.draft
     drafting = parse_drafting("MTCP", draft.model.config)
@@ -86,18 +88,18 @@ def test_weights_are_those_of_the_dense_history(engine, rule, window):
     for each in done:
         if each.drafted:
             check_weights(each.weights, history, rule, window, drafting.weights)
-            stop = at + min(len(each.tokens), each.drafted)
+            stop = at + min(len(each.tokens), each.depth)
             history.append((p[at:stop], q[at:stop], len(each.tokens)))
         at += len(each.tokens)
     assert len({each.weights for each in done}) > 2
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("tree", [None, Tree((2, 2)), Tree((), 3, 9)], ids=str)
 @pytest.mark.parametrize("rule", RULES)
-def test_every_backend_fits_the_same_weights(backends, engines, rule, sampling):
-    first, *others = (
-        rounds(engines[name], adaptive(rule, sampling=sampling, seed=3))[0] for name in backends
-    )
+def test_every_backend_fits_the_same_weights(backends, engines, rule, tree, sampling):
+    options = adaptive(rule, sampling=sampling, seed=3, tree=tree)
+    first, *others = (rounds(engines[name], options)[0] for name in backends)
     for other in others:
         assert [each.tokens for each in other] == [each.tokens for each in first]
         for one, two in zip(first, other, strict=True):
@@ -105,14 +107,16 @@ def test_every_backend_fits_the_same_weights(backends, engines, rule, sampling):
             np.testing.assert_allclose(one.weights, two.weights, atol=1e-4)
 
 
+@pytest.mark.parametrize("tree", [None, Tree((), 4, 12)], ids=["chain", "tree"])
 @pytest.mark.parametrize("carry", [False, True])
 @pytest.mark.parametrize("rule", RULES)
-def test_adaptive_equals_plain(engine, rule, carry):
+def test_adaptive_equals_plain(engine, rule, carry, tree):
     options = Options(
         drafting="MTCP",
         gamma=3,
         max_new_tokens=14,
         adaptive=Adaptation(rule, window=5, carry=carry),
+        tree=tree,
     )
     check_replies(engine, options, questions(Case("MTCP", 3, 2, 2), 11))
 

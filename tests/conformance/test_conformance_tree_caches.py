@@ -65,7 +65,7 @@ def grown(engine, drafter, weights=MIXED):
 def expected(engine, views, tree, chunks, weights=MIXED, said=()):  # noqa: F811
     rows = plain_rows(engine, views, chunks, weights, said)
     noisy = keys(NO_NOISE, DEPTH)
-    ids, parents, _ = draft_tree(arrays(sampler(GREEDY)), PathExpander(rows), tree, DEPTH, noisy)
+    ids, parents, *_ = draft_tree(arrays(sampler(GREEDY)), PathExpander(rows), tree, DEPTH, noisy)
     return ids.tolist(), parents.tolist()
 
 

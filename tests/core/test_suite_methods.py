@@ -58,7 +58,9 @@ def test_single_views_are_known_by_name(name):
     assert is_single_view(name)
 
 
-@pytest.mark.parametrize("name", ["MT", "tree:M", "msd", "m2", "none", "adaptive:MT", "msd@M"])
+@pytest.mark.parametrize(
+    "name", ["MT", "tree:M", "msd", "m2", "none", "adaptive:MT", "adaptive:tree:MT", "msd@M"]
+)
 def test_other_methods_are_no_single_views(name):
     assert not is_single_view(name)
 
@@ -70,6 +72,13 @@ def test_adaptive_methods_are_read():
     options = method.options(OPTIONS)
     assert (options.drafting, options.adaptive) == ("MTC", Adaptation())
     assert read_method("MTC").options(options).adaptive is None
+
+
+def test_adaptive_trees_are_read():
+    method = read_method("Adaptive:Tree20:mt/Drop")
+    assert (method.name, method.overflow) == ("adaptive:tree20:MT/drop", "drop")
+    options = method.options(OPTIONS)
+    assert (options.adaptive, options.tree) == (Adaptation(), Tree((), 10, 20))
 
 
 @pytest.mark.parametrize(

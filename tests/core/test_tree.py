@@ -42,7 +42,7 @@ def drafted(rule, tree, k, sampling=GREEDY):
         return np.log(rule(path))
 
     arguments = PathExpander(project), tree, k, keys(NOISE, k)
-    return draft_tree(arrays(sampler(sampling)), *arguments)
+    return draft_tree(arrays(sampler(sampling)), *arguments)[:3]
 
 
 def ranked(rule, path):
@@ -172,6 +172,25 @@ def test_a_dynamic_tree_of_width_one_is_the_argmax_chain():
     for _ in range(4):
         chain.append(int(said(chain).argmax()))
     assert (ids.tolist(), parents.tolist(), depth) == (chain, [-1, 0, 1, 2], 4)
+
+
+# Which nodes the draft's own outputs are known after
+
+
+@given(st.sampled_from([Tree((), 3, 9), Tree((), 2, 4), Tree((3, 2, 1)), Tree((2, 2), nodes=4)]))
+def test_an_output_is_placed_at_the_node_that_it_follows(tree):
+    expanded = []
+
+    def project(path):
+        expanded.append(path)
+        return np.log(said(path))
+
+    rule, noise = arrays(sampler(GREEDY)), keys(NOISE, 3)
+    ids, parents, _, outputs = draft_tree(rule, PathExpander(project), tree, 3, noise)
+    nodes = [[], *paths(ids.tolist(), parents.tolist())]
+    places = [expanded.index(node) if node in expanded else -1 for node in nodes]
+    assert outputs().tolist() == places
+    assert 0 < places.count(-1) < len(nodes)
 
 
 # Under noise

@@ -203,7 +203,7 @@ class ScriptedDrafter:
 
         rule, expander, noisy = sampler(self.sampling), PathExpander(project), keys(noise, k)
         if tree := self.tree and self.tree.within(nodes, k):
-            ids, parents, depth = draft_tree(arrays(rule), expander, tree, k, noisy)
+            ids, parents, depth, _ = draft_tree(arrays(rule), expander, tree, k, noisy)
             self.drafted = ScriptedDraft(ids.tolist(), None, parents.tolist(), depth)
             return self.drafted
         ids = draft_chain(rule, expander, noisy)

@@ -1,7 +1,7 @@
 """The methods that --methods names, and their decoding options.
 
 METHOD  = none | ngram | PROBE | DRAFTED[@DRAFT]
-DRAFTED = [adaptive:|tree[SHAPE]:]LETTERS[:WEIGHTS][/RULE] | [tree[SHAPE]:]KIND
+DRAFTED = [adaptive:][tree[SHAPE]:]LETTERS[:WEIGHTS][/RULE] | [tree[SHAPE]:]KIND
 DRAFT   = a draft's name, repository or directory; needed if several drafts can do the method
 SHAPE   = nodes of a dynamic tree, perhaps with its width (20, 30w5; default 60w10), or the
           children of each level of a static one (3x2x1)
@@ -30,7 +30,7 @@ PROBES = (PLAIN + BLANK, DRAFT, DRAFT + BLANK)
 """Methods that test what target and draft know; their answers differ from plain decoding's."""
 
 _FORM = re.compile(
-    r"(?:(?:(?P<adaptive>adaptive)|(?P<tree>tree[^:]*)):)?"
+    r"(?:(?P<adaptive>adaptive):)?(?:(?P<tree>tree[^:]*):)?"
     r"(?P<letters>[A-Z][\w-]*)(?::(?P<weights>[\d.,]+))?"
     r"(?:/(?P<rule>\w+))?",
     re.IGNORECASE | re.ASCII,
@@ -131,8 +131,8 @@ def _read(word: str) -> Method:
     if not match or not _LETTERS.fullmatch(kind):
         raise UsageError(
             f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
-            "MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, a head's kind, any of these with "
-            f"@DRAFT, {', '.join((NGRAM, PLAIN, *PROBES))}"
+            "MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, adaptive:tree:LETTERS, a head's kind, "
+            f"any of these with @DRAFT, {', '.join((NGRAM, PLAIN, *PROBES))}"
         )
     letters = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
     pool = re.search(r"\d+", match["letters"])
