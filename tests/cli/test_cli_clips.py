@@ -63,6 +63,23 @@ def test_a_folder_of_clips_is_a_suite(run, pair, tmp_path):
     assert summaries[0]["identical"] == 1.0
 
 
+def test_clips_are_captioned_by_a_file(run, pair, tmp_path):
+    (tmp_path / "films" / "dancing").mkdir(parents=True)
+    for name in ("dancing/a.mp4", "b.mkv"):
+        film(tmp_path / "films" / name, 30)
+    captions = tmp_path / "captions.jsonl"
+    command = ("bench", "run", "--suite", tmp_path / "films", "--methods", "C,none", *pair)
+    given = "--captions", captions, "--max-new-tokens", "6", "--json", "--out"
+    lines = [{"image": name, "caption": "Somebody dances."} for name in ("a.mp4", "b.mkv")]
+    captions.write_text(json.dumps(lines[0]))
+    refused = run(*command, *given, tmp_path / "one")
+    assert (refused.status, "has no caption of" in refused.err) == (2, True)
+    captions.write_text("\n".join(map(json.dumps, lines)))
+    result = run(*command, *given, tmp_path / "both")
+    assert result.status == 0
+    assert json.loads(result.out)["methods"][0]["identical"] == 1.0
+
+
 def test_the_rate_and_the_limit_choose_the_frames(run, pair, clip):
     result = run("chat", *pair, "--fps", "5", clip, "clip.mp4", stdin="/images\n")
     assert result.err.count("Added clip") == 2

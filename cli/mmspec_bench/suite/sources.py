@@ -15,6 +15,7 @@ from mmspec.prompt.film import open_clip
 from mmspec_bench.suite.dataset_rows import read_table
 from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
 from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
+from mmspec_bench.suite.original_files import ORIGINALS
 from mmspec_bench.suite.samples import (
     Question,
     SuiteSample,
@@ -32,7 +33,10 @@ SYNTHETIC = {
 """Tasks of the synthetic world by the name of their suite."""
 FILM_FPS = 1.0
 """Frames a second of films in a folder, as in FLASH (Wang et al. 2025)."""
-NAMES = (*SYNTHETIC, *GROUPS, *DATASETS)
+OWN_ROWS = 100
+"""Samples of a dataset's own files, if --limit does not say how many."""
+OWN_FILES_ONLY = tuple(f"{name}=DIR" for name in ORIGINALS if name not in DATASETS)
+NAMES = (*SYNTHETIC, *GROUPS, *DATASETS, *OWN_FILES_ONLY)
 
 
 def suite_samples(
@@ -76,10 +80,10 @@ def _samples(
         return offline(size, limit=limit, seed=seed, tasks=SYNTHETIC[word])
     if word in GROUPS:
         return [sample for dataset in GROUPS[word] for sample in _of_dataset(dataset, {}, limit)]
-    if name in DATASETS:
+    if name in DATASETS or (equals and name in ORIGINALS):
         return _of_dataset(name, _folders(words), limit)
     if equals:
-        raise choice("dataset", name, DATASETS)
+        raise choice("dataset", name, (*DATASETS, *ORIGINALS))
     return _of_path(expand_home(word), limit)
 
 
@@ -115,9 +119,14 @@ def _captioning(film: Path) -> tuple[Question, ...]:
 
 def _of_dataset(name: str, folders: Mapping[str, Path], limit: int | None) -> list[SuiteSample]:
     """The samples of a dataset, in its folder of `folders` or in the hub's cache."""
+    folder = folders.get(name)
+    if folder and name in ORIGINALS and (file := ORIGINALS[name].file_in(folder)):
+        return _of_own_file(name, file, limit)
+    if name not in DATASETS:
+        raise UsageError(f"--suite {name}={folder}: there is no {ORIGINALS[name].files[0]}")
     dataset = DATASETS[name]
     records = read_table(
-        _files(name, dataset, folders.get(name)),
+        _files(name, dataset, folder),
         ("question", *dataset.images),
         min(dataset.rows, limit or dataset.rows),
         dataset.filter,
@@ -127,6 +136,15 @@ def _of_dataset(name: str, folders: Mapping[str, Path], limit: int | None) -> li
     if dataset.after:
         return asked_after(samples, _of_dataset(dataset.after, folders, None))
     return with_follow_up(samples, dataset.follow_up)
+
+
+def _of_own_file(name: str, file: Path, limit: int | None) -> list[SuiteSample]:
+    """The samples in the file of a dataset's authors."""
+    dataset = DATASETS.get(name)
+    rows = dataset.rows if dataset else OWN_ROWS
+    reads = islice(ORIGINALS[name].reads(file), min(rows, limit or rows))
+    samples = [SuiteSample(f"{name}/{number}", name, read) for number, read in enumerate(reads)]
+    return with_follow_up(samples, dataset.follow_up if dataset else None)
 
 
 def _files(name: str, dataset: Dataset, folder: Path | None) -> list[Path]:
