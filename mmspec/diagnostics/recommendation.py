@@ -86,8 +86,8 @@ def _best(
     target: Card, cards: Iterable[Card], sized: dict[str, ModelConfig], room: float
 ) -> Recommendation | None:
     """The pair of a target that pays, in the most bits; else the target alone; None if too big."""
-    drafts = [card.name for card in cards if target.name in card.serves and card.name in sized]
-    options = list(_options(target.name, drafts, sized))
+    serving = [card.name for card in cards if target.name in card.serves]
+    options = list(_options(target.name, serving, sized))
     fitting = [each for each in options if each.bytes <= room]
     paying = [each for each in fitting if each.pays]
     if paying:
@@ -97,12 +97,12 @@ def _best(
 
 
 def _options(
-    name: str, drafts: list[str], sized: dict[str, ModelConfig]
+    name: str, serving: list[str], sized: dict[str, ModelConfig]
 ) -> Iterator[Recommendation]:
-    target = sized[name]
+    target, drafts = sized[name], [draft for draft in serving if draft in sized]
     for bits in VERIFIED:
         own = weight_bytes(target, bits) + cache_bytes(target.text, CONTEXT) + WORK
-        yield Recommendation(name, bits, None, own, None, _why_alone(bits, drafts))
+        yield Recommendation(name, bits, None, own, None, _why_alone(bits, drafts, serving))
         for draft in drafts:
             model = sized[draft]
             both = own + weight_bytes(model, DRAFT_BITS) + cache_bytes(model.text, CONTEXT)
@@ -113,7 +113,9 @@ def _options(
             yield Recommendation(name, bits, draft, both, speedup, reason)
 
 
-def _why_alone(bits: int, drafts: list[str]) -> str:
+def _why_alone(bits: int, drafts: list[str], serving: list[str]) -> str:
+    if serving and not drafts:
+        return f"the cards of its drafts, such as {serving[0]}, do not say their sizes"
     if not drafts:
         return "no smaller model is worth its time; n-grams or a head may be"
     return f"in {bits} bits no draft that fits is expected to pay; n-grams or a head may"

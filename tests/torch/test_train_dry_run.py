@@ -187,10 +187,23 @@ def test_a_head_that_reads_layers_runs_the_target_in_every_epoch(settings):
     assert seconds("eagle3", 1.0) == pytest.approx(4 * once)
 
 
+@pytest.mark.parametrize(("card", "billions"), [("llava-1.5-7b", 7.06), ("llava-1.5-13b", 13.35)])
+def test_a_card_of_llava_is_planned_without_its_files(shown, card, billions, monkeypatch, tmp_path):
+    """With the parameters that the hub states; of both stages and of a head."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    settings = DataSettings(card, shown, answers="dataset", samples=40)
+    method, budget = HeadMethodSettings(), Budget(steps=40)
+    head = plan_head("a100", "msd", HeadShape(), method, budget, settings)
+    draft = plan_draft("a100", LlamaShape(), MethodSettings(loss="ce"), budget, settings)
+    for plan in (head, draft):
+        assert plan.target_bytes / 2e9 == pytest.approx(billions, abs=0.02)
+        assert (plan.lengths.visual, plan.lengths.tower) == (576, 577)
+
+
 def test_a_card_without_sizes_must_be_here(settings, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    other = DataSettings(**vars(settings) | {"target": "llava-1.5-7b"})
-    with pytest.raises(HubError, match=r"run `mmspec models pull llava-1\.5-7b"):
+    other = DataSettings(**vars(settings) | {"target": "lvlm68m"})
+    with pytest.raises(HubError, match="run `mmspec models pull lvlm68m"):
         plan_head("a100", "eagle", HeadShape(), HeadMethodSettings(), EIGHT, other)
 
 
