@@ -22,7 +22,6 @@ from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.prompt.any_image import AnyImage, pictures_of
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn
 from mmspec.prompt.images import Picture
-from mmspec.prompt.tokenizer import TextStream
 
 PLAIN_ROUNDS = 9
 """Number of latest plain rounds whose median is the cost of plain decoding."""
@@ -157,9 +156,13 @@ class Chat:
     def _answered_or(
         self, turns: list[Turn], chunks: Sequence[Chunk] | None, answer: Answer
     ) -> Generator[Prefilled | Piece]:
-        """Answer the last question; if no answer starts, set the conversation back to `turns`."""
+        """Answer the last question; if that fails at once, set the conversation back to `turns`."""
         try:
             yield from self._answered(chunks, answer)
+        except Exception:
+            if not answer.rounds:
+                self.conversation.reopen()
+            raise
         finally:
             if self.conversation.is_open:
                 self.conversation.turns[:] = turns
@@ -167,8 +170,7 @@ class Chat:
     def _answered(
         self, chunks: Sequence[Chunk] | None, answer: Answer
     ) -> Generator[Prefilled | Piece]:
-        started = perf_counter()
-        models = self.models
+        started, models = perf_counter(), self.models
         answer.plain_reason = self.answer.plain_reason
         self.answer = answer
         chunks = chunks or self._rendering.chunks(self.conversation)
@@ -258,16 +260,15 @@ class Chat:
             cut = repetition.cut(round_.tokens)
             answer.add(round_.until(cut))
             self._observe(round_)
-            yield self._piece(answer.rounds[-1], stream)
+            shown = answer.rounds[-1]
+            accepted = stream.push(shown.tokens[: shown.accepted])
+            yield self._piece(accepted, stream.push(shown.tokens[shown.accepted :]))
             if cut:
                 break
         repeated = options.repeat_limit if cut else 0
         answer.finish(self.models.target.stop, draft_length.plain_reason(), repeated)
-        rest = stream.finish()
-        if rest:
-            rest = answer.start(Piece("", rest)).own
-            answer.text += rest
-            yield Piece("", rest)
+        if rest := stream.finish():
+            yield self._piece("", rest)
 
     def _observe(self, round_: Round) -> None:
         """Update the measured cost of plain rounds."""
@@ -284,9 +285,8 @@ class Chat:
             return self.models.adaptive_length(drafter.drafting, tree)
         return FixedDraftLength(self.options.gamma)
 
-    def _piece(self, round_: Round, stream: TextStream) -> Piece:
-        accepted = stream.push(round_.tokens[: round_.accepted])
-        piece = self.answer.start(Piece(accepted, stream.push(round_.tokens[round_.accepted :])))
+    def _piece(self, accepted: str, own: str) -> Piece:
+        piece = self.answer.start(Piece(accepted, own))
         self.answer.text += piece.text
         return piece
 

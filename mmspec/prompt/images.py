@@ -144,12 +144,19 @@ def _opened_jpeg(source: Path | BytesIO) -> Image.Image:
 
 def _check_size(image: Image.Image, file_bytes: int, label: str) -> None:
     """Refuse strips, and images that need too much memory at any scale, before decoding."""
-    width, height = image.size
-    if max(width, height) > MAX_ASPECT * min(width, height):
-        raise ImageError(f"{label}: one side is over {MAX_ASPECT} times the other; crop it first")
+    _check_shape(image, label)
     if not image_memory.set_smaller_scale(image, file_bytes):
         needed = image_memory.needed_memory(image, file_bytes) / 1e9
+        width, height = image.size
         raise _too_large(label, f"{width} x {height} pixels take {needed:.1f} GB to open")
+
+
+def _check_shape(image: Image.Image, label: str) -> None:
+    width, height = image.size
+    if not width or not height:
+        raise ImageError(f"{label}: {width} x {height} pixels; give one that has some")
+    if max(width, height) > MAX_ASPECT * min(width, height):
+        raise ImageError(f"{label}: one side is over {MAX_ASPECT} times the other; crop it first")
 
 
 def _too_large(label: str, needed: str) -> ImageError:
@@ -158,7 +165,11 @@ def _too_large(label: str, needed: str) -> ImageError:
 
 
 def picture_from(image: Image.Image, name: str = "") -> Picture:
-    """The picture of a PIL image: rotated upright by EXIF, transparency over white."""
+    """The picture of a PIL image: rotated upright by EXIF, transparency over white.
+
+    Raises ImageError for an image without pixels and for a strip beyond MAX_ASPECT.
+    """
+    _check_shape(image, name or "an image")
     image.load()
     return _picture(ImageOps.exif_transpose(image), name)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from statistics import median_low
 
 import pytest
+from PIL import Image
 
 from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.captions import read_captions
@@ -306,6 +307,10 @@ def test_what_is_no_image_is_refused_and_never_sent_as_words(engine):
         chat.ask("What is this?", ["photo.jpg"])
     with pytest.raises(ImageError, match="given as bytes"):
         chat.ask("What is this?", [b"\x89PNG"])
+    with pytest.raises(ImageError, match="an image: 0 x 3 pixels; give one that has some"):
+        chat.ask("What is this?", Image.new("RGB", (0, 3)))
+    with pytest.raises(ImageError, match="one side is over 500 times the other"):
+        chat.ask("What is this?", Image.new("RGB", (501, 1)))
     with pytest.raises(UsageError, match="a message holds Image"):
         chat.ask(A.image)
     assert chat.conversation.turns == []
@@ -368,6 +373,26 @@ def test_what_breaks_before_an_answer_begins_leaves_the_conversation(engine, mon
             list(chat.retry())
     assert chat.conversation.turns == before
     check(chat, "Why?")
+
+
+def test_a_question_that_cannot_be_prepared_leaves_the_conversation(engine, monkeypatch):
+    chat = engine.chat(OPTIONS)
+    asked(chat, "What is this?", A)
+    before = list(chat.conversation.turns)
+
+    def no_caption(picture):
+        raise UsageError("no caption")
+
+    chat.change(replace(OPTIONS, drafting="MC"))
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.captioner, "caption", no_caption)
+        with pytest.raises(UsageError):
+            chat.reply("And this?", B)
+        chat.close()
+        with pytest.raises(UsageError):
+            list(chat.retry())
+    assert chat.conversation.turns == before
+    check(chat, "And this?", B)
 
 
 def test_an_answer_never_started_changes_nothing(engine):
