@@ -50,15 +50,15 @@ def not_installed(what: str, error: ImportError, extra: str) -> BackendError:
     )
 
 
-def choice(kind: str, got: str, allowed: Iterable[str]) -> UsageError:
+def choice(kind: str, got: object, allowed: Iterable[str]) -> UsageError:
     """The error for a name outside the allowed ones, with the nearest of them.
 
     >>> str(choice("backend", "toch", ["torch", "mlx"]))
     "unknown backend 'toch': use torch or mlx (nearest: torch)"
     """
-    names = list(allowed)
+    names, typed = list(allowed), str(got)
     alike = difflib.get_close_matches
-    nearest = alike(got, names, n=1) or alike(got.lower(), names, n=1)
+    nearest = alike(typed, names, n=1) or alike(typed.lower(), names, n=1)
     hint = f" (nearest: {nearest[0]})" if nearest else ""
     return UsageError(f"unknown {kind} {got!r}: use {_either(names)}{hint}")
 

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from types import UnionType
 from typing import Literal
 
 from mmspec.decoding.adaptive_weights import Adaptation
@@ -65,27 +66,14 @@ class Options:
     """
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         lettered = self.drafting not in (None, *UNLETTERED) and not self.names_head
         views = read_letters(str(self.drafting)) if lettered else []
         if self.overflow not in OVERFLOWS:
             raise choice("overflow rule", self.overflow, OVERFLOWS)
         if self.exact not in MODES:
             raise choice("exact mode", self.exact, MODES)
-        if self.gamma != "auto" and self.gamma not in range(1, MAX_GAMMA + 1):
-            raise UsageError(
-                f"`gamma={self.gamma!r}`: give a number from 1 to {MAX_GAMMA}, or auto"
-            )
-        if not isinstance(self.seed, int):
-            raise UsageError(f"`seed={self.seed!r}`: give a whole number")
-        _at_least("max_new_tokens", self.max_new_tokens, 1)
-        _at_least("repeat_limit", self.repeat_limit, 0)
-        _at_least("logprobs", self.logprobs or 0, 0)
-        _at_least("temperature", self.sampling.temperature, 0)
-        _at_least("top_k", self.sampling.top_k, 0)
-        if not _lies_within(self.sampling.top_p, 1e-9, 1):
-            raise UsageError(
-                f"`top_p={self.sampling.top_p!r}`: give a number above 0 and at most 1"
-            )
+        self._check_numbers()
         self._check_mixture(len(views))
         if self.pool is not None and "P" not in views and self.drafting != PLAIN.spec:
             raise UsageError(
@@ -94,6 +82,30 @@ class Options:
             )
         if isinstance(self.tree, Tree):
             self._check_tree(self.tree)
+
+    def _check_kinds(self) -> None:
+        _require("drafting", self.drafting, str | None, "letters such as MTC, a kind or None")
+        _require("adaptive", self.adaptive, Adaptation | None, "an Adaptation or None")
+        _require("pool", self.pool, int | None, "a whole number or None")
+        _require("sampling", self.sampling, Sampling, "a Sampling, such as Sampling(0.7)")
+        _require("seed", self.seed, int, "a whole number")
+        if self.tree != "auto":
+            _require("tree", self.tree, Tree | None, "a Tree, such as Tree(), None or 'auto'")
+
+    def _check_numbers(self) -> None:
+        if self.gamma != "auto" and not (_is_whole(self.gamma, 1) and self.gamma <= MAX_GAMMA):
+            raise UsageError(
+                f"`gamma={self.gamma!r}`: give a whole number from 1 to {MAX_GAMMA}, or auto"
+            )
+        _at_least("max_new_tokens", self.max_new_tokens, 1)
+        _at_least("repeat_limit", self.repeat_limit, 0)
+        _at_least("logprobs", self.logprobs or 0, 0)
+        _at_least("top_k", self.sampling.top_k, 0)
+        temperature, top_p = self.sampling.temperature, self.sampling.top_p
+        if not _lies_within(temperature, 0, sys.float_info.max):
+            raise UsageError(f"`temperature={temperature!r}`: give a number of at least 0")
+        if not _lies_within(top_p, 1e-9, 1):
+            raise UsageError(f"`top_p={top_p!r}`: give a number above 0 and at most 1")
 
     def _check_mixture(self, views: int) -> None:
         if self.weights and not views and self.drafting != PLAIN.spec:
@@ -124,9 +136,18 @@ class Options:
             raise UsageError(f"{needing} needs a draft: name one with `draft`")
 
 
-def _at_least(name: str, value: object, least: float) -> None:
-    if not _lies_within(value, least, sys.float_info.max):
-        raise UsageError(f"`{name}={value!r}`: give a number of at least {least}")
+def _require(name: str, value: object, kind: type | UnionType, allowed: str) -> None:
+    if not isinstance(value, kind):
+        raise UsageError(f"`{name}={value!r}`: give {allowed}")
+
+
+def _at_least(name: str, value: object, least: int) -> None:
+    if not _is_whole(value, least):
+        raise UsageError(f"`{name}={value!r}`: give a whole number of at least {least}")
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and value >= least
 
 
 def _lies_within(value: object, least: float, most: float) -> bool:

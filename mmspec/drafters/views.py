@@ -117,7 +117,8 @@ def normalised(weights: Sequence[float], count: int) -> tuple[float, ...]:
     weights = weights or [1.0] * count
     if len(weights) != count:
         raise UsageError(f"`weights`: {len(weights)} given for {count} drafting letters")
-    if min(weights) < 0 or not 0 < sum(weights) < float("inf"):
+    numbers = all(isinstance(weight, int | float) for weight in weights)
+    if not numbers or min(weights) < 0 or not 0 < sum(weights) < float("inf"):
         raise UsageError(f"`weights={','.join(map(str, weights))}`: give numbers >= 0, one above 0")
     return tuple(weight / sum(weights) for weight in weights)
 

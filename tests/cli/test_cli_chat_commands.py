@@ -170,7 +170,7 @@ def test_the_longest_answer_can_be_changed(chat):
     result = chat("/max-new-tokens", "/max-new-tokens 3", "one", "/max-new-tokens 0", "two")
     assert notices(result) == ["an answer has at most 12 tokens", "an answer has at most 3 tokens"]
     assert [len(answer) for answer in ids(result)] == [3, 3]
-    assert "0: give a number of at least 1" in result.err
+    assert "0: give a whole number of at least 1" in result.err
 
 
 def test_the_temperature_can_be_changed_and_draws_as_the_option_does(chat):

@@ -151,6 +151,31 @@ def test_a_number_is_no_text(wrong):
         Options(**wrong)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "allowed"),
+    [
+        ({"gamma": 5.0}, "a whole number from 1 to 64, or auto"),
+        ({"max_new_tokens": 1.5}, "a whole number of at least 1"),
+        ({"logprobs": 1.5}, "a whole number of at least 0"),
+        ({"sampling": Sampling(1.0, top_k=1.5)}, "a whole number of at least 0"),
+        ({"sampling": 0.7}, r"a Sampling, such as Sampling\(0.7\)"),
+        ({"tree": "dynamic"}, r"a Tree, such as Tree\(\), None or 'auto'"),
+        ({"adaptive": True}, "an Adaptation or None"),
+        ({"drafting": 5}, "letters such as MTC"),
+        ({"drafting": "MP", "pool": 4.0}, "a whole number or None"),
+        ({"drafting": "MT", "weights": ("2", "1")}, "numbers >= 0, one above 0"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused_by_name(wrong, allowed):
+    with pytest.raises(UsageError, match=rf"^`\w+=.+`: give {allowed}"):
+        Options(**wrong)
+
+
+def test_a_mode_of_another_kind_is_refused_with_the_modes():
+    with pytest.raises(UsageError, match="unknown exact mode True: use auto, on or off"):
+        Options(exact=True)
+
+
 def test_a_seed_fixes_the_text_whatever_drafts(engine):
     warm = replace(AUTO, sampling=Sampling(1.0), seed=5)
     texts = set()
