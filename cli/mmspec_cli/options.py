@@ -261,10 +261,12 @@ class Setup:
 
         return load(**self.models, options=self.options, progress=progress)
 
-    def load_other(self, model: str, progress: Callable[[str], object]) -> "Engine":
+    def load_other(
+        self, model: str, options: "Options", progress: Callable[[str], object]
+    ) -> "Engine":
         """Load another target with the draft that its card names; raises MmspecError."""
         models = {**self.models, "model": model, "draft": "auto"}
-        return replace(self, models=models).load(progress)
+        return replace(self, models=models, options=options).load(progress)
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:

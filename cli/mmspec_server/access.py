@@ -62,9 +62,10 @@ class Access:
     def _is_own_name(self, header: str) -> bool:
         """True unless a Host header could come from a page whose name was bound to this address."""
         name = _hostname(header)
+        own = {each.lower() for each in self.names}  # a Host header's name has no capitals here
         if is_loopback(self.host):
-            return is_loopback(name) or name in self.names
-        return _is_address(name) or name in (self.host.lower(), "localhost", *self.names)
+            return is_loopback(name) or name in own
+        return _is_address(name) or name in own | {self.host.lower(), "localhost"}
 
     def _has_key(self, authorization: str) -> bool:
         scheme, _, key = authorization.partition(" ")

@@ -204,6 +204,26 @@ def test_another_model_goes_on_with_the_conversation(chat, pair_paths, llama_pat
     assert answers[1]["prompt_tokens"] > answers[0]["prompt_tokens"]
 
 
+def test_another_model_takes_the_settings_of_now(chat, pair_paths):
+    draft = str(pair_paths[1])
+    lines = [
+        "/spec off",
+        "/drafting auto",
+        f"/model {draft}",
+        "which? red.png",
+        "/spec on",
+        "/retry",
+    ]
+    result = chat(*lines, more=["--drafting", "MT"])
+    drafting = [record["drafting"] for record in records(result) if "text" in record]
+    assert drafting == ["none", "ngram"]
+
+
+def test_a_tab_parts_a_command_from_its_argument(chat):
+    shown = records(chat("/image\tred.png", "/images"))[0]["images"]
+    assert [picture["image"] for picture in shown] == ["red.png"]
+
+
 def test_a_model_that_cannot_go_on_changes_nothing(chat, llama_path):
     lines = ["which? red.png", f"/model {llama_path}", "/model no-such", "/retry"]
     result = chat(*lines)

@@ -96,6 +96,8 @@ def test_further_names_and_addresses_can_be_allowed(guarded: Live):
     outside = Access("0.0.0.0", KEY)
     assert outside._is_own_name("192.168.1.7:8585")
     assert not outside._is_own_name("evil.example")
+    for host in ("127.0.0.1", "0.0.0.0"):
+        assert Access(host, KEY, names=["Box.Local"])._is_own_name("box.local:8585")
 
 
 @pytest.mark.parametrize(

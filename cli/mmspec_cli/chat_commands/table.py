@@ -43,12 +43,12 @@ def is_command(line: str) -> bool:
 
 def run_command(dialogue: Dialogue, line: str) -> None:
     """Run the line's command; raises UsageError with the nearest name for an unknown one."""
-    typed, _, argument = line.partition(" ")
+    typed, *rest = line.split(maxsplit=1)
+    argument = "".join(rest).rstrip()
     name = ALIASES.get(typed.lower(), typed.lower())
     command = COMMANDS.get(name)
     if command is None:
         raise choice("command", typed, COMMANDS)
-    argument = argument.strip()
     if command.needs and not argument:
         raise UsageError(f"{name} needs {command.argument}: {name} {command.argument}")
     if argument and not command.argument:

@@ -11,6 +11,7 @@ import click
 
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
+from mmspec.chat.options import Options
 from mmspec.chat.requirements import require_sight
 from mmspec.chat.translation import translated
 from mmspec.errors import ContextError, MmspecError, UsageError, WriteError
@@ -50,14 +51,14 @@ class Dialogue:
         as_json: bool = False,
         details: bool = False,
         kept: KeptConversations | None = None,
-        load: Callable[[str], Engine] | None = None,
+        load: Callable[[str, Options], Engine] | None = None,
         previews: bool = False,
         sampling: FrameSampling = EVENLY,
     ) -> None:
         """interactive: Ctrl-C ends only an answer, not the command.
 
         details: the line under an answer has all its figures.  kept: where the conversation is
-        written after every answer; None nowhere.  load: loads another model by name.
+        written after every answer; None nowhere.  load: loads another model by name, for options.
         previews: show images that are added.  sampling: which frames of clips are taken.
 
         as_json: every line of stdout is a JSON object; answers have the form of `generate --json`.
@@ -170,8 +171,9 @@ class Dialogue:
         if self._load is None:
             raise UsageError("this chat cannot load another model")
         self.screen.progress(f"loading {name}")
-        engine = self._load(name)
+        engine = self._load(name, self.chat.options)
         chat = engine.chat(self.chat.options)
+        chat.speculate = self.chat.speculate
         chat.resume(translated(self.chat.conversation, engine))
         self.chat.close()
         self.chat = chat
