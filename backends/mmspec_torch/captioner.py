@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -11,16 +11,25 @@ from mmspec.errors import CheckpointError, choice
 from mmspec.prompt.images import Picture
 from mmspec_torch.device import find_device
 
-PROMPTS = {"blip": None, "blip-2": None, "florence2": "<CAPTION>"}
-"""Prompt for a caption of one sentence, by model type; None: the model needs no prompt."""
-CLASSES = {
-    "blip": "BlipForConditionalGeneration",
-    "blip-2": "Blip2ForConditionalGeneration",
-    "florence2": "Florence2ForConditionalGeneration",
+
+class Kind(NamedTuple):
+    """How captioners of one model type are asked for a caption of one sentence."""
+
+    class_name: str
+    """Name of transformers' class."""
+    prompt: str | None = None
+    """None: the model needs no prompt."""
+    beams: int = 1
+    tokens: int = 48
+    """The maximum length of a caption, in tokens."""
+
+
+KINDS = {
+    "blip": Kind("BlipForConditionalGeneration"),
+    "blip-2": Kind("Blip2ForConditionalGeneration"),
+    "florence2": Kind("Florence2ForConditionalGeneration", "<CAPTION>", beams=3, tokens=1024),
 }
-"""Name of transformers' class by model type."""
-MAX_TOKENS = 48
-"""The maximum length of a caption, in tokens."""
+"""Kinds by model type; Florence-2 is asked as in IbED."""
 
 
 class TransformersCaptioner:
@@ -30,7 +39,7 @@ class TransformersCaptioner:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Read the model type of `directory`.  Raises UsageError for one that PROMPTS lacks.
+        """Read the model type of `directory`.  Raises UsageError for one that KINDS lacks.
 
         Imports transformers here, so that its absence shows before a caption is needed.
         """
@@ -38,17 +47,18 @@ class TransformersCaptioner:
 
         self._transformers: Any = transformers
         self._directory = directory
-        self._kind = model_type(directory)
-        if self._kind not in PROMPTS:
-            raise choice("captioner type", self._kind, PROMPTS)
+        found = model_type(directory)
+        if found not in KINDS:
+            raise choice("captioner type", found, KINDS)
+        self._kind = KINDS[found]
 
     @torch.inference_mode()
     def caption(self, picture: Picture) -> str:
-        """Return the greedy caption, on one line."""
-        model, processor = self._loaded
-        prompt = PROMPTS[self._kind]
-        inputs = processor(images=picture.image, text=prompt, return_tensors="pt").to(model.device)
-        ids = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=MAX_TOKENS)
+        """Return the likeliest caption that the kind's search finds, on one line."""
+        (model, processor), kind = self._loaded, self._kind
+        asked = processor(images=picture.image, text=kind.prompt, return_tensors="pt")
+        search = {"do_sample": False, "num_beams": kind.beams, "max_new_tokens": kind.tokens}
+        ids = model.generate(**asked.to(model.device), **search)
         text: str = processor.batch_decode(ids, skip_special_tokens=True)[0]
         return " ".join(text.split())
 
@@ -59,7 +69,7 @@ class TransformersCaptioner:
         local = {"local_files_only": True, "trust_remote_code": False}
         try:
             processor = reader.from_pretrained(self._directory, **local)
-            kind = getattr(self._transformers, CLASSES[self._kind])
+            kind = getattr(self._transformers, self._kind.class_name)
             model = kind.from_pretrained(self._directory, use_safetensors=True, **local)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())

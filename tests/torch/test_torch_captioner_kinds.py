@@ -1,4 +1,4 @@
-"""BLIP-2 and Florence-2 as captioners: tiny random checkpoints, captions decoded step by step."""
+"""BLIP-2 and Florence-2 as captioners: tiny random checkpoints, captions decoded by forwards."""
 
 from itertools import islice, takewhile
 
@@ -8,14 +8,14 @@ from PIL import Image
 
 from mmspec.plugins import load_captioner
 from mmspec.prompt.images import picture_from
-from mmspec_torch.captioner import MAX_TOKENS
+from mmspec_torch import captioner
 
 QUESTION = ["What", "does", "the", "image", "describe", "?"]
 SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 WORDS = [*SPECIAL.values(), "<image>", *"abcdefghij", *QUESTION]
 IMAGE = WORDS.index("<image>")
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-TEXT = IDS | {"vocab_size": len(WORDS), "max_position_embeddings": 128, "dropout": 0.0}
+TEXT = IDS | {"vocab_size": len(WORDS), "max_position_embeddings": 1030, "dropout": 0.0}
 
 
 def tokenizer():
@@ -108,7 +108,9 @@ def steps_of_florence2(model, pixels):
         yield said[-1]
 
 
-KINDS = {"blip-2": (blip_2, steps_of_blip_2), "florence2": (florence2, steps_of_florence2)}
+MAKERS = {"blip-2": (blip_2, steps_of_blip_2), "florence2": (florence2, steps_of_florence2)}
+PICTURES = [picture_from(Image.linear_gradient("L").rotate(90 * n)) for n in range(3)]
+LONGEST = 48
 
 
 @torch.no_grad()
@@ -119,17 +121,39 @@ def decoded(path, steps, picture):
     model = AutoModelForImageTextToText.from_pretrained(path).eval()
     processor = AutoProcessor.from_pretrained(path)
     pixels = processor.image_processor(picture.image, return_tensors="pt").pixel_values
-    said = list(takewhile(lambda token: token != 2, islice(steps(model, pixels), MAX_TOKENS)))
+    said = list(takewhile(lambda token: token != 2, islice(steps(model, pixels), LONGEST)))
     return processor.tokenizer.decode(said, skip_special_tokens=True)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_caption_is_the_models_greedy_answer(tmp_path, kind):
-    make, steps = KINDS[kind]
+def captions(kind, path):
+    """Those of a random checkpoint that is made in `path`."""
     torch.manual_seed(0)
-    make(tmp_path)
-    captioner = load_captioner(kind, tmp_path)
-    pictures = [picture_from(Image.linear_gradient("L").rotate(90 * n)) for n in range(3)]
-    captions = [captioner.caption(picture) for picture in pictures]
-    assert captions == [decoded(tmp_path, steps, picture) for picture in pictures]
-    assert len(set(captions)) > 1, "it looks at the picture"
+    MAKERS[kind][0](path)
+    return [load_captioner(kind, path).caption(picture) for picture in PICTURES]
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_caption_is_the_models_greedy_answer(tmp_path, kind, monkeypatch):
+    greedy = captioner.KINDS[kind]._replace(beams=1, tokens=LONGEST)
+    monkeypatch.setitem(captioner.KINDS, kind, greedy)
+    found = captions(kind, tmp_path)
+    assert found == [decoded(tmp_path, MAKERS[kind][1], picture) for picture in PICTURES]
+    assert len(set(found)) > 1, "it looks at the picture"
+
+
+def test_florence_searches_with_three_beams_as_in_ibed(tmp_path):
+    from transformers import AutoProcessor, Florence2ForConditionalGeneration
+
+    found = captions("florence2", tmp_path)
+    model = Florence2ForConditionalGeneration.from_pretrained(tmp_path).eval()
+    processor = AutoProcessor.from_pretrained(tmp_path)
+    pictures = [picture.image for picture in PICTURES]
+    asked = [processor(images=p, text="<CAPTION>", return_tensors="pt") for p in pictures]
+
+    def searched(beams):
+        search = {"do_sample": False, "num_beams": beams, "max_new_tokens": 1024}
+        ids = [model.generate(**each, **search)[0] for each in asked]
+        return [" ".join(processor.decode(row, skip_special_tokens=True).split()) for row in ids]
+
+    assert found == searched(3)
+    assert found != searched(1)
