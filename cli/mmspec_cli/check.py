@@ -65,6 +65,11 @@ def _show(screen: Screen, report: CheckReport) -> None:
             screen.say(_difference(comparison, comparison.divergence))
         elif not comparison.drafted:
             screen.say(f"{comparison.prompt}: nothing was drafted, so nothing was checked")
+        elif report.gamma == "auto" and 2 * comparison.drafted < comparison.tokens:
+            screen.say(
+                f"{comparison.prompt}: little was drafted, because --gamma auto drafts where that "
+                "is faster; --gamma 5 checks more"
+            )
     kind = computed(report.dtype, report.quantize)
     screen.say(
         f"{report.outcome} ({report.backend}, {report.device}, {kind}; "

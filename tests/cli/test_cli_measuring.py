@@ -54,6 +54,21 @@ def test_check_shows_where_answers_part(run, pair, monkeypatch, shortfall, statu
     assert "\x1b" not in result.out
 
 
+@pytest.mark.parametrize(
+    ("gamma", "drafted", "remarked"), [("auto", 1, True), ("auto", 6, False), ("5", 1, False)]
+)
+def test_check_says_that_little_was_checked(run, pair, monkeypatch, gamma, drafted, remarked):
+    original = core_check.compare
+
+    def counted(*arguments):
+        return replace(original(*arguments), outcome="identical", tokens=12, drafted=drafted)
+
+    monkeypatch.setattr(core_check, "compare", counted)
+    result = run("check", "--prompt", "Hello?", *pair, "--gamma", gamma)
+    assert ("Hello?: little was drafted" in result.out) == remarked
+    assert result.out.splitlines()[-1].startswith("identical")
+
+
 def test_check_compares_sampled_answers(run, pair):
     sampled = ("--temperature", "0.8", "--top-p", "0.9", "--seed", "3", "--max-new-tokens", "12")
     result = run("check", "--prompt", "Hello?", *pair, *sampled)
