@@ -138,6 +138,12 @@ def test_save_and_load_go_on_where_it_was(chat, red):
     assert loaded[0]["token_ids"] == whole[1]["token_ids"]
 
 
+def test_a_file_whose_image_is_away_is_overwritten_only_when_said_twice(chat, red):
+    chat("which? red.png", "/save talk.json")
+    red.unlink()
+    assert "talk.json exists: overwrite it?" in chat("/load talk.json", "/save talk.json").err
+
+
 @pytest.mark.parametrize("line", ["/reset", "/load empty.json"])
 def test_a_conversation_that_another_replaced_can_be_brought_back(chat, line):
     chat("/save empty.json")

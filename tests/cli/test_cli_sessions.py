@@ -87,6 +87,21 @@ def test_what_is_undone_replaced_and_brought_back_is_kept_in_the_right_file(chat
     assert sorted(map(questions, state.iterdir())) == [["five"], ["one", "four"], ["six"]]
 
 
+def test_a_conversation_whose_image_is_away_stays_in_its_file(chat, state, red):
+    chat("which? red.png")
+    (first,) = state.iterdir()
+    before = first.read_text()
+    away = red.rename(red.with_name("away.png"))
+    result, _ = chat("and?", more=["--resume"])
+    assert "without an image: " in result.err
+    assert first.read_text() == before
+    (second,) = {*state.iterdir()} - {first}
+    assert questions(second) == ["which?", "and?"]
+    away.rename(red)
+    chat("/sessions 2", "why?")
+    assert questions(first) == ["which?", "why?"]
+
+
 def test_files_that_hold_no_conversation_are_not_listed(chat, state):
     state.mkdir(parents=True)
     for number, text in enumerate(("", "[]", "{}", '{"turns": []}')):

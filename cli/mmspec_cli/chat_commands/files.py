@@ -45,8 +45,8 @@ def _check_overwriting(dialogue: Dialogue, name: str, file: Path) -> None:
 def load(dialogue: Dialogue, name: str) -> None:
     """Go on with the conversation in a file, without images that are no longer there."""
     file = expand_home(words.path(name))
-    _go_on(dialogue, file, name)
-    dialogue.file = file.resolve()
+    if _go_on(dialogue, file, name):
+        dialogue.file = file.resolve()
 
 
 def sessions(dialogue: Dialogue, argument: str) -> None:
@@ -74,7 +74,7 @@ def _list(dialogue: Dialogue, listed: Sequence[Kept]) -> None:
 
 
 def go_on(dialogue: Dialogue, kept: Kept) -> None:
-    """Go on with a kept conversation, in its file."""
+    """Go on with a kept conversation, in its file unless an image of it is lost."""
     _go_on(dialogue, kept.file, f"the conversation of {when(kept)}", kept.file)
 
 
@@ -83,18 +83,20 @@ def when(kept: Kept) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(kept.written))
 
 
-def _go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) -> None:
+def _go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) -> bool:
+    """Replace the conversation; False if an image is lost, so that `file` alone still names it."""
     lost: list[ImageError] = []
     text = _read(file, name)
     try:
         conversation = Conversation.from_json(text, lost)
-        undoable = dialogue.resume(conversation, kept)
+        undoable = dialogue.resume(conversation, None if lost else kept)
     except MmspecError as error:
         raise UsageError(f"{name} was not loaded: {error}") from error
     for reason in lost:
         dialogue.screen.note(f"without an image: {reason}")
     questions = words.counted(len(conversation.turns), "question")
     dialogue.notice(f"went on from {name}: {questions}" + BACK * undoable)
+    return not lost
 
 
 def _read(file: Path, name: str) -> str:
