@@ -58,7 +58,8 @@ class KeptConversations:
         with write_errors(self.folder):
             self.folder.chmod(0o700)
         self.file = self.file or self._new_file()
-        record = json.loads(chat.conversation.to_json()) | {"model": chat.models.target.name}
+        model = chat.models.target.name.encode(errors="replace").decode()  # a name in any bytes
+        record = json.loads(chat.conversation.to_json()) | {"model": model}
         replace_text(self.file, json.dumps(record, ensure_ascii=False), private=True)
 
     def _new_file(self) -> Path:

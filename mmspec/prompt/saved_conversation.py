@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from typing import Any
+from urllib.parse import quote, unquote
 
 from mmspec.checkpoints.paths import expand_home
 from mmspec.errors import ImageError, UsageError
@@ -15,6 +16,9 @@ from mmspec.json_reader.reader import read_value
 from mmspec.prompt.clips import FPS, Clip
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, decode_picture, open_picture
+
+FILE_URL = "file://"
+"""Beginning of a path in which every byte is a character or %XX; a saved path begins otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +57,24 @@ def saved_part(part: str | Picture) -> dict[str, Any]:
     if isinstance(part, str):
         return {"text": part}
     if part.from_file:
-        path = str(expand_home(part.name).absolute())
+        path = _address(str(expand_home(part.name).absolute()))
         if isinstance(part, Clip):
             return {"clip": path, **asdict(part.sampling), "digest": part.digest}
         return {"image": path, "digest": part.digest}
     png = BytesIO()
     part.image.save(png, "PNG")
     return {"png": b64encode(png.getvalue()).decode(), "name": part.name, "digest": part.digest}
+
+
+def _address(path: str) -> str:
+    """The path, or a file: URL if it has other bytes than those of printable text."""
+    return path if path.isprintable() else f"{FILE_URL}{quote(path, errors='surrogateescape')}"
+
+
+def _path(address: str) -> str:
+    if not address.startswith(FILE_URL):
+        return address
+    return unquote(address.removeprefix(FILE_URL), errors="surrogateescape")
 
 
 def read_saved(text: str) -> Saved:
@@ -105,9 +120,9 @@ def _opened(saved: SavedPart) -> str | Picture:
     if saved.png is not None:
         picture = decode_picture(_decoded(saved.png), saved.name)
     elif saved.image is not None:
-        picture = open_picture(saved.image)
+        picture = open_picture(_path(saved.image))
     elif saved.clip is not None:
-        picture = open_clip(saved.clip, saved.fps, saved.max_frames)
+        picture = open_clip(_path(saved.clip), saved.fps, saved.max_frames)
     else:
         raise _refused("a part is neither text nor image nor clip")
     if picture.digest != saved.digest:

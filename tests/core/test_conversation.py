@@ -1,3 +1,6 @@
+import os
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -251,6 +254,17 @@ def test_saved_and_opened_again(tmp_path, monkeypatch):
     (tmp_path / "red.png").unlink()
     with pytest.raises(ImageError, match=r"red\.png: cannot be read"):
         Conversation.from_json(saved)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are UTF-8 there")
+def test_an_image_whose_name_is_not_utf8_is_saved_and_opened_again(tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9 %41.png")
+    Image.new("RGB", (5, 4), "red").save(path)
+    talk = conversation(asked(open_picture(path), "what is it?"))
+    saved = talk.to_json().encode()
+    loaded = Conversation.from_json(saved.decode())
+    assert loaded == talk
+    assert loaded.turns[0].question.pictures[0].name == path
 
 
 def test_an_image_that_is_no_file_is_saved_with_the_conversation():
