@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mmspec.chat.chat import Chat
+from mmspec.chat.loaded_model import LoadedModel
 from mmspec.checkpoints.paths import expand_home
 from mmspec.input_files import require_file
 from mmspec.json_reader.limits import Range
@@ -58,8 +59,7 @@ class KeptConversations:
         with write_errors(self.folder):
             self.folder.chmod(0o700)
         self.file = self.file or self._new_file()
-        model = chat.models.target.name.encode(errors="replace").decode()  # a name in any bytes
-        record = json.loads(chat.conversation.to_json()) | {"model": model}
+        record = json.loads(chat.conversation.to_json()) | {"model": _name(chat.models.target)}
         replace_text(self.file, json.dumps(record, ensure_ascii=False), private=True)
 
     def _new_file(self) -> Path:
@@ -69,6 +69,13 @@ class KeptConversations:
         """The kept conversations, the latest first, without files that hold none."""
         found = (_read(file) for file in self.folder.glob("*.json"))
         return sorted((kept for kept in found if kept), key=lambda kept: -kept.written)
+
+
+def _name(model: LoadedModel) -> str:
+    """The name by which a chat in any folder loads a model: of a directory the whole path."""
+    is_path = model.directory == expand_home(model.name)
+    name = str(model.directory.absolute()) if is_path else model.name
+    return name.encode(errors="replace").decode()  # the bytes of a path need be no text
 
 
 @dataclass(frozen=True, slots=True)

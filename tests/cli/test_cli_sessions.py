@@ -61,6 +61,16 @@ def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, p
     assert questions(file) == ["which?", "and?"]
 
 
+def test_a_model_in_a_folder_goes_on_from_another_folder(chat, pair_paths, tmp_path, monkeypatch):
+    target, _ = pair_paths
+    others = ["--draft", "none", "--backend", "torch", "--max-new-tokens", "12"]
+    monkeypatch.chdir(target.parent)
+    chat("one", models=["--model", target.name, *others])
+    monkeypatch.chdir(tmp_path)
+    result, records = chat("two", more=["--resume"], models=others)
+    assert (result.status, len(ids(records))) == (0, 1)
+
+
 def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run: Run, pair, monkeypatch):
     chat("one", more=["--private"])
     monkeypatch.setattr("mmspec_cli.chat.is_interactive", lambda: False)
