@@ -234,7 +234,7 @@ def test_what_people_type_to_leave_leaves(chat, word):
 
 
 def test_accepted_tokens_can_be_marked_while_talking(chat):
-    out = chat("/accepted on", "one", "/accepted off", "/retry").out
+    out = chat("/accepted on", "one", "/accepted off", "/retry", options=["--gamma", "3"]).out
     assert out.count("‹") > 0  # noqa: RUF001
     assert "‹" not in out.splitlines()[-1]  # noqa: RUF001
 
