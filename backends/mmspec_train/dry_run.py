@@ -82,6 +82,7 @@ class DryRun:
             "(--cache-gb)",
             f"hours: {seconds / 3600:.1f}: answers {self.answer_seconds / 3600:.1f}, target's "
             f"states {self.state_seconds / 3600:.1f}, training {self.training_seconds / 3600:.1f}",
+            *self.lengths.notes,
         ]
 
 

@@ -31,6 +31,8 @@ class Lengths:
     """Columns of all questions with their images."""
     answer: float
     """Tokens of all answers."""
+    notes: tuple[str, ...] = ()
+    """A line for each file of which conversations are repaired or skipped."""
 
     @property
     def columns(self) -> float:
@@ -52,8 +54,9 @@ def measured_lengths(
     answer = sum(len(turn.answer_text) for turn in turns) / CHARACTERS_PER_TOKEN
     if settings.answers == "target":
         answer = settings.answer_tokens * len(turns)
-    each = max(1, len(sampled))
-    return Lengths(count, *(size / each for size in (len(turns), visual, rows, prompt, answer)))
+    each, notes = max(1, len(sampled)), tuple(corpus.notes())
+    columns = visual / each, rows / each, prompt / each, answer / each
+    return Lengths(count, len(turns) / each, *columns, notes)
 
 
 def _readable(

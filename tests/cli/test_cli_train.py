@@ -121,6 +121,13 @@ def test_a_plan_prints_five_lines_and_writes_nothing(run: Run, pair_paths, tmp_p
     assert not (tmp_path / "out").exists()
 
 
+def test_a_plan_says_what_of_the_data_is_skipped(run: Run, odd_lessons, pair_paths, tmp_path):
+    out = ["--target", pair_paths[0], "--plan", "h100", "--out", tmp_path / "out"]
+    status, said, err = run("train", "distill", "--kind", "msd", *odd_lessons[:2], *out)
+    assert (status, err) == (0, "")
+    assert said.splitlines()[5].startswith("array.json: 40 conversations; skipped 1 without their")
+
+
 def test_a_recipe_sets_what_is_not_given(run: Run, lessons, pair_paths, tmp_path):
     target = "--target", pair_paths[0], "--recipe", "msd", "--rate", "1e-3"
     command = ["train", "distill", "--kind", "eagle", "--out", tmp_path / "out", *target]
