@@ -21,8 +21,10 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 def section(changelog: str, version: str) -> str:
     """The text below a version's heading; empty without the heading."""
-    found = re.search(rf"^## \[{re.escape(version)}\].*?\n(.*?)(?=^## |\Z)", changelog, re.M | re.S)
-    return found[1].strip() if found else ""
+    section = re.search(
+        rf"^## \[{re.escape(version)}\].*?\n(.*?)(?=^## |\Z)", changelog, re.M | re.S
+    )
+    return section[1].strip() if section else ""
 
 
 def problems(tag: str, version: str, changelog: str, files: list[Path]) -> Iterator[str]:

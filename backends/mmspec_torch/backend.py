@@ -15,7 +15,7 @@ from mmspec.cpu_threads import check_threads, default_threads
 from mmspec.errors import BackendError, UsageError
 from mmspec.progress import Progress, silent
 from mmspec.seam import Head, Model
-from mmspec_torch.device import available, find_device, find_dtype, require_ieee_float32
+from mmspec_torch.device import devices, find_device, find_dtype, require_ieee_float32
 from mmspec_torch.heads.load import load_head
 from mmspec_torch.model import TorchModel
 from mmspec_torch.quantized import has_kernel
@@ -103,7 +103,7 @@ class TorchBackend:
         return {
             "backend": self.name,
             "torch": torch.__version__,
-            "devices": available(),
+            "devices": devices(),
             "cuda": torch.version.cuda,
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
             "quantize": [scheme.name for scheme in SCHEMES],

@@ -47,10 +47,10 @@ class TransformersCaptioner:
 
         self._transformers: Any = transformers
         self._directory = directory
-        found = model_type(directory)
-        if found not in KINDS:
-            raise choice("captioner type", found, KINDS)
-        self._kind = KINDS[found]
+        kind = model_type(directory)
+        if kind not in KINDS:
+            raise choice("captioner type", kind, KINDS)
+        self._kind = KINDS[kind]
 
     @torch.inference_mode()
     def caption(self, picture: Picture) -> str:

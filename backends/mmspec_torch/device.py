@@ -7,7 +7,7 @@ from mmspec.errors import UsageError, choice
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def available() -> list[str]:
+def devices() -> list[str]:
     """Return the devices of this machine, fastest first."""
     kinds = []
     if torch.cuda.is_available():
@@ -19,7 +19,7 @@ def available() -> list[str]:
 
 def find_device(name: str) -> torch.device:
     """Return the device `name`: 'auto', 'cpu', 'mps', 'cuda' or 'cuda:1'.  Raises UsageError."""
-    present = available()
+    present = devices()
     if name == "auto":
         return torch.device(present[0])
     kind, _, index = name.partition(":")

@@ -96,9 +96,11 @@ def _show(screen: Screen, report: dict[str, Any]) -> None:
 
 
 def _show_recommendations(screen: Screen, every: list[dict[str, Any]]) -> None:
-    found = [Recommendation(**{key: each[key] for key in each if key != "pays"}) for each in every]
+    recommendations = [
+        Recommendation(**{key: each[key] for key in each if key != "pays"}) for each in every
+    ]
     titles = ("for this memory", "in", "draft in 4 bits", "takes", "expected", "why")
-    screen.table(titles, [_recommendation_row(each) for each in found])
+    screen.table(titles, [_recommendation_row(each) for each in recommendations])
 
 
 def _recommendation_row(each: Recommendation) -> tuple[str, ...]:

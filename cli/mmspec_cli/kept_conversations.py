@@ -67,8 +67,8 @@ class KeptConversations:
 
     def listed(self) -> list[Kept]:
         """The kept conversations, the latest first, without files that hold none."""
-        found = (_read(file) for file in self.folder.glob("*.json"))
-        return sorted((kept for kept in found if kept), key=lambda kept: -kept.written)
+        records = (_read(file) for file in self.folder.glob("*.json"))
+        return sorted((kept for kept in records if kept), key=lambda kept: -kept.written)
 
 
 def _name(model: LoadedModel) -> str:

@@ -70,8 +70,8 @@ class Access:
     def _has_key(self, authorization: str) -> bool:
         scheme, _, key = authorization.partition(" ")
         # Digests have one length, so the comparison takes equally long for every key.
-        given, own = (sha256(text.encode()).digest() for text in (key.strip(), self.key))
-        return hmac.compare_digest(given, own) and scheme.lower() == "bearer"
+        theirs, own = (sha256(text.encode()).digest() for text in (key.strip(), self.key))
+        return hmac.compare_digest(theirs, own) and scheme.lower() == "bearer"
 
 
 class Guard:

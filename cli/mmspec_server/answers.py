@@ -120,15 +120,15 @@ def _events(chat: Chat, prompt: Prompt, stops: StopStrings) -> Generator[Event]:
                 continue
             origins.add(item)
             text = stops.push(item.text)
-            found = tokens.new(text, ended=stops.found)
-            if text or found:
-                yield Text(list(origins.take(len(text))), found)
-            if stops.found:
+            report = tokens.new(text, ended=stops.is_over)
+            if text or report:
+                yield Text(list(origins.take(len(text))), report)
+            if stops.is_over:
                 break
     if rest := stops.finish():
         yield Text(list(origins.take(len(rest))))
     done = answering.answer
-    ended = stops.found or done.finish_reason == "stop"
+    ended = stops.is_over or done.finish_reason == "stop"
     reason = "stop" if ended else "length"
     yield Finished(reason, done.statistics, done.speed_up, done.plain_reason)
 
@@ -145,9 +145,9 @@ class _TokenEntries:
         """The entries of new rounds; ended: only of tokens that begin within the shown text."""
         rounds = self._answer.rounds[self._rounds :]
         self._rounds += len(rounds)
-        found = [each for round_ in rounds for each in round_.likelihoods]
+        likelihoods = [each for round_ in rounds for each in round_.likelihoods]
         self._characters += len(text)
-        new = entries(found, self._target.tokenizer, self._target.stop)
+        new = entries(likelihoods, self._target.tokenizer, self._target.stop)
         new = within(new, self._characters) if ended else new
         self._characters -= sum(len(entry["token"]) for entry in new)
         return new

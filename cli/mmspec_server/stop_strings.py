@@ -13,20 +13,21 @@ class StopStrings:
         """stops: strings that are not empty."""
         self._stops = stops
         self._held = ""
-        self.found = False
+        self.is_over = False
+        """True after the first stop string."""
 
     def push(self, text: str) -> str:
         """The text that can be shown after `text` has come."""
         self._held += text
         ends = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
-        self.found = bool(ends)
+        self.is_over = bool(ends)
         end = min(ends) if ends else len(self._held) - self._beginning()
         shown, self._held = self._held[:end], self._held[end:]
         return shown
 
     def finish(self) -> str:
         """The withheld text at the answer's end; nothing if a stop string ended it."""
-        return "" if self.found else self._held
+        return "" if self.is_over else self._held
 
     def _beginning(self) -> int:
         """Length of the longest end of the text that begins a stop string."""

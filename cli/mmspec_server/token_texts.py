@@ -11,26 +11,26 @@ Entry = dict[str, Any]
 
 
 def entries(
-    found: Iterable[Likelihood], tokenizer: Tokenizer, stop: Collection[int]
+    likelihoods: Iterable[Likelihood], tokenizer: Tokenizer, stop: Collection[int]
 ) -> list[Entry]:
     """One entry for each token that has text; not for a stop token."""
-    return [_entry(each, tokenizer) for each in found if each.token not in stop]
+    return [_entry(each, tokenizer) for each in likelihoods if each.token not in stop]
 
 
-def within(found: Sequence[Entry], length: int) -> list[Entry]:
+def within(answer: Sequence[Entry], length: int) -> list[Entry]:
     """The entries of tokens that begin within the first `length` characters."""
-    kept, at = [], 0
-    for entry in found:
+    beginning, at = [], 0
+    for entry in answer:
         if at >= length:
             break
-        kept.append(entry)
+        beginning.append(entry)
         at += len(entry["token"])
-    return kept
+    return beginning
 
 
-def _entry(found: Likelihood, tokenizer: Tokenizer) -> Entry:
-    likeliest = [_one(token, value, tokenizer) for token, value in found.likeliest]
-    return {**_one(found.token, found.logprob, tokenizer), "top_logprobs": likeliest}
+def _entry(likelihood: Likelihood, tokenizer: Tokenizer) -> Entry:
+    likeliest = [_one(token, value, tokenizer) for token, value in likelihood.likeliest]
+    return {**_one(likelihood.token, likelihood.logprob, tokenizer), "top_logprobs": likeliest}
 
 
 def _one(token: int, logprob: float, tokenizer: Tokenizer) -> Entry:

@@ -102,8 +102,8 @@ def proposals(repository: str) -> list[str]:
     from huggingface_hub import HfApi
 
     api = HfApi()
-    found = api.list_repo_refs(repository, include_pull_requests=True).pull_requests or []
-    newest = sorted(found, key=lambda each: int(each.ref.rsplit("/", 1)[1]), reverse=True)
+    requests = api.list_repo_refs(repository, include_pull_requests=True).pull_requests or []
+    newest = sorted(requests, key=lambda each: int(each.ref.rsplit("/", 1)[1]), reverse=True)
     return [
         each.ref
         for each in newest[:MOST_PROPOSALS]

@@ -149,31 +149,31 @@ class Tally:
         distance = formulas.variation if self.adaptation.rule == "tv" else formulas.divergence
         return formulas.score(self.xp, p, evidence.q[:count], self.candidates, distance, self.top)
 
-    def weights(self, given: Array) -> Array:
-        """The branch weights [R] to draft with: `given` until a token is observed.
+    def weights(self, start: Array) -> Array:
+        """The branch weights [R] to draft with: `start` until a token is observed.
 
-        Branches with weight zero in `given` keep weight zero.
+        Branches with weight zero in `start` keep weight zero.
         """
         if self.scores is None:
-            return given
+            return start
         agreed, far = self.xp.sum(self.scores, axis=0)
         slack = formulas.TIE * self.tokens
         if self.adaptation.rule == "lattice":
-            return best(self.xp, agreed, far, self.candidates, given, slack)
+            return best(self.xp, agreed, far, self.candidates, start, slack)
         if self.adaptation.rule == "accepted":
-            return shared(self.xp, agreed, given)
-        return shared(self.xp, 1 / self.xp.maximum(far, slack + self.xp.zeros_like(far)), given)
+            return shared(self.xp, agreed, start)
+        return shared(self.xp, 1 / self.xp.maximum(far, slack + self.xp.zeros_like(far)), start)
 
 
 def best(
-    xp: Any, agreed: Array, far: Array, candidates: Array, given: Array, slack: float
+    xp: Any, agreed: Array, far: Array, candidates: Array, start: Array, slack: float
 ) -> Array:
     """The candidate [R] with the most agreements; ties go to the smallest distance, then the first.
 
     agreed: number of agreements [G] with the target. far: distances [G] from it; two within `slack`
-    are a tie. Candidates that use a branch with weight zero in `given` are left out.
+    are a tie. Candidates that use a branch with weight zero in `start` are left out.
     """
-    barred = candidates @ xp.where(given > 0, xp.zeros_like(given), xp.ones_like(given))
+    barred = candidates @ xp.where(start > 0, xp.zeros_like(start), xp.ones_like(start))
     agreed = xp.where(barred > 0, -1.0, agreed)
     far = xp.where(agreed == xp.max(agreed), far, float("inf"))
     near = xp.where(far <= xp.min(far) + slack, xp.ones_like(far), xp.zeros_like(far))
@@ -181,11 +181,11 @@ def best(
     return xp.take(candidates, xp.expand_dims(xp.argmax(near, axis=-1), axis=0), axis=0)[0]
 
 
-def shared(xp: Any, merit: Array, given: Array) -> Array:
-    """Branch weights [R] in proportion to `merit` [R]; zero where `given` is zero.
+def shared(xp: Any, merit: Array, start: Array) -> Array:
+    """Branch weights [R] in proportion to `merit` [R]; zero where `start` is zero.
 
-    Returns `given` if every merit is zero.
+    Returns `start` if every merit is zero.
     """
-    merit = xp.where(given > 0, merit, xp.zeros_like(merit))
+    merit = xp.where(start > 0, merit, xp.zeros_like(merit))
     total = xp.sum(merit)
-    return xp.where(total > 0, merit / xp.where(total > 0, total, xp.ones_like(total)), given)
+    return xp.where(total > 0, merit / xp.where(total > 0, total, xp.ones_like(total)), start)

@@ -70,8 +70,8 @@ def decode(
         round_ = Round.of(tokens, len(path), draft, verdict.weights or weights, times)
         if likeliest is not None and verdict.logits:
             rows = [0, *(node + 1 for node in path)][: len(tokens)]
-            found = likelihoods(verdict.logits()[rows], tokens, likeliest)
-            round_ = replace(round_, likelihoods=found)
+            report = likelihoods(verdict.logits()[rows], tokens, likeliest)
+            round_ = replace(round_, likelihoods=report)
         path = path[: len(tokens) - 1]  # without a stop token, which is never fed
         target.commit(path, tokens[-1])
         if drafter:

@@ -78,8 +78,8 @@ def recommendations(memory: int) -> list[Recommendation]:
     sized = {name: model for name, card in cards.items() if (model := card.model)}
     targets = (cards[name] for name in sized if cards[name].kind == "target")
     best = (_best(target, cards.values(), sized, USABLE * memory) for target in targets)
-    found = [each for each in best if each]
-    return sorted(found, key=lambda each: (-each.pays, -weight_bytes(sized[each.target], 16)))
+    pairs = [each for each in best if each]
+    return sorted(pairs, key=lambda each: (-each.pays, -weight_bytes(sized[each.target], 16)))
 
 
 def _best(

@@ -48,8 +48,8 @@ def video_block(directory: Path) -> Block | None:
         if block.values:
             return block
     files = (directory / name for name in ("video_preprocessor_config.json", IMAGES))
-    found = filter(is_there, files)
-    return next((Block(read_json(file), file) for file in found), None)
+    present = filter(is_there, files)
+    return next((Block(read_json(file), file) for file in present), None)
 
 
 def read_scale(block: Block) -> float:

@@ -142,10 +142,10 @@ def test_text_in_pieces_ends_at_the_first_stop_string(pieces, stops):
     filtered = StopStrings(stops)
     for piece in pieces:
         shown += filtered.push(piece)
-        if filtered.found:
+        if filtered.is_over:
             break
     shown += filtered.finish()
-    assert filtered.found == bool(ends)
+    assert filtered.is_over == bool(ends)
     # The stop string that is whole first ends the text, although another may begin before it.
     assert shown in {text[:end] for end in ends} if ends else shown == text
 

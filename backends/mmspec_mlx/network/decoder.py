@@ -171,9 +171,9 @@ class Decoder:
         captured ones, [R, n, (1 + c) H].
         """
         end = at + x.shape[1]
-        seen = whole_blocks(end) if isinstance(visible, Places) else end
+        columns = whole_blocks(end) if isinstance(visible, Places) else end
         added, outputs = chain(deepstack, repeat(None)), []
-        layers = zip(self._layers, cache.layers(at, seen), added, strict=False)
+        layers = zip(self._layers, cache.layers(at, columns), added, strict=False)
         for before, (layer, memory, extra) in enumerate(layers):
             if before in captured:
                 outputs.append(x)

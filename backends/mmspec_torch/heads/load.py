@@ -60,5 +60,5 @@ def read_pickle(file: Path, config: HeadConfig) -> dict[str, Tensor]:
     shapes = {str(name): tuple(tensor.shape) for name, tensor in tensors.items()}
     names = require_tensors(shapes, config, file)
     maps = VOCABULARY_MAPS if config.eagle3 else ()
-    kept = names | {name: name for name in maps if name in tensors}
-    return {name: tensors[stored] for name, stored in kept.items()}
+    sources = names | {name: name for name in maps if name in tensors}
+    return {name: tensors[stored] for name, stored in sources.items()}

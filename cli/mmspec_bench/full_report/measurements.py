@@ -72,8 +72,8 @@ def _about(engine: Engine, count: int) -> Prompt:
     """A question about `count` pictures in the image size of the target."""
     [question] = text_prompts(1)
     vision = engine.target.model.config.vision
-    seen = world_prompts(count, size=vision.image_size) if vision else []
-    pictures = [prompt.message.pictures[0] for prompt in seen]
+    prompts = world_prompts(count, size=vision.image_size) if vision else []
+    pictures = [prompt.message.pictures[0] for prompt in prompts]
     return user_prompt(question.name, pictures, f"{count} images")
 
 

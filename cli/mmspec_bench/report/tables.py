@@ -117,29 +117,30 @@ def against_best_view(run: BenchRun) -> list[Table]:
     values = {name: block_efficiency(run.of(name)) for name in run.drafting}
     views = [name for name in run.drafting if values[name] and is_single_view(name)]
     best = max(views, key=lambda name: values[name], default="")
-    found = {
+    intervals = {
         name: interval
         for name in run.drafting
         if best not in ("", name) and (interval := difference(run.of(name), run.of(best)))
     }
-    if not found:
+    if not intervals:
         return []
-    ends = ("from", "to") if any(interval.low is not None for interval in found.values()) else ()
+    has_ends = any(each.low is not None for each in intervals.values())
+    ends = ("from", "to") if has_ends else ()
     columns = ("method", "tokens per round", f"than {best}", *ends)
     lines = [
         (name, number(values[name]), *map(signed_percent, interval[1 : 2 + len(ends)]))
-        for name, interval in found.items()
+        for name, interval in intervals.items()
     ]
     note = (
         f"Tokens per round (micro) beside the {number(values[best])} of {best}, the best single "
-        f"view, which was chosen on the same answers. {_ends(found.values())}"
+        f"view, which was chosen on the same answers. {_ends(intervals.values())}"
     )
     return [Table("Against the best single view", columns, lines, note, in_terminal=True)]
 
 
-def _ends(found: Iterable[Difference]) -> str:
+def _ends(intervals: Iterable[Difference]) -> str:
     """What the ends of the intervals mean."""
-    with_ends = [each.samples for each in found if each.low is not None]
+    with_ends = [each.samples for each in intervals if each.low is not None]
     if not with_ends:
         return "All samples are of one image: there is no interval."
     samples = with_ends[0]

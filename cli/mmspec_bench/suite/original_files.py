@@ -73,8 +73,8 @@ class Original:
 
     def file_in(self, folder: Path) -> Path | None:
         """The JSON file in `folder`, if it is there."""
-        found = (file for pattern in self.files for file in sorted(folder.glob(pattern)))
-        return next(found, None)
+        matches = (file for pattern in self.files for file in sorted(folder.glob(pattern)))
+        return next(matches, None)
 
 
 def _llava_bench(file: Path) -> Iterator[Read]:

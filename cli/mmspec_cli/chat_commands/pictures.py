@@ -29,14 +29,14 @@ def _matching(name: str) -> list[str]:
     file = str(expand_home(name))
     if not glob.has_magic(file) or Path(file).exists():
         return [name]
-    found = sorted(
+    matches = sorted(
         each
         for each in glob.glob(file, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
         if each.lower().endswith(VISUAL_SUFFIXES)
     )
-    if not found:
+    if not matches:
         raise UsageError(f"{name} matches no image: nothing was added")
-    return found
+    return matches
 
 
 def paste(dialogue: Dialogue, _: str) -> None:

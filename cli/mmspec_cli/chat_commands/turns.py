@@ -68,8 +68,8 @@ def _names(turn: Turn) -> list[str]:
 
 
 def _shown(number: int, turn: Turn) -> list[str]:
-    seen = f" [{', '.join(_names(turn))}]" if turn.question.pictures else ""
-    return [f"{number}>{seen} {_asked(turn)}", turn.answer_text]
+    names = f" [{', '.join(_names(turn))}]" if turn.question.pictures else ""
+    return [f"{number}>{names} {_asked(turn)}", turn.answer_text]
 
 
 def stats(dialogue: Dialogue, _: str) -> None:

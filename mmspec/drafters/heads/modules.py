@@ -52,8 +52,8 @@ class Views(Generic[A]):
             for each in (self.queries, self.keys(embeddings), self.values(embeddings))
         )
         scores = queries @ xp.moveaxis(keys, 1, 2) / size**0.5
-        seen = xp.moveaxis(self.framework.softmax(scores) @ values, 0, 1)
-        return self.output(xp.reshape(seen, (len(self.queries), -1)))
+        attended = xp.moveaxis(self.framework.softmax(scores) @ values, 0, 1)
+        return self.output(xp.reshape(attended, (len(self.queries), -1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class Seeing(Layered[A]):
     def join(self, states: A, view: A | None) -> A:
         """States [n, H] that have seen an image's last vector [1, H]; None: there is no image."""
         xp = self.framework.xp
-        seen = xp.zeros_like(states) if view is None else xp.broadcast_to(view, states.shape)
-        return self._joined(self.framework.concat([states, seen], -1))
+        image = xp.zeros_like(states) if view is None else xp.broadcast_to(view, states.shape)
+        return self._joined(self.framework.concat([states, image], -1))
 
 
 class Slotted(Generic[A]):
