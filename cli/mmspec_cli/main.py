@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An error that nobody foresaw keeps its traceback, and the status is 1.
     """
     _fill_standard_descriptors()
-    sys.stdin = sys.stdin or io.StringIO()  # closed: nothing to read
+    sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO())  # closed: nothing to read
     if not sys.stdout:
         return _failed("standard output is closed: nothing could be shown", MmspecError.exit_code)
     for stream in (sys.stdin, sys.stdout, sys.stderr):

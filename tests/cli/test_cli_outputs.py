@@ -38,6 +38,15 @@ def test_a_closed_stdin_ends_the_chat(pair):
     assert done.returncode == 0
 
 
+def test_no_image_is_read_from_a_closed_stdin(pair):
+    command = [sys.executable, "-m", "mmspec_cli", "generate", "-", "--prompt", "What?", *pair]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == "mmspec: standard input: not an image that can be read\n"
+
+
 def test_a_closed_stdout_is_one_line(pair):
     command = [sys.executable, "-m", "mmspec_cli", "generate", "--prompt", "Hello?", *pair]
     done = subprocess.run(

@@ -34,7 +34,7 @@ def programs(tmp_path, monkeypatch):
 
 @pytest.fixture(params=["mac", "wayland", "x11"])
 def desktop(request, monkeypatch, programs, red):
-    """`desktop(kind)`: a system whose clipboard holds red.png, its path, other text or nothing."""
+    """`desktop(kind)`: a system whose clipboard holds red.png, its path or URL, text or nothing."""
     for name in ("WAYLAND_DISPLAY", "DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     if request.param == "mac":
@@ -43,7 +43,8 @@ def desktop(request, monkeypatch, programs, red):
         monkeypatch.setenv("WAYLAND_DISPLAY" if request.param == "wayland" else "DISPLAY", ":0")
 
     def holds(kind: str) -> None:
-        text = {"path": str(red), "text": "hello"}.get(kind, "")
+        texts = {"path": str(red), "url": f"file://{red.parent}/blue%20one.png", "text": "hello"}
+        text = texts.get(kind, "")
         image = f"cat '{red}'" if kind == "image" else "echo 'no such type' >&2; exit 1"
         digits = red.read_bytes().hex().upper()
         apple = (
@@ -68,6 +69,11 @@ def test_a_copied_image_is_the_picture(desktop, red):
 def test_a_copied_path_is_the_file_s_picture(desktop, red):
     desktop("path")
     assert clipboard_picture().name == str(red)
+
+
+def test_a_copied_url_is_the_file_s_picture(desktop, blue):
+    desktop("url")
+    assert clipboard_picture().name == str(blue)
 
 
 @pytest.mark.parametrize("kind", ["text", "nothing"])

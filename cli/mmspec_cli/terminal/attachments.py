@@ -75,8 +75,12 @@ def _split(match: re.Match[str]) -> tuple[str, str]:
     word = quoted or re.sub(r"\\(.)", r"\1", match[3])
     bare = word.rstrip(_CLOSING)
     name = word if quoted or (bare != word and _is_file(word)) else bare
-    local = unquote(urlsplit(name).path) if name.startswith("file://") else name
-    return local, word[len(name) :]
+    return local_path(name), word[len(name) :]
+
+
+def local_path(name: str) -> str:
+    """The path in a file: URL, as a file manager writes it; other names as they are."""
+    return unquote(urlsplit(name).path) if name.startswith("file://") else name
 
 
 def _is_image(word: str, repeated: bool) -> bool:

@@ -13,6 +13,7 @@ from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
 from mmspec.prompt.images import Picture, decode_picture
+from mmspec_cli.terminal.attachments import local_path
 
 SECONDS = 10
 """The longest that a program may take to hand over the clipboard."""
@@ -31,7 +32,7 @@ def clipboard_picture(sampling: FrameSampling = EVENLY) -> Picture:
         return decode_picture(content, NAME)
     file = _text().strip()
     if file.lower().endswith(VISUAL_SUFFIXES) and "\n" not in file:
-        return open_visual(Path(file.removeprefix("file://")), sampling)
+        return open_visual(Path(local_path(file)), sampling)
     raise UsageError("the clipboard holds no image: copy one, or name a file with /image PATH")
 
 
