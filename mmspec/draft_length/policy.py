@@ -6,10 +6,13 @@ accepted if all before it are. For a tree gamma counts the levels. Only the sum 
 verifying time is used: on an asynchronous device the time of drafting shows up in verifying.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from math import inf
+from operator import itemgetter
+from statistics import fmean
 from typing import NamedTuple
 
 from mmspec.decoding.draft import Plan
@@ -29,17 +32,19 @@ CREDIT = 8.0
 """The most time that drafting may lose out of what it gained before, in plain rounds."""
 BET = 0.5
 """The share of that time which the fastest draft may lose, unless no draft loses less."""
-EXPLORE = 12
-"""Number of rounds between trials of another draft while drafting pays."""
+EXPLORE, RARER = 12, 16
+"""Rounds between trials of another draft while drafting pays, at least a RARER-th of all rounds."""
 NEAR = 96
 """Number of rounds after which the next shorter or longer draft is tried in any case."""
-DECISIONS = 4
+DECISIONS = 8
 """Number of rounds from one decision to the next where nothing is urgent."""
+TRIAL = 2
+"""Number of rounds of a draft's trial: the first one is slow."""
 PLAIN_SHARE = 0.005
 """The time that plain rounds may take to measure their cost again while drafting pays."""
 PLAIN_ROUNDS = 2
 """Number of plain rounds that a session without a calibration begins with."""
-TREE_GAIN = 1.05
+TREE_GAIN = 1.15
 """Factor by which a tree must be expected to be faster than a chain: its gain is less sure."""
 SHORT = 256
 """Number of positions in a context below which rounds cost the same."""
@@ -112,7 +117,7 @@ class AdaptiveDraftLength:
         first, trees = make(None if trees is None else 0, calibrated), trees or {}
         self._kinds = [first, *(make(nodes, costs) for nodes, costs in trees.items())]
         self._update()
-        self._plainly = self._chosen = Choice(first, 0)
+        self._plainly = self._chosen = self._latest = Choice(first, 0)
         self._place, self._is_calibrated = -1, False
         self._end = self._speed_context = self._answered = 0
         self._rounds = self._plain_rounds = self._next_decision = self._last_trial = 0
@@ -164,8 +169,9 @@ class AdaptiveDraftLength:
         best = self._fastest(max_gamma, self._limit(BET)) if affords else self._plainly
         self._chosen = self._trial(best, max_gamma) if affords else best
         is_safe = self._budget >= CREDIT / 2 if best.gamma else not affords
-        if self._chosen == best and is_safe and self._rounds > EXPLORE:
-            self._next_decision += DECISIONS - 1
+        if is_safe and self._rounds > EXPLORE:
+            trial = TRIAL if self._chosen.gamma else 1
+            self._next_decision += (DECISIONS if self._chosen == best else trial) - 1
 
     def _begin_answer(self) -> None:
         """Decide anew, with a part of what drafting may lose, by the length of the last answer."""
@@ -176,18 +182,29 @@ class AdaptiveDraftLength:
 
     def _read(self) -> None:
         """Take what the rounds since the last decision cost and gave."""
-        before = self._rounds - len(self._unread)
-        for number, (chosen, round_) in enumerate(self._unread, before + 1):
+        number = self._rounds - len(self._unread)
+        for chosen, unread in groupby(self._unread, itemgetter(0)):
+            rounds = [round_ for _, round_ in unread]
+            number += len(rounds)
             self._last_tried[chosen] = number
-            seconds = round_.draft_seconds + round_.verify_seconds
-            cost = chosen.kind.costs.observe(chosen.gamma, seconds)
-            if chosen.gamma:
-                chosen.kind.observe(round_, self._acceptance)
-                self._budget += len(round_.tokens) - cost if cost else 0.0
-            else:
-                self._plain_rounds += 1
-            self._budget = min(self._budget + SHARE * len(round_.tokens), CREDIT)
+            self._take(chosen, rounds)
+            self._latest = chosen
         self._unread.clear()
+
+    def _take(self, chosen: Choice, rounds: Sequence[Round]) -> None:
+        """Take rounds of one draft in a row: their mean time says what one costs."""
+        seconds = [round_.draft_seconds + round_.verify_seconds for round_ in rounds]
+        repeats = seconds if chosen == self._latest else seconds[1:]
+        observe = partial(chosen.kind.costs.observe, chosen.gamma, fmean(repeats or seconds))
+        cost = observe(repeats=bool(repeats))
+        tokens = sum(len(round_.tokens) for round_ in rounds)
+        if chosen.gamma:
+            for round_ in rounds:
+                chosen.kind.observe(round_, self._acceptance)
+            self._budget += tokens - cost * len(rounds) if cost else 0.0
+        else:
+            self._plain_rounds += len(rounds)
+        self._budget = min(self._budget + SHARE * tokens, CREDIT)
 
     @property
     def _least_risk(self) -> float:
@@ -200,12 +217,13 @@ class AdaptiveDraftLength:
 
     def _fastest(self, max_gamma: int, budget: float) -> Choice:
         """The fastest of the drafts that lose `budget` at most; a tree must win by a margin."""
-        best, rate = self._plainly, 1.0
-        for kind in self._kinds:
-            gamma = kind.fastest(max_gamma, budget)
-            if gamma and kind.rate(gamma) > rate:
-                best, rate = Choice(kind, gamma), TREE_GAIN * kind.rate(gamma)
-        return best
+        drafts = [Choice(kind, kind.fastest(max_gamma, budget)) for kind in self._kinds]
+        made = [draft for draft in drafts if draft.gamma]
+        return max([self._plainly, *made], key=self._sure_rate)
+
+    def _sure_rate(self, draft: Choice) -> float:
+        """The rate of a chain or of plain decoding; that of a tree, TREE_GAIN times less."""
+        return draft.rate / (1.0 if draft.kind is self._kinds[0] else TREE_GAIN)
 
     def _update(self) -> None:
         """Estimate anew what drafts gain and cost."""
@@ -239,7 +257,7 @@ class AdaptiveDraftLength:
             return max(filter(self._allows, trials), key=self._age, default=best)
         if self._age(self._plainly) > (1 - 1 / best.rate) / PLAIN_SHARE:
             return self._plainly
-        if self._rounds - self._last_trial <= EXPLORE:
+        if self._rounds - self._last_trial <= max(EXPLORE, self._rounds // RARER):
             return best
         self._last_trial = self._rounds
         return self._rival(best, max_gamma)

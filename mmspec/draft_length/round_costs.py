@@ -7,14 +7,12 @@ from collections.abc import Collection, Mapping
 from itertools import pairwise
 
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
-from mmspec.draft_length.round_times import PLAIN, UNKNOWN, RoundTimes
+from mmspec.draft_length.round_times import CALIBRATED, PLAIN, RoundTimes
 
 LENGTHS = range(MAX_AUTO_GAMMA + 1)
 """Draft lengths with a cost, from plain decoding on."""
 FAR = 2.0
 """Ratio from which a round's cost is far off."""
-CALIBRATED = 0.3
-"""Spread of a calibrated cost, as a logarithm."""
 LEAST, MOST = 0.03, 0.1
 """Limits of what a cost's spread adds to the promise of a length."""
 
@@ -22,9 +20,9 @@ LEAST, MOST = 0.03, 0.1
 class RoundCosts:
     """Cost of a round by draft length, in plain rounds at the present context.
 
-    What a length cost so far corrects its calibrated cost at every context by one ratio; lengths
-    between measured ones are corrected by interpolated ratios.  Without a calibration the ratios
-    are the costs themselves.
+    What a length cost so far corrects its calibrated cost at every context by one ratio, which
+    corrects other lengths too.  Without a calibration the ratios are the costs themselves, and
+    those of lengths between measured ones are interpolated.
     """
 
     def __init__(self, times: RoundTimes) -> None:
@@ -48,9 +46,10 @@ class RoundCosts:
         self._calibrated = [gamma for gamma in calibrated if gamma]
         self._compute()
 
-    def observe(self, gamma: int, seconds: float) -> float | None:
+    def observe(self, gamma: int, seconds: float, *, repeats: bool = True) -> float | None:
         """Observe a round; returns its cost, from the usual one to FAR times as much, or far less.
 
+        repeats: True if the round before drafted as much, as for `RoundTimes.observe`.
         The limit is for rounds that other programs slow down. The first round of a length runs
         slower than later ones: up to FAR times its calibrated cost it says nothing and costs what
         is usual, and so does the first of all. Returns None for a first round that is not
@@ -60,7 +59,7 @@ class RoundCosts:
         if not is_first and self._warms_up(gamma, steps / self._times.estimate(PLAIN)):
             return self.steps[gamma] if gamma in self._calibrated else None
         place = self._place(gamma)
-        is_usual = self._times.observe(place, steps / self._unit[gamma])
+        is_usual = self._times.observe(place, steps / self._unit[gamma], repeats=repeats)
         usual = self._unit[gamma] * self._times.estimate(place) if gamma else 1.0
         cost = usual if is_first else steps / self._times.estimate(PLAIN)
         return max(usual, min(cost, FAR * usual)) if is_usual else cost
@@ -86,28 +85,34 @@ class RoundCosts:
     def _place(self, gamma: int) -> int:
         """The place of a length in the estimates, new at its first round."""
         if gamma and gamma not in self._places:
-            self._places[gamma] = self._times.add(CALIBRATED if self._calibrated else UNKNOWN)
+            self._places[gamma] = self._times.add(is_calibrated=bool(self._calibrated))
         return self._places.get(gamma, PLAIN)
 
     def _compute(self) -> None:
         self._computed = self._times.rounds
-        points = {gamma: self._times.estimate(place) for gamma, place in self._places.items()}
-        self.lengths = sorted({*points, *self._calibrated})
-        ratios = _line({0: 1.0} | points, flat=bool(self._calibrated))
-        self.steps = [unit * ratio for unit, ratio in zip(self._unit, ratios, strict=True)]
+        self.lengths = sorted({*self._places, *self._calibrated})
+        self.steps = [unit * ratio for unit, ratio in zip(self._unit, self._ratios(), strict=True)]
+
+    def _ratios(self) -> list[float]:
+        """What lengths cost, divided by their calibrated costs; the costs if uncalibrated."""
+        if not self._calibrated:
+            costs = {gamma: self._times.estimate(place) for gamma, place in self._places.items()}
+            return _line({0: 1.0} | costs)
+        places = [self._places.get(gamma, CALIBRATED) for gamma in LENGTHS[1:]]
+        return [1.0, *map(self._times.estimate, places)]
 
 
-def _line(points: Mapping[int, float], *, flat: bool = False) -> list[float]:
+def _line(points: Mapping[int, float]) -> list[float]:
     """Interpolate linearly between known lengths; 1 + gamma if only c(0) is known.
 
-    Beyond the longest known length the line goes on but never falls; with `flat` it stays.
+    Beyond the longest known length the line goes on but never falls.
     """
     known = sorted(points)
     if len(known) == 1:
-        return [1.0 + gamma * (not flat) for gamma in LENGTHS]
+        return [1.0 + gamma for gamma in LENGTHS]
     values: list[float] = []
     for low, high in pairwise(known):
         slope = (points[high] - points[low]) / (high - low)
         values += [points[low] + slope * step for step in range(high - low)]
-    rise = 0.0 if flat else max(slope, 0.0)
+    rise = max(slope, 0.0)
     return values + [points[high] + rise * step for step in range(LENGTHS.stop - high)]

@@ -8,14 +8,20 @@ from math import exp, log, sqrt
 
 PLAIN = 0
 """Place of plain rounds."""
+CALIBRATED = 1
+"""Place of what the costs of all calibrated drafts have in common."""
 NOISE = 0.1
 """Spread of a round's seconds around what they should be, as a logarithm, as all spreads here."""
+CHANGE = 0.2
+"""Further spread of a draft's round after one of another length."""
 FIRST = 0.7
 """Further spread of the first round; that of the n-th is FIRST / n^2: first rounds warm up."""
 WANDER = 0.05
 """Spread of the change of the machine's speed from one round to the next."""
 UNKNOWN = 10.0
 """Spread of what nothing is known of."""
+COMMON, OWN = 0.3, 0.2
+"""Spread of calibrated costs: of the error that they have in common, and of each alone."""
 SURPRISE = 2.5
 """Number of spreads from which a round's seconds are a surprise."""
 KNOWN = 0.2
@@ -28,24 +34,28 @@ class RoundTimes:
     """A Kalman filter over logarithms: the time of a plain round, and each draft's cost in it.
 
     A round takes (time of a plain round) x (cost of its draft) x (noise). The cost of a plain round
-    is 1, that of a draft is constant; the time of a plain round wanders.
+    is 1, that of a draft is constant; the time of a plain round wanders. What one calibrated draft
+    costs says most about the others, too: a calibration is off for all of them alike.
     """
 
     def __init__(self) -> None:
-        self._means = [0.0]
-        self._covariance = [[UNKNOWN**2]]  # lists, for arrays this small are slower
-        self._measured_plain = 0.0
+        self._means = [0.0, 0.0]
+        self._covariance = [[UNKNOWN**2, 0.0], [0.0, COMMON**2]]  # lists: faster if this small
+        self._parts: list[tuple[int, ...]] = [(PLAIN,), (PLAIN, CALIBRATED)]
+        self._measured_plain, self._noise = 0.0, NOISE**2
         self._too_fast: list[tuple[int, float]] = []
         self.rounds = 0
         """Number of observed rounds."""
 
-    def add(self, spread: float) -> int:
-        """Add a draft whose cost is 1 within `spread`; returns its place."""
-        size = len(self._means)
+    def add(self, *, is_calibrated: bool) -> int:
+        """Add a draft; returns its place.  Its cost is 1 if calibrated, else unknown."""
+        place = len(self._means)
         self._means.append(0.0)
         self._covariance = [[*row, 0.0] for row in self._covariance]
-        self._covariance.append([0.0] * size + [spread**2])
-        return size
+        own = OWN if is_calibrated else UNKNOWN
+        self._covariance.append([0.0] * place + [own**2])
+        self._parts.append((PLAIN, CALIBRATED, place) if is_calibrated else (PLAIN, place))
+        return place
 
     def forget_speed(self) -> None:
         """Nothing is known of the time of a plain round; what drafts cost in it stays."""
@@ -55,11 +65,16 @@ class RoundTimes:
 
     def estimate(self, place: int) -> float:
         """Cost of the draft at `place` in plain rounds; the time of a plain round at PLAIN."""
-        return exp(self._means[place])
+        return exp(sum(self._means[part] for part in self._cost_parts(place)))
 
     def spread(self, place: int) -> float:
         """Spread of the estimate at `place`, as a logarithm."""
-        return sqrt(self._covariance[place][place])
+        parts = self._cost_parts(place)
+        return sqrt(sum(self._covariance[one][other] for one in parts for other in parts))
+
+    def _cost_parts(self, place: int) -> tuple[int, ...]:
+        """What a draft's cost consists of; the time of a plain round at PLAIN."""
+        return self._parts[place][1:] if place else (PLAIN,)
 
     @property
     def in_doubt(self) -> bool:
@@ -70,13 +85,16 @@ class RoundTimes:
         """
         return bool(self._too_fast) or abs(self._means[PLAIN] - self._measured_plain) > log(DOUBT)
 
-    def observe(self, place: int, ratio: float) -> bool:
+    def observe(self, place: int, ratio: float, *, repeats: bool = True) -> bool:
         """Observe a round of the draft at `place`, or PLAIN, that took `ratio`.
 
-        Returns False if that is surprisingly fast for a draft: believed after one more plain round.
+        repeats: True if the round before drafted as much; others often run slower and count less.
+        Returns False if the round is surprisingly fast for a draft: believed after one more plain
+        round.
         """
         self.rounds += 1
         self._covariance[PLAIN][PLAIN] += WANDER**2
+        self._noise = NOISE**2 + (0.0 if repeats or place == PLAIN else CHANGE**2)
         if place != PLAIN and self._is_too_fast(place, ratio):
             self._too_fast.append((place, ratio))
             return False
@@ -115,7 +133,7 @@ class RoundTimes:
 
     def _excess(self, place: int, ratio: float) -> float:
         """How far the round's logarithm is above the expected one."""
-        return log(ratio) - self._means[PLAIN] - (self._means[place] if place else 0.0)
+        return log(ratio) - sum(self._means[part] for part in self._parts[place])
 
     def _limit(self, place: int) -> float:
         """The excess from which a round is a surprise."""
@@ -136,16 +154,14 @@ class RoundTimes:
 
     def _shared(self, place: int) -> list[float]:
         """[n] covariance of each estimate with the round's expected logarithm."""
-        plain = self._covariance[PLAIN]
-        if place == PLAIN:
-            return plain
-        return [one + other for one, other in zip(plain, self._covariance[place], strict=True)]
+        rows = [self._covariance[part] for part in self._parts[place]]
+        return [sum(column) for column in zip(*rows, strict=True)]
 
     def _variance(self, place: int) -> float:
         """Variance of the round's logarithm around the expected one."""
         shared = self._shared(place)
-        known = shared[PLAIN] + (shared[place] if place else 0.0)
-        return known + NOISE**2 + (FIRST / self.rounds**2) ** 2
+        known = sum(shared[part] for part in self._parts[place])
+        return known + self._noise + (FIRST / self.rounds**2) ** 2
 
     def _doubt(self, place: int, excess: float) -> None:
         """Make the estimate at `place` less certain, after a round `excess` beyond the limit."""
