@@ -4,7 +4,7 @@ A forward of P parameters over one position counts 2 P operations, a training st
 texts are estimated, those of images known: see `lengths`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
@@ -209,13 +209,18 @@ def plan_draft(
     method: MethodSettings,
     budget: Budget,
     settings: DataSettings,
+    source: str | None = None,
 ) -> DryRun:
-    """Plan the training of a draft that sees images; reads the target's config and the data."""
+    """Plan the training of a draft that sees images; reads configs and the data.
+
+    source: a Llama to start from, in place of one of this shape; its embeddings are padded.
+    """
     target, lengths = _target_and_lengths(settings)
     require_llava(target)
-    width = target.vision.hidden_size if target.vision else 0
+    width, vocabulary = target.vision.hidden_size if target.vision else 0, target.text.vocab_size
+    text = read_config(resolve(source, "torch")).text if source else None
     with torch.device("meta"):
-        text = llama_of_shape(shape, target.text.vocab_size)
+        text = replace(text, vocab_size=vocabulary) if text else llama_of_shape(shape, vocabulary)
         draft = untrained_draft(text, settings.seed, width, target.image_tokens)
     training = Training(
         target, draft, 1, lengths, settings, method, budget, reads_states=method.loss != "ce"

@@ -172,7 +172,7 @@ def draft(names: tuple[str, ...], source: str | None, gpu: str | None, **options
     train_options.apply_recipe(options, heads=False)
     train_options.refuse_contradictions(options)
     if gpu:
-        _plan_draft(gpu, options)
+        _plan_draft(gpu, source, options)
         return
 
     from mmspec_train.drafts.train_drafts import train_baselines
@@ -220,12 +220,12 @@ def _plan_head(gpu: str, kind: str, options: dict[str, Any]) -> None:
     click.echo("\n".join(plan_head(gpu, kind, shape, method, budget, settings).lines()))
 
 
-def _plan_draft(gpu: str, options: dict[str, Any]) -> None:
+def _plan_draft(gpu: str, source: str | None, options: dict[str, Any]) -> None:
     from mmspec_train.dry_run import plan_draft
 
     shape, method = choose(LlamaShape, options), choose(MethodSettings, options)
     budget, settings = choose(Budget, options), choose(DataSettings, options)
-    click.echo("\n".join(plan_draft(gpu, shape, method, budget, settings).lines()))
+    click.echo("\n".join(plan_draft(gpu, shape, method, budget, settings, source).lines()))
 
 
 def _echo_scores(options: Mapping[str, Any], scores: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from PIL import Image
 from mmspec.errors import HubError, UsageError
 from mmspec_bench.random_weights.shapes import llava, text
 from mmspec_train.data_settings import DataSettings
-from mmspec_train.dry_run import plan_draft, plan_head
+from mmspec_train.dry_run import TRAINED_BYTES, plan_draft, plan_head
 from mmspec_train.gpus import REACHED, read_gpu
 from mmspec_train.heads.train_heads import distill_head
 from mmspec_train.settings import (
@@ -100,6 +100,16 @@ def test_a_draft_that_learns_answers_needs_no_hidden_states(settings):
     plan = plan_draft("H100", shape, method, Budget(), settings)
     assert (plan.states_bytes, plan.state_seconds, plan.epochs) == (0, 0, 1)
     assert plan_draft("h100", shape, MethodSettings(), EIGHT, settings).states_bytes > 0
+
+
+def test_a_draft_that_starts_from_a_llama_has_its_sizes(settings, tmp_path):
+    method, source = MethodSettings(loss="ce"), tmp_path / "llama"
+    source.mkdir()
+    (source / "config.json").write_text(json.dumps(text("llama-68m")))
+    own = plan_draft("h100", LlamaShape(2, 768, 12, 3072, 2048), method, EIGHT, settings)
+    from_it = plan_draft("h100", LlamaShape(), method, EIGHT, settings, str(source))
+    untied = TRAINED_BYTES * 32064 * 768
+    assert from_it.trained_bytes == own.trained_bytes + untied
 
 
 def test_what_does_not_fit_is_said(settings):
