@@ -147,8 +147,11 @@ class AdaptiveDraftLength:
         self._read()
         self._update()
         known = [Choice(kind, gamma) for kind in self._kinds for gamma in kind.costs.lengths]
-        if self._measures_plain() or not known or self._fastest(MAX_AUTO_GAMMA, inf).gamma:
+        if self._measures_plain() or not known:
             return None
+        if self._fastest(MAX_AUTO_GAMMA, inf).gamma:
+            lost = "gamma auto: decoding plainly for a while, for drafts lost what they may lose"
+            return lost if self._budget < self._least_risk else None
         kind, gamma = max(known, key=_rate)
         return (
             f"gamma auto: decoding plainly, for a round that drafts {gamma} would give "

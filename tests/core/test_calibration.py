@@ -205,9 +205,9 @@ def test_a_head_is_not_presumed_longer_than_its_slots(directory):
 
 
 def test_trees_are_drafted_by_default_where_their_calibrated_costs_are_low(directory, monkeypatch):
-    machine = Machine(1.02, 0.05)  # on which a tree wins by more than the margin
+    machine = Machine(1.01, 0.1)  # on which a tree wins by more than the margin
     machine.run(monkeypatch)
-    for level, deep in ((0.06, True), (9.0, False)):
+    for level, deep in ((0.1, True), (9.0, False)):
         calibration = replace(machine.calibration(), level={64: {1: level}})
         engine = replace(scripted_engine(directory), calibration=calibration)
         chat = engine.chat(replace(AUTO, drafting="T", tree="auto"))
