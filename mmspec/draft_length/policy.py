@@ -197,9 +197,9 @@ class AdaptiveDraftLength:
     def _take(self, chosen: Choice, rounds: Sequence[Round]) -> None:
         """Take rounds of one draft in a row: their mean time says what one costs."""
         seconds = [round_.draft_seconds + round_.verify_seconds for round_ in rounds]
-        repeats = seconds if chosen == self._latest else seconds[1:]
-        observe = partial(chosen.kind.costs.observe, chosen.gamma, fmean(repeats or seconds))
-        cost = observe(repeats=bool(repeats))
+        later = seconds if chosen == self._latest else seconds[1:]
+        costs, mean = chosen.kind.costs, fmean(later or seconds)
+        cost = costs.observe(chosen.gamma, mean, repeats=bool(later))
         tokens = sum(len(round_.tokens) for round_ in rounds)
         if chosen.gamma:
             for round_ in rounds:
