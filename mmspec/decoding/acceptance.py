@@ -7,6 +7,7 @@ Shape letters: R branches (views in the draft's batch), n drafted nodes, V vocab
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,21 @@ from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.framework import Framework
 
 
+class FirstChoices(NamedTuple):
+    """What the target says of the tokens that the draft ranked first: those of a chain."""
+
+    accepted: int
+    """Tokens at the beginning of an accepted path that were ranked first."""
+    judged: int
+    """`accepted`, and 1 if the next one was drafted and rejected."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The target's own tokens at n drafted nodes, read back to the host.
 
-    The nodes form a tree rooted at the end of the sequence, parents before children; a chain is the
-    tree in which every node has one child.
+    The nodes form a tree rooted at the end of the sequence, parents before children and siblings by
+    rank; a chain is the tree in which every node has one child.
     """
 
     drafted: list[int]
@@ -37,6 +47,15 @@ class Verdict:
     """Probabilities of branches and target on the device, for an adapting drafter."""
     logits: Callable[[], NDArray[np.float32]] | None = field(default=None, compare=False)
     """Function that copies the logits [n + 1, V] to the host, until the next forward.  Blocks."""
+
+    def first_choices(self, path: Sequence[int]) -> FirstChoices:
+        """Of the tokens that a chain would have drafted, those on an accepted path."""
+        at, accepted = -1, 0
+        for node in path:
+            if self.parents.index(at) != node:  # siblings are in the order of their ranks
+                return FirstChoices(accepted, accepted + 1)
+            at, accepted = node, accepted + 1
+        return FirstChoices(accepted, accepted + (at in self.parents))
 
     def along(self, path: Sequence[int]) -> list[int]:
         """The tokens on `path`; raises ValueError unless it leads down from the root."""

@@ -67,7 +67,7 @@ def decode(
         verdict = target.verify(draft, noise)
         times.append(clock())
         path, tokens = accept(verdict, stop)
-        round_ = Round.of(tokens, len(path), draft, verdict.weights or weights, times)
+        round_ = Round.of(tokens, path, draft, verdict, weights, times)
         if likeliest is not None and verdict.logits:
             rows = [0, *(node + 1 for node in path)][: len(tokens)]
             report = likelihoods(verdict.logits()[rows], tokens, likeliest)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import Any, TypeVar
 
+from mmspec.decoding.acceptance import FirstChoices, Verdict
 from mmspec.decoding.draft import Draft
 from mmspec.decoding.likelihoods import Likelihood
 
@@ -31,21 +32,29 @@ class Round:
     """Weight of each branch; empty if nothing was drafted."""
     likelihoods: tuple[Likelihood, ...] = ()
     """One for each of `tokens`, if they were asked for."""
+    first_choices: FirstChoices | None = None
+    """The verdict on the tokens that a chain would have drafted; None if not known apart."""
 
     @classmethod
     def of(
         cls,
         tokens: list[int],
-        accepted: int,
+        path: Sequence[int],
         draft: Draft | None,
+        verdict: Verdict,
         weights: Sequence[float],
         clock: Sequence[float],
     ) -> "Round":
-        """A round; clock: the seconds at its start, after drafting and after verifying."""
+        """A round whose `path` was accepted.
+
+        clock: the seconds at its start, after drafting and after verifying.
+        """
         seconds = clock[1] - clock[0], clock[2] - clock[1]
         if draft is None:
-            return cls(tokens, 0, 0, accepted, *seconds)
-        return cls(tokens, draft.size, draft.depth, accepted, *seconds, tuple(weights))
+            return cls(tokens, 0, 0, 0, *seconds)
+        weights, first = tuple(verdict.weights or weights), verdict.first_choices(path)
+        size, depth = draft.size, draft.depth
+        return cls(tokens, size, depth, len(path), *seconds, weights, first_choices=first)
 
     def until(self, count: int | None) -> "Round":
         """The round without its tokens after the first `count`; all of it for None."""

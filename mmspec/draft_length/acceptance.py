@@ -1,7 +1,8 @@
 """Estimates how many drafted tokens a round accepts, from the rounds before it."""
 
-from collections.abc import Sequence
+from math import sqrt
 
+from mmspec.decoding.acceptance import FirstChoices
 from mmspec.decoding.statistics import Round
 
 MAX_AUTO_GAMMA = 8
@@ -25,19 +26,15 @@ class Acceptance:
     def __init__(self) -> None:
         self._judged = [0.0] * MAX_AUTO_GAMMA
         self._accepted = [0.0] * MAX_AUTO_GAMMA
-
         self._tree_accepted = self._tree_predicted = MODEL_TOKENS
 
-    def observe(self, round_: Round, shares: Sequence[float]) -> None:
-        """Count the accepted tokens and the first that was not: rejected or after the answer's end.
-
-        shares: by position, the probability that a chain would have had the accepted token too; 1
-        for the tokens of a chain.
-        """
-        gained = len(round_.tokens) - 1
-        for place in range(min(gained + 1, round_.depth, MAX_AUTO_GAMMA)):
+    def observe(self, round_: Round) -> None:
+        """Count the accepted tokens that a chain would have had, and the first rejected one."""
+        first = round_.first_choices or FirstChoices(round_.accepted, round_.depth)
+        gained = min(first.accepted, len(round_.tokens) - 1)
+        for place in range(min(gained + 1, first.judged, MAX_AUTO_GAMMA)):
             self._judged[place] = DECAY * self._judged[place] + 1
-            self._accepted[place] = DECAY * self._accepted[place] + shares[place] * (place < gained)
+            self._accepted[place] = DECAY * self._accepted[place] + (place < gained)
 
     def observe_tree(self, accepted: int, predicted: float) -> None:
         """Count the accepted tokens of a tree and those that the model of its ranks predicted."""
@@ -67,3 +64,15 @@ class Acceptance:
             reached *= chance
             tokens.append(tokens[-1] + reached)
         return tokens
+
+    def spread(self, gamma: int, other: int) -> float:
+        """How uncertain E(gamma) is beside E(other) of a shorter chain, as a share; else 0.
+
+        The chances of the tokens beyond `other` are as uncertain as that of the first of them.
+        """
+        if not 0 < other < gamma:
+            return 0.0
+        tokens, judged = self.expected_tokens(), self._judged[other] + SMOOTHING
+        chance = (self._accepted[other] + SMOOTHING * PRIOR) / judged
+        more = 1 - tokens[other] / tokens[gamma]
+        return more * sqrt((1 - chance) / chance / judged)

@@ -1,12 +1,11 @@
 """What is known of the drafts of one kind: chains, or trees of one number of nodes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Acceptance
-from mmspec.draft_length.rank_model import level_chances, tree_tokens
+from mmspec.draft_length.rank_model import tree_tokens
 from mmspec.draft_length.round_costs import RoundCosts
 from mmspec.draft_length.round_times import RoundTimes
 
@@ -55,19 +54,9 @@ class DraftKind:
 
     def observe(self, round_: Round, acceptance: Acceptance) -> None:
         """Count the acceptance of a round of this kind."""
-        acceptance.observe(round_, self._shares(round_.depth, acceptance))
+        acceptance.observe(round_)
         if self._nodes:
             acceptance.observe_tree(round_.accepted, self._model[round_.depth] - 1)
-
-    def _shares(self, gamma: int, acceptance: Acceptance) -> Sequence[float]:
-        """By level, the probability that a chain would have had the accepted token too."""
-        if not self._nodes:
-            return [1.0] * gamma
-        mean = acceptance.mean
-        chances = (1.0, *level_chances(mean, self._nodes, gamma))
-        return [
-            min(mean * above / level, 1.0) if level else 1.0 for above, level in pairwise(chances)
-        ]
 
     def lengths(self, max_gamma: int) -> range:
         """Draft lengths to consider, from 1 to twice the longest one with known cost."""

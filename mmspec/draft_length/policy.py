@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from math import inf
+from math import hypot, inf
 from operator import itemgetter
 from statistics import fmean
 from typing import NamedTuple
@@ -32,19 +32,20 @@ CREDIT = 8.0
 """The most time that drafting may lose out of what it gained before, in plain rounds."""
 BET = 0.5
 """The share of that time which the fastest draft may lose, unless no draft loses less."""
-EXPLORE, RARER = 12, 16
+EXPLORE, RARER = 24, 16
 """Rounds between trials of another draft while drafting pays, at least a RARER-th of all rounds."""
 NEAR = 96
-"""Number of rounds after which the next shorter or longer draft is tried in any case."""
+"""Number of rounds after which the next shorter or longer draft is tried in any case; what was
+never tried counts as this old."""
 DECISIONS = 8
 """Number of rounds from one decision to the next where nothing is urgent."""
 TRIAL = 2
 """Number of rounds of a draft's trial: the first one is slow."""
-PLAIN_SHARE = 0.005
+PLAIN_SHARE = 0.003
 """The time that plain rounds may take to measure their cost again while drafting pays."""
 PLAIN_ROUNDS = 2
 """Number of plain rounds that a session without a calibration begins with."""
-TREE_GAIN = 1.15
+TREE_GAIN = 1.12
 """Factor by which a tree must be expected to be faster than a chain: its gain is less sure."""
 SHORT = 256
 """Number of positions in a context below which rounds cost the same."""
@@ -79,11 +80,6 @@ class Choice(NamedTuple):
     def rate(self) -> float:
         """Expected tokens per time of one plain round."""
         return self.kind.rate(self.gamma)
-
-    @property
-    def promise(self) -> float:
-        """The rate that is still likely, going by how well the cost is known."""
-        return self.rate * (1 + self.kind.costs.spread(self.gamma))
 
     @property
     def risk(self) -> float:
@@ -273,14 +269,20 @@ class AdaptiveDraftLength:
         rivals = [
             draft
             for draft in drafts
-            if draft.promise > best.rate or (draft in near and self._age(draft) > NEAR)
+            if self._promise(draft, best) > best.rate or (draft in near and self._age(draft) > NEAR)
         ]
         rivals = [draft for draft in rivals if draft != best and self._allows(draft)]
         return max(rivals, key=self._age, default=best)
 
+    def _promise(self, draft: Choice, best: Choice) -> float:
+        """The rate that is still likely, by how uncertain its cost and its tokens are."""
+        is_alike = draft.kind is best.kind
+        tokens = self._acceptance.spread(draft.gamma, best.gamma) if is_alike else 0.0
+        return draft.rate * (1 + hypot(draft.kind.costs.spread(draft.gamma), tokens))
+
     def _age(self, choice: Choice) -> int:
         """Number of rounds since the choice was tried."""
-        return self._rounds - self._last_tried.get(choice, 0)
+        return self._rounds - self._last_tried.get(choice, -NEAR)
 
     def _allows(self, draft: Choice) -> bool:
         """True if the budget covers the draft's entire rejection."""

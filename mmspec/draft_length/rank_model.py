@@ -19,34 +19,18 @@ Path = tuple[int, ...]
 """A node as the ranks from the root down to it, 0 for the likeliest child."""
 
 
-def level_chances(acceptance: float, nodes: int, depth: int) -> tuple[float, ...]:
-    """[depth] probability that the target accepts a node at each level of the best tree.
+def tree_tokens(acceptance: float, nodes: int) -> tuple[float, ...]:
+    """E(gamma), the expected tokens of a round, for trees of 0 to MAX_AUTO_GAMMA levels.
 
     acceptance: a, which is rounded to a GRID-th, between 1 and GRID - 1 of them.
     """
-    return _level_chances(_step(acceptance), nodes, depth)
-
-
-def tree_tokens(acceptance: float, nodes: int) -> tuple[float, ...]:
-    """E(gamma), the expected tokens of a round, for trees of 0 to MAX_AUTO_GAMMA levels."""
-    return _tree_tokens(_step(acceptance), nodes)
-
-
-def _step(acceptance: float) -> int:
-    return min(max(round(GRID * acceptance), 1), GRID - 1)
+    return _tree_tokens(min(max(round(GRID * acceptance), 1), GRID - 1), nodes)
 
 
 @lru_cache(maxsize=1024)
 def _tree_tokens(step: int, nodes: int) -> tuple[float, ...]:
-    return (1.0, *(1 + sum(_level_chances(step, nodes, depth)) for depth in LENGTHS[1:]))
-
-
-@lru_cache(maxsize=4096)
-def _level_chances(step: int, nodes: int, depth: int) -> tuple[float, ...]:
-    chances = [0.0] * depth
-    for chance, path in surest_paths(step / GRID, nodes, depth):
-        chances[len(path) - 1] += chance
-    return tuple(chances)
+    trees = (surest_paths(step / GRID, nodes, depth) for depth in LENGTHS[1:])
+    return (1.0, *(1 + sum(chance for chance, _ in tree) for tree in trees))
 
 
 def surest_paths(

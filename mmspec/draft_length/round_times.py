@@ -16,11 +16,11 @@ CHANGE = 0.2
 """Further spread of a draft's round after one of another length."""
 FIRST = 0.7
 """Further spread of the first round; that of the n-th is FIRST / n^2: first rounds warm up."""
-WANDER = 0.05
+WANDER = 0.03
 """Spread of the change of the machine's speed from one round to the next."""
 UNKNOWN = 10.0
 """Spread of what nothing is known of."""
-COMMON, OWN = 0.3, 0.2
+COMMON, OWN = 0.3, 0.12
 """Spread of calibrated costs: of the error that they have in common, and of each alone."""
 SURPRISE = 2.5
 """Number of spreads from which a round's seconds are a surprise."""

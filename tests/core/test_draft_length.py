@@ -8,12 +8,13 @@ from statistics import fmean
 
 import pytest
 
+from mmspec.decoding.acceptance import FirstChoices
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.draft_length.draft_kind import uncalibrated
 from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
-from mmspec.draft_length.rank_model import level_chances
+from mmspec.draft_length.rank_model import surest_paths
 
 
 @dataclass
@@ -125,12 +126,12 @@ def test_rounds_that_are_slow_after_another_length_do_not_hide_the_best_length(a
 @pytest.mark.parametrize("world", WINNING)
 def test_where_drafting_pays_it_comes_within_five_percent_of_the_best_length(world, calibrated):
     rates = []
-    for seed in range(4):
+    for seed in range(12):
         each = machine(*world, seed)
         length = AdaptiveDraftLength(each.calibration() if calibrated else uncalibrated)
         rates.append(2000 / run(each, 2000, length)[1] / each.best())
-    assert fmean(rates) > 0.95
-    assert min(rates) > 0.92
+    assert fmean(rates) > 0.955
+    assert min(rates) > 0.88
 
 
 def test_a_good_draft_is_used_at_once():
@@ -183,7 +184,7 @@ def test_the_less_drafting_gains_the_sooner_plain_rounds_are_measured_again():
         chosen, _ = run(each, 3000, AdaptiveDraftLength(each.calibration(1.0)))
         return sum(gamma == 0 for gamma in chosen) / len(chosen)
 
-    assert 0.005 < plain_share(0.9) < 0.03 < plain_share(0.3) < 0.3
+    assert 0.002 < plain_share(0.9) < 0.015 < plain_share(0.3) < 0.3
 
 
 def test_a_dear_second_row_may_be_worth_it_with_a_long_draft():
@@ -417,7 +418,7 @@ def test_fixed_lengths_end_with_the_budget():
 # Trees
 
 
-def trees(each, level=0.1):
+def trees(each, level=0.05):
     """Calibrated costs of trees on a machine, by their nodes."""
 
     def costs(nodes):
@@ -427,7 +428,35 @@ def trees(each, level=0.1):
     return {nodes: costs(nodes) for nodes in (8, 60)}
 
 
-@pytest.mark.parametrize(("four", "nodes"), [(1.0, 60), (1.1, 8), (1.5, 5), (3.3, 0)])
+SECOND = 0.4
+"""Probability that the next token is right if all that are ranked higher are wrong."""
+
+
+def tree_round(plan, acceptance, dice, seconds):
+    """A round of a tree, or of a chain, whose right tokens have random ranks."""
+    tree = plan.nodes > plan.gamma
+    paths = surest_paths(acceptance, plan.nodes, plan.gamma) if tree else []
+    paths = {path for _, path in paths} or {(0,) * length for length in range(1, plan.gamma + 1)}
+    right = []
+    while (*right, rank := drawn_rank(acceptance, dice)) in paths:
+        right.append(rank)
+    first = next((place for place, rank in enumerate(right) if rank), len(right))
+    judged = first + (first < len(right) or (0,) * (first + 1) in paths)
+    return Round(
+        [0] * (len(right) + 1),
+        *(plan.nodes if tree else plan.gamma, plan.gamma, len(right), 0.0, seconds),
+        first_choices=FirstChoices(first, judged),
+    )
+
+
+def drawn_rank(acceptance, dice):
+    rank = 0
+    while dice.random() > (SECOND if rank else acceptance):
+        rank += 1
+    return rank
+
+
+@pytest.mark.parametrize(("four", "nodes"), [(1.0, 60), (1.05, 8), (1.5, 5), (3.3, 0)])
 def test_a_tree_is_chosen_only_where_rows_cost_little(four, nodes):
     """Of four tokens two are accepted: at four rows for 1.5 a chain of 2 or 3 is best."""
     each = machine(four, 0.05, 0.5, noise=0)
@@ -437,7 +466,9 @@ def test_a_tree_is_chosen_only_where_rows_cost_little(four, nodes):
     for _ in range(60):
         plan = answer.choose()
         drafted.append(plan.nodes if plan.gamma else 0)
-        answer.observe(each.round(plan.gamma))
+        tree = plan.nodes > plan.gamma
+        seconds = trees(each)[plan.nodes](0)[plan.gamma] if tree else each.cost(plan.gamma)
+        answer.observe(tree_round(plan, each.acceptance, each.dice, seconds))
     usual = sorted(drafted)[30]
     assert usual == nodes if nodes != 5 else 0 < usual <= 5
     assert nodes > 8 or max(drafted) <= 8
@@ -455,18 +486,11 @@ def test_what_a_tree_accepts_teaches_about_chains():
     """A machine on which trees cost nothing until chains do: what is known goes over."""
     each = machine(1.0, 0.05, 0.5, noise=0)
     length = AdaptiveDraftLength(each.calibration(1.0), trees(each))
-    dice = random.Random(0)
-    answer = Answer(length)
+    answer, dice = Answer(length), random.Random(0)
     for _ in range(300):
-        gamma, nodes = answer.choose()
-        chances = (
-            level_chances(0.3, nodes, gamma)
-            if nodes > gamma
-            else [0.3**i for i in range(1, gamma + 1)]
-        )
-        draw = dice.random()
-        accepted = sum(chance > draw for chance in chances)
-        answer.observe(Round([0] * (accepted + 1), nodes, gamma, accepted, 0.0, 1.0 + 0.1 * gamma))
+        plan = answer.choose()
+        answer.observe(tree_round(plan, 0.3, dice, 1.0 + 0.05 * plan.gamma))
+    gamma, nodes = plan
     assert nodes == 60
     assert gamma <= 4
     assert length._acceptance.mean == pytest.approx(0.3, abs=0.12)

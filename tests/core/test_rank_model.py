@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from mmspec.draft_length.rank_model import level_chances, surest_paths
+from mmspec.draft_length.rank_model import surest_paths, tree_tokens
 
 
 def chance(path, acceptance, second):
@@ -35,12 +35,11 @@ def test_no_node_comes_before_its_parent():
     assert all(not path[:-1] or path[:-1] in paths[:place] for place, path in enumerate(paths))
 
 
-def test_levels_are_accepted_as_often_as_one_of_their_nodes():
-    levels = level_chances(0.5, 12, 3)
+def test_a_tree_is_expected_to_give_what_its_nodes_do():
     nodes = surest_paths(0.5, 12, 3)
-    assert levels == pytest.approx([sum(c for c, p in nodes if len(p) == n) for n in (1, 2, 3)])
-    assert level_chances(0.5, 60, 3) > levels
-    assert level_chances(1.0, 12, 3) > level_chances(0.0, 12, 3)  # at the ends of the grid
+    assert tree_tokens(0.5, 12)[3] == pytest.approx(1 + sum(chance for chance, _ in nodes))
+    assert tree_tokens(0.5, 60)[3] > tree_tokens(0.5, 12)[3] > tree_tokens(0.5, 12)[2]
+    assert tree_tokens(1.0, 12)[3] > tree_tokens(0.0, 12)[3]  # at the ends of the grid
 
 
 @pytest.mark.parametrize(
@@ -51,4 +50,4 @@ def test_levels_are_accepted_as_often_as_one_of_their_nodes():
 def test_the_model_comes_near_the_measured_tokens_of_a_round(chain, trees):
     """Tokens a round of trees of 12, 24 and 60 nodes, gamma 5, in docs/results.md."""
     for nodes, tokens in zip((12, 24, 60), trees, strict=True):
-        assert 1 + sum(level_chances(chain, nodes, 5)) == pytest.approx(tokens, rel=0.12)
+        assert tree_tokens(chain, nodes)[5] == pytest.approx(tokens, rel=0.12)

@@ -1,17 +1,19 @@
 """The speed measurement: pairing, order, spreads and shares, on arms whose times are known."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mmspec.chat.options import Options
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.errors import UsageError
 from mmspec.prompt.clips import clip_of
 from mmspec.prompt.images import picture_from
-from mmspec_bench.measure.costs import Costs
+from mmspec_bench.measure.costs import Costs, costs
 from mmspec_bench.measure.speed import (
     Spread,
     Timing,
@@ -60,6 +62,7 @@ def test_the_speed_up_is_a_median_of_pairs_and_not_a_ratio_of_medians():
     other = FixedMethod("other", [9, 1.0, 1.0, 4.0], [])
     _, result = measure([plain, other], PROMPTS[:1], 3, quiet)
     assert result.speed_up.median == 1.0
+    assert result.speed_up_overall == pytest.approx(13.0 / 6.0)
 
 
 def test_other_tokens_are_reported():
@@ -96,6 +99,20 @@ def test_a_gamma_alone_is_not_searched():
     assert best_gamma(None, Options(), "M", [4], PROMPTS, quiet) == 4
 
 
+def test_the_parts_of_a_round_are_timed_with_the_rows_that_decode(pair_engine, monkeypatch):
+    rows, opened = ExactRows(8, 8), []
+    engine, model = replace(pair_engine, exactness={"on": rows}), type(pair_engine.target.model)
+    original = model.open_target
+
+    def recorded(self, sampling, exact=None):
+        opened.append(exact)
+        return original(self, sampling, exact)
+
+    monkeypatch.setattr(model, "open_target", recorded)
+    costs(engine, world_prompts(1, size=32)[0], Options(gamma=2, exact="on"), repeats=1)
+    assert opened[0] == rows  # later ones write captions
+
+
 def test_every_gamma_is_measured_beside_the_others(pair_engine, few_timings):
     report = speed(
         pair_engine,
@@ -126,6 +143,7 @@ def test_a_whole_report_on_a_small_pair(pair_engine, few_timings):
     assert all(method.identical and method.block_efficiency > 1 for method in drafted)
     assert set(report.costs.draft_step) == {"M", "MTCP"}
     record = json.loads(json.dumps(report.as_dict()))
+    assert (record["exact"], record["exact_mode"], record["exact_rows"]) == (False, "auto", None)
     assert record["provenance"]["versions"]["torch"]
     assert record["ratios"]["4 branches / 1"] > 0
 

@@ -9,6 +9,7 @@ from mmspec.chat.options import Options
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
+from mmspec.draft_length.acceptance import Acceptance
 from mmspec.errors import UsageError
 from support.chat_turns import OPTIONS, asked, check
 from support.scripted_engine import picture, scripted_engine
@@ -48,6 +49,40 @@ def test_what_is_no_path_is_refused(path):
     assert verdict.along([]) == []
 
 
+@pytest.mark.parametrize(
+    ("path", "first"),
+    [
+        ([], (0, 1)),  # the root's first child was rejected
+        ([0], (1, 2)),
+        ([1], (0, 1)),  # the second child was accepted, where a chain had the first
+        ([0, 2], (2, 2)),  # nothing was drafted after it
+        ([0, 3], (1, 2)),
+        ([1, 4], (0, 1)),
+    ],
+)
+def test_of_a_tree_the_first_choices_are_what_a_chain_would_have_had(path, first):
+    verdict = Verdict([5, 6, 7, 8, 9], [-1, -1, 0, 0, 1], [0] * 6)
+    assert verdict.first_choices(path) == first
+
+
+def test_of_a_chain_the_first_choices_are_all():
+    rounds = rounds_of(*opened(wrong_every=2), gamma=4, max_tokens=80)
+    for each in rounds:
+        judged = min(each.accepted + 1, each.depth)
+        assert each.first_choices == (each.accepted, judged)
+
+
+def test_chains_are_learned_alike_from_trees_and_from_chains():
+    """A tree's first choices are accepted as often as the tokens of chains at the same places."""
+    chances = []
+    for tree in (None, Tree((), 4, 20)):
+        acceptance = Acceptance()
+        for each in rounds_of(*opened(wrong_every=2, tree=tree), gamma=3, max_tokens=600):
+            acceptance.observe(each)
+        chances.append(acceptance.mean)
+    assert chances[0] == pytest.approx(chances[1], abs=0.15)
+
+
 # Conversations
 
 
@@ -74,7 +109,8 @@ def test_draft_lengths_are_learned_apart_from_those_of_chains(engine):
         check(chat, "What is this?", picture(1))
     drafting = chat.answer.drafting
     trees = (None, Tree((), 4, 20), Tree((2, 2)))
-    assert len({engine.adaptive_length(drafting, tree) for tree in trees}) == 3
+    lengths = (engine.adaptive_length(replace(options, tree=tree), drafting) for tree in trees)
+    assert len(set(lengths)) == 3
 
 
 def test_a_tree_needs_a_draft_unless_nothing_is_drafted(directory):

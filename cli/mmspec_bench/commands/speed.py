@@ -13,6 +13,7 @@ from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
 from mmspec.drafters.views import UNLETTERED
 from mmspec.errors import UsageError, choice
+from mmspec.exactness.finding import MODES
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.commands.synthetic import SYNTHETIC, measure_random, require_alone, tables
 from mmspec_bench.compare.script_io import Task
@@ -27,10 +28,14 @@ from mmspec_cli.terminal.render import Screen
 
 VIEWS = "M,T,MT,MTC"
 """The draftings that are measured by default with a draft model."""
+BOTH = "on,off"
+"""The value of --exact that also times target forwards of both kinds."""
+EXACT_VALUES = (*MODES, BOTH)
 TRANSFORMERS = "transformers"
 NOTE = (
-    "Medians [range]. Times plain: beside the plain run just before or after. Tokens per round: "
-    "the target's own included. Accepted: of the drafted tokens. Same tokens: as plain decoding."
+    "Medians [range]. Times plain: beside the plain run just before or after. Overall: all tokens "
+    "by all seconds, times plain. Tokens per round: the target's own included. Accepted: of the "
+    "drafted tokens. Same tokens: as plain decoding."
 )
 """What the columns mean."""
 COUNT = click.IntRange(min=1)
@@ -56,7 +61,8 @@ COUNT = click.IntRange(min=1)
     default="auto",
     show_default=True,
     metavar="auto|on|off|on,off",
-    help="The same bits whatever drafts; on,off also times target forwards of both kinds.",
+    help="The same bits whatever drafts; on,off also times target forwards of both kinds. With "
+    "--synthetic: auto, which times ordinary forwards, or on,off.",
 )
 @click.option(
     "--every", is_flag=True, help="Measure every one of --gammas, in place of the fastest."
@@ -91,20 +97,21 @@ def speed(
 
     Exit status: 0, or 1 if an answer differs from plain decoding's.
     """
-    screen = output.screen
-    mode, *others = split(exact)
+    screen, priced = output.screen, _priced(exact, synthetic)
     if synthetic:
         require_alone()
         place = synthetic_dir
-        costs = measure_random(screen, synthetic, place, repeats, loading, priced=bool(others))
+        costs = measure_random(screen, synthetic, place, repeats, loading, priced=priced)
         output.report(costs.as_dict(), partial(show_tables, screen, tables(costs)))
         return 0
     lengths = [_gamma(gamma) for gamma in split(gammas)] or GAMMAS
     questions = (
         read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
     )
-    engine = loaded(screen, loading)
+    mode = "on" if priced else exact
     options = Options(gamma=5, max_new_tokens=max_new_tokens, exact=mode)  # --gammas sets gamma
+    engine = loaded(screen, loading, options)
+    elsewhere = {"backend": against_backend, "options": options, "progress": screen.progress}
     report = measure_speed(
         engine,
         questions or prompts_for(engine.target.model.config, count, split(tasks)),
@@ -113,13 +120,25 @@ def speed(
         gammas=lengths,
         every=every,
         repeats=repeats,
-        others=[load(**loading | {"backend": against_backend})] if against_backend else [],
+        others=[load(**loading | elsewhere)] if against_backend else [],
         programs=[_program(against, engine, max_new_tokens)] if against else [],
-        priced=bool(others),
+        priced=priced,
         progress=screen.progress,
     )
     output.report(report.as_dict(), partial(_show_speed, screen, report))
     return 0 if all(method.identical for method in report.methods) else 1
+
+
+def _priced(exact: str, synthetic: str | None) -> bool:
+    """True if --exact asks for both kinds of forwards; raises UsageError for what it cannot be."""
+    if exact not in EXACT_VALUES:
+        raise choice("value of --exact", exact, EXACT_VALUES)
+    if synthetic and exact in ("on", "off"):
+        raise UsageError(
+            f"--exact {exact}: --synthetic times ordinary forwards, and with --exact {BOTH} exact "
+            f"ones beside them: give {BOTH}, or leave --exact out"
+        )
+    return exact == BOTH
 
 
 def _draftings(drafting: str | None, engine: Engine) -> list[str]:
@@ -156,7 +175,10 @@ def _program(name: str, engine: Engine, max_new_tokens: int) -> ProgramMethod:
 
 
 def _show_speed(screen: Screen, report: SpeedReport) -> None:
-    columns = ("method", "tokens/s", "times plain", "tokens per round", "accepted", "same tokens")
+    columns = (
+        *("method", "tokens/s", "times plain", "overall"),
+        *("tokens per round", "accepted", "same tokens"),
+    )
     rows = [_row(method) for method in report.methods]
     prices = [price_table(report.prices)] if report.prices else []
     if report.costs:
@@ -171,7 +193,8 @@ def _setting(report: SpeedReport) -> str:
     peak = max(method.peak_memory_bytes for method in report.methods)
     return (
         f"{report.model} on {report.device}, {computed(report.dtype, report.quantize)}: "
-        f"{report.prompts} prompts x {report.repeats}; peak {peak // 2**20} MiB"
+        f"{'exact' if report.exact else 'not exact'}; {report.prompts} prompts x {report.repeats}; "
+        f"peak {peak // 2**20} MiB"
     )
 
 
@@ -180,6 +203,7 @@ def _row(method: MethodSpeed) -> tuple[str, ...]:
         method.name,
         method.tokens_per_second.text(1),
         method.speed_up.text(2),
+        f"{method.speed_up_overall:.2f}",
         f"{method.block_efficiency:.2f}",
         f"{method.acceptance_rate:.0%}",
         "yes" if method.identical else "NO",

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Gamma, Options
+from mmspec.decoding.exact_rows import ExactFields
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import answer_once
@@ -27,7 +28,6 @@ PRICE_REPEATS = 20
 """Forwards of each kind whose median is the price of exact decoding."""
 SEARCHED = 2
 """Number of prompts in a search for the best draft length."""
-
 
 T = TypeVar("T")
 
@@ -157,6 +157,8 @@ class MethodSpeed:
     tokens_per_second: Spread
     speed_up: Spread
     """Ratio of the method's speed to the first method's on the same prompt and repetition."""
+    speed_up_overall: float
+    """The same ratio of all tokens divided by all seconds: long answers count more."""
     block_efficiency: float
     """Tokens per target forward, over all answers together."""
     acceptance_rate: float
@@ -166,7 +168,7 @@ class MethodSpeed:
 
 
 @dataclass(frozen=True, slots=True)
-class SpeedReport:
+class SpeedReport(ExactFields):
     """The results of all methods, with models, prompts and provenance."""
 
     model: str
@@ -221,11 +223,17 @@ def summary(name: str, timings: Sequence[Timing], first: Sequence[Timing]) -> Me
         name,
         Spread.of([timing.tokens_per_second for timing in timings]),
         Spread.of([timing.tokens_per_second / plain.tokens_per_second for timing, plain in pairs]),
+        overall(timings) / overall(first),
         sum(timing.timed_tokens for timing in timings) / sum(timing.rounds for timing in timings),
         sum(timing.accepted for timing in timings) / depth if depth else 0.0,
         all(timing.tokens == plain.tokens for timing, plain in pairs),
         max(timing.peak_memory_bytes for timing in timings),
     )
+
+
+def overall(timings: Sequence[Timing]) -> float:
+    """All tokens divided by all seconds."""
+    return sum(t.timed_tokens for t in timings) / sum(t.seconds for t in timings)
 
 
 def best_gamma(
@@ -244,8 +252,7 @@ def best_gamma(
     for gamma in gammas if len(gammas) > 1 else ():
         method = engine_method(engine, options, drafting, gamma)
         progress(f"searching gamma: {method.name}")
-        timings = [method.answer(prompt) for prompt in prompts]
-        rates[gamma] = sum(t.timed_tokens for t in timings) / sum(t.seconds for t in timings)
+        rates[gamma] = overall([method.answer(prompt) for prompt in prompts])
     return max(rates, key=lambda gamma: rates[gamma]) if rates else gammas[0]
 
 
@@ -291,4 +298,5 @@ def speed(
         costs=costs(engine, prompts[0], options) if engine.draft else None,
         prices=exact_prices(engine, prompts[0], PRICE_REPEATS) if priced else [],
         provenance=provenance([loaded.backend for loaded in (engine, *others)]),
+        **engine.exact_fields(options.exact),
     )
