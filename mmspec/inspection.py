@@ -32,10 +32,11 @@ class InspectableTarget(Target, Protocol):
     def logits(self) -> Float32:
         """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
 
-    def fed_rows(self, draft: Draft | None) -> tuple[Float32, Float32]:
+    def fed_rows(self, draft: Draft | None) -> tuple[Float32, Float32, Float32]:
         """What feeding the last token and a draft computes, on the host.  Blocks; changes nothing.
 
-        Returns the logits [n + 1, V], and the keys and values [n + 1, W] of all layers.
+        Returns the hidden states [n + 1, H], the logits [n + 1, V], and the keys and values
+        [n + 1, W] of all layers.
         """
 
 

@@ -1,14 +1,16 @@
 """Count the answers that drafting changes, with exact decoding and without, by number type.
 
     python tests/exactness.py [--backend torch] [--kinds bfloat16,int8] [--device cuda]
-        [--no-graphs] [--share 1] [--mini 2] [--modes on,off] [--targets tiny,qwen,mini]
+        [--no-graphs] [--share 1] [--mini 5] [--modes on,off] [--targets tiny,qwen,mini]
         [--out FILE]
 
 Each pair is an answer with and one without drafting, to the same conversation: three random tiny
-LLaVAs, a tiny Qwen3-VL and Qwen2.5-VL, and `mini`, every view, mixture, n-grams and head, chains of
-1 to 8 and trees of 12 and 24 tokens, greedy and at temperature 0.8, one to five images, second
-turns, undo, retry, and a third turn that the plain chat reads anew. Prints a line per type; FILE
-gets a row of CSV per family, type and drafting. Exits with 1 if exact answers differ.
+LLaVAs, a tiny Qwen3-VL and Qwen2.5-VL, and `mini`. Every view, mixture (also with adaptive
+weights), n-grams and head drafts chains of 1 to 8 and trees of 12 and 24 tokens, greedy and at
+temperature 0.8, for one of the random targets, and every MINI-th for `mini`; with one to five
+images, second turns, undo, retry, and a third turn that the plain chat reads anew. Prints a line
+per type; FILE gets a row of CSV per family, type and drafting. Exits with 1 if exact answers
+differ.
 """
 
 import argparse
@@ -46,8 +48,8 @@ BUNDLED = tuple(kind for kind in HEADS if kind != "vispec")
 """Heads of `mini`."""
 TINY, LENGTH = 3, {"mini": 24}
 """Random LLaVAs; tokens of an answer, else 20."""
-OFF = 4
-"""Every n-th case is also counted without exact decoding."""
+TARGETS = TINY + len(MAKERS)
+"""Random targets, to each of which other cases fall."""
 NOWHERE = (Difference("", "", -1),)
 
 
@@ -114,7 +116,7 @@ def engines(
     for number, (family, target, drafts) in enumerate(random):
         place = str(checkpoints.in_bits(target, kind))
         models = {word: opening(place, str(draft)) for word, draft in drafts.items()}
-        yield family, models, every[number % 2 :: 2]
+        yield family, models, every[number::TARGETS]
     if "mini" not in targets:
         return
     place = str(checkpoints.in_bits(MINI, kind))
@@ -134,8 +136,7 @@ def counted(
     found: dict[tuple[str, str], Count] = defaultdict(Count)
     for family, models, every in engines(checkpoints, backend, kind, given):
         for mode in given.modes.split(","):
-            some = every[:: given.share * (1 if mode == "on" else OFF)]
-            count = compare_all(models, some, mode, LENGTH.get(family, 20))
+            count = compare_all(models, every[:: given.share], mode, LENGTH.get(family, 20))
             found[family, mode] += count
             words = f"{count.different} of {count.pairs} differ"
             sys.stderr.write(f"{backend} {kind} {family}, exact {mode}: {words}\n")
@@ -190,7 +191,7 @@ def main() -> int:
     parser.add_argument("--no-graphs", action="store_true", help="run CUDA's kernels one by one")
     parser.add_argument("--share", type=int, default=1, help="every n-th case alone")
     parser.add_argument(
-        "--mini", type=int, default=2, help="every n-th case is asked of `mini` too"
+        "--mini", type=int, default=5, help="every n-th case is asked of `mini` too"
     )
     parser.add_argument("--targets", default="tiny,qwen,mini", help="of which to ask")
     parser.add_argument("--modes", default="on,off", help="of exact decoding")

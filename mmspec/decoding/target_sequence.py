@@ -30,6 +30,15 @@ class State(NamedTuple):
     """The verdict whose paths the next commit may accept."""
 
 
+class Fed(NamedTuple, Generic[A]):
+    """What feeding the last token and n drafted ones computes."""
+
+    states: A
+    """[n + 1, H] the hidden states."""
+    logits: A
+    """[n + 1, V] the logits of the tokens after them."""
+
+
 class TargetSequence(ABC, Generic[A]):
     """Implements `InspectableTarget` and `mmspec.seam.HiddenStates`; subclasses add forwards."""
 
@@ -79,7 +88,7 @@ class TargetSequence(ABC, Generic[A]):
         with framework.inference():
             own = framework.own_draft(draft)
             ancestry = own.ancestry(framework.xp) if own else None
-            logits = self._feed(own, ancestry)
+            logits = self._feed(own, ancestry).logits
             keys = framework.keys(noise, 1 + (own.depth if own else 0))
             keys = framework.pick(keys, ancestry.depths) if ancestry else keys
             verdict = read_verdict(framework, own, logits, self._sampler.tokens(logits, keys))
@@ -105,17 +114,18 @@ class TargetSequence(ABC, Generic[A]):
     def logits(self) -> Float32:
         """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
         with self._framework.inference():
-            host: Float32 = self._framework.to_host(self._feed(None, None))[0]
+            host: Float32 = self._framework.to_host(self._feed(None, None).logits)[0]
             return host
 
-    def fed_rows(self, draft: Draft | None) -> tuple[Float32, Float32]:
-        """The logits, and the keys and values, of the last token and a draft.  Blocks."""
+    def fed_rows(self, draft: Draft | None) -> tuple[Float32, Float32, Float32]:
+        """Hidden states, logits, and keys and values of the last token and a draft.  Blocks."""
         framework, start = self._framework, self.length - 1
         with framework.inference():
             own = framework.own_draft(draft)
-            logits = self._feed(own, own.ancestry(framework.xp) if own else None)
+            states, logits = self._feed(own, own.ancestry(framework.xp) if own else None)
             keys_values = self._cache.read(start, start + len(logits))
-            return framework.to_host(logits), framework.to_host(keys_values)
+            to_host = framework.to_host
+            return to_host(states), to_host(logits), to_host(keys_values)
 
     def hidden_states(self, layers: Sequence[int] = ()) -> "TargetSequence[A]":
         """Store hidden states and embeddings from now on; feeds the columns in the cache again."""
@@ -172,8 +182,8 @@ class TargetSequence(ABC, Generic[A]):
             self._cache.settle()
             self._settle_states()
 
-    def _feed(self, draft: DeviceDraft[A] | None, ancestry: Ancestry | None) -> A:
-        """Feed the last token and a draft; returns the logits [n + 1, V] after each of them."""
+    def _feed(self, draft: DeviceDraft[A] | None, ancestry: Ancestry | None) -> Fed[A]:
+        """Feed the last token and a draft of n tokens."""
         start = self.length - 1
         if start < 0:
             raise ValueError("an empty sequence has no next token: extend it first")
@@ -190,7 +200,8 @@ class TargetSequence(ABC, Generic[A]):
             outputs = self._append(x, start)
         else:
             outputs = self._branch(x, start, ancestry, draft.levels)
-        return self.project(self._states(outputs, start))
+        states = self._states(outputs, start)
+        return Fed(states, self.project(states))
 
     def _decode_again(self, exact: ExactRows, start: int, end: int) -> None:
         """Feed columns of an earlier answer with the bits that decoding gave them."""
@@ -200,13 +211,18 @@ class TargetSequence(ABC, Generic[A]):
             self._cache.settle()
             self._settle_states()
 
-    def _feed_exactly(self, exact: ExactRows, x: A, start: int, ancestry: Ancestry | None) -> A:
-        """Feed x [n + 1, H] in forwards of exact numbers of rows; returns the logits [n + 1, V]."""
-        logits: list[A] = []
+    def _feed_exactly(
+        self, exact: ExactRows, x: A, start: int, ancestry: Ancestry | None
+    ) -> Fed[A]:
+        """Feed x [n + 1, H] in forwards of exact numbers of rows."""
+        parts: list[Fed[A]] = []
         for tile in exact.tiles(len(x)):
-            states = self._feed_tile(exact, x, start, ancestry, tile)
-            logits.append(self.project(states)[: tile.stop - tile.start])
-        return logits[0] if len(logits) == 1 else self._framework.concat(logits, 0)
+            states, count = self._feed_tile(exact, x, start, ancestry, tile), tile.stop - tile.start
+            parts.append(Fed(states[:count], self.project(states)[:count]))
+        if len(parts) == 1:
+            return parts[0]
+        states, logits = (self._framework.concat([*each], 0) for each in zip(*parts, strict=True))
+        return Fed(states, logits)
 
     def _feed_tile(
         self, exact: ExactRows, x: A, start: int, ancestry: Ancestry | None, tile: Tile

@@ -16,10 +16,13 @@ from mmspec.errors import UsageError
 WIDTH, NODES = 10, 60
 """Default width and number of nodes of a tree (those of EAGLE-2)."""
 
+MOST_NODES = 500
+"""The most nodes of a tree: a backend may keep buffers for as many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A tree's shape and node budget; raises UsageError for a number below one."""
+    """A tree's shape and node budget; raises UsageError for numbers out of range."""
 
     branching: tuple[int, ...] = ()
     """Children per node, level by level, of a static tree; empty for a dynamic one."""
@@ -34,6 +37,8 @@ class Tree:
         for name, value in (("width", self.width), ("nodes", self.nodes)):
             if value < 1:
                 raise UsageError(f"`{name}={value}`: give a number of at least 1")
+        if self.nodes > MOST_NODES:
+            raise UsageError(f"`nodes={self.nodes}`: give a number of at most {MOST_NODES}")
 
     @property
     def spec(self) -> str:

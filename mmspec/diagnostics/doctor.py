@@ -28,8 +28,8 @@ def examine() -> dict[str, Any]:
     Returns a JSON-serializable report with the command's `exit_code`: 1 if something needed is
     missing.  `backends` has each installed backend's description of itself, or its error; `models`
     every card, with its directory for each backend that can load it here; `recommendations` what
-    fits in memory, best first; `exact` a line on the
-    exact decoding of each model that was measured here.
+    fits in memory, best first; `exact` a line on the exact decoding of each model that was
+    measured here.
     """
     names = [*registered(BACKENDS)]
     backends = {name: _described(name) for name in installed_backends()}
@@ -42,7 +42,7 @@ def examine() -> dict[str, Any]:
         "captioners": sorted(registered(CAPTIONERS)),
         "models": models,
         "recommendations": [each.described() for each in recommendations(memory or 0)],
-        "exact": finding_lines(),
+        "exact": finding_lines(backends),
         "missing": missing,
         "exit_code": int(any(part["needed"] for part in missing)),
     }

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -120,7 +121,7 @@ def _measured(model: InspectableModel, mode: str, name: str, progress: Progress)
     work = f"measuring once whether this machine can decode {name} exactly"
     progress(work)
     started = perf_counter()
-    finding = Finding(price_of(model, LEAST))
+    finding = Finding(price_of(model, LEAST, DEAR if mode == "auto" else inf))
     if finding.suffices(mode):
         return finding
     minutes = PROBE * (perf_counter() - started) / 60

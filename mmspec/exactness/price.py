@@ -1,5 +1,7 @@
 """Measures what exact decoding costs a plain token."""
 
+from collections.abc import Sequence
+from math import inf
 from statistics import median
 from time import perf_counter
 
@@ -9,21 +11,35 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.inspection import InspectableModel, InspectableTarget
 from mmspec.seam import Segment
 
-CONTEXT = 512
+CONTEXTS = (64, 512, 2048)
 """Positions before the tokens that are timed."""
 TOKENS = 15
-"""Tokens that are timed each way, in turns."""
+"""Tokens that are timed each way, in turns, after each context."""
 WARM_UP = 3
 """Tokens each way that are not timed."""
 
 
-def price_of(model: InspectableModel, rows: ExactRows) -> float:
-    """The time of a plain token in exact forwards, divided by that in ordinary ones."""
-    positions = model.config.text.max_position_embeddings
-    context = min(CONTEXT, positions - TOKENS - WARM_UP - 1)
+def price_of(model: InspectableModel, rows: ExactRows, enough: float = inf) -> float:
+    """The time of a plain token in exact forwards, divided by that in ordinary ones.
+
+    The highest of the prices after CONTEXTS, as far as the model has positions, or the first above
+    `enough`.
+    """
+    most = model.config.text.max_position_embeddings - TOKENS - WARM_UP - 1
     targets = [model.open_target(GREEDY, way) for way in (None, rows)]
+    price = 0.0
+    for context in sorted({min(context, most) for context in CONTEXTS}):
+        price = max(price, _price_after(targets, context))
+        if price > enough:
+            break
+    return price
+
+
+def _price_after(targets: Sequence[InspectableTarget], context: int) -> float:
+    """The price after `context` positions; targets: the ordinary one, then the exact one."""
     for target in targets:
-        target.extend(Segment([[1] * context]))
+        target.rewind(min(target.length, context))
+        target.extend(Segment([[1] * (context - target.length)]))
     seconds = [[_token_seconds(target) for target in targets] for _ in range(WARM_UP + TOKENS)]
     ordinary, exact = (median(way) for way in zip(*seconds[WARM_UP:], strict=True))
     return float(exact / ordinary)

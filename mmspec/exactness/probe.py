@@ -1,12 +1,13 @@
 """Finds out for which numbers of rows a model on this machine gives every row the same bits.
 
-Logits, keys and values of tokens that are fed one by one are compared, bit for bit, with those of
-the same tokens in chains and trees, beside other tokens, and after a gather of the cache; near the
-start, with every number of rows, and further on at both sides of every block of keys.
+Hidden states, logits, keys and values of tokens that are fed one by one are compared, bit for bit,
+with those of the same tokens in chains and trees, beside other tokens, and after a gather of the
+cache: near the start with every number of rows, further on with some, and at both sides of every
+block of keys with few.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import chain, count
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from mmspec.decoding.block_attention import BLOCK
 from mmspec.decoding.draft import HostDraft
@@ -30,6 +31,11 @@ POSITIONS = 8192
 """The most positions of a model at which blocks are compared."""
 START = BLOCK - 20
 """Tokens before the rows that are compared with every number of rows."""
+FAR = (512, 2048, POSITIONS)
+"""Ends of blocks around which some numbers of rows are compared, up to the most; the last block of
+a shorter model is one of them."""
+APART = (1, 2, 5)
+"""Numbers of wrong siblings before each right node of the trees."""
 NEAR = 4
 """Tokens that are compared at the end of each block."""
 
@@ -43,7 +49,19 @@ def rows_are_exact(model: InspectableModel, rows: ExactRows) -> bool:
     """True if no bit of a row depends on what is fed beside it, at any place compared."""
     sequence = _Sequence(model, rows)
     positions = min(model.config.text.max_position_embeddings, POSITIONS)
-    return all(chain(_with_every_number(sequence, rows.most), _at_blocks(sequence, positions)))
+    return all(
+        chain(
+            _with_every_number(sequence, rows.most),
+            _at_blocks(sequence, positions),
+            *(_with_some_numbers(sequence, rows.most, end) for end in _far(rows.most, positions)),
+        )
+    )
+
+
+def _far(most: int, positions: int) -> list[int]:
+    """Ends of blocks far from the start, around which `most` rows have room."""
+    last = (positions - most) // BLOCK * BLOCK
+    return sorted({min(end, last) for end in FAR if last > 2 * BLOCK})
 
 
 class _Sequence:
@@ -71,16 +89,20 @@ class _Sequence:
     def one_by_one(self, number: int) -> list[bytes]:
         """The bits of the last token and of those after it, each fed alone."""
         length, bits = self._target.length, list[bytes]()
-        for place in range(length, length + number):
+        for _ in range(number):
             bits += self.rows(None)
-            self.commit(None, [], self.token(place))
+            self.advance()
         self._target.rewind(length)
         return bits
 
+    def advance(self) -> None:
+        """Make the sequence one token longer, by a plain round."""
+        self.commit(None, [], self.token(self._target.length))
+
     def rows(self, draft: HostDraft | None) -> list[bytes]:
-        """The bits of the last token and of each drafted one: logits, keys and values."""
-        pairs = zip(*self._target.fed_rows(draft), strict=True)
-        return [logits.tobytes() + keys_values.tobytes() for logits, keys_values in pairs]
+        """The bits of the last token and of each drafted one, all that feeding it computes."""
+        rows = zip(*self._target.fed_rows(draft), strict=True)
+        return [b"".join(part.tobytes() for part in row) for row in rows]
 
     def chain(self, length: int, right: int) -> HostDraft | None:
         """A draft of `length` tokens, of which the first `right` are the sequence's; None if 0."""
@@ -107,18 +129,39 @@ def _with_every_number(sequence: _Sequence, most: int) -> Iterator[bool]:
     """Compare chains and trees of up to `most` rows, at several places of their first row."""
     sequence.reach(START)
     alone = sequence.one_by_one(most)
-    for rows in range(2, most + 1):
+    yield from _chains_agree(sequence, alone, range(2, most + 1), min(most, 12))
+    sequence.reach(START)
+    for apart in APART:
+        for length in range(1, (most - 1) // (apart + 1) + 1):
+            yield _tree_agrees(sequence, alone, START, length, apart)
+
+
+def _with_some_numbers(sequence: _Sequence, most: int, end: int) -> Iterator[bool]:
+    """Compare chains of few numbers of rows and the largest trees, at both sides of a block's end.
+
+    The numbers are `most` halved as often as possible, and one more than each.
+    """
+    start = end - most // 2
+    sequence.reach(start)
+    alone = sequence.one_by_one(most)
+    halves = [most >> times for times in range(most.bit_length() - 1)]
+    numbers = sorted({min(half + more, most) for half in halves for more in (0, 1)})
+    yield from _chains_agree(sequence, alone, numbers, min(most, 4))
+    sequence.reach(start)
+    for apart in APART:
+        yield _tree_agrees(sequence, alone, start, (most - 1) // (apart + 1), apart)
+
+
+def _chains_agree(
+    sequence: _Sequence, alone: Sequence[bytes], numbers: Iterable[int], shifts: int
+) -> Iterator[bool]:
+    """Compare chains of these numbers of rows, beside wrong tokens, then with a later first row."""
+    for rows in numbers:
         right = rows * 2 // 3
         yield sequence.rows(sequence.chain(rows - 1, right))[: right + 1] == alone[: right + 1]
-    for first in range(1, min(most, 12)):
-        sequence.commit(None, [], sequence.token(START + first - 1))
-        yield sequence.rows(sequence.chain(most - first - 1, most)) == alone[first:]
-    sequence.reach(START)
-    for apart in (1, 2, 5):
-        for length in count(1):
-            if (apart + 1) * length >= most:
-                break
-            yield _tree_agrees(sequence, alone, START, length, apart)
+    for first in range(1, shifts):
+        sequence.advance()
+        yield sequence.rows(sequence.chain(len(alone) - first - 1, len(alone))) == alone[first:]
 
 
 def _tree_agrees(
@@ -136,7 +179,7 @@ def _tree_agrees(
 
 def _at_blocks(sequence: _Sequence, positions: int) -> Iterator[bool]:
     """Compare NEAR tokens around the end of each block, as a chain and as a tree."""
-    for end in range(2 * BLOCK, positions - 4 * NEAR, BLOCK):
+    for end in range(BLOCK, positions - 4 * NEAR, BLOCK):
         sequence.reach(end - 1)
         alone = sequence.one_by_one(NEAR)
         yield sequence.rows(sequence.chain(NEAR - 1, NEAR)) == alone

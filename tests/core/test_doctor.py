@@ -1,6 +1,7 @@
 """`doctor`: what is missing comes with the command that gets it; failures are recorded."""
 
 import json
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -57,6 +58,35 @@ def test_findings_of_another_version_have_no_line(cache, pair_engine, monkeypatc
     assert len(examine()["exact"]) == 1
     monkeypatch.setattr(calibration, "version", lambda _: "0")
     assert examine()["exact"] == {}
+
+
+@pytest.mark.parametrize("other", [{"torch": "2.1.0"}, {"gpu": "H100"}])
+def test_findings_of_another_framework_or_gpu_have_no_line(cache, pair_engine, other):
+    described_as(pair_engine, other, Finding(1.0))
+    assert examine()["exact"] == {}
+
+
+def test_findings_with_other_threads_and_of_other_folders_have_lines_of_their_own(
+    cache, pair_engine, tmp_path
+):
+    here = pair_engine.backend.describe()["threads"]
+    described_as(pair_engine, {}, Finding(1.0))
+    described_as(pair_engine, {"threads": here + 1}, Finding(2.0))
+    label = f"{pair_engine.target.name}, float32, torch on cpu"
+    assert set(examine()["exact"]) == {label, f"{label}, {here + 1} threads"}
+    copy = tmp_path / "copy"
+    shutil.copytree(pair_engine.target.directory, copy)
+    model = SimpleNamespace(device="cpu", dtype="float32", quantize="none")
+    target = SimpleNamespace(name=pair_engine.target.name, directory=copy, model=model)
+    finding_file(pair_engine.backend, target).write(Finding(3.0))
+    assert len(examine()["exact"]) == 3
+
+
+def described_as(engine, changes, finding):
+    """Keep a finding of a backend that describes itself otherwise."""
+    described = engine.backend.describe() | changes
+    backend = SimpleNamespace(name="torch", describe=lambda: described)
+    finding_file(backend, engine.target).write(finding)
 
 
 @pytest.mark.parametrize(

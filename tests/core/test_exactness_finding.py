@@ -27,7 +27,7 @@ def machine(monkeypatch):
     """A machine with a price and exact rows, which counts how often it is asked."""
     state = SimpleNamespace(price=1.0, rows=ROWS, prices=0, probes=0)
 
-    def price_of(model, rows):
+    def price_of(model, rows, enough=0.0):
         state.prices += 1
         return state.price
 

@@ -5,9 +5,10 @@ and a third turn, which the plain chat answers after reading the whole conversat
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
+from random import Random
 from typing import NamedTuple
 
 from mmspec.chat.chat import Chat
@@ -57,13 +58,27 @@ class Case:
         )
 
 
-def cases(draftings: Iterator[str]) -> list[Case]:
-    """Every drafting in every shape; images and sampling change from one case to the next."""
-    return [
-        Case(word, shape, 1 + number % 5, bool(number // 5 % 2))
-        for number, (word, shape) in enumerate(product(draftings, SHAPES))
+def cases(draftings: Iterable[str]) -> list[Case]:
+    """Every drafting in every shape, greedy and sampled, in an order that is shuffled once.
+
+    So every n-th case says as much of each drafting and shape as of the others. The number of
+    images changes from one case to the next; every second mixture has adaptive weights.
+    """
+    every = [
+        (word, shape, sampled)
+        for word, shape, sampled in product(draftings, SHAPES, (False, True))
         if not (word == "ngram" and SHAPES[shape][1])
     ]
+    Random(0).shuffle(every)
+    return [
+        Case(word, shape, 1 + number % 5, sampled, adaptive=is_mixture(word) and number % 2 == 0)
+        for number, (word, shape, sampled) in enumerate(every)
+    ]
+
+
+def is_mixture(drafting: str) -> bool:
+    """True if several views draft."""
+    return drafting.isupper() and len(drafting) > 1
 
 
 def script(chat: Chat, images: int, *, anew: bool) -> Iterator[Reply]:

@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+from mmspec.decoding.block_attention import BLOCK
+
+WIDE, FAR = 8, 4 * BLOCK
+"""Rows and columns beyond which a faulty kernel of attention takes another way."""
+
 
 def bits_by_rows(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     """Let a product give other bits if it has more than one row."""
@@ -15,6 +20,69 @@ def bits_by_rows(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
 def bits_by_company(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     """Let a product give other bits if the other rows hold something else."""
     _after_mlp(monkeypatch, backend, lambda x, out: out + 0.01 * x.sum())
+
+
+def logits_by_rows(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    """Let the output matrix give other bits if it has more than one row."""
+    target = _named(backend, "sequence.target", "Target")
+    original = target.project
+
+    def project(self: Any, states: Any) -> Any:
+        return original(self, states) * (1.01 if states.shape[0] > 1 else 1)
+
+    monkeypatch.setattr(target, "project", project)
+
+
+def far_attention_by_rows(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    """Let attention give other bits if many rows read many columns."""
+
+    def is_faulty(queries: Any, keys: Any, places: Any) -> bool:
+        return bool(queries.shape[2] > WIDE and keys.shape[1] >= FAR)
+
+    _after_attention(monkeypatch, backend, is_faulty)
+
+
+def attention_of_trees(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    """Let attention give a tree's rows other bits in the second block of keys alone."""
+
+    def is_faulty(queries: Any, keys: Any, places: Any) -> bool:
+        return places.tree is not None and bool(keys.shape[1] == 2 * BLOCK)
+
+    _after_attention(monkeypatch, backend, is_faulty)
+
+
+def states_by_rows(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    """Let hidden states differ that no logit shows, if there is more than one row."""
+    target = _named(backend, "sequence.target", "Target")
+    states, project = target._states, target.project
+
+    def changed(self: Any, outputs: Any, start: int) -> Any:
+        found = states(self, outputs, start)
+        return found + (64 if found.shape[0] > 1 else 0)
+
+    def restored(self: Any, found: Any) -> Any:
+        return project(self, found - (64 if found.shape[0] > 1 else 0))
+
+    monkeypatch.setattr(target, "_states", changed)
+    monkeypatch.setattr(target, "project", restored)
+
+
+def _named(backend: str, module: str, kind: str) -> Any:
+    """A class of a backend, such as TorchTarget."""
+    return getattr(importlib.import_module(f"mmspec_{backend}.{module}"), backend.title() + kind)
+
+
+def _after_attention(
+    monkeypatch: pytest.MonkeyPatch, backend: str, is_faulty: Callable[[Any, Any, Any], bool]
+) -> None:
+    decoder = importlib.import_module(f"mmspec_{backend}.network.decoder")
+    original = decoder.attend
+
+    def attend(xp: Any, queries: Any, keys: Any, values: Any, places: Any) -> Any:
+        attended = original(xp, queries, keys, values, places)
+        return attended * 1.05 if is_faulty(queries, keys, places) else attended
+
+    monkeypatch.setattr(decoder, "attend", attend)
 
 
 def _after_mlp(

@@ -12,6 +12,7 @@ from PIL import Image
 from mmspec.chat.engine import Engine
 from mmspec.chat.loaded_model import FeatureCache, LoadedModel
 from mmspec.checkpoints.config import ModelConfig
+from mmspec.draft_length.calibration_file import Calibration
 from mmspec.families.clip_images import clip_images
 from mmspec.families.decoder import TextConfig
 from mmspec.families.known import FAMILIES
@@ -110,9 +111,11 @@ def scripted_engine(
 ) -> Engine:
     """A target and a draft that knows the target's rule except at every third place."""
     drafts = loaded(ScriptedModel(draft), directory) if draft else None
-    plain = {"auto": None}
     opened = loaded(ScriptedModel(target), directory)
-    return Engine(backend(), opened, drafts, Namer(), exactness=plain)
+    nothing = {None: Calibration()}
+    return Engine(
+        backend(), opened, drafts, Namer(), calibrations=nothing, exactness={"auto": None}
+    )
 
 
 def picture(seed: int) -> Picture:

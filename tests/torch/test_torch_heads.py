@@ -164,10 +164,10 @@ def test_the_trail_follows_rewinds_trees_and_new_turns(target, original, tmp_pat
     whole = pixels if cut >= 18 else None
     embeddings, states, layers = heads_oracle.layered_columns(original, tokens, whole)
     end = len(tokens)
-    np.testing.assert_allclose(sequence.states(0, end - 1), states[:-1], atol=2e-5)
-    np.testing.assert_allclose(sequence.embeddings(0, end), embeddings, atol=2e-5)
+    np.testing.assert_allclose(sequence.states(0, end - 1), states[:-1], atol=5e-5)
+    np.testing.assert_allclose(sequence.embeddings(0, end), embeddings, atol=5e-5)
     outer = torch.cat((layers[:-1, :64], layers[:-1, 128:]), dim=-1)
-    np.testing.assert_allclose(sequence.captured(0, end - 1), outer, atol=2e-5)
+    np.testing.assert_allclose(sequence.captured(0, end - 1), outer, atol=5e-5)
 
 
 # Published heads

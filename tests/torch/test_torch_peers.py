@@ -1,5 +1,7 @@
 """transformers as a peer: it answers what this project answers, and its clock is honest."""
 
+from dataclasses import replace
+
 import pytest
 
 from mmspec_bench.compare.run_mmspec import Mmspec
@@ -22,6 +24,18 @@ def task(pair_paths, drafts, **options):
     return Task(model, draft if drafts else None, "cpu", "float32", options, 12, {})
 
 
+def test_a_probe_in_a_process_is_shown(pair_paths, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
+    monkeypatch.setattr("mmspec.exactness.finding.price_of", stop)
+    named = task(pair_paths, True, backend="torch", drafting="M", gamma=3, exact="auto")
+    with pytest.raises(KeyboardInterrupt):
+        Mmspec(replace(named, progress_file=str(tmp_path / "progress.txt")))
+    assert (tmp_path / "progress.txt").read_text().startswith("measuring once whether")
+
+
 @pytest.mark.parametrize("options", OPTIONS, ids=["plain", "assistant", "text", "lookup"])
 def test_transformers_answers_as_this_project_does(pair_paths, question, options):
     if "lookup" in options:  # it may propose an image's positions, which `generate` then misses
@@ -35,6 +49,7 @@ def test_transformers_answers_as_this_project_does(pair_paths, question, options
     assert tokens == expected
     assert forwards == len(clock.events)
     assert clock.events[-1][0] in (len(tokens), len(tokens) + 1)
+    assert ours.describe()["exact_mode"] == "auto"
     if not options:
         assert [count for count, _ in clock.events] == list(range(1, len(clock.events) + 1))
     assert theirs.describe()["dtype"] == "float32"

@@ -34,9 +34,14 @@ class Frame:
             self._columns = self.cache.columns
             self._replays.clear()
             self._count = torch.arange(self._columns, device=self.language.device)
-        if width not in self._angles:  # graphs read these tables but do not keep them alive
-            self._angles[width] = self.language.rotary.run(0, width)
-        return width
+        return self.turn(width)
+
+    def turn(self, end: int) -> int:
+        """Compute the angles of positions up to `end`; returns how many, a multiple of the step."""
+        length = -(-end // self.cache.step) * self.cache.step
+        if length not in self._angles:  # graphs read these tables but do not keep them alive
+            self._angles[length] = self.language.rotary.run(0, length)
+        return length
 
     def run(self, key: Hashable, compute: Compute) -> Outputs:
         """Run a computation, or replay its capture."""
@@ -61,9 +66,9 @@ class Frame:
         span = StaticSpan(self.cache, columns, width)
         return Step((cos.unsqueeze(1), sin.unsqueeze(1)), span, mask)
 
-    def angles(self, width: int, positions: Tensor) -> Angles:
-        """Return the angles [..., D] of positions [...] below `width`."""
-        cos, sin = self._angles[width]
+    def angles(self, length: int, positions: Tensor) -> Angles:
+        """Return the angles [..., D] of positions [...] below `length`, which `turn` returned."""
+        cos, sin = self._angles[length]
         return F.embedding(positions, cos), F.embedding(positions, sin)
 
     def integers(self, size: int) -> Tensor:

@@ -14,13 +14,14 @@ from torch import Tensor
 
 from mmspec.decoding.block_attention import BLOCK, tree_places, whole_blocks
 from mmspec.decoding.draft import Ancestry
+from mmspec.decoding.tree import MOST_NODES
 from mmspec_torch.graphs.cache import StaticSpan
 from mmspec_torch.graphs.capture import Capture, Outputs
 from mmspec_torch.graphs.static_form import Frame, send
 from mmspec_torch.network.decoder import LanguageModel, Step, hidden
 
-ROWS = 128
-"""The most rows that the static form feeds at once."""
+ROWS = 1 << MOST_NODES.bit_length()
+"""The most rows that the static form feeds at once: a power of two, as all numbers of rows."""
 
 
 class Tree(NamedTuple):
@@ -30,11 +31,6 @@ class Tree(NamedTuple):
     """The column of the root."""
     visible: Tensor
     """[m, any] for each row: True for the nodes, counted from the root, that it sees."""
-
-    @property
-    def fits(self) -> bool:
-        """False if there are more nodes than the static form can feed."""
-        return self.visible.shape[1] <= ROWS
 
 
 class StaticTarget:
@@ -69,22 +65,29 @@ class StaticTarget:
         rows = 1 << (max(len(x), multiple or 1) - 1).bit_length()
         nodes = rows if visible.shape[1] <= rows else ROWS
         width = self._frame.reach(first + nodes + 2 * BLOCK)
+        turns = max(width, self._frame.turn(root + nodes + shift))  # a clip's time outruns columns
         send((first, root, shift), self._starts)
         self._x[: len(x)].copy_(x)
         self._visible[: len(x)].zero_()  # padding keeps what it saw, at least the root
         self._visible[: len(x), : visible.shape[1]].copy_(visible)
-        key = rows, nodes, width, multiple, captured
+        key = rows, nodes, width, turns, multiple, captured
         [outputs] = self._frame.run(key, lambda: self._forward(*key))
         return outputs[: len(x)]
 
     def _forward(
-        self, rows: int, nodes: int, width: int, multiple: int | None, captured: tuple[int, ...]
+        self,
+        rows: int,
+        nodes: int,
+        width: int,
+        turns: int,
+        multiple: int | None,
+        captured: tuple[int, ...],
     ) -> Outputs:
         frame, (first, root, shift) = self._frame, torch.split(self._starts, 1)
         visible = self._visible[:rows, :nodes]
         span = StaticSpan(frame.cache, first + frame.count(rows), width)
         ancestry = Ancestry(visible, visible.sum(1) - 1)
-        angles = frame.angles(width, root + shift + ancestry.depths)
+        angles = frame.angles(turns, root + shift + ancestry.depths)
         if multiple is None:
             step = Step(angles, span, self._mask(visible, root, width), captured=captured)
         else:

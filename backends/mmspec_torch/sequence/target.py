@@ -13,12 +13,15 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.target_sequence import TargetSequence
 from mmspec_torch.framework import framework
 from mmspec_torch.graphs.pool import Statics
-from mmspec_torch.graphs.target import ROWS, StaticTarget, Tree
+from mmspec_torch.graphs.target import Tree
 from mmspec_torch.network.cache import BlockSpan, Cache, CacheSpan
 from mmspec_torch.network.decoder import LanguageModel, Step, tree_mask
 from mmspec_torch.network.rotary import Angles
 from mmspec_torch.sequence.contents import deepstack, embed
 from mmspec_torch.sequence.hidden_states import Rows
+
+CAPTURED_ROWS = 128
+"""The most rows of a prompt that are fed as a graph: longer ones keep a GPU busy anyway."""
 
 
 class TorchTarget(TargetSequence[Tensor]):
@@ -55,8 +58,8 @@ class TorchTarget(TargetSequence[Tensor]):
         end = start + len(x)
         added = deepstack(self._language, [self._row], start, end)
         text = self._row.counts_up(start, end) and not added
-        if text and not self._exact and len(x) <= ROWS and (static := self._static_at(start)):
-            return static.feed(x, start, self._row.shift(start), captured=self._captured)
+        if self._static and text and not self._exact and len(x) <= CAPTURED_ROWS:
+            return self._static.feed(x, start, self._row.shift(start), captured=self._captured)
         span, angles = CacheSpan(self._cache, start, end), self._angles(start, end)
         return self._language.follow(x, span, angles, deepstack=added, captured=self._captured)
 
@@ -70,24 +73,20 @@ class TorchTarget(TargetSequence[Tensor]):
 
     def _branch(self, x: Tensor, start: int, ancestry: Ancestry, levels: int) -> Tensor:
         tree, first = Tree(start, ancestry.visible), self._row.position(start)
-        if tree.fits and (static := self._static_at(start)):
-            return static.feed(x, start, first - start, tree, captured=self._captured)
+        if self._static:
+            return self._static.feed(x, start, first - start, tree, captured=self._captured)
         angles = self._language.rotary.after(first, ancestry.depths, levels)
         span = CacheSpan(self._cache, start, start + len(x))
         mask = tree_mask(start, ancestry.visible, x)
         return self._language.forward(x, Step(angles, span, mask, captured=self._captured))
-
-    def _static_at(self, column: int) -> StaticTarget | None:
-        """Return the static form if its tables reach: a clip's time may outrun columns."""
-        return self._static if self._row.shift(column) <= 0 else None
 
     def _by_blocks(
         self, exact: ExactRows, x: Tensor, first: int, root: int, ancestry: Ancestry | None
     ) -> Tensor:
         end, tree = first + len(x), Tree(root, ancestry.visible) if ancestry else None
         shift = self._row.shift(first)
-        if (tree is None or tree.fits) and (static := self._static_at(first)):
-            return static.feed(x, first, shift, tree, exact.multiple, self._captured)
+        if self._static:
+            return self._static.feed(x, first, shift, tree, exact.multiple, self._captured)
         places = self._places(exact, first, end, root, ancestry)
         angles = self._language.rotary.after(shift, places.own, end)
         span = BlockSpan(self._cache, first, end)
