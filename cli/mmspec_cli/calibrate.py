@@ -7,7 +7,9 @@ import click
 
 from mmspec.chat.calibration import calibration_file
 from mmspec.chat.engine import Engine
+from mmspec.chat.options import Options
 from mmspec.checkpoints.quantization import computed
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
 from mmspec.draft_length.cost_curves import Curves
 from mmspec.errors import WriteError
@@ -16,34 +18,39 @@ from mmspec_bench.measure.calibrate import Measured
 from mmspec_bench.measure.calibrate import calibrate as measure
 from mmspec_cli.documentation import more
 from mmspec_cli.flags import with_flags
-from mmspec_cli.options import JSON, LOADING, PLAIN
+from mmspec_cli.help_pages import GroupedCommand
+from mmspec_cli.options import EXACT, JSON, LOADING, PLAIN
 from mmspec_cli.terminal.render import Screen
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @LOADING
+@EXACT
 @JSON
 @PLAIN
-def calibrate(as_json: bool, plain: bool, **where: Any) -> int:
+def calibrate(exact: str, as_json: bool, plain: bool, **where: Any) -> int:
     """Measure the cost of target forwards and drafted tokens by context, and write it to a file.
 
     Contexts are 64, 512, 2,048 and 8,192 tokens, as far as the models have positions. `--gamma
-    auto` starts from that file on this machine, with this backend, dtype and pair. Nothing is
-    written if other programs disturbed the measurement. Exits with 1 if nothing is written.
+    auto` starts from that file on this machine, with this backend, dtype and pair; exact and
+    ordinary decoding have a file each. Nothing is written if other programs disturbed the
+    measurement. Exits with 1 if nothing is written.
     """
     screen = Screen(plain=plain)
-    engine = loaded(screen, where)
-    measured = measure(engine, screen.progress)
+    engine = loaded(screen, where, Options(exact=exact))
+    measured = measure(engine, screen.progress, exact=exact)
     calibration = measured.calibration
-    file = calibration_file(engine.backend, engine.target, engine.drafts)
+    rows = engine.exact_rows(exact)
+    file = calibration_file(engine.backend, engine.target, engine.drafts, rows)
     written = _write(screen, file, measured)
     if as_json:
         names = {"model": engine.target.name, "draft": engine.drafts and engine.drafts.name}
+        names |= engine.exact_fields(exact)
         path = {"file": str(file.path) if written else None}
         steady = {"steadiness": asdict(measured.steadiness), "problem": measured.problem}
         screen.json(names | {"key": file.key} | asdict(calibration) | steady | path)
     else:
-        _show(screen, engine, calibration)
+        _show(screen, engine, calibration, rows)
         if written:
             screen.say(f"written to {file.path}")
     return 0 if written else 1
@@ -62,7 +69,9 @@ def _write(screen: Screen, file: CalibrationFile, measured: Measured) -> bool:
     return True
 
 
-def _show(screen: Screen, engine: Engine, calibration: Calibration) -> None:
+def _show(
+    screen: Screen, engine: Engine, calibration: Calibration, exact: ExactRows | None
+) -> None:
     model, curves = engine.target.model, calibration.target
     screen.table(("target rows", *_columns(curves)), _rows(curves))
     if calibration.draft:
@@ -70,9 +79,11 @@ def _show(screen: Screen, engine: Engine, calibration: Calibration) -> None:
         screen.table(("draft branches", *columns), _rows(calibration.draft))
         screen.table(("tree level, branches", *columns), _rows(calibration.level))
     kind = computed(model.dtype, model.quantize)
+    forwards = f"exact, {exact.line()}" if exact else "not exact"
     screen.say(
-        f"{engine.target.name} on {model.device}, {kind}: milliseconds by context. Target rows: "
-        f"tokens verified in one forward. Draft branches: views. {more('measuring', 'speed')}"
+        f"{engine.target.name} on {model.device}, {kind}; {forwards}: milliseconds by context. "
+        "Target rows: tokens verified in one forward. Draft branches: views. "
+        f"{more('measuring', 'speed')}"
     )
 
 

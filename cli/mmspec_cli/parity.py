@@ -1,6 +1,7 @@
 """`mmspec parity`: tests whether the backends compute the same results."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -72,6 +73,7 @@ def parity(
     """
     screen = Screen(plain=plain)
     screen.progress("comparing")
+    options = Options(gamma=5, max_new_tokens=max_new_tokens, exact=exact)
     names = [name.strip() for name in backends.split(",")]
     for name in names:
         load_backend(name)
@@ -80,15 +82,16 @@ def parity(
     pair = draft if draft == "none" else str(resolve(draft, names[-1]))
     original = resolve(reference, names[0]) if reference else None
     typed = read_prompts(prompts) if prompts else None
+    where: dict[str, Any] = {"device": device, "dtype": dtype, "threads": threads}
 
     report = compare_all(
-        lambda backend, where: load(
-            str(where), pair, backend=backend, device=device, dtype=dtype, threads=threads
+        lambda backend, path: load(
+            str(path), pair, backend=backend, **where, progress=screen.progress
         ),
         directory,
         names,
         typed or prompts_for(read_config(directory), DEFAULT_PROMPTS),
-        Options(gamma=5, max_new_tokens=max_new_tokens, exact=exact),
+        options,
         reference=original,
     )
     if as_json:

@@ -14,6 +14,7 @@ def stats_report(chat: Chat) -> dict[str, Any]:
         "drafting": answer.drafting.spec,
         "weights": [round(weight, 6) for weight in answer.weights],
         "gamma": chat.options.gamma,
+        **chat.models.exact_fields(chat.options.exact),
         "stats": answer.statistics.as_dict(),
     }
 
@@ -33,7 +34,6 @@ def answer_report(chat: Chat) -> dict[str, Any]:
         "device": models.target.model.device,
         "dtype": models.target.model.dtype,
         "quantize": models.target.model.quantize,
-        "exact": models.exact_rows(chat.options.exact) is not None,
         **stats_report(chat),
         "adaptive": asdict(adaptive) if adaptive else None,
         "tree": asdict(tree) if isinstance(tree, Tree) else tree,

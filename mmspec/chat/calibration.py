@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.paths import expand_home
 from mmspec.checkpoints.quantization import computed
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import CalibrationFile
 from mmspec.exactness.finding import FindingFile, read_finding
 from mmspec.inspection import InspectableBackend
@@ -22,32 +24,69 @@ FORMAT = 4
 EXACTNESS = "exactness"
 """Folder of the files about exact decoding."""
 WEIGHTS = (".safetensors", ".bin")
+SAMPLES, SAMPLE_BYTES = 64, 4096
+"""Number and size of the parts of a file of weights whose content a finding depends on."""
+THREADS = ("threads", "blas_threads")
+"""Fields of a backend's description that change from one process to the next."""
 
 
 def calibration_file(
-    backend: InspectableBackend, target: LoadedModel, drafts: LoadedModel | LoadedHead | None
+    backend: InspectableBackend,
+    target: LoadedModel,
+    drafts: LoadedModel | LoadedHead | None,
+    exact: ExactRows | None,
 ) -> CalibrationFile:
-    """The file of costs measured for a pair, named by a digest of all that they depend on."""
+    """The file of costs measured for a pair, named by a digest of all that they depend on.
+
+    exact: the rows with which the target decodes; None for ordinary forwards.
+    """
     draft = {"draft": _draft_digest(drafts) if drafts else None}
-    return CalibrationFile(*_place("calibration", _target_key(backend, target) | draft))
+    rows = {"exact_rows": exact and asdict(exact)}
+    return CalibrationFile(*_place("calibration", _target_key(backend, target) | draft | rows))
 
 
 def finding_file(backend: InspectableBackend, target: LoadedModel) -> FindingFile:
     """The file of what is known of the target's exact decoding."""
-    own = {"name": target.name, "directory": str(target.directory.resolve())}
+    own = {
+        "name": target.name,
+        "directory": str(target.directory.resolve()),
+        "weights": content_digest(target.directory),
+    }
     return FindingFile(*_place(EXACTNESS, _target_key(backend, target) | own))
 
 
-def finding_lines() -> dict[str, str]:
-    """A line on the exact decoding of each model, type and device that was measured here."""
-    lines, here = {}, version("mmspec")
+def finding_lines(backends: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """A line on the exact decoding of each model, type and device that was measured here.
+
+    backends: what each installed backend says of itself; what was measured on another machine or
+    with other versions is left out.
+    """
+    lines: dict[str, str] = {}
     for path in sorted((cache_directory() / EXACTNESS).glob("*.json")):
         key, finding = read_finding(path) or ({}, None)
         match key:
-            case {"backend": {"name": backend, "mmspec": own}} if finding and own == here:
-                kind = computed(key["dtype"], key["quantize"])
-                lines[f"{key['name']}, {kind}, {backend} on {key['device']}"] = finding.line()
+            case {"machine": machine, "backend": {"name": str(name)}} if finding:
+                here = backends.get(name, {}) | {"name": name, "mmspec": version("mmspec")}
+                if machine == _machine() and _unchanging(key["backend"]) == _unchanging(here):
+                    lines[_label(key, here, lines)] = finding.line()
     return lines
+
+
+def _unchanging(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A backend's description as JSON holds it, without the threads of the process."""
+    held: dict[str, Any] = json.loads(json.dumps(description))
+    return {name: value for name, value in held.items() if name not in THREADS}
+
+
+def _label(key: Mapping[str, Any], here: Mapping[str, Any], others: Container[str]) -> str:
+    """Names what was measured, so that it is none of `others`; here: the backend's description."""
+    backend = key["backend"]
+    kind = computed(key["dtype"], key["quantize"])
+    label = f"{key['name']}, {kind}, {backend['name']} on {key['device']}"
+    threads = next((backend[name] for name in THREADS if name in backend), None)
+    if threads is not None and threads not in [here.get(name) for name in THREADS]:
+        label += f", {threads} thread{'s' * (threads != 1)}"
+    return f"{label} ({key['directory']})" if label in others else label
 
 
 def _target_key(backend: InspectableBackend, target: LoadedModel) -> dict[str, Any]:
@@ -55,7 +94,7 @@ def _target_key(backend: InspectableBackend, target: LoadedModel) -> dict[str, A
     names = {"name": backend.name, "mmspec": version("mmspec")}
     return {
         "format": FORMAT,
-        "machine": f"{platform.machine()} {_processor()} x{os.cpu_count()}",
+        "machine": _machine(),
         "device": target.model.device,
         "dtype": target.model.dtype,
         "quantize": target.model.quantize,
@@ -87,8 +126,25 @@ def shape_digest(directory: Path) -> str:
     return digest.hexdigest()[:24]
 
 
+def content_digest(directory: Path) -> str:
+    """Digest of samples of a checkpoint's weights: other weights have another one."""
+    digest = hashlib.sha256()
+    for path in sorted(directory.iterdir()):
+        if path.suffix in WEIGHTS:
+            size = path.stat().st_size
+            with path.open("rb") as file:
+                for place in range(0, size, max(size // SAMPLES, SAMPLE_BYTES)):
+                    file.seek(place)
+                    digest.update(file.read(SAMPLE_BYTES))
+    return digest.hexdigest()[:24]
+
+
 def _draft_digest(drafts: LoadedModel | LoadedHead) -> str:
     return shape_digest(drafts.directory) if drafts.directory else drafts.name
+
+
+def _machine() -> str:
+    return f"{platform.machine()} {_processor()} x{os.cpu_count()}"
 
 
 def _processor() -> str:

@@ -281,8 +281,7 @@ class Chat:
         if drafter is None:
             return FixedDraftLength(0)
         if self.options.gamma == "auto":
-            tree = self.models.tree_of(self.options, drafter.drafting)
-            return self.models.adaptive_length(drafter.drafting, tree)
+            return self.models.adaptive_length(self.options, drafter.drafting)
         return FixedDraftLength(self.options.gamma)
 
     def _piece(self, accepted: str, own: str) -> Piece:

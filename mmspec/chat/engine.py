@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 
-from mmspec.chat.calibration import calibration_file
 from mmspec.chat.captions import Captioner, ModelCaptioner, read_captions
 from mmspec.chat.chat import Chat
 from mmspec.chat.draft_selection import refuse, refuse_kind
@@ -80,13 +79,15 @@ def load(
     captions: a file of JSON lines, {"image": path or name, "caption": text}; a `captioner` that is
     named writes those that it lacks.
 
-    progress: shows what is being done, if that takes long.
+    progress: shows what is being done, if that takes long; also before the first answer, if that
+    has to find out whether this machine can decode exactly.
 
     quantize: 'int8', 'int4', 'int4-32' or 'int4-128' for the matrices of every model (torch only).
     threads: of the CPU, for the whole process; None leaves the environment's or all cores but one.
     max_image_tokens: tokens of an image at most, and a quarter of a clip's, in models whose images
     have any size; larger ones are made smaller, with a note. None: 1280.
-    options: checked before any weights are read; UsageError if the draft cannot do them.
+    options: checked before any weights are read; UsageError if the draft cannot do them. What
+    answers with them need to know of this machine is measured now, not before the first one.
     """
     started = perf_counter()
     from_file = read_captions(expand_home(captions)) if captions else None
@@ -110,7 +111,6 @@ def load(
     draft_model = drafts if isinstance(drafts, LoadedModel) else None
     sighted = (model for model in (draft_model, target) if model and model.features)
     other = _captioner(loading, chosen, captioner, None if from_file else next(sighted, None))
-    calibration, note = calibration_file(chosen, target, drafts).read()
     engine = Engine(
         chosen,
         target,
@@ -118,11 +118,11 @@ def load(
         captioner=replace(from_file, other=other) if from_file else other,
         head=drafts if isinstance(drafts, LoadedHead) else None,
         draftless=NGRAM.spec if draft == "auto" else PLAIN.spec,
-        notes=[*notes, note] if note else notes,
-        calibration=calibration,
+        notes=notes,
+        progress=progress,
     )
     if options:
-        engine.exact_rows(options.exact, progress)  # may probe: the user waits anyway
+        engine.prepare(options)  # may probe: the user waits anyway
     return replace(engine, load_seconds=perf_counter() - started)
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
-from mmspec.chat.calibration import finding_file
+from mmspec.chat.calibration import calibration_file, finding_file
 from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
 from mmspec.chat.latest_values import LatestValues
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.options import Options
-from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.exact_rows import ExactRows, exact_fields
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
 from mmspec.draft_length.policy import AdaptiveDraftLength
@@ -40,11 +41,13 @@ class Models:
     notes: list[str] = field(default_factory=list)
     """One line for each choice made by 'auto'."""
     load_seconds: float = 0.0
-    calibration: Calibration = field(default_factory=Calibration)
-    """The costs of rounds that `mmspec calibrate` measured for these models on this machine."""
+    calibrations: dict[ExactRows | None, Calibration] = field(default_factory=dict)
+    """The costs of rounds by the target's exact rows; one that is missing is read when used."""
     exactness: dict[str, ExactRows | None] = field(default_factory=dict)
     """The exact rows by mode of `--exact`; a mode that is missing is measured when it is used."""
-    _adaptive: dict[tuple[Drafting, Tree | None], AdaptiveDraftLength] = field(
+    progress: Progress = silent
+    """Shows what is measured when it is used."""
+    _adaptive: dict[tuple[Drafting, Tree | None, ExactRows | None], AdaptiveDraftLength] = field(
         default_factory=dict, init=False
     )
     _captions: LatestValues[Sequence[int]] = field(
@@ -69,48 +72,73 @@ class Models:
         """The number of positions that a rendered conversation takes in the target's context."""
         return self.target.views(self.caption).length(chunks, self.target.view)
 
-    def exact_rows(self, mode: str, progress: Progress = silent) -> ExactRows | None:
+    def prepare(self, options: Options) -> None:
+        """Find out now what conversations with these options need; may probe, as `exact_rows`."""
+        self.calibration(self.exact_rows(options.exact))
+
+    def exact_rows(self, mode: str) -> ExactRows | None:
         """The rows with which the target decodes in a mode of `--exact`; None: ordinary forwards.
 
-        May measure and probe for seconds to minutes, once for a model on a machine. Raises
-        UsageError if the mode is 'on' and no number of rows is exact.
+        May measure and probe for seconds to minutes, once for a model on a machine, and shows this
+        by `progress`. Raises UsageError if the mode is 'on' and no number of rows is exact.
         """
         if mode not in self.exactness:
             loaded = self.target
             file = finding_file(self.backend, loaded)
-            self.exactness[mode] = exact_rows(loaded.model, mode, file, loaded.name, progress)
+            self.exactness[mode] = exact_rows(loaded.model, mode, file, loaded.name, self.progress)
         return self.exactness[mode]
+
+    def exact_fields(self, mode: str) -> dict[str, Any]:
+        """Whether the target decodes exactly in a mode of `--exact`, as JSON reports say it."""
+        return exact_fields(mode, self.exact_rows(mode))
+
+    def calibration(self, exact: ExactRows | None) -> Calibration:
+        """The costs that `mmspec calibrate` measured for these models with these rows.
+
+        Empty if there are none; adds a note if their file is unusable.
+        """
+        if exact not in self.calibrations:
+            file = calibration_file(self.backend, self.target, self.drafts, exact)
+            self.calibrations[exact], note = file.read()
+            if note:
+                self.notes.append(note)
+        return self.calibrations[exact]
 
     def tree_of(self, options: Options, drafting: Drafting) -> Tree | None:
         """The tree with which a drafter is opened; None drafts chains."""
         if options.tree != "auto":
             return options.tree
         adapts = options.gamma == "auto" and not options.adaptive and drafting != NGRAM
-        return Tree() if adapts and self.calibration.level else None
+        if not adapts:
+            return None
+        return Tree() if self.calibration(self.exact_rows(options.exact)).level else None
 
-    def adaptive_length(self, drafting: Drafting, tree: Tree | None = None) -> AdaptiveDraftLength:
+    def adaptive_length(self, options: Options, drafting: Drafting) -> AdaptiveDraftLength:
         """The adaptive draft length of a drafting and tree, which all conversations share.
 
-        It starts from calibrated costs. With those of trees it also chooses between chains and
-        dynamic trees of up to the tree's nodes; `mmspec calibrate` measures no static trees.
+        It starts from the costs that were calibrated with the target's exact rows. With those of
+        trees it also chooses between chains and dynamic trees of up to the tree's nodes; `mmspec
+        calibrate` measures no static trees.
         """
-        if (drafting, tree) not in self._adaptive:
-            self._adaptive[drafting, tree] = self._new_length(drafting, tree)
-        return self._adaptive[drafting, tree]
+        key = drafting, self.tree_of(options, drafting), self.exact_rows(options.exact)
+        if key not in self._adaptive:
+            self._adaptive[key] = self._new_length(*key)
+        return self._adaptive[key]
 
-    def _new_length(self, drafting: Drafting, tree: Tree | None) -> AdaptiveDraftLength:
-        chains = partial(self._calibrated, drafting)
+    def _new_length(
+        self, drafting: Drafting, tree: Tree | None, exact: ExactRows | None
+    ) -> AdaptiveDraftLength:
+        calibration = self.calibration(exact)
+        costs = partial(self._calibrated, calibration, drafting)
         if tree is None:
-            return AdaptiveDraftLength(chains)
-        if tree.branching or not self.calibration.level:
+            return AdaptiveDraftLength(costs)
+        if tree.branching or not calibration.level:
             return AdaptiveDraftLength()
         sizes = [nodes for nodes in TREE_NODES if nodes <= tree.nodes]
-        return AdaptiveDraftLength(
-            chains, {nodes: partial(self._calibrated, drafting, nodes=nodes) for nodes in sizes}
-        )
+        return AdaptiveDraftLength(costs, {nodes: partial(costs, nodes=nodes) for nodes in sizes})
 
     def _calibrated(
-        self, drafting: Drafting, context: int, nodes: int | None = None
+        self, calibration: Calibration, drafting: Drafting, context: int, nodes: int | None = None
     ) -> dict[int, float]:
         """Calibrated seconds of a round by draft length, for lengths that the drafter can draft.
 
@@ -118,11 +146,11 @@ class Models:
         """
         branches = len(drafting.branches)
         if drafting == NGRAM:
-            return self.calibration.round_costs(0, context)
+            return calibration.round_costs(0, context)
         if nodes:
-            costs = self.calibration.tree_costs(nodes, branches, context)
+            costs = calibration.tree_costs(nodes, branches, context)
         else:
-            costs = self.calibration.round_costs(branches, context)
+            costs = calibration.round_costs(branches, context)
         slots = self.head.head.config.slots if self.head else 0
         return {gamma: cost for gamma, cost in costs.items() if not slots or gamma <= slots}
 

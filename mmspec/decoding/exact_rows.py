@@ -1,8 +1,8 @@
 """Numbers of rows that a target feeds at once if every row is to get the same bits."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, NamedTuple
 
 from mmspec.json_reader.limits import Range
 
@@ -36,3 +36,20 @@ class ExactRows:
         """One line for reports."""
         numbers = "any number" if self.multiple == 1 else f"multiples of {self.multiple}"
         return f"forwards of {numbers} of rows, up to {self.most}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactFields:
+    """Whether a target decodes exactly: the fields that every JSON report has in common."""
+
+    exact: bool
+    """True if it decodes with exact rows, so that there are no near-ties."""
+    exact_mode: str
+    """The mode of `--exact` that was asked for."""
+    exact_rows: dict[str, int] | None
+    """`multiple` and `most` of the exact rows; None for ordinary forwards."""
+
+
+def exact_fields(mode: str, rows: ExactRows | None) -> dict[str, Any]:
+    """The values of `ExactFields` for a mode of `--exact` and the rows that it gave."""
+    return {"exact": rows is not None, "exact_mode": mode, "exact_rows": rows and asdict(rows)}

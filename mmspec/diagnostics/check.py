@@ -11,6 +11,7 @@ from mmspec.chat.answer import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Gamma, Options
 from mmspec.decoding import formulas
+from mmspec.decoding.exact_rows import ExactFields
 from mmspec.decoding.noise import NO_NOISE, Noise, exponentials
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.diagnostics.prompts import Prompt
@@ -82,7 +83,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckReport:
+class CheckReport(ExactFields):
     """All comparisons, with the models and options that were compared."""
 
     model: str
@@ -92,8 +93,6 @@ class CheckReport:
     dtype: str
     quantize: str
     gamma: Gamma
-    exact: bool
-    """True if decoding was exact, so that there are no near-ties."""
     threshold: float
     comparisons: list[Comparison]
 
@@ -117,9 +116,7 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
 
     Raises UsageError if nothing was drafted.
     """
-    model = engine.target.model
-    exact = engine.exact_rows(options.exact) is not None
-    threshold = 0.0 if exact else NEAR_TIES[model.dtype]
+    model, threshold = engine.target.model, near_tie(engine, options)
     comparisons = [compare(engine, prompt, options, threshold) for prompt in prompts]
     if not comparisons:
         raise UsageError("nothing to check: give a prompt")
@@ -132,10 +129,15 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
         model.dtype,
         model.quantize,
         options.gamma,
-        exact,
         threshold,
         comparisons,
+        **engine.exact_fields(options.exact),
     )
+
+
+def near_tie(engine: Engine, options: Options) -> float:
+    """The largest shortfall of a near-tie; 0 if decoding is exact: every difference is a bug."""
+    return 0.0 if engine.exact_rows(options.exact) else NEAR_TIES[engine.target.model.dtype]
 
 
 def _require_drafted(comparisons: Sequence[Comparison]) -> None:

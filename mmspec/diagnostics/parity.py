@@ -70,6 +70,8 @@ class ParityReport:
     reference: str | None
     quantization: list[StageParity]
     """Comparison with the float `reference` on the first backend; reported, never failed."""
+    decoding: dict[str, dict[str, Any]]
+    """Whether each backend decodes `directory` exactly: `ExactFields` by its name."""
 
     @property
     def passed(self) -> bool:
@@ -109,11 +111,13 @@ def parity(
             f"`reference={reference}`: the model is not quantized, so there is no quantization "
             "error to tell apart; leave `reference` out"
         )
+    decoding = {backends[0]: engine.exact_fields(options.exact)}
     base = [_results(engine, prompt, options) for prompt in prompts]
     del engine
 
     def compared(backend: str, where: Path) -> list[StageParity]:
         other = load(backend, where)
+        decoding.setdefault(backend, other.exact_fields(options.exact))
         pairs = zip(prompts, base, strict=True)
         return [part for pair in pairs for part in _compare(other, *pair, options, dtype)]
 
@@ -128,6 +132,7 @@ def parity(
         port={name: compared(name, directory) for name in backends[1:]},
         reference=str(reference) if reference else None,
         quantization=[replace(stage, passed=None) for stage in quantization],
+        decoding=decoding,
     )
 
 

@@ -39,7 +39,9 @@ def test_a_run_leaves_rows_and_what_made_them(run, models, tmp_path):
     assert len(rows) == 4 * 2 * 3
     assert all(row.identical for row in rows if row.method != "none")
     assert {row.images for row in rows} == {1, 2}
-    summaries = json.loads(result.out)["methods"]
+    told = json.loads(result.out)
+    assert (told["exact"], told["exact_mode"], told["exact_rows"]) == (False, "auto", None)
+    summaries = told["methods"]
     assert [each["method"] for each in summaries] == ["M", "MTC", "none"]
     assert [each["identical"] for each in summaries] == [1.0, 1.0, None]
     provenance = provenance_of(out)

@@ -7,6 +7,7 @@ import pytest
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length import calibration_file
 from mmspec.draft_length.calibration_file import ROWS
 from mmspec_bench.measure import steadiness
@@ -39,10 +40,38 @@ def test_costs_are_shown_written_and_read_again(run, models, cache):
     [file] = (cache / "calibration").iterdir()
     assert result.out.splitlines()[-1] == f"written to {file}"
     engine = load(models[1], models[3], backend="torch")
-    assert [list(curve) for curve in engine.calibration.target.values()] == [list(ROWS)] * 3
-    for curves in (engine.calibration.draft, engine.calibration.level):
+    costs = engine.calibration(None)
+    assert [list(curve) for curve in costs.target.values()] == [list(ROWS)] * 3
+    for curves in (costs.draft, costs.level):
         assert [list(curve) for curve in curves.values()] == [[1, 2, 3, 4]] * 3
     assert engine.notes == []
+
+
+def test_exact_forwards_have_costs_of_their_own(run, models, cache, monkeypatch):
+    rows = ExactRows(8, 8)
+    monkeypatch.setattr("mmspec.exactness.finding.find_exact_rows", lambda _: rows)
+    told = json.loads(run("calibrate", *models, "--exact", "on", "--json").out)
+    assert (told["exact"], told["exact_mode"]) == (True, "on")
+    assert told["exact_rows"] == told["key"]["exact_rows"] == {"multiple": 8, "most": 8}
+    engine = load(models[1], models[3], backend="torch", options=Options(exact="on"))
+    assert engine.calibrations.keys() == {rows}
+    assert engine.calibration(rows).target
+    assert not engine.calibration(None).target
+    told = json.loads(run("calibrate", *models, "--json").out)
+    assert (told["exact"], told["exact_mode"], told["exact_rows"]) == (False, "auto", None)
+    assert told["key"]["exact_rows"] is None
+    assert len([*(cache / "calibration").iterdir()]) == 2
+
+
+@pytest.mark.parametrize(("mode", "reason"), [("on", "--exact on: "), ("maybe", "'maybe'")])
+def test_what_cannot_be_decoded_exactly_is_not_measured(
+    run, models, cache, monkeypatch, mode, reason
+):
+    monkeypatch.setattr("mmspec.exactness.finding.find_exact_rows", lambda _: None)
+    result = run("calibrate", *models, "--exact", mode)
+    assert (result.status, len(result.err.splitlines())) == (2, 1)
+    assert reason in result.err
+    assert not (cache / "calibration").exists()
 
 
 def test_json_has_the_numbers_and_what_they_are_of(run, models):

@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.policy import FixedDraftLength
 from support.commands import Run
 
@@ -129,6 +130,17 @@ def test_stats_say_what_a_chosen_length_came_to(chat):
     assert re.search(r"gamma +auto, \d\.\d drafted a round", out)
     assert re.search(r"gamma +3\n", chat("one", "/stats", options=["--gamma", "3"]).out)
     assert "gamma" not in chat("one", "/stats", options=["--drafting", "none"]).out
+
+
+def test_stats_say_whether_decoding_is_exact(chat, monkeypatch, tmp_path):
+    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("mmspec.exactness.finding.find_exact_rows", lambda _: ExactRows(8, 8))
+    exact = ["--exact", "on"]
+    assert re.search(r"exact +on: forwards of multiples of 8", chat("/stats", options=exact).out)
+    assert re.search(r"exact +auto: off\n", chat("/stats").out)
+    [record] = map(json.loads, chat("/stats", options=[*exact, "--json"]).out.splitlines())
+    assert (record["exact"], record["exact_mode"]) == (True, "on")
+    assert record["exact_rows"] == {"multiple": 8, "most": 8}
 
 
 def test_save_and_load_go_on_where_it_was(chat, red):

@@ -31,6 +31,7 @@ def test_json_has_every_field_of_the_contract(run: Run, pair, red):
     assert list(report["stats"]["seconds"]) == SECONDS
     assert (report["drafting"], report["backend"], report["dtype"]) == ("MTC", "torch", "float32")
     assert report["weights"] == pytest.approx([1 / 3] * 3)
+    assert (report["exact"], report["exact_mode"], report["exact_rows"]) == (False, "auto", None)
     stats = report["stats"]
     assert stats["block_efficiency"] * stats["rounds"] == len(report["token_ids"])
     assert stats["acceptance_rate"] * stats["drafted"] == stats["accepted"]

@@ -14,6 +14,7 @@ from mmspec import plugins
 from mmspec.diagnostics import check as core_check
 from mmspec_bench.full_report import run as full_report
 from mmspec_bench.full_report.stages import Stage
+from mmspec_cli.terminal.render import Screen
 
 
 def test_check_says_identical(run, pair, red):
@@ -26,6 +27,7 @@ def test_check_prints_one_object(run, pair):
     result = run("check", "--prompt", "Hello?", *pair, "--json")
     told = json.loads(result.out)
     assert (told["outcome"], told["exit_code"], told["dtype"]) == ("identical", 0, "float32")
+    assert (told["exact"], told["exact_mode"], told["exact_rows"]) == (False, "auto", None)
     assert told["comparisons"][0]["drafting"] == "T"
 
 
@@ -92,6 +94,8 @@ def test_parity_passes_and_states_its_limits(run, llava_path, tmp_path, red):
     assert "relative differences up to 0.0001" in result.out
     told = json.loads(run("parity", *options, "--json").out)
     assert told["port"]["mlx"][0]["stage"] == "pixels"
+    ordinary = {"exact": False, "exact_mode": "auto", "exact_rows": None}
+    assert told["decoding"] == {"torch": ordinary, "mlx": ordinary}
 
 
 def test_parity_names_a_backend_that_is_not_installed(run, llava_path, monkeypatch):
@@ -129,13 +133,61 @@ def test_speed_names_what_it_does_not_know(run, pair, option, name):
     assert f"'{name}'" in err
 
 
+@pytest.mark.parametrize("value", [",", "on,bogus", "off,auto", "auto,on,off,7", "maybe", ""])
+def test_speed_takes_exact_on_and_off_together_and_no_other_list(run, pair, monkeypatch, value):
+    monkeypatch.setattr("mmspec.chat.engine.load_model", None)  # refused before anything is read
+    result = run("bench", "speed", *pair, "--exact", value)
+    assert (result.status, len(result.err.splitlines())) == (2, 1)
+    assert f"{value!r}: use auto, on, off or on,off" in result.err
+
+
+@pytest.mark.parametrize("value", ["maybe", "on", "off"])
+def test_random_weights_have_ordinary_forwards_or_both(run, tmp_path, value):
+    where = "--synthetic", "tiny", "--synthetic-dir", tmp_path / "weights"
+    result = run("bench", "speed", *where, "--exact", value)
+    assert (result.status, len(result.err.splitlines())) == (2, 1)
+    assert value in result.err
+    assert "on,off" in result.err
+    assert not (tmp_path / "weights").exists()
+
+
+FIRST = "--repeats", "1", "--count", "1", "--gammas", "2", "--drafting", "M"
+PROBING = {
+    "run": ("bench", "run", "--methods", "none", "--tasks", "chart", "--limit", "1"),
+    "speed": ("bench", "speed", *FIRST),
+    "prices": ("bench", "speed", *FIRST, "--exact", "on,off"),
+    "grounding": ("bench", "grounding", "--samples", "1"),
+    "context": ("bench", "context", "--lengths", "8"),
+    "parity": ("parity", "--backends", "torch,mlx"),
+    "calibrate": ("calibrate",),
+}
+
+
+@pytest.mark.parametrize("name", PROBING)
+def test_a_probe_is_shown_while_it_goes_on(run, pair_paths, tmp_path, monkeypatch, name):
+    shown = []
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
+    monkeypatch.setattr("mmspec.exactness.finding.price_of", stop)
+    monkeypatch.setattr(Screen, "progress", lambda _, text: shown.append(text))
+    target, draft = pair_paths
+    out = ("--out", tmp_path / "out") if name == "run" else ()
+    assert run(*PROBING[name], "--model", target, "--draft", draft, *out).status == 130
+    assert shown[-1].startswith("measuring once whether this machine can decode")
+
+
 def test_grounding_prints_the_cards_table(run, pair, tmp_path):
     out = tmp_path / "grounding.json"
     few = "--samples", "1", "--blank", "--out", out
     result = run("bench", "grounding", *pair, *few)
     assert result.status == 0
     assert result.out.startswith("| facts |")
-    assert json.loads(out.read_text())["blanked"]["conversations"] > 0
+    written = json.loads(out.read_text())
+    assert written["blanked"]["conversations"] > 0
+    assert (written["exact"], written["exact_mode"], written["exact_rows"]) == (False, "auto", None)
 
 
 def test_doctor_names_what_is_missing(run):
@@ -225,6 +277,6 @@ def test_context_prints_a_table_and_writes_json(run, pair, tmp_path):
     assert [line.split()[0] for line in result.out.splitlines()[2:4]] == ["8", "16"]
     written = json.loads((tmp_path / "context.json").read_text())
     assert [each["tokens"] for each in written["costs"]] == [8, 16]
-    assert written["exact"] is False
+    assert (written["exact"], written["exact_mode"], written["exact_rows"]) == (False, "off", None)
     refused = run(*given[:-1], "ten")
     assert (refused.status, len(refused.err.splitlines())) == (2, 1)

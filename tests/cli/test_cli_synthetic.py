@@ -23,6 +23,7 @@ def test_a_report_has_every_part_and_quantized_weights_fewer_bytes(run, place, t
     result = speed(run, place, "--json", "--out", out)
     assert result.status == 0, result.err
     whole = json.loads(result.out)
+    assert (whole["exact"], whole["exact_mode"], whole["exact_rows"]) == (False, "off", None)
     assert json.loads(out.read_text()) == whole
     assert [int(rows) for rows in whole["verify"]] == list(ROWS)
     assert list(whole["draft"]) == ["M", "MT", "MTC", "MTCP", "msd"]
@@ -38,7 +39,10 @@ def test_a_report_has_every_part_and_quantized_weights_fewer_bytes(run, place, t
 
 def test_exact_and_ordinary_forwards_are_timed_in_one_run(run, place, monkeypatch):
     monkeypatch.setattr(probe, "POSITIONS", 256)
-    prices = json.loads(speed(run, place, "--exact", "on,off", "--json").out)["prices"]
+    told = json.loads(speed(run, place, "--exact", "on,off", "--json").out)
+    prices = told["prices"]
+    assert (told["exact"], told["exact_mode"]) == (True, "on")
+    assert told["exact_rows"].keys() == {"multiple", "most"}
     assert [price["gamma"] for price in prices] == [0, 1, 3, 5, 7]
     assert all(price["exact"] > 0 and price["ordinary"] > 0 for price in prices)
 

@@ -6,6 +6,7 @@ import pytest
 
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec.draft_length.cost_curves import at_context
@@ -19,11 +20,17 @@ from support.scripted_engine import SEES, scripted_engine, with_positions
 T = parse_drafting("T", SEES)
 AUTO = replace(OPTIONS, gamma="auto", max_new_tokens=80)
 QUESTION = "Tell me a long story"
+ROWS_OF_EIGHT = ExactRows(8, 8)
 
 
 def calibrated(directory, machine):
     """An engine that has read what was measured of a machine."""
-    return replace(scripted_engine(directory), calibration=machine.calibration())
+    return with_costs(directory, machine.calibration())
+
+
+def with_costs(directory, calibration, exact=None):
+    """An engine with the costs of a target that decodes with these exact rows."""
+    return replace(scripted_engine(directory), calibrations={exact: calibration})
 
 
 def quietly(_):
@@ -62,6 +69,28 @@ def test_no_draft_is_measured_beyond_its_positions(directory, monkeypatch):
     measured = calibrate(engine, quietly, repeats=1).calibration
     assert (len(measured.target), list(measured.draft)) == (3, [64])
     assert len(measured.round_costs(2, 500)) == 9  # goes on from the last that is known
+
+
+def opened_with(engine, monkeypatch):
+    """The exact rows of the targets that are opened from now on."""
+    model, rows = type(engine.target.model), []
+    original = model.open_target
+
+    def opened(self, sampling, exact=None):
+        rows.append(exact)
+        return original(self, sampling, exact)
+
+    monkeypatch.setattr(model, "open_target", opened)
+    return rows
+
+
+@pytest.mark.parametrize("mode", ["on", "off"])
+def test_what_is_measured_are_the_forwards_that_decode(engine, monkeypatch, mode):
+    FLAT.run(monkeypatch)
+    known = replace(engine, exactness={"on": ROWS_OF_EIGHT, "off": None})
+    rows = opened_with(engine, monkeypatch)
+    calibrate(known, quietly, repeats=1, exact=mode)
+    assert rows == [known.exactness[mode]]
 
 
 def test_without_a_draft_only_the_target_is_measured(directory, monkeypatch):
@@ -184,6 +213,22 @@ def test_costs_that_have_changed_are_found_out_while_decoding(directory, monkeyp
     assert chat.answer.plain_reason
 
 
+def test_each_mode_of_exact_decoding_starts_from_its_own_costs(directory, monkeypatch):
+    FLAT.run(monkeypatch)
+    engine = replace(
+        scripted_engine(directory),
+        calibrations={None: STEEP.calibration(), ROWS_OF_EIGHT: FLAT.calibration()},
+        exactness={"on": ROWS_OF_EIGHT, "off": None},
+    )
+    ordinary, exact = (engine.chat(replace(AUTO, exact=mode)) for mode in ("off", "on"))
+    for chat in (ordinary, exact):
+        check(chat, QUESTION)
+    assert drafted(ordinary)[0] == 0
+    assert drafted(exact)[0] >= 3
+    lengths = {engine.adaptive_length(chat.options, T) for chat in (ordinary, exact)}
+    assert len(lengths) == 2
+
+
 def test_static_trees_start_from_nothing(directory, monkeypatch):
     FLAT.run(monkeypatch)
     chat = calibrated(directory, FLAT).chat(replace(AUTO, tree=Tree((2, 2))))
@@ -199,9 +244,9 @@ def test_a_head_is_not_presumed_longer_than_its_slots(directory):
     class Loaded:
         head = Slotted
 
-    engine = replace(calibrated(directory, FLAT), head=Loaded)
-    assert max(engine._calibrated(T, 64)) == 3
-    assert max(engine._calibrated(NGRAM, 64)) == 8
+    engine, costs = replace(calibrated(directory, FLAT), head=Loaded), FLAT.calibration()
+    assert max(engine._calibrated(costs, T, 64)) == 3
+    assert max(engine._calibrated(costs, NGRAM, 64)) == 8
 
 
 def test_trees_are_drafted_by_default_where_their_calibrated_costs_are_low(directory, monkeypatch):
@@ -209,7 +254,7 @@ def test_trees_are_drafted_by_default_where_their_calibrated_costs_are_low(direc
     machine.run(monkeypatch)
     for level, deep in ((0.1, True), (9.0, False)):
         calibration = replace(machine.calibration(), level={64: {1: level}})
-        engine = replace(scripted_engine(directory), calibration=calibration)
+        engine = with_costs(directory, calibration)
         chat = engine.chat(replace(AUTO, drafting="T", tree="auto"))
         check(chat, QUESTION)
         trees = [each for each in chat.answer.rounds if each.drafted > each.depth]
@@ -217,9 +262,8 @@ def test_trees_are_drafted_by_default_where_their_calibrated_costs_are_low(direc
 
 
 def test_trees_are_left_out_where_nothing_is_known_of_them_or_they_cannot_be(directory):
-    engine = replace(scripted_engine(directory), calibration=FLAT.calibration())
-    assert engine.tree_of(AUTO, T) is None
-    known = replace(engine, calibration=replace(FLAT.calibration(), level={64: {1: 0.06}}))
+    assert calibrated(directory, FLAT).tree_of(AUTO, T) is None
+    known = with_costs(directory, replace(FLAT.calibration(), level={64: {1: 0.06}}))
     assert known.tree_of(AUTO, T) == Tree()
     assert known.tree_of(AUTO, NGRAM) is None
     assert known.tree_of(replace(AUTO, gamma=4), T) is None

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from mmspec.chat.calibration import cache_directory, calibration_file, shape_digest
+from mmspec.chat.calibration import cache_directory, calibration_file, content_digest, shape_digest
 from mmspec.chat.engine import load
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
 from mmspec.errors import WriteError
 from support.scripted_clock import FLAT, STEEP
@@ -95,10 +96,32 @@ def test_the_cache_is_where_the_user_says(monkeypatch, tmp_path):
     assert cache_directory() == tmp_path / "mmspec"
 
 
+def test_costs_belong_to_the_rows_that_they_were_measured_with(pair_engine, tmp_path, monkeypatch):
+    """Also those that were kept before: their key names no rows."""
+    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
+    one, other = ExactRows(1, 8), ExactRows(8, 8)
+    pair = pair_engine.backend, pair_engine.target, pair_engine.drafts
+    files = {rows: calibration_file(*pair, rows) for rows in (None, one, other)}
+    assert len({file.path for file in files.values()}) == 3
+    files[None].write(FLAT.calibration())
+    files[one].write(STEEP.calibration())
+    engine = replace(pair_engine, calibrations={}, notes=[])
+    assert engine.calibration(None) == FLAT.calibration()
+    assert engine.calibration(one) == STEEP.calibration()
+    assert engine.calibration(other) == Calibration()
+    assert engine.notes == []
+    older = {name: value for name, value in files[other].key.items() if name != "exact_rows"}
+    replace(files[other], key=older).write(STEEP.calibration())
+    again = replace(pair_engine, calibrations={}, notes=[])
+    assert again.calibration(other) == again.calibration(other) == Calibration()
+    [note] = again.notes
+    assert "another machine" in note
+
+
 def test_every_part_of_the_key_names_another_file(llama_path, pair_paths, monkeypatch):
     def path(target, draft=None, dtype="float32"):
         loaded = load(str(target), str(draft or "none"), backend="torch", dtype=dtype)
-        return calibration_file(loaded.backend, loaded.target, loaded.drafts).path
+        return calibration_file(loaded.backend, loaded.target, loaded.drafts, None).path
 
     target, draft = pair_paths
     paths = [path(target), path(llama_path), path(target, draft), path(target, dtype="bfloat16")]
@@ -115,3 +138,15 @@ def test_weights_of_the_same_sizes_cost_the_same(tmp_path, llama_path):
     with (tmp_path / "model.safetensors").open("ab") as weights:
         weights.write(b"\0")
     assert shape_digest(tmp_path) != shape_digest(llama_path)
+
+
+def test_other_weights_of_the_same_size_have_findings_of_their_own(tmp_path, llama_path):
+    file = tmp_path / "model.safetensors"
+    file.write_bytes((llama_path / "model.safetensors").read_bytes())
+    before = content_digest(tmp_path)
+    assert before == content_digest(llama_path)
+    weights = bytearray(file.read_bytes())
+    half = len(weights) // 2
+    weights[half:] = bytes(each ^ 1 for each in weights[half:])
+    file.write_bytes(weights)
+    assert content_digest(tmp_path) != before

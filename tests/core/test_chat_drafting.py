@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.sampling import Sampling
@@ -115,8 +116,18 @@ def test_the_rounds_of_all_chats_teach_the_draft_length(engine):
     assert first.answer.statistics.rounds == 3  # two plain ones come first
     check(second, "What is this?", A)
     assert second.answer.statistics.drafted > 0
-    lengths = {engine.adaptive_length(drafting) for drafting in (PLAIN, NGRAM)}
-    assert engine.adaptive_length(second.answer.drafting) not in lengths
+    lengths = {engine.adaptive_length(AUTO, drafting) for drafting in (PLAIN, NGRAM)}
+    assert engine.adaptive_length(AUTO, second.answer.drafting) not in lengths
+
+
+def test_what_is_measured_before_a_first_answer_is_shown(pair_paths, tmp_path, monkeypatch):
+    """Also by an engine that was loaded without options."""
+    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
+    shown = []
+    engine = load(*map(str, pair_paths), backend="torch", progress=shown.append)
+    assert not [line for line in shown if line.startswith("measuring")]
+    engine.chat(Options(max_new_tokens=2)).reply("Hello?")
+    assert shown[-1].startswith("measuring once whether this machine can decode")
 
 
 def test_falling_back_is_noted_once_until_it_drafts_again(engine, monkeypatch):

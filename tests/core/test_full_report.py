@@ -9,6 +9,7 @@ from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.errors import BackendError, HubError, WriteError
 from mmspec.exactness import probe
+from mmspec_bench.compare.run_mmspec import DECODING
 from mmspec_bench.compare.script_io import Reply, Run
 from mmspec_bench.full_report import measurements, run, stages
 from mmspec_bench.full_report import pair as pairs
@@ -26,14 +27,16 @@ FLOAT, PACKED = NumberType("float32", dtype="float32"), NumberType("4 bits", bit
 
 
 @pytest.fixture
-def brief(monkeypatch, few_timings):
+def brief(monkeypatch, few_timings, tmp_path):
     """A report of one prompt, one number type, and a probe of few rows and positions."""
+    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(measurements, "PROMPTS", 1)
     monkeypatch.setattr(measurements, "OPTIONS", Options(gamma=5, max_new_tokens=6, exact="off"))
     monkeypatch.setattr(measurements, "REPEATS", 1)
     monkeypatch.setattr(measurements, "COST_REPEATS", 1)
     monkeypatch.setattr(measurements, "GAMMAS", (2,))
-    monkeypatch.setattr(measurements, "CANDIDATES", (ExactRows(8, 8),))
+    for module in (measurements, probe):
+        monkeypatch.setattr(module, "CANDIDATES", (ExactRows(8, 8),))
     monkeypatch.setattr(calibrate, "CONTEXTS", (64,))
     monkeypatch.setattr(probe, "POSITIONS", 200)
     for name, kinds in {"FLOATS": (FLOAT,), "LOADED": (), "COPIED": ()}.items():
@@ -84,13 +87,18 @@ def test_the_report_measures_every_backend_and_a_second_run_repeats_nothing(
     results = {name: each["result"] for name, each in found.items()}
     assert results["check mlx"]["outcome"] == "identical"
     assert min(results["start torch"]["first_token_seconds"].values()) > 0
-    assert results["costs torch"]["target"].keys() >= {64}
-    assert results["costs torch"]["exact"] == "off"
+    curves = results["costs torch"]
+    assert curves["off"]["target"].keys() == curves["on"]["target"].keys() >= {64}
+    assert [curves[mode]["exact"] for mode in ("off", "on")] == [False, True]
+    assert curves["on"]["exact_rows"] == {"multiple": 8, "most": 8}
     assert results["speed mlx"]["methods"][1]["block_efficiency"] >= 1
     exact = results["exact torch float32"]
     assert [each["exact"] for each in exact["rows"]] == [True]
     assert [each["gamma"] for each in exact["price"]] == [0, 1, 3, 5, 7]
     assert exact["answers"]["on"]["outcomes"] == {"identical": 2, "near-tie": 0, "bug": 0}
+    for speeds in (exact["speed"]["off"], exact["speed"]["on"]):
+        assert [*speeds] == ["plain", "drafted"]
+        assert all(each["median"] > 0 for each in speeds.values())
     assert json.loads(out.read_text()) == json.loads(json.dumps(report))
     assert len(out.read_bytes()) < LIMIT / 4
     monkeypatch.setattr(pairs, "load", None)  # nothing is loaded again
@@ -221,7 +229,7 @@ def test_a_quantized_copy_is_measured_and_deleted(brief, tiny, tmp_path, monkeyp
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     result = measurements.exactness(tiny, "mlx", PACKED, quiet)
     assert result["answers"]["off"]["answers"] == 2
-    assert not [*tmp_path.iterdir()]
+    assert not [file for file in tmp_path.iterdir() if file.name != "cache"]
 
 
 def test_every_checkpoint_is_measured_in_its_types(tiny, mlx_path):
@@ -234,10 +242,12 @@ def test_every_checkpoint_is_measured_in_its_types(tiny, mlx_path):
 
 def test_exactness_that_a_kernel_breaks_is_not_found(brief, tiny, monkeypatch):
     bits_by_rows(monkeypatch, "torch")
-    monkeypatch.setattr(measurements, "CANDIDATES", (ExactRows(1, 8),))
+    for module in (measurements, probe):
+        monkeypatch.setattr(module, "CANDIDATES", (ExactRows(1, 8),))
     result = measurements.exactness(tiny, "torch", FLOAT, quiet)
     assert [each["exact"] for each in result["rows"]] == [False]
-    assert (result["price"], [*result["answers"]]) == ([], ["off"])
+    assert (result["price"], [*result["answers"]], [*result["speed"]]) == ([], ["off"], ["off"])
+    assert "gives a token other bits" in measurements.costs(tiny, "torch", quiet)["on"]["problem"]
 
 
 def test_a_wrong_verdict_of_the_probe_fails_the_stage(brief, tiny, monkeypatch):
@@ -253,10 +263,11 @@ def test_a_wrong_verdict_of_the_probe_fails_the_stage(brief, tiny, monkeypatch):
 def test_mlx_vlm_is_compared_in_processes(brief, tiny):
     commands = []
 
-    def process(command, task):
+    def process(command, task, progress):
         commands.append((command[0], task.draft, task.options.get("drafting")))
+        assert not command[-1].endswith("run_mmspec") or task.options.keys() >= {*DECODING}
         reply = Reply([1, 2], 10.0, 0.25, 2, 1)
-        described = {"versions": {"mlx-vlm": "0.4"}}
+        described = {"versions": {"mlx-vlm": "0.4"}, "exact": True, "device": "gpu"}
         return Run(1.0, 2.0, 2**20, {"default": [reply]}, {}, described)
 
     result = measurements.against_mlx_vlm(tiny, "/other/python", quiet, process)
@@ -264,6 +275,7 @@ def test_mlx_vlm_is_compared_in_processes(brief, tiny):
     assert commands[2] == ("/other/python", None, None)
     assert commands[1][1:] == (str(tiny.draft["mlx"]), None)
     assert result["mlx-vlm"]["mlx-vlm"] == "0.4"
+    assert result["mmspec"]["exact"] is True
     assert result["mlx-vlm"]["figures"]["default"]["first_token_seconds"]["median"] == 0.25
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec.decoding.exact_rows import ExactRows, exact_fields
 from mmspec.errors import UsageError
 from mmspec_bench.measure import grounding as bench
 from mmspec_bench.measure.grounding import (
@@ -110,8 +111,11 @@ def test_a_small_model_is_judged_through_its_chat(pair_paths):
     engine = load(str(target), str(draft), backend="torch")
     options = Options(max_new_tokens=4)
     found = grounding(engine, held_out(engine), options, samples=1, progress=quiet)
-    report = GroundingReport("x", 0, found, found, {})
-    assert json.loads(json.dumps(report.as_dict()))["shown"]["overall"] == found.total.share
+    fields = exact_fields("on", ExactRows(8, 8))
+    report = GroundingReport("x", 0, found, found, {}, **fields)
+    record = json.loads(json.dumps(report.as_dict()))
+    assert record["shown"]["overall"] == found.total.share
+    assert {name: record[name] for name in fields} == fields
     table = markdown(report).splitlines()
     assert len(table) == 2 + len(CATEGORIES) + 1
     assert table[-1].startswith("| overall |")

@@ -283,6 +283,7 @@ IN_PLACE = {
     "mmspec_bench/random_weights/byte_tokenizer.py": "inside new_directory",
     "mmspec_bench/random_weights/weights.py": "inside new_directory",
     "mmspec_bench/compare/runner.py": "a temporary folder",
+    "mmspec_bench/compare/script_io.py": "in that folder, a line for its maker",
     "mmspec_cli/terminal/line_editor.py": "the history is appended to",
     "mmspec/checkpoints/hub_download.py": "a partial file is resumed, checked and put in place",
 }

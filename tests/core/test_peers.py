@@ -123,12 +123,35 @@ def test_why_nothing_is_loaded_is_one_line(tmp_path, monkeypatch, capsys, load, 
 )
 def test_a_process_that_reports_nothing_is_a_reason(code, limit_seconds, reason):
     with pytest.raises(PeerError, match=reason):
-        run_script([sys.executable, "-c", code], task(text=[TEXT]), limit_seconds)
+        run_script([sys.executable, "-c", code], task(text=[TEXT]), quiet, limit_seconds)
 
 
 def test_an_interpreter_that_is_not_there_is_a_reason():
     with pytest.raises(PeerError, match="cannot start /no/python"):
         run_script(["/no/python", "-m", "x"], task(text=[TEXT]))
+
+
+SHOWING = """
+import json, pathlib, sys, time
+file = pathlib.Path(json.loads(pathlib.Path(sys.argv[1]).read_text())["progress_file"])
+file.write_text("probing")
+time.sleep(1.2)
+print('{"error": "done"}')
+"""
+
+
+def test_what_a_process_shows_is_shown_while_it_runs():
+    shown = []
+    with pytest.raises(PeerError, match="done"):
+        run_script([sys.executable, "-c", SHOWING], task(text=[TEXT]), shown.append)
+    assert set(shown) == {"probing"}
+
+
+def test_a_script_shows_what_it_answers(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "progress.txt"
+    asked = replace(task(text=[TEXT]), progress_file=str(file))
+    reported(tmp_path, monkeypatch, capsys, Sevens, asked)
+    assert file.read_text() == "answering text"
 
 
 class Timed(Sevens):
@@ -165,7 +188,7 @@ def compared(names, sets, turns=1, rates=(), **settings):
     """Results of scripted processes, and their order."""
     log, speeds = [], iter(rates)
 
-    def run(command, its_task):
+    def run(command, its_task, progress):
         name = command[-1].rpartition(".")[2]
         log.append(name)
         if name == "absent":
@@ -224,6 +247,8 @@ def test_every_peer_has_methods_and_others_are_refused():
     assert drafting == ["mmspec mlx, M gamma 5"]
     with pytest.raises(UsageError, match="unknown peer 'tgi'"):
         peer_methods(["tgi"], ["M"], 5)
+    with pytest.raises(UsageError, match="unknown exact mode 'maybe'"):
+        peer_methods(PEERS, ["M"], 5, "maybe")
 
 
 def test_prompts_keep_their_order_and_their_pictures(tmp_path):

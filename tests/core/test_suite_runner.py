@@ -1,7 +1,11 @@
 """The runner over scripted models: order, comparison, what is paid, what a kill leaves."""
 
+from dataclasses import replace
+
 import pytest
 
+from mmspec.decoding.exact_rows import ExactRows
+from mmspec.diagnostics.check import NEAR_TIES
 from mmspec.errors import ImageError, UsageError
 from mmspec.prompt.conversation import Message
 from mmspec_bench.suite.answerer import open_answerer
@@ -134,6 +138,18 @@ def test_a_difference_is_placed_and_what_follows_it_is_not_compared(engine, tmp_
     assert first.divergence["outcome"] == "bug"
     assert second.identical is None
     assert "an earlier answer differs" in second.notes[-1]
+
+
+@pytest.mark.parametrize(("rows", "outcome"), [(None, "near-tie"), (ExactRows(1, 8), "bug")])
+def test_with_exact_rows_no_difference_is_a_near_tie(engine, tmp_path, monkeypatch, rows, outcome):
+    monkeypatch.setitem(NEAR_TIES, "float32", 1e9)
+    bench = runner(replace(engine, exactness={"auto": rows}), "none,M", tmp_path, conversation(1))
+    model = type(engine.target.model)
+    original = model.open_target
+    monkeypatch.setattr(model, "open_target", lambda *a: Meddler(original(*a), wrong=7))
+    (answers,) = bench.run([])
+    [drafted] = [row for row in answers if row.method == "M"]
+    assert drafted.divergence["outcome"] == outcome
 
 
 def test_a_broken_sample_ends_the_run_by_name(engine, tmp_path):

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from mmspec.chat.options import Options
 from mmspec.errors import UsageError
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.measure.context import ContextCost, context
@@ -32,7 +33,8 @@ NOTE = (
 def context_command(output: Output, lengths: str, gamma: int, exact: str, **loading: Any) -> None:
     """Time plain tokens, verifications, drafted and prompt tokens by context length."""
     screen = output.screen
-    engine, lengths_asked = loaded(screen, loading), _lengths(lengths)
+    options, lengths_asked = Options(exact=exact), _lengths(lengths)
+    engine = loaded(screen, loading, options)
     report = context(engine, lengths_asked, gamma, exact, progress=screen.progress)
     table = Table("Milliseconds by context", COLUMNS, [_row(cost) for cost in report.costs], NOTE)
     output.report(asdict(report), partial(show_tables, screen, [table], "speed"))

@@ -41,8 +41,8 @@ def grounding(
     **loading: Any,
 ) -> None:
     """Ask for facts about held-out pictures, and judge the answers."""
-    engine = loaded(output.screen, loading)
     options = Options(gamma=gamma, max_new_tokens=max_new_tokens, exact=exact)
+    engine = loaded(output.screen, loading, options)
     score = partial(
         judge_facts,
         engine,
@@ -54,5 +54,6 @@ def grounding(
     )
     origin = provenance([engine.backend])
     blanked = score(blank=True) if blank else None
-    report = GroundingReport(engine.target.name, seed, score(), blanked, origin)
+    fields = engine.exact_fields(exact)
+    report = GroundingReport(engine.target.name, seed, score(), blanked, origin, **fields)
     output.report(report.as_dict(), partial(output.screen.say, markdown(report)))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.chat.engine import Engine, load
+from mmspec.chat.options import Options
 from mmspec.output_files import replace_text
 from mmspec_bench.report.table import Table
 from mmspec_cli.documentation import more
@@ -47,10 +48,13 @@ def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
     return together(OUT, JSON, PLAIN)(decorated)
 
 
-def loaded(screen: Screen, models: dict[str, Any]) -> Engine:
-    """Load the models that the options name, and show the engine's notes."""
+def loaded(screen: Screen, models: dict[str, Any], options: Options) -> Engine:
+    """Load the models that the options name, and show the engine's notes.
+
+    options: those of the answers; what they need to know of this machine is measured now.
+    """
     screen.progress("loading")
-    engine = load(**models)
+    engine = load(**models, options=options, progress=screen.progress)
     for note in engine.notes:
         screen.note(note)
     return engine

@@ -98,8 +98,9 @@ def run(
     """
     screen = Screen(plain=plain)
     settings = _settings(values)
+    engines = _engines(screen, settings, drafts, values)
     runner, done = prepare(
-        _engines(screen, settings, drafts, values),
+        engines,
         settings,
         out,
         resume=resume,
@@ -110,7 +111,7 @@ def run(
     rows = read_rows(out / ROWS)
     summaries = _summaries(rows, settings.methods)
     if as_json:
-        screen.json({"methods": summaries})
+        screen.json({"methods": summaries} | engines[0].exact_fields(settings.exact))
     else:
         _show(screen, summaries, out)
     return int(any(row.divergence and row.divergence["outcome"] == "bug" for row in rows))
@@ -131,7 +132,8 @@ def _engines(
     screen.progress("loading")
     named = [draft for name in settings.methods if (draft := name.partition("@")[2])]
     models = loading | {"captioner": settings.captioner, "captions": settings.captions}
-    engines = load_drafts([*drafts, *named], models)
+    models["progress"] = screen.progress
+    engines = load_drafts([*drafts, *named], models, settings.options)
     for note in dict.fromkeys(note for engine in engines for note in engine.notes):
         screen.note(note)
     return engines

@@ -8,6 +8,7 @@ from typing import Any
 from mmspec.chat.options import Gamma
 from mmspec.checkpoints.head_export import SPECULATIVE_TOKENS
 from mmspec.errors import choice
+from mmspec.exactness.finding import MODES
 
 PEERS = ("torch", "mlx", "transformers", "mlx-lm", "mlx-vlm", "vllm")
 """Programs to compare: this project on each of its two backends, and four other projects."""
@@ -43,13 +44,15 @@ def peer_methods(
     mlx_vlm: str | None = None,
     vllm: str | None = None,
 ) -> list[PeerMethod]:
-    """All methods of the named peers; raises UsageError for an unknown name.
+    """All methods of the named peers; raises UsageError for an unknown name or mode.
 
     draftings, exact: how this project decodes. mlx_vlm, vllm: the Pythons of their environments.
     """
     for peer in peers:
         if peer not in PEERS:
             raise choice("peer", peer, PEERS)
+    if exact not in MODES:
+        raise choice("exact mode", exact, MODES)
     script = "run_transformers"
     whole = PeerMethod("transformers, assistant_model", script, True, {"assistant": "whole"})
     text = replace(whole, name=f"{whole.name}, text part", options={"assistant": "text"})

@@ -20,7 +20,9 @@ class Mmspec(Program):
         named = dict(zip(DECODING, decoding, strict=True))
         self._options = options = Options(**named, max_new_tokens=task.max_tokens)
         places = {"device": task.device, "dtype": task.dtype, "backend": backend}
-        self._engine: Engine = load(task.model, task.draft or "none", options=options, **places)
+        self._engine: Engine = load(
+            task.model, task.draft or "none", options=options, progress=task.show, **places
+        )
 
     def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
         """Answer in a new conversation; images are encoded again."""
@@ -39,8 +41,8 @@ class Mmspec(Program):
     def describe(self) -> dict[str, Any]:
         """The backend's own description."""
         model = self._engine.target.model
-        exact = self._engine.exact_rows(self._options.exact) is not None
-        own = {"device": model.device, "dtype": model.dtype, "exact": exact}
+        own = {"device": model.device, "dtype": model.dtype}
+        own |= self._engine.exact_fields(self._options.exact)
         return self._engine.backend.describe() | own
 
     def device_bytes(self) -> int:

@@ -3,23 +3,27 @@
 import json
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import time
+from time import monotonic, time
 from typing import Any
 
 from mmspec.checkpoints.head_export import export_head
 from mmspec.errors import MmspecError
-from mmspec_bench import Progress
+from mmspec.progress import Progress, silent
 from mmspec_bench.compare.methods import PeerMethod
 from mmspec_bench.compare.script_io import Reply, Run, Task
 from mmspec_bench.measure.speed import Spread, rotated
 
 LIMIT_SECONDS = 1800.0
 """Seconds after which a process is stopped."""
+GLANCE_SECONDS = 0.5
+"""Seconds between two looks at what a process shows."""
 
 
 class PeerError(Exception):
@@ -54,7 +58,8 @@ class PeerResult:
     described: dict[str, Any]
 
 
-RunScript = Callable[[Sequence[str], Task], Run]
+RunScript = Callable[[Sequence[str], Task, Progress], Run]
+"""Function that runs a command on a task and shows what it does."""
 
 
 def compare(
@@ -71,9 +76,12 @@ def compare(
             for method in rotated(methods, turn):
                 if method.name in failures:
                     continue
-                progress(f"turn {turn + 1} of {turns}: {method.name}")
+                now = f"turn {turn + 1} of {turns}: {method.name}"
+                progress(now)
+                show = partial(_show, progress, now)
                 try:
-                    runs[method.name].append(run(method.command, own_task(method, task, folder)))
+                    own = own_task(method, task, folder)
+                    runs[method.name].append(run(method.command, own, show))
                 except PeerError as error:
                     failures[method.name] = str(error)
     first = runs[methods[0].name]
@@ -81,6 +89,10 @@ def compare(
         broken = Run(0.0, None, 0, {}, dict.fromkeys(task.questions, reason), {})
         runs[name].append(broken)
     return [_result(name, every, first) for name, every in runs.items()]
+
+
+def _show(progress: Progress, now: str, line: str) -> None:
+    progress(f"{now}: {line}")
 
 
 def own_task(method: PeerMethod, task: Task, folder: str) -> Task:
@@ -106,34 +118,67 @@ def _exported(head: Path, target: Path, into: Path) -> str:
     return str(into)
 
 
-def run_script(command: Sequence[str], task: Task, limit_seconds: float = LIMIT_SECONDS) -> Run:
-    """Run a script on a task; raises PeerError if it reports nothing."""
+def run_script(
+    command: Sequence[str],
+    task: Task,
+    progress: Progress = silent,
+    limit_seconds: float = LIMIT_SECONDS,
+) -> Run:
+    """Run a script on a task; raises PeerError if it reports nothing.
+
+    progress: shows what the script shows.
+    """
     with TemporaryDirectory() as folder:
-        file = Path(folder) / "task.json"
-        file.write_text(json.dumps(asdict(task) | {"started": time()}), encoding="utf-8")
-        try:
-            process = subprocess.run(
-                [*command, str(file)],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=limit_seconds,
-            )
-        except OSError as error:
-            raise PeerError(f"cannot start {command[0]}: {error.strerror}") from error
-        except subprocess.TimeoutExpired:
-            raise PeerError(f"no answer within {limit_seconds:g} seconds") from None
+        file, shown = Path(folder) / "task.json", Path(folder) / "progress.txt"
+        own = {"started": time(), "progress_file": str(shown)}
+        file.write_text(json.dumps(asdict(task) | own), encoding="utf-8")
+        with _started([*command, str(file)]) as process:
+            output, errors = _outputs(process, limit_seconds, shown, progress)
     if process.returncode:
-        last = _last_line(process.stderr)[:200]
+        last = _last_line(errors)[:200]
         raise PeerError(f"ended with status {process.returncode}" + (f": {last}" if last else ""))
-    report = json.loads(_last_line(process.stdout))
+    report = json.loads(_last_line(output))
     if "error" in report:
         raise PeerError(report["error"])
     replies = {
         label: [Reply(**reply) for reply in every] for label, every in report["replies"].items()
     }
     return Run(**report | {"replies": replies})
+
+
+def _started(command: Sequence[str]) -> subprocess.Popen[str]:
+    """The process of a command, whose outputs are read; raises PeerError if there is none."""
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        raise PeerError(f"cannot start {command[0]}: {error.strerror}") from error
+
+
+def _outputs(
+    process: subprocess.Popen[str], limit_seconds: float, shown: Path, progress: Progress
+) -> tuple[str, str]:
+    """All that a process writes to stdout and to stderr; meanwhile shows the line in a file.
+
+    An exception here kills the process, PeerError after `limit_seconds` among them.
+    """
+    end = monotonic() + limit_seconds
+    try:
+        while (left := end - monotonic()) > 0:
+            with suppress(subprocess.TimeoutExpired):
+                return process.communicate(timeout=min(left, GLANCE_SECONDS))
+            if shown.exists():
+                progress(shown.read_text(encoding="utf-8"))
+        raise PeerError(f"no answer within {limit_seconds:g} seconds")
+    except BaseException:
+        process.kill()
+        raise
 
 
 def _last_line(text: str) -> str:

@@ -35,6 +35,13 @@ class Task:
     """Questions by set; each is asked in a new conversation and answered greedily."""
     started: float = 0.0
     """Start of the process, as seconds of `time()`."""
+    progress_file: str = ""
+    """File with a line on what the process does now, for the one that waits; empty: none."""
+
+    def show(self, line: str) -> None:
+        """Show what the process does now to the one that waits for it."""
+        if self.progress_file:
+            Path(self.progress_file).write_text(line, encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,7 @@ def _report(program: Program, task: Task) -> Run:
     replies: dict[str, list[Reply]] = {}
     reasons: dict[str, str] = {}
     for label, questions in task.questions.items():
+        task.show(f"answering {label}")
         try:
             warm_up = _reply(program, questions[0])
             start_seconds = start_seconds or load_seconds + warm_up.first_token_seconds

@@ -20,7 +20,7 @@ from mmspec.diagnostics.check import EXIT_CODES, check
 from mmspec.diagnostics.parity import parity
 from mmspec.diagnostics.prompts import Prompt, user_prompt
 from mmspec.diagnostics.single_turn import answer_once
-from mmspec.errors import ContextError
+from mmspec.errors import ContextError, UsageError
 from mmspec.exactness.probe import CANDIDATES, rows_are_exact
 from mmspec.inspection import InspectableModel
 from mmspec_bench import Progress
@@ -31,13 +31,15 @@ from mmspec_bench.full_report.pair import Inapplicable, NumberType, Pair
 from mmspec_bench.measure.calibrate import calibrate
 from mmspec_bench.measure.costs import draft_sees
 from mmspec_bench.measure.exact_price import exact_prices
-from mmspec_bench.measure.speed import question_of, speed
+from mmspec_bench.measure.speed import EngineMethod, measure, question_of, speed
 from mmspec_bench.prompts import prompts_for, text_prompts, world_prompts
 
 PROMPTS, REPEATS = 3, 3
 OPTIONS = Options(gamma=5, max_new_tokens=64, exact="off")
 SAMPLINGS = (GREEDY, Sampling(temperature=0.8))
 DRAFTINGS, GAMMAS = ("M", "T", "MT"), (2, 4, 6)
+WAYS = {"plain": "none", "drafted": None}
+"""Draftings whose speed is compared with exact decoding and without."""
 IMAGES = (0, 1, 2, 5)
 """Numbers of images in the questions whose first tokens are timed."""
 PRICE_REPEATS, COST_REPEATS = 15, 4
@@ -96,19 +98,21 @@ def checked(pair: Pair, backend: str) -> dict[str, Any]:
 def exactness(pair: Pair, backend: str, kind: NumberType, progress: Progress) -> dict[str, Any]:
     """Probe numbers of rows until one is exact; then its price, and answers with it and without.
 
-    `exit_code` is 1 if a drafted answer differs from plain decoding's, but for a near-tie.
+    `speed` has the tokens per second of these. `exit_code` is 1 if a drafted answer differs from
+    plain decoding's, but for a near-tie.
     """
     with pair.opened(backend, kind) as engine:
         verdicts, rows = _probed(engine.target.model, progress)
         own = replace(engine, exactness={"on": rows, "off": None})
         prompts = prompts_for(engine.target.model.config, PROMPTS)
         prices = exact_prices(own, prompts[0], PRICE_REPEATS) if rows else []
-        modes = ("on", "off") if rows else ("off",)
+        modes = ("off", "on") if rows else ("off",)
         answers = {mode: _answers(own, prompts, mode, progress) for mode in modes}
         return _described(engine) | {
             "rows": verdicts,
             "price": [asdict(price) | {"ratio": price.ratio} for price in prices],
             "answers": answers,
+            "speed": _speeds(own, prompts, modes, progress),
             "exit_code": max(each["exit_code"] for each in answers.values()),
         }
 
@@ -146,16 +150,37 @@ def _answers(
     }
 
 
+def _speeds(
+    engine: Engine, prompts: Sequence[Prompt], modes: Sequence[str], progress: Progress
+) -> dict[str, dict[str, Any]]:
+    """Tokens per second, plain and drafted, by mode of `--exact`; all in turns."""
+    options = {mode: replace(OPTIONS, exact=mode) for mode in modes}
+    methods = {
+        (mode, word): EngineMethod(f"{word}, exact {mode}", engine, replace(own, drafting=spec))
+        for mode, own in options.items()
+        for word, spec in WAYS.items()
+    }
+    speeds = measure([*methods.values()], prompts, REPEATS, progress)
+    rates = dict(zip(methods, (asdict(each.tokens_per_second) for each in speeds), strict=True))
+    return {mode: {word: rates[mode, word] for word in WAYS} for mode in modes}
+
+
 def costs(pair: Pair, backend: str, progress: Progress) -> dict[str, Any]:
     """Seconds of target forwards by rows, and of drafted tokens by branches, by context.
 
-    `exact` says with which rows `--exact auto` decodes, which these costs are of.
+    By mode of `--exact`; `on` is only the `problem` if no number of rows is exact.
     """
     engine = pair.load(backend)
-    rows = engine.exact_rows("auto")
-    measured = calibrate(engine, progress, COST_REPEATS)
-    own = {"exact": rows.line() if rows else "off", "problem": measured.problem}
-    return _described(engine) | own | asdict(measured.calibration)
+    return _described(engine) | {mode: _curves(engine, mode, progress) for mode in ("off", "on")}
+
+
+def _curves(engine: Engine, mode: str, progress: Progress) -> dict[str, Any]:
+    try:
+        fields = engine.exact_fields(mode)
+    except UsageError as error:
+        return {"problem": str(error)}
+    measured = calibrate(engine, progress, COST_REPEATS, exact=mode)
+    return fields | {"problem": measured.problem} | asdict(measured.calibration)
 
 
 def speeds(pair: Pair, backend: str, progress: Progress) -> dict[str, Any]:
@@ -206,14 +231,15 @@ def against_mlx_vlm(
 
 
 def _mmspec(drafting: str | None) -> dict[str, Any]:
-    return {"backend": "mlx", "drafting": drafting, "gamma": "auto"}
+    return {"backend": "mlx", "drafting": drafting, "gamma": "auto", "exact": "auto"}
 
 
 def _short(result: PeerResult) -> dict[str, Any]:
     """A peer's result without the versions of this machine, which the report has."""
     short = asdict(result)
-    versions = short.pop("described").get("versions", {})
-    return short | {"mlx-vlm": versions.get("mlx-vlm")}
+    described = short.pop("described")
+    exact = {name: value for name, value in described.items() if name.startswith("exact")}
+    return short | exact | {"mlx-vlm": described.get("versions", {}).get("mlx-vlm")}
 
 
 def compared(pair: Pair, backends: Sequence[str]) -> dict[str, Any]:

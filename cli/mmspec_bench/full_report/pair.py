@@ -12,6 +12,7 @@ from mmspec.checkpoints.config import read_config
 from mmspec.diagnostics.doctor import memory_bytes
 from mmspec.errors import MmspecError
 from mmspec.plugins import load_backend
+from mmspec.progress import Progress, silent
 from mmspec_bench.weight_memory import weight_bytes
 
 PACKED_BACKENDS = ("mlx",)
@@ -51,6 +52,8 @@ class Pair:
     draft: dict[str, Path]
     threads: int | None = None
     """CPU threads, as for `mmspec.chat.engine.load`."""
+    progress: Progress = silent
+    """Shows what is loaded, and measured before a first answer."""
 
     def load(
         self, backend: str, model: Path | None = None, dtype: str = "auto", quantize: str = "none"
@@ -65,6 +68,7 @@ class Pair:
             dtype=dtype,
             quantize=quantize,
             threads=self.threads,
+            progress=self.progress,
         )
 
     def types(self, backend: str) -> tuple[NumberType, ...]:

@@ -11,7 +11,7 @@ from mmspec.diagnostics.check import EXIT_CODES
 from mmspec.errors import CheckpointError
 from mmspec.output_files import replace_text
 
-FORMAT = 1
+FORMAT = 2
 """Version of the file's layout; files of other versions are measured anew."""
 LIMIT = 200_000
 """Bytes of the largest file."""

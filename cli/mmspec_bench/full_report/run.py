@@ -60,7 +60,7 @@ def full_report(
         {backend: _fetched(name, backend, lines.progress) for backend in backends}
         for name in (model, draft)
     )
-    pair = Pair(models, drafts, threads)
+    pair = Pair(models, drafts, threads, lines.progress)
     file = ReportFile(out, _key(model, draft, pair), {"examination": examine()})
     stages = stages_of(pair, backends, mlx_vlm, lines.progress)
     if file.resume():

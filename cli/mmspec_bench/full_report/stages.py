@@ -13,7 +13,7 @@ from mmspec.exactness.probe import POSITIONS
 from mmspec_bench import Progress
 from mmspec_bench.compare.runner import run_script
 from mmspec_bench.full_report import measurements as measured
-from mmspec_bench.full_report.measurements import IMAGES, OPTIONS, PROMPTS, REPEATS
+from mmspec_bench.full_report.measurements import IMAGES, OPTIONS, PROMPTS, REPEATS, WAYS
 from mmspec_bench.full_report.pair import Pair
 from mmspec_bench.weight_memory import weight_bytes
 
@@ -61,8 +61,8 @@ def stages_of(
 
 def _short(pair: Pair, backend: str, progress: Progress) -> list[Stage]:
     timed = 4 * (REPEATS * PROMPTS + 3) * OPTIONS.max_new_tokens
-    rows = (measured.COST_REPEATS + 1) * len(CONTEXTS) * 3 * len(ROWS)
-    rows += _probe_forwards(pair, backend)  # if exact decoding is not dear
+    curves = (measured.COST_REPEATS + 1) * len(CONTEXTS) * 3 * len(ROWS)
+    rows = 2 * curves + _probe_forwards(pair, backend)
     return [
         Stage("start", backend, partial(measured.start, pair, backend), 1, 200 + 20 * len(IMAGES)),
         Stage("check", backend, partial(measured.checked, pair, backend), 1, _answers(2)),
@@ -73,6 +73,7 @@ def _short(pair: Pair, backend: str, progress: Progress) -> list[Stage]:
 
 def _exact(pair: Pair, backend: str, progress: Progress) -> list[Stage]:
     forwards = _answers(8) + _probe_forwards(pair, backend)
+    forwards += 2 * len(WAYS) * (REPEATS * PROMPTS + 1) * OPTIONS.max_new_tokens
     return [
         Stage(
             "exact",

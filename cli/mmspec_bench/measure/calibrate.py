@@ -88,16 +88,23 @@ class Pass:
 
 
 def calibrate(
-    engine: Engine, progress: Progress, repeats: int = 4, clock: Stopwatch = STOPWATCH
+    engine: Engine,
+    progress: Progress,
+    repeats: int = 4,
+    clock: Stopwatch = STOPWATCH,
+    *,
+    exact: str = "auto",
 ) -> Measured:
     """Time target forwards over each of ROWS, drafted tokens and levels with 1 to all branches.
 
     They are timed at each of CONTEXTS for which the models have positions; in place of a first one
     that exceeds the target's positions, at the longest that leaves room for every forward. All is
     timed twice, `repeats` times each, to see whether other programs disturb.
+
+    exact: a mode of `--exact`; the target's forwards have the rows that it gives.
     """
-    started = clock()
-    target = engine.target.model.open_target(GREEDY, engine.exact_rows("auto"))
+    rows, started = engine.exact_rows(exact), clock()
+    target = engine.target.model.open_target(GREEDY, rows)
     drafters = [_opened(engine, spec, target) for spec in branch_draftings(engine)]
     both = Pass(), Pass()
     for context in _contexts(engine.target.model.config.text.max_position_embeddings):

@@ -11,6 +11,7 @@ from typing import Any
 
 from mmspec.chat.engine import Engine
 from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.exact_rows import ExactFields
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.provenance import provenance
@@ -40,7 +41,7 @@ class ContextCost:
 
 
 @dataclass(frozen=True, slots=True)
-class ContextReport:
+class ContextReport(ExactFields):
     """The costs at all lengths of context, with models and provenance."""
 
     model: str
@@ -48,8 +49,6 @@ class ContextReport:
     device: str
     dtype: str
     quantize: str
-    exact: bool
-    """True if the target's forwards have exact rows."""
     gamma: int
     costs: list[ContextCost]
     provenance: dict[str, Any]
@@ -75,8 +74,7 @@ def context(
     lengths = sorted(set(lengths) or {length for length in LENGTHS if length <= most})
     if lengths[-1] > most:
         raise UsageError(f"--lengths {lengths[-1]}: {engine.target.name} has room for {most}")
-    rows = engine.exact_rows(exact, progress)
-    target, drafter, room = loaded.open_target(GREEDY, rows), None, 0
+    target, drafter, room = loaded.open_target(GREEDY, engine.exact_rows(exact)), None, 0
     if engine.draft:
         drafting, vocabulary = engine.draft.model, loaded.config.text.vocab_size
         drafter = drafting.open_drafter(1, vocabulary, GREEDY)
@@ -96,10 +94,10 @@ def context(
         loaded.device,
         loaded.dtype,
         loaded.quantize,
-        rows is not None,
         gamma,
         [_medians(passes_of[1:]) for passes_of in costs.values()],
         provenance([engine.backend]),
+        **engine.exact_fields(exact),
     )
 
 

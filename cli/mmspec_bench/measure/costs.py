@@ -11,6 +11,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter
 from mmspec.decoding.draft import Draft, HostDraft
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import chunks_of, prefilled_target
@@ -53,7 +54,8 @@ def costs(engine: Engine, prompt: Prompt, options: Options, repeats: int = 20) -
     gamma = MAX_AUTO_GAMMA if options.gamma == "auto" else options.gamma
     draftings = ["M", "MTCP"] if prompt.message.pictures and draft_sees(engine) else ["T"]
     rows = (1, gamma + 1)
-    (step, block), tokens = step_seconds(engine, prompt, rows, draftings, repeats)
+    exact = engine.exact_rows(options.exact)
+    (step, block), tokens = step_seconds(engine, prompt, rows, draftings, repeats, exact)
     return Costs(gamma, step, block, dict(zip(draftings, tokens, strict=True)))
 
 
@@ -63,15 +65,18 @@ def step_seconds(
     rows: Sequence[int],
     draftings: Sequence[str],
     repeats: int,
+    exact: ExactRows | None = None,
 ) -> tuple[list[float], list[float]]:
     """Median seconds of a target forward over each of `rows`, and of a drafted token by drafting.
 
     Drafts and forwards alternate, and a draft is timed after two rounds of its own, so that the
     processor's caches are in the state of an answer.  A draft has max(rows) - 1 tokens; its seconds
     are divided by their number.  Without draftings the rows hold arbitrary tokens.
+
+    exact: the rows with which the target decodes; None for ordinary forwards.
     """
-    target = prefilled_target(engine, prompt.message)
-    drafters = [open_beside(engine, prompt, Options(drafting=spec), target) for spec in draftings]
+    target = prefilled_target(engine, prompt.message, (), exact)
+    drafters = [open_beside(engine, prompt, spec, target) for spec in draftings]
     return steps_beside(engine, target, drafters, rows, max(rows) - 1, repeats)
 
 
@@ -134,11 +139,12 @@ def draft_sees(engine: Engine) -> bool:
     return engine.draft is not None and engine.draft.model.config.vision is not None
 
 
-def open_beside(engine: Engine, prompt: Prompt, options: Options, target: Target) -> OpenDrafter:
-    """Open the drafter of `options` beside `target`, and prefill the same prompt."""
+def open_beside(engine: Engine, prompt: Prompt, spec: str, target: Target) -> OpenDrafter:
+    """Open a drafter of chains beside `target`, and prefill the same prompt."""
+    options = Options(drafting=spec, tree=None)
     drafting = drafting_for(engine, options, ())
     if not drafting.branches:
-        raise UsageError(f"{options.drafting} drafts nothing whose cost could be measured")
+        raise UsageError(f"{spec} drafts nothing whose cost could be measured")
     drafter = open_drafter(engine, options, drafting, target)
     drafter.prefill(chunks_of(engine, prompt.message))
     return drafter

@@ -9,6 +9,7 @@ from PIL import Image
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
+from mmspec.decoding.exact_rows import ExactFields
 from mmspec.errors import UsageError
 from mmspec.prompt.conversation import interleaved
 from mmspec.prompt.images import Picture, picture_from
@@ -71,7 +72,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class GroundingReport:
+class GroundingReport(ExactFields):
     """Scores with the images and, optionally, with grey pictures instead."""
 
     model: str
@@ -85,6 +86,9 @@ class GroundingReport:
         return {
             "model": self.model,
             "seed": self.seed,
+            "exact": self.exact,
+            "exact_mode": self.exact_mode,
+            "exact_rows": self.exact_rows,
             "shown": self.shown.as_dict(),
             "blanked": self.blanked.as_dict() if self.blanked else None,
             "provenance": self.provenance,

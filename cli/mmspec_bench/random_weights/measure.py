@@ -6,7 +6,7 @@ from typing import Any
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.loaded_model import LoadedHead
-from mmspec.chat.options import Options
+from mmspec.decoding.exact_rows import ExactFields
 from mmspec.diagnostics.prompts import Prompt, user_prompt
 from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import prefilled_target
@@ -37,8 +37,11 @@ class Prefill:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomWeightsReport:
-    """Median seconds of forwards; every timed call starts and ends with no work pending."""
+class RandomWeightsReport(ExactFields):
+    """Median seconds of forwards; every timed call starts and ends with no work pending.
+
+    The exact rows are those of `prices`; all other forwards are ordinary.
+    """
 
     checkpoint: str
     device: str
@@ -98,7 +101,7 @@ def measure(
     priced: also time forwards with exact rows and without, in turns.
     """
     progress("loading")
-    engine = load(str(checkpoints.target), str(checkpoints.draft), **options)
+    engine = load(str(checkpoints.target), str(checkpoints.draft), **options, progress=progress)
     model = engine.target.model
     prompts = {count: _prompt(engine, count) for count in IMAGES}
     engine.backend.reset_peak_memory()
@@ -131,6 +134,7 @@ def measure(
         prices=exact_prices(engine, prompts[1], repeats) if priced else [],
         peak_memory_bytes=engine.backend.peak_memory(),
         provenance=provenance([engine.backend]),
+        **engine.exact_fields("on" if priced else "off"),
     )
 
 
@@ -162,7 +166,7 @@ def _drafted_bytes(engine: Engine, prompt: Prompt, drafting: str) -> int:
     if engine.head:
         return head_bytes(engine.head.head.config, model.config, model.dtype, target.length)
     assert engine.draft
-    side = open_beside(engine, prompt, Options(drafting=drafting), target)
+    side = open_beside(engine, prompt, drafting, target)
     positions = sum(side.drafter.row_lengths)
     return step_bytes(engine.draft.model.config, model.dtype, positions, model.quantize)
 

@@ -14,7 +14,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Round
-from mmspec.diagnostics.check import NEAR_TIES, first_divergence
+from mmspec.diagnostics.check import first_divergence, near_tie
 from mmspec.drafters.views import UNLETTERED
 from mmspec.errors import ContextError, UsageError
 from mmspec.exactness.finding import MODES
@@ -186,5 +186,5 @@ def _divergence(answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer) -> R
     )
     if divergence is None:
         return None
-    outcome = divergence.outcome(NEAR_TIES[engine.target.model.dtype])
+    outcome = divergence.outcome(near_tie(engine, answerer.options))
     return {"position": divergence.position, "margin": divergence.gap, "outcome": outcome}

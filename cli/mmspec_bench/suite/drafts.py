@@ -5,23 +5,25 @@ from dataclasses import replace
 from typing import Any
 
 from mmspec.chat.engine import Engine, load
+from mmspec.chat.options import Options
 from mmspec.drafters.views import UNLETTERED
 from mmspec.errors import UsageError, choice
 from mmspec.plugins import is_kind
 from mmspec_bench.suite.methods import Method
 
 
-def load_drafts(drafts: Iterable[str], models: Mapping[str, Any]) -> list[Engine]:
+def load_drafts(drafts: Iterable[str], models: Mapping[str, Any], options: Options) -> list[Engine]:
     """Load the target once, and each draft once: one engine for each.
 
-    models: keywords of `mmspec.chat.engine.load`, but for the draft.
+    models: keywords of `mmspec.chat.engine.load`, but for the draft and the options of answers.
     """
     engines: list[Engine] = []
     for draft in drafts:
         if not engines:
-            engines.append(load(**models, draft=draft))
+            engines.append(load(**models, draft=draft, options=options))
         elif draft not in map(_name, engines):
             engines.append(_beside(engines[0], draft, models))
+            engines[-1].prepare(options)
     return engines
 
 

@@ -81,6 +81,7 @@ def stats(dialogue: Dialogue, _: str) -> None:
         ("rounds", str(statistics.rounds)),
         ("tokens", str(statistics.tokens)),
         *_gamma(dialogue),
+        ("exact", _exact(dialogue)),
         ("tokens per round", f"{statistics.block_efficiency:.2f}"),
         ("drafted, accepted", f"{statistics.drafted}, {statistics.accepted}"),
         ("accepted", f"{statistics.acceptance_rate:.0%}"),
@@ -90,6 +91,13 @@ def stats(dialogue: Dialogue, _: str) -> None:
         ("peak memory, GB", f"{statistics.peak_memory_bytes / 1e9:.2f}"),
     ]
     dialogue.show(stats_report(dialogue.chat), ["last answer", ""], rows)
+
+
+def _exact(dialogue: Dialogue) -> str:
+    """The mode of `--exact`, and the rows that it gave; 'off' for ordinary forwards."""
+    mode = dialogue.chat.options.exact
+    rows = dialogue.chat.models.exact_rows(mode)
+    return f"{mode}: {rows.line() if rows else 'off'}"
 
 
 def _gamma(dialogue: Dialogue) -> list[tuple[str, str]]:
