@@ -93,6 +93,28 @@ def test_what_is_measured_are_the_forwards_that_decode(engine, monkeypatch, mode
     assert rows == [known.exactness[mode]]
 
 
+class Counting(Machine):
+    """A machine that counts its verifications and takes `step` seconds for each row of one."""
+
+    step, count = 1.0, 0
+
+    def verify(self, rows, context=0):
+        self.count += 1
+        return super().verify(rows, context) * self.step
+
+
+def test_short_forwards_are_timed_more_often(directory, monkeypatch):
+    def verifications(step):
+        machine = Counting()
+        machine.step = step
+        with monkeypatch.context() as patch:
+            machine.run(patch)
+            calibrate(scripted_engine(directory, draft=None), quietly, repeats=2)
+        return machine.count
+
+    assert verifications(0.001) > 2 * verifications(1.0)
+
+
 def test_without_a_draft_only_the_target_is_measured(directory, monkeypatch):
     FLAT.run(monkeypatch)
     engine = scripted_engine(directory, draft=None)

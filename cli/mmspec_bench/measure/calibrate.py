@@ -20,7 +20,12 @@ from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
 from mmspec.draft_length.cost_curves import Seconds
 from mmspec.seam import Segment, Target
 from mmspec_bench import Progress
-from mmspec_bench.measure.costs import branch_draftings, seconds_of, steps_beside
+from mmspec_bench.measure.costs import (
+    branch_draftings,
+    median_seconds,
+    seconds_of,
+    steps_beside,
+)
 from mmspec_bench.measure.steadiness import (
     REMEDY,
     Steadiness,
@@ -35,6 +40,8 @@ ROOM = max(ROWS)
 """Positions that must be free after a context, for the largest forward."""
 LEVELS = 5
 """Number of levels of the tree whose drafting is timed."""
+SECONDS, TIMES = 2.0, 4
+"""Seconds for which short forwards of the target go on being repeated, up to TIMES as often."""
 STOPWATCH = Stopwatch()
 
 
@@ -99,7 +106,8 @@ def calibrate(
 
     They are timed at each of CONTEXTS for which the models have positions; in place of a first one
     that exceeds the target's positions, at the longest that leaves room for every forward. All is
-    timed twice, `repeats` times each, to see whether other programs disturb.
+    timed twice, to see whether other programs disturb: `repeats` times each, and up to TIMES as
+    often where forwards are short, because a few percent between two lengths decide.
 
     exact: a mode of `--exact`; the target's forwards have the rows that it gives.
     """
@@ -111,8 +119,9 @@ def calibrate(
         progress(f"measuring after {context} tokens")
         target.extend(_repeated(context - target.length))
         drafters = [drafter for drafter in drafters if _extended(drafter, context)]
+        times = _repetitions(engine, target, repeats)
         for each in both:
-            each.measure(engine, target, drafters, repeats)
+            each.measure(engine, target, drafters, times)
     on_cpu = engine.target.model.device == "cpu"
     share = share_between(started, clock()) if on_cpu else None
     return _joined(*both, share)
@@ -148,6 +157,12 @@ def _level_seconds(engine: Engine, target: Target, opened: OpenDrafter, repeats:
 
     draft = tree()
     return median(once() for _ in range(repeats)) / (draft.depth if draft else LEVELS)
+
+
+def _repetitions(engine: Engine, target: Target, least: int) -> int:
+    """How often to time each forward, so that all numbers of rows together take SECONDS."""
+    plain = median_seconds(engine, lambda: target.verify(None, NO_NOISE), 3)
+    return max(least, min(TIMES * least, int(SECONDS / (plain * len(ROWS)))))
 
 
 def _contexts(positions: int) -> Sequence[int]:
