@@ -12,7 +12,7 @@ from functools import partial
 from itertools import groupby
 from math import hypot, inf
 from operator import itemgetter
-from statistics import fmean
+from statistics import median
 from typing import NamedTuple
 
 from mmspec.decoding.draft import Plan
@@ -165,6 +165,8 @@ class AdaptiveDraftLength:
             return
         self._update()
         affords = self._budget >= self._least_risk
+        if self._times.waits:
+            max_gamma = min(max_gamma, self._latest.gamma)
         best = self._fastest(max_gamma, self._limit(BET)) if affords else self._plainly
         self._chosen = self._trial(best, max_gamma) if affords else best
         is_safe = self._budget >= CREDIT / 2 if best.gamma else not affords
@@ -191,11 +193,11 @@ class AdaptiveDraftLength:
         self._unread.clear()
 
     def _take(self, chosen: Choice, rounds: Sequence[Round]) -> None:
-        """Take rounds of one draft in a row: their mean time says what one costs."""
+        """Take rounds of one draft in a row: the median says what one costs, if some are slow."""
         seconds = [round_.draft_seconds + round_.verify_seconds for round_ in rounds]
         later = seconds if chosen == self._latest else seconds[1:]
-        costs, mean = chosen.kind.costs, fmean(later or seconds)
-        cost = costs.observe(chosen.gamma, mean, repeats=bool(later))
+        costs, usual = chosen.kind.costs, median(later or seconds)
+        cost = costs.observe(chosen.gamma, usual, repeats=bool(later))
         tokens = sum(len(round_.tokens) for round_ in rounds)
         if chosen.gamma:
             for round_ in rounds:

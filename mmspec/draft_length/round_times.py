@@ -24,6 +24,8 @@ COMMON, OWN = 0.3, 0.12
 """Spread of calibrated costs: of the error that they have in common, and of each alone."""
 SURPRISE = 2.5
 """Number of spreads from which a round's seconds are a surprise."""
+SLOW = 2.0
+"""Ratio from which a draft's seconds beside the expected ones may be chance, if not a surprise."""
 KNOWN = 0.2
 """Spread below which a cost is known."""
 DOUBT = 1.25
@@ -44,8 +46,11 @@ class RoundTimes:
         self._parts: list[tuple[int, ...]] = [(PLAIN,), (PLAIN, CALIBRATED)]
         self._measured_plain, self._noise = 0.0, NOISE**2
         self._too_fast: list[tuple[int, float]] = []
+        self._too_slow: tuple[int, float] | None = None
         self.rounds = 0
         """Number of observed rounds."""
+        self.waits = False
+        """True if the last round was a surprisingly slow draft, which may be chance."""
 
     def add(self, *, is_calibrated: bool) -> int:
         """Add a draft; returns its place.  Its cost is 1 if calibrated, else unknown."""
@@ -95,9 +100,13 @@ class RoundTimes:
         self.rounds += 1
         self._covariance[PLAIN][PLAIN] += WANDER**2
         self._noise = NOISE**2 + (0.0 if repeats or place == PLAIN else CHANGE**2)
-        if place != PLAIN and self._is_too_fast(place, ratio):
-            self._too_fast.append((place, ratio))
-            return False
+        self.waits = False
+        if place != PLAIN:
+            if self._is_too_fast(place, ratio):
+                self._too_fast.append((place, ratio))
+                return False
+            if self._may_be_chance(place, ratio):
+                return True
         excess = self._learn(place, ratio)
         if place == PLAIN:
             agrees = abs(excess) <= log(DOUBT)
@@ -112,6 +121,27 @@ class RoundTimes:
         excess = self._excess(place, ratio)
         is_new = self._covariance[place][place] >= UNKNOWN**2
         return excess < (-log(DOUBT) if is_new else -self._limit(place))
+
+    def _may_be_chance(self, place: int, ratio: float) -> bool:
+        """True if a draft is surprisingly slow for the first time: another program may have run.
+
+        The second slow draft, or the same one if it is slow again, makes both count.
+        """
+        limit = min(self._limit(place), log(SLOW))
+        is_slow = self._excess(place, ratio) > limit and self._is_known(place)
+        earlier = self._too_slow
+        self.waits = is_slow and earlier is None
+        if self.waits:
+            self._too_slow = place, ratio
+        elif earlier and (is_slow or earlier[0] == place):
+            self._too_slow = None
+            if is_slow:
+                self._learn(*earlier)
+        return self.waits
+
+    def _is_known(self, place: int) -> bool:
+        """True if something is known of the machine's speed and of the draft's cost."""
+        return max(self._covariance[part][part] for part in self._parts[place]) < 1.0
 
     def _learn(self, place: int, ratio: float) -> float:
         """Take a round of which this is the place and time; returns its excess.

@@ -295,8 +295,8 @@ def test_when_acceptance_rises_it_drafts_again(verify, draft):
         chosen, cost = switching(machine(verify, draft, 0.05, seed), each)
         assert max(chosen[-20:]) >= 2
         rates.append(1500 / cost / each.best())
-    assert fmean(rates) > 0.93
-    assert min(rates) > 0.8
+    assert fmean(rates) > 0.94
+    assert min(rates) > 0.85
 
 
 def test_an_easy_answer_after_hard_ones_is_drafted():
@@ -321,10 +321,34 @@ def test_a_calibrated_machine_that_has_become_slow_is_found_out():
 
 
 def test_a_calibrated_machine_that_has_become_fast_is_found_out():
-    for seed in range(4):
+    rates = []
+    for seed in range(8):
         each = machine(1.1, 0.05, 0.9, seed)
         length = AdaptiveDraftLength(machine(3.3, 0.6, 0.9).calibration(1.0))
-        assert 3000 / run(each, 3000, length)[1] > 0.85 * each.best()
+        rates.append(3000 / run(each, 3000, length)[1] / each.best())
+    assert fmean(rates) > 0.83
+    assert min(rates) > 0.75
+
+
+def test_one_slow_first_draft_is_no_reason_to_decode_plainly():
+    """Another program may run in the first drafted round."""
+
+    class SlowFirst(Machine):
+        drafts = 0
+
+        def round(self, gamma):
+            self.drafts += gamma > 0
+            usual = super().round(gamma)
+            slow = 4.0 if self.drafts == 1 and gamma else 1.0
+            return replace(usual, verify_seconds=slow * usual.verify_seconds)
+
+    rates = []
+    for seed in range(16):
+        each = SlowFirst(0.54, 0.05, 0.95, noise=0.0, dice=random.Random(seed))
+        length = AdaptiveDraftLength(each.calibration(1.0))
+        rates.append(512 / run(each, 512, length)[1] / each.best())
+    assert fmean(rates) > 0.91
+    assert min(rates) > 0.84
 
 
 @pytest.mark.parametrize("costs", [{5: 7.0}, {5: 15.0}, {5: 33.0}, {2: 9.0, 8: 60.0}])
