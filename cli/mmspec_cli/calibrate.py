@@ -38,10 +38,11 @@ def calibrate(exact: str, as_json: bool, plain: bool, **where: Any) -> int:
     """
     screen = Screen(plain=plain)
     engine = loaded(screen, where, Options(exact=exact))
-    measured = measure(engine, screen.progress, exact=exact)
-    calibration = measured.calibration
     rows = engine.exact_rows(exact)
     file = calibration_file(engine.backend, engine.target, engine.drafts, rows)
+    _announce(screen, file)
+    measured = measure(engine, screen.progress, exact=exact)
+    calibration = measured.calibration
     written = _write(screen, file, measured)
     if as_json:
         names = {"model": engine.target.name, "draft": engine.drafts and engine.drafts.name}
@@ -54,6 +55,14 @@ def calibrate(exact: str, as_json: bool, plain: bool, **where: Any) -> int:
         if written:
             screen.say(f"written to {file.path}")
     return 0 if written else 1
+
+
+def _announce(screen: Screen, file: CalibrationFile) -> None:
+    """Say at once, before minutes are spent, that what is measured cannot be kept."""
+    try:
+        file.make_folder()
+    except WriteError as error:
+        screen.note(f"what is measured will only be shown: {error}; MMSPEC_CACHE names another folder")
 
 
 def _write(screen: Screen, file: CalibrationFile, measured: Measured) -> bool:

@@ -71,10 +71,9 @@ def _show(screen: Screen, report: CheckReport) -> None:
                 "is faster; --gamma 5 checks more"
             )
     kind = computed(report.dtype, report.quantize)
-    screen.say(
-        f"{report.outcome} ({report.backend}, {report.device}, {kind}; "
-        f"near-tie up to a logit gap of {report.threshold:g})"
-    )
+    ties = f"near-tie up to a logit gap of {report.threshold:g}"
+    threshold = "exact decoding has no near-ties" if report.exact else ties
+    screen.say(f"{report.outcome} ({report.backend}, {report.device}, {kind}; {threshold})")
 
 
 def _row(comparison: Comparison) -> tuple[str, ...]:

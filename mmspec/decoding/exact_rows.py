@@ -34,8 +34,11 @@ class ExactRows:
 
     def line(self) -> str:
         """One line for reports."""
-        numbers = "any number" if self.multiple == 1 else f"multiples of {self.multiple}"
-        return f"forwards of {numbers} of rows, up to {self.most}"
+        if self.multiple == self.most:
+            return f"forwards of {self.most} rows"
+        if self.multiple == 1:
+            return f"forwards of 1 to {self.most} rows"
+        return f"forwards of {self.multiple}, {2 * self.multiple}, … {self.most} rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,8 +106,12 @@ class CalibrationFile:
         except (CheckpointError, OSError) as error:
             return Calibration(), f"calibration not used ({error}): run `mmspec calibrate`"
 
+    def make_folder(self) -> None:
+        """Make the folder of the file; raises WriteError."""
+        make_directory(self.path.parent)
+
     def write(self, calibration: Calibration) -> None:
         """Replace the file atomically; raises WriteError."""
         text = json.dumps({"key": dict(self.key)} | asdict(calibration), indent=1)
-        make_directory(self.path.parent)
+        self.make_folder()
         replace_text(self.path, text + "\n")

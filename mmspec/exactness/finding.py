@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -17,8 +16,8 @@ from mmspec.exactness.probe import find_exact_rows
 from mmspec.input_files import require_file
 from mmspec.inspection import InspectableModel
 from mmspec.json_reader.limits import Range
-from mmspec.output_files import replace_text
-from mmspec.progress import Progress
+from mmspec.output_files import make_directory, replace_text
+from mmspec.progress import Notice, Progress
 
 MODES = ("auto", "on", "off")
 """Values of `--exact`."""
@@ -52,10 +51,13 @@ class Finding:
     def line(self) -> str:
         """One line for reports."""
         price = f"a plain token costs {self.price:.2f} times as much"
-        if self.rows is None:
-            return f"no number of rows is exact ({price})" if self.is_probed else f"off: {price}"
-        state = "on" if self.price <= DEAR else "off, but possible"
-        return f"{state}: {self.rows.line()}; {price}"
+        if self.is_probed and self.rows is None:
+            return f"no number of rows is exact ({price})"
+        if self.price > DEAR:
+            allowed = f"{price}, and auto allows {DEAR:g}"
+            possible = self.rows.line() if self.rows else "tried once it is asked for"
+            return f"off: {allowed}; with --exact on: {possible}"
+        return f"on: {self.rows.line()}; {price}" if self.rows else f"not measured: {price}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class FindingFile:
         """Replace the file; raises OSError or WriteError."""
         rows = finding.rows and {"multiple": finding.rows.multiple, "most": finding.rows.most}
         values = {"price": finding.price, "is_probed": finding.is_probed, "rows": rows}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(self.path.parent)
         if self.path.exists():
             require_file(self.path)  # a pipe would be waited for
         replace_text(self.path, json.dumps({"key": dict(self.key)} | values, indent=1) + "\n")
@@ -107,7 +109,7 @@ def exact_rows(
     finding = file.read()
     if finding is None or not finding.suffices(mode):
         finding = _measured(model, mode, name, progress)
-        _keep(file, finding)
+        _keep(file, finding, progress)
     if mode == "on" and finding.rows is None:
         raise UsageError(
             f"`exact=on`: {name} in {model.dtype} on {model.device} gives a token other bits beside"
@@ -126,12 +128,15 @@ def _measured(model: InspectableModel, mode: str, name: str, progress: Progress)
         return finding
     minutes = PROBE * (perf_counter() - started) / 60
     if minutes > 1:
-        progress(f"{work}: about {minutes:.0f} min, none with `exact` off")
+        progress(Notice(f"{work}: about {minutes:.0f} min; `exact=off` decodes at once"))
     rows = find_exact_rows(model)
     price = price_of(model, rows) if rows else finding.price
     return replace(finding, price=price, is_probed=True, rows=rows)
 
 
-def _keep(file: FindingFile, finding: Finding) -> None:
-    with suppress(OSError, WriteError):  # without a cache directory the next process measures again
+def _keep(file: FindingFile, finding: Finding, progress: Progress) -> None:
+    try:
         file.write(finding)
+    except (OSError, WriteError) as error:
+        again = "the next process measures it again; MMSPEC_CACHE names another folder"
+        progress(Notice(f"what was measured of exact decoding is not kept ({error}): {again}"))

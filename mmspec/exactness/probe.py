@@ -18,15 +18,11 @@ from mmspec.inspection import InspectableModel
 from mmspec.seam import Segment
 
 CANDIDATES = (
-    ExactRows(1, 64),
-    ExactRows(2, 64),
-    ExactRows(4, 64),
-    ExactRows(8, 64),
-    ExactRows(8, 8),
+    *(ExactRows(multiple, most) for multiple in (1, 2, 4, 8) for most in (64, 16, 8)),
     ExactRows(16, 16),
     ExactRows(32, 32),
 )
-"""Numbers of rows to try, those that pad least first."""
+"""Numbers of rows to try, those that pad a plain token least first."""
 POSITIONS = 8192
 """The most positions of a model at which blocks are compared."""
 START = BLOCK - 20

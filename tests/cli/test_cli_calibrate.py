@@ -71,7 +71,7 @@ def test_what_cannot_be_decoded_exactly_is_not_measured(
     result = run("calibrate", *models, "--exact", mode)
     assert (result.status, len(result.err.splitlines())) == (2, 1)
     assert reason in result.err
-    assert not (cache / "calibration").exists()
+    assert not [*cache.glob("calibration/*")]
 
 
 def test_json_has_the_numbers_and_what_they_are_of(run, models):
@@ -114,7 +114,7 @@ def test_what_a_busy_machine_gives_is_shown_and_not_written(run, models, cache, 
     assert "not written: the machine was busy: " in result.err
     assert "other programs had the processor" in result.err
     assert "fewer --threads" in result.err
-    assert not (cache / "calibration").exists()
+    assert not [*cache.glob("calibration/*")]
 
 
 def test_a_draft_that_is_really_slow_is_left_alone_from_the_start(

@@ -136,8 +136,8 @@ def test_stats_say_whether_decoding_is_exact(chat, monkeypatch, tmp_path):
     monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("mmspec.exactness.finding.find_exact_rows", lambda _: ExactRows(8, 8))
     exact = ["--exact", "on"]
-    assert re.search(r"exact +on: forwards of multiples of 8", chat("/stats", options=exact).out)
-    assert re.search(r"exact +auto: off\n", chat("/stats").out)
+    assert re.search(r"exact +on: forwards of 8 rows", chat("/stats", options=exact).out)
+    assert re.search(r"exact +auto: off; `mmspec doctor` says why", chat("/stats").out)
     [record] = map(json.loads, chat("/stats", options=[*exact, "--json"]).out.splitlines())
     assert (record["exact"], record["exact_mode"]) == (True, "on")
     assert record["exact_rows"] == {"multiple": 8, "most": 8}

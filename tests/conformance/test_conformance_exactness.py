@@ -20,7 +20,7 @@ from mmspec.decoding.block_attention import BLOCK
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import GREEDY
 from mmspec.exactness import probe
-from mmspec.exactness.probe import rows_are_exact
+from mmspec.exactness.probe import find_exact_rows, rows_are_exact
 from mmspec.plugins import load_backend
 from support.conformance_cases import PICTURES, copied, logits
 from support.exactness_cases import Count, cases, compare_all
@@ -28,6 +28,7 @@ from support.row_faults import (
     attention_of_trees,
     bits_by_company,
     bits_by_rows,
+    bits_of_one_and_of_many,
     far_attention_by_rows,
     logits_by_rows,
     states_by_rows,
@@ -129,6 +130,15 @@ def test_the_probe_sees_a_product_that_depends_on_other_rows(backend, engine, mo
     exact = [rows_are_exact(model, each) for each in (ExactRows(1, 64), rows)]
     # A fixed number of rows hides a kernel that depends on their number; nothing hides the other.
     assert exact == [False, fault is not bits_by_company]
+
+
+def test_the_probe_finds_few_rows_where_neither_one_nor_many_are_exact(
+    backend, engine, monkeypatch
+):
+    bits_of_one_and_of_many(monkeypatch, backend)
+    rows = find_exact_rows(engine.target.model)
+    assert rows.most == 16
+    assert 1 < rows.multiple <= 4
 
 
 @pytest.mark.parametrize("rows", [ExactRows(1, 64), ExactRows(16, 16)])

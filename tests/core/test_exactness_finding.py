@@ -11,7 +11,7 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.errors import UsageError
 from mmspec.exactness import finding as module
 from mmspec.exactness.finding import DEAR, Finding, FindingFile, exact_rows
-from mmspec.progress import silent
+from mmspec.progress import Notice, silent
 
 ROWS = ExactRows(4, 64)
 MODEL = SimpleNamespace(dtype="bfloat16", device="cpu")
@@ -40,8 +40,8 @@ def machine(monkeypatch):
     return state
 
 
-def rows(mode, file):
-    return exact_rows(MODEL, mode, file, "tiny", silent)
+def rows(mode, file, progress=silent):
+    return exact_rows(MODEL, mode, file, "tiny", progress)
 
 
 def test_off_measures_nothing(machine, file):
@@ -85,7 +85,7 @@ def test_a_long_probe_is_announced_with_its_minutes(machine, file, monkeypatch):
     times, shown = iter([0.0, 15.0]), []
     monkeypatch.setattr(module, "perf_counter", lambda: next(times))
     exact_rows(MODEL, "auto", file, "tiny", shown.append)
-    assert shown[1] == f"{shown[0]}: about 5 min, none with `exact` off"
+    assert shown[1] == f"{shown[0]}: about 5 min; `exact=off` decodes at once"
 
 
 def test_a_finding_of_another_key_is_not_used(machine, file):
@@ -108,15 +108,19 @@ def test_a_damaged_file_is_measured_again(machine, file, damage):
     assert json.loads(file.path.read_text()) == whole
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(machine, tmp_path):
+def test_a_cache_that_cannot_be_written_is_no_error_but_a_notice(machine, tmp_path):
     (tmp_path / "file").write_text("")
-    assert rows("auto", FindingFile(tmp_path / "file" / "x.json", {})) == ROWS
+    shown = []
+    file = FindingFile(tmp_path / "file" / "x.json", {})
+    assert rows("auto", file, shown.append) == ROWS
+    assert isinstance(shown[-1], Notice)
+    assert "is not kept" in shown[-1]
 
 
 def test_lines_say_what_was_found():
-    assert Finding(1.04, True, ROWS).line().startswith("on: forwards of multiples of 4 of rows")
-    assert "off, but possible" in Finding(1.5, True, ROWS).line()
-    assert Finding(1.5).line() == "off: a plain token costs 1.50 times as much"
+    assert Finding(1.04, True, ROWS).line().startswith("on: forwards of 4, 8, … 64 rows")
+    assert Finding(1.5, True, ROWS).line().endswith("with --exact on: forwards of 4, 8, … 64 rows")
+    assert Finding(1.5).line().startswith("off: a plain token costs 1.50 times as much")
     assert "no number of rows" in Finding(1.0, True).line()
 
 

@@ -17,6 +17,11 @@ def bits_by_rows(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     _after_mlp(monkeypatch, backend, lambda x, out: out * (1.01 if x.shape[-2] > 1 else 1))
 
 
+def bits_of_one_and_of_many(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    """Let a product of one row, or of more than 16, give other bits than one between."""
+    _after_mlp(monkeypatch, backend, lambda x, out: out * (1 if 1 < x.shape[-2] <= 16 else 1.01))
+
+
 def bits_by_company(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     """Let a product give other bits if the other rows hold something else."""
     _after_mlp(monkeypatch, backend, lambda x, out: out + 0.01 * x.sum())

@@ -22,6 +22,7 @@ from mmspec.seam import Segment, Target
 from mmspec_bench import Progress
 from mmspec_bench.measure.costs import (
     branch_draftings,
+    draft_once,
     median_seconds,
     seconds_of,
     steps_beside,
@@ -41,7 +42,7 @@ ROOM = max(ROWS)
 LEVELS = 5
 """Number of levels of the tree whose drafting is timed."""
 SECONDS, TIMES = 2.0, 4
-"""Seconds for which short forwards of the target go on being repeated, up to TIMES as often."""
+"""Seconds for which short rounds go on being repeated, up to TIMES as often."""
 STOPWATCH = Stopwatch()
 
 
@@ -119,7 +120,7 @@ def calibrate(
         progress(f"measuring after {context} tokens")
         target.extend(_repeated(context - target.length))
         drafters = [drafter for drafter in drafters if _extended(drafter, context)]
-        times = _repetitions(engine, target, repeats)
+        times = _repetitions(engine, target, drafters, repeats)
         for each in both:
             each.measure(engine, target, drafters, times)
     on_cpu = engine.target.model.device == "cpu"
@@ -159,10 +160,17 @@ def _level_seconds(engine: Engine, target: Target, opened: OpenDrafter, repeats:
     return median(once() for _ in range(repeats)) / (draft.depth if draft else LEVELS)
 
 
-def _repetitions(engine: Engine, target: Target, least: int) -> int:
+def _repetitions(
+    engine: Engine, target: Target, drafters: Sequence[OpenDrafter], least: int
+) -> int:
     """How often to time each forward, so that all numbers of rows together take SECONDS."""
-    plain = median_seconds(engine, lambda: target.verify(None, NO_NOISE), 3)
-    return max(least, min(TIMES * least, int(SECONDS / (plain * len(ROWS)))))
+
+    def once() -> None:
+        draft = draft_once(drafters[-1], MAX_AUTO_GAMMA) if drafters else None
+        target.verify(draft, NO_NOISE)
+
+    seconds = median_seconds(engine, once, 3) * len(ROWS)
+    return max(least, min(TIMES * least, int(SECONDS / seconds)))
 
 
 def _contexts(positions: int) -> Sequence[int]:

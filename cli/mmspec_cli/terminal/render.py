@@ -19,6 +19,7 @@ from rich.text import Text
 
 from mmspec.chat.answer import Piece
 from mmspec.escape import one_line, visible, visible_json
+from mmspec.progress import Notice
 from mmspec_cli.flags import with_flags
 from mmspec_cli.terminal.markdown import Markdown
 from mmspec_cli.terminal.preview import preview
@@ -139,8 +140,13 @@ class Screen:
             self._err.print(line, style=style, width=width, soft_wrap=not wraps)
 
     def progress(self, text: str) -> None:
-        """Show a temporary line on stderr, which the next output replaces; nothing if plain."""
-        if self.plain or not self._err.is_terminal:
+        """Show a temporary line on stderr, which the next output replaces; nothing if plain.
+
+        A Notice is a line that stays.
+        """
+        if isinstance(text, Notice):
+            self.note(text)
+        if self.plain or not self._err.is_terminal or isinstance(text, Notice):
             return
         self.clear_progress()
         self._err.out(one_line(text)[: self._err.width - 1], style=QUIET, end="")
