@@ -62,7 +62,9 @@ def _announce(screen: Screen, file: CalibrationFile) -> None:
     try:
         file.make_folder()
     except WriteError as error:
-        screen.note(f"what is measured will only be shown: {error}; MMSPEC_CACHE names another folder")
+        screen.note(
+            f"what is measured will only be shown: {error}; MMSPEC_CACHE names another folder"
+        )
 
 
 def _write(screen: Screen, file: CalibrationFile, measured: Measured) -> bool:
