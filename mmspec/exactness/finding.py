@@ -53,11 +53,10 @@ class Finding:
         price = f"a plain token costs {self.price:.2f} times as much"
         if self.is_probed and self.rows is None:
             return f"no number of rows is exact ({price})"
-        if self.price > DEAR:
-            allowed = f"{price}, and auto allows {DEAR:g}"
-            possible = self.rows.line() if self.rows else "tried once it is asked for"
-            return f"off: {allowed}; with --exact on: {possible}"
-        return f"on: {self.rows.line()}; {price}" if self.rows else f"not measured: {price}"
+        if self.rows and self.price <= DEAR:
+            return f"on: {self.rows.line()}; {price}"
+        possible = self.rows.line() if self.rows else "tried once it is asked for"
+        return f"off: {price}, and auto allows {DEAR:g}; with --exact on: {possible}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,8 @@ class Screen:
         """
         if isinstance(text, Notice):
             self.note(text)
-        if self.plain or not self._err.is_terminal or isinstance(text, Notice):
+            return
+        if self.plain or not self._err.is_terminal:
             return
         self.clear_progress()
         self._err.out(one_line(text)[: self._err.width - 1], style=QUIET, end="")
