@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mmspec.decoding.sampling import Sampling as Sampling
     from mmspec.decoding.statistics import Statistics as Statistics
     from mmspec.decoding.tree import Tree as Tree
-    from mmspec.errors import MmspecError as MmspecError
+    from mmspec.ground.errors import MmspecError as MmspecError
     from mmspec.prompt.conversation import Conversation as Conversation
     from mmspec.prompt.conversation import Message as Message
     from mmspec.prompt.film import open_clip as open_clip

@@ -28,7 +28,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).parent))
 
 from mmspec.chat.engine import Engine, load
-from mmspec.plugins import load_backend
+from mmspec.chat.plugins import load_backend
 from mmspec_torch.graphs import pool
 from support.exactness_cases import Case, Count, Difference, cases, compare_all
 from support.factory import tiny_pair

@@ -14,7 +14,7 @@ import click
 
 from mmspec.chat.engine import load
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.progress import silent
+from mmspec.ground.progress import silent
 from mmspec_bench.measure.exact_price import exact_prices
 from mmspec_bench.prompts import text_prompts
 from mmspec_bench.random_weights.checkpoints import write_checkpoints

@@ -12,9 +12,9 @@ from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.loading_progress import LoadingProgress
 from mmspec.checkpoints.safetensors_header import StoredTensor
-from mmspec.errors import CheckpointError, UsageError
-from mmspec.progress import Progress, silent
-from mmspec.seam import Head, Model
+from mmspec.decoding.contract import Head, Model
+from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.progress import Progress, silent
 from mmspec_mlx.cpu import blas
 from mmspec_mlx.device import (
     describe_memory,
@@ -31,7 +31,7 @@ from mmspec_mlx.weights import Files, Weights, evaluate
 
 
 class MlxBackend:
-    """Implements `mmspec.seam.Backend`."""
+    """Implements `mmspec.decoding.contract.Backend`."""
 
     name = "mlx"
 

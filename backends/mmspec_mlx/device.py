@@ -5,7 +5,7 @@ from typing import Any
 import mlx.core as mx
 
 from mmspec.checkpoints.loading_plan import TensorSource
-from mmspec.errors import choice
+from mmspec.ground.errors import choice
 
 _DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}

@@ -7,7 +7,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from mmspec.seam import Float32
+from mmspec.decoding.contract import Float32
 
 
 def read(*parts: mx.array) -> Iterator[list[float]]:

@@ -9,12 +9,12 @@ import mlx.core as mx
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.contract import Features, Float32
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.errors import UsageError
 from mmspec.families.grid import Grid
-from mmspec.seam import Features, Float32
+from mmspec.ground.errors import UsageError
 from mmspec_mlx import device_io
 from mmspec_mlx.network.decoder import LanguageModel
 from mmspec_mlx.network.families import build_vision
@@ -25,7 +25,7 @@ from mmspec_mlx.weights import Weights
 
 
 class MlxModel:
-    """Implements `mmspec.inspection.InspectableModel`."""
+    """Implements `mmspec.decoding.inspection.InspectableModel`."""
 
     quantize = "none"
 
@@ -45,7 +45,7 @@ class MlxModel:
         return digest(self._vision) if self._vision else ""
 
     def encode(self, pixels: Float32, grid: Grid | None = None) -> MlxFeatures:
-        """Run the tower on preprocessed pixels; see `mmspec.seam.Model.encode`."""
+        """Run the tower on preprocessed pixels; see `mmspec.decoding.contract.Model.encode`."""
         if self._vision is None:
             raise UsageError("this model is text-only: it cannot look at an image")
         features = self._vision.encode(mx.array(pixels).astype(self.language.dtype))

@@ -8,7 +8,6 @@ from pathlib import Path
 import mlx.core as mx
 
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
-from mmspec.checkpoints.json_file import read_json
 from mmspec.checkpoints.loading_plan import INDEX_FILE, WEIGHTS_FILE, plan, read_tensors
 from mmspec.checkpoints.manifest import (
     LM_HEAD,
@@ -18,9 +17,10 @@ from mmspec.checkpoints.manifest import (
     is_buffer,
     manifest,
 )
-from mmspec.errors import UsageError, choice
 from mmspec.families.tensors import Shape
-from mmspec.output_files import new_directory
+from mmspec.ground.errors import UsageError, choice
+from mmspec.ground.json_file import read_json
+from mmspec.ground.output_files import new_directory
 from mmspec_mlx.weights import Files
 
 SHARD_BYTES = 2 * 2**30

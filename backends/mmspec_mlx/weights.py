@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
 from mmspec.checkpoints.safetensors_header import StoredTensor
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 from mmspec_mlx.cpu.products import Biased, Matrix, Plain, for_few_rows, plain
 from mmspec_mlx.quantized import Packed, unpacked
 

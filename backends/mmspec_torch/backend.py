@@ -11,10 +11,10 @@ from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import TensorSource, plan
 from mmspec.checkpoints.loading_progress import LoadingProgress
 from mmspec.checkpoints.quantization import SCHEMES, read_scheme
-from mmspec.cpu_threads import check_threads, default_threads
-from mmspec.errors import BackendError, UsageError
-from mmspec.progress import Progress, silent
-from mmspec.seam import Head, Model
+from mmspec.decoding.contract import Head, Model
+from mmspec.ground.errors import BackendError, UsageError
+from mmspec.ground.progress import Progress, silent
+from mmspec.ground.threads import check_threads, default_threads
 from mmspec_torch.device import devices, find_device, find_dtype, require_ieee_float32
 from mmspec_torch.heads.load import load_head
 from mmspec_torch.model import TorchModel
@@ -23,7 +23,7 @@ from mmspec_torch.weights import open_weights
 
 
 class TorchBackend:
-    """Implements `mmspec.seam.Backend`."""
+    """Implements `mmspec.decoding.contract.Backend`."""
 
     name = "torch"
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from mmspec.checkpoints.config import model_type
-from mmspec.errors import CheckpointError, choice
+from mmspec.ground.errors import CheckpointError, choice
 from mmspec.prompt.images import Picture
 from mmspec_torch.device import find_device
 

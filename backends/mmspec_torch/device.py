@@ -2,7 +2,7 @@
 
 import torch
 
-from mmspec.errors import UsageError, choice
+from mmspec.ground.errors import UsageError, choice
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmspec.seam import Float32
+from mmspec.decoding.contract import Float32
 
 
 def read(*parts: Tensor) -> Iterator[list[float]]:

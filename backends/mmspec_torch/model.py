@@ -10,12 +10,12 @@ from torch import Tensor
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.contract import Features, Float32
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.errors import UsageError
 from mmspec.families.grid import Grid
-from mmspec.seam import Features, Float32
+from mmspec.ground.errors import UsageError
 from mmspec_torch.device_io import to_host
 from mmspec_torch.graphs.pool import Statics
 from mmspec_torch.network.decoder import LanguageModel
@@ -27,7 +27,7 @@ from mmspec_torch.weights import Weights
 
 
 class TorchModel:
-    """Implements `mmspec.inspection.InspectableModel`."""
+    """Implements `mmspec.decoding.inspection.InspectableModel`."""
 
     def __init__(
         self, weights: Weights, config: ModelConfig, device: torch.device, dtype: torch.dtype
@@ -55,7 +55,7 @@ class TorchModel:
 
     @torch.inference_mode()
     def encode(self, pixels: Float32, grid: Grid | None = None) -> TorchFeatures:
-        """Run the tower on preprocessed pixels; see `mmspec.seam.Model.encode`."""
+        """Run the tower on preprocessed pixels; see `mmspec.decoding.contract.Model.encode`."""
         if self._vision is None:
             raise UsageError("this model is text-only: it cannot look at an image")
         features = self._vision.encode(

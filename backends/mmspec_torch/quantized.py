@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mmspec.checkpoints.quantization import Scheme
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_torch.cpu.products import Product
 
 ROWS = 1024

@@ -10,9 +10,9 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from mmspec.errors import CheckpointError
-from mmspec.input_files import require_file
-from mmspec.output_files import replace_file
+from mmspec.ground.errors import CheckpointError
+from mmspec.ground.input_files import require_file
+from mmspec.ground.output_files import replace_file
 
 
 def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:

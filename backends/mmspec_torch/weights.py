@@ -9,7 +9,7 @@ from torch import Tensor
 from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
 from mmspec.checkpoints.quantization import Scheme
 from mmspec.checkpoints.safetensors_header import StoredTensor
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 from mmspec_torch.cpu.products import Biased, Product, product
 from mmspec_torch.quantized import quantized
 

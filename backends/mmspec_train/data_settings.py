@@ -3,7 +3,7 @@
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from mmspec import errors
+from mmspec.ground import errors
 from mmspec_train.settings import Settings, option
 
 ANSWERS = ("target", "dataset")

@@ -15,7 +15,7 @@ from mmspec.checkpoints.cards import load_cards
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.manifest import manifest
-from mmspec.errors import HubError
+from mmspec.ground.errors import HubError
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.drafts.draft_model import untrained_draft
 from mmspec_train.drafts.train_drafts import require_llava

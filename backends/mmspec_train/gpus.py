@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mmspec.errors import UsageError, choice
+from mmspec.ground.errors import UsageError, choice
 
 GIGA, TERA = 10**9, 10**12
 

@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.errors import ImageError
 from mmspec.families.family import Preprocessing
+from mmspec.ground.errors import ImageError
 from mmspec.prompt.conversation import Turn
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.teacher.corpus import Corpus

@@ -5,8 +5,8 @@ from typing import Any
 
 from transformers import LlamaConfig
 
-from mmspec.errors import UsageError
 from mmspec.families.decoder import TextConfig
+from mmspec.ground.errors import UsageError
 from mmspec_train.settings import LlamaShape
 
 ATTENTION = "eager"

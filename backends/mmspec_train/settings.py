@@ -7,7 +7,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from mmspec import errors
+from mmspec.ground import errors
 from mmspec_train.recipes import DEFAULT, RECIPES, UpdateRule
 
 DIVERGENCES = ("kl", "reverse-kl", "tv", "ce")

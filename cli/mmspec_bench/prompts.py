@@ -5,7 +5,7 @@ from itertools import cycle, islice
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.diagnostics.prompts import Prompt, user_prompt
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import interleaved
 from mmspec.prompt.images import picture_from
 from mmspec_world import TASKS, sample

@@ -12,7 +12,7 @@ from mmspec.checkpoints.quantization import computed
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
 from mmspec.draft_length.cost_curves import Curves
-from mmspec.errors import WriteError
+from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import loaded
 from mmspec_bench.measure.calibrate import Measured
 from mmspec_bench.measure.calibrate import calibrate as measure

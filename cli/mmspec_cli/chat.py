@@ -5,7 +5,7 @@ from functools import partial
 
 import click
 
-from mmspec.errors import MmspecError, UsageError
+from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.prompt.clips import FrameSampling
 from mmspec_cli.chat_commands.files import go_on
 from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command

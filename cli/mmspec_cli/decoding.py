@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from mmspec.chat.options import Gamma, Options

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.clips import FrameSampling
 from mmspec_cli.clip_options import clip_options
 from mmspec_cli.completed_values import complete_files

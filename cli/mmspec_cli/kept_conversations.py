@@ -10,11 +10,11 @@ from typing import Annotated
 
 from mmspec.chat.chat import Chat
 from mmspec.chat.loaded_model import LoadedModel
-from mmspec.checkpoints.paths import expand_home
-from mmspec.input_files import require_file
-from mmspec.json_reader.limits import Range
-from mmspec.json_reader.reader import read_value
-from mmspec.output_files import make_directory, replace_text, write_errors
+from mmspec.ground.input_files import require_file
+from mmspec.ground.json_reader import read_value
+from mmspec.ground.limits import Range
+from mmspec.ground.output_files import make_directory, replace_text, write_errors
+from mmspec.ground.paths import expand_home
 from mmspec.prompt.saved_conversation import SavedTurn
 
 

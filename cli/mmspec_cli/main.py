@@ -8,8 +8,8 @@ from importlib import import_module
 
 import click
 
-from mmspec.errors import MmspecError, choice
-from mmspec.escape import one_line
+from mmspec.ground.errors import MmspecError, choice
+from mmspec.ground.escape import one_line
 from mmspec_cli.flags import with_flags
 from mmspec_cli.terminal.interrupt import orderly_end
 from mmspec_cli.terminal.library_messages import visible_messages, visible_traceback

@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
+from mmspec.chat.plugins import BACKENDS, installed_backends, load_backend, registered
 from mmspec.checkpoints.cards import Card, card, load_cards, pair_of, present
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.shape_memory import PRECISIONS, weight_bytes
 from mmspec.diagnostics.doctor import memory_bytes
 from mmspec.diagnostics.recommendation import recommendations
-from mmspec.errors import choice
-from mmspec.plugins import BACKENDS, installed_backends, load_backend, registered
+from mmspec.ground.errors import choice
 from mmspec_cli.help_pages import WholeGroup
 from mmspec_cli.options import BACKEND, JSON, PLAIN
 from mmspec_cli.terminal.interrupt import ending_handled

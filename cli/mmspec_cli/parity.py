@@ -7,12 +7,12 @@ import click
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec.chat.plugins import load_backend
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.diagnostics.parity import ParityReport, StageParity
 from mmspec.diagnostics.parity import parity as compare_all
 from mmspec.diagnostics.prompts import read_prompts
-from mmspec.plugins import load_backend
 from mmspec_bench.prompts import prompts_for
 from mmspec_cli.documentation import more
 from mmspec_cli.help_pages import GroupedCommand

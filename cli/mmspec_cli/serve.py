@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmspec.errors import not_installed
+from mmspec.ground.errors import not_installed
 from mmspec_cli.decoding import decoding_options
 from mmspec_cli.help_pages import GroupedCommand
 from mmspec_cli.option_groups import together

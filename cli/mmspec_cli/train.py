@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from mmspec.errors import not_installed
+from mmspec.ground.errors import not_installed
 from mmspec_cli import train_options
 from mmspec_cli.help_pages import GroupedCommand, WholeGroup
 from mmspec_cli.terminal.render import Screen

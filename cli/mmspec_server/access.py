@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_server.endpoint import refused
 from mmspec_server.errors import ApiError
 from mmspec_server.page import FILES

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from mmspec.errors import ContextError, ImageError, MmspecError, UsageError
+from mmspec.ground.errors import ContextError, ImageError, MmspecError, UsageError
 from mmspec_server.errors import ApiError
 
 Endpoint = Callable[[Request], Awaitable[Response]]

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn
 
-from mmspec.json_reader.limits import Range
-from mmspec.json_reader.mismatch import MismatchError, shown
-from mmspec.json_reader.reader import read_value
+from mmspec.ground.json_reader import read_value
+from mmspec.ground.limits import Range
+from mmspec.ground.mismatch import MismatchError, shown
 from mmspec_server.errors import ApiError
 
 

@@ -13,7 +13,7 @@ from threading import Lock
 
 from PIL import Image
 
-from mmspec.errors import ImageError
+from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import Picture, decode_picture
 from mmspec_server.errors import ApiError
 from mmspec_server.fetching import Fetcher, RefusedUrl

@@ -5,7 +5,7 @@ import socket
 
 import uvicorn
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_server.app import create_app
 from mmspec_server.service import Service
 

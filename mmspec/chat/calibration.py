@@ -12,12 +12,12 @@ from typing import Any
 
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.checkpoints.config import CONFIG_FILE
-from mmspec.checkpoints.paths import expand_home
 from mmspec.checkpoints.quantization import computed
 from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.inspection import InspectableBackend
 from mmspec.draft_length.calibration_file import CalibrationFile
 from mmspec.exactness.finding import FindingFile, read_finding
-from mmspec.inspection import InspectableBackend
+from mmspec.ground.paths import expand_home
 
 FORMAT = 4
 """Version of the calibration file's layout; files of other versions are ignored."""

@@ -8,11 +8,11 @@ from typing import Protocol
 
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.chat.session import Session
-from mmspec.checkpoints.json_file import read_lines
 from mmspec.decoding.sampling import GREEDY
 from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.errors import UsageError
-from mmspec.json_reader.reader import read_value
+from mmspec.ground.errors import UsageError
+from mmspec.ground.json_file import read_lines
+from mmspec.ground.json_reader import read_value
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import Picture
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
+from mmspec.chat.plugins import head_kind
 from mmspec.chat.session import OpenDrafter
 from mmspec.checkpoints.config import ModelConfig, read_config
+from mmspec.decoding.contract import Drafter, Target
 from mmspec.drafters.ngram import NgramDrafter
 from mmspec.drafters.views import NGRAM, UNLETTERED, Branch, Drafting, fit, parse_drafting
-from mmspec.errors import UsageError
-from mmspec.plugins import head_kind
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Chunk
 from mmspec.prompt.images import Picture
-from mmspec.seam import Drafter, Target
 
 TYPICAL_ANSWER = 128
 """Positions that a prompt must leave free in the draft's context for a view to be used."""

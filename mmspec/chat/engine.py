@@ -11,20 +11,20 @@ from mmspec.chat.draft_selection import refuse, refuse_kind
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
+from mmspec.chat.plugins import load_backend, load_captioner, load_head
 from mmspec.checkpoints.cards import load_cards, pair_of, present
 from mmspec.checkpoints.config import model_type, read_config
 from mmspec.checkpoints.head_config import is_head
 from mmspec.checkpoints.hub import resolve
-from mmspec.checkpoints.paths import expand_home
+from mmspec.decoding.contract import Head
+from mmspec.decoding.inspection import InspectableBackend
 from mmspec.drafters.views import NGRAM, PLAIN
-from mmspec.errors import HubError, UsageError
 from mmspec.families.known import find_family
-from mmspec.inspection import InspectableBackend
-from mmspec.plugins import load_backend, load_captioner, load_head
-from mmspec.progress import Progress, silent
+from mmspec.ground.errors import HubError, UsageError
+from mmspec.ground.paths import expand_home
+from mmspec.ground.progress import Progress, silent
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.tokenizer import shared_vocabulary
-from mmspec.seam import Head
 
 PREFERRED = "llava-1.5-7b"
 BUNDLED = "mini"

@@ -11,18 +11,18 @@ import numpy as np
 
 from mmspec.chat.latest_values import LatestValues
 from mmspec.checkpoints.shape_memory import cache_bytes
+from mmspec.decoding.contract import Float32, Head
+from mmspec.decoding.inspection import InspectableBackend, InspectableFeatures, InspectableModel
 from mmspec.drafters.views import Branch, Views
-from mmspec.errors import CheckpointError
 from mmspec.families.family import Preprocessing
 from mmspec.families.grid import Grid
-from mmspec.inspection import InspectableBackend, InspectableFeatures, InspectableModel
-from mmspec.progress import Progress, silent
+from mmspec.ground.errors import CheckpointError
+from mmspec.ground.progress import Progress, silent
 from mmspec.prompt.chat_template import ChatTemplate, load_template
 from mmspec.prompt.clips import Moment
 from mmspec.prompt.conversation import Chunk, Conversation, Turn, render
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
-from mmspec.seam import Float32, Head
 
 MAX_FEATURES = 256 * 2**20
 """Bytes of images' features that stay on the device: in 16 bits 227 images of LLaVA-1.5, or 6 of

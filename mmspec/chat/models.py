@@ -11,14 +11,14 @@ from mmspec.chat.latest_values import LatestValues
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
+from mmspec.decoding.inspection import InspectableBackend
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
 from mmspec.draft_length.policy import AdaptiveDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
-from mmspec.errors import UsageError
 from mmspec.exactness.finding import exact_rows
-from mmspec.inspection import InspectableBackend
-from mmspec.progress import Progress, silent
+from mmspec.ground.errors import UsageError
+from mmspec.ground.progress import Progress, silent
 from mmspec.prompt.conversation import Chunk
 from mmspec.prompt.images import Picture
 

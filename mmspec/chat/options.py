@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Literal
 
+from mmspec.chat.plugins import is_kind
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.views import OVERFLOWS, PLAIN, UNLETTERED, normalised, read_letters
-from mmspec.errors import UsageError, choice
 from mmspec.exactness.finding import MODES
-from mmspec.plugins import is_kind
+from mmspec.ground.errors import UsageError, choice
 
 Gamma = int | Literal["auto"]
 """Tokens drafted per round, or 'auto', which adapts to measured costs and acceptance."""

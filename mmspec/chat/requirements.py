@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mmspec.chat.loaded_model import LoadedModel
-from mmspec.errors import ContextError, UsageError
+from mmspec.ground.errors import ContextError, UsageError
 from mmspec.prompt.conversation import Turn
 from mmspec.prompt.images import Picture
 

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from mmspec.decoding.contract import Drafter, Target
 from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
 from mmspec.drafters.views import Branch, Drafting, StaticWeights, Views
 from mmspec.prompt.conversation import Chunk
 from mmspec.prompt.images import Picture
-from mmspec.seam import Drafter, Target
 
 PREFILL_TOKENS = 512
 """Tokens per piece of a prefill; an interrupt takes effect between two pieces."""

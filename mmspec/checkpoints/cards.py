@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from mmspec.checkpoints.config import ModelConfig, config_of
 from mmspec.checkpoints.hub_cache import cached, is_whole
-from mmspec.errors import CheckpointError, choice
-from mmspec.json_reader.limits import OneOf
-from mmspec.json_reader.reader import read_value
+from mmspec.ground.errors import CheckpointError, choice
+from mmspec.ground.json_reader import read_value
+from mmspec.ground.limits import OneOf
 
 Kind = Literal["target", "draft", "captioner"]
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.families.decoder import TextConfig, TokenId
 from mmspec.families.family import Family, Vision
 from mmspec.families.known import family_of
-from mmspec.input_files import is_there
+from mmspec.ground.input_files import is_there
+from mmspec.ground.json_file import Block, read_json
 
 CONFIG_FILE = "config.json"
 

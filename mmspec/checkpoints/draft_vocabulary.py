@@ -14,7 +14,7 @@ from mmspec.checkpoints.head_manifest import VOCABULARY_MAPS
 from mmspec.checkpoints.loading_plan import read_tensors
 from mmspec.checkpoints.safetensors_file import stored_content
 from mmspec.checkpoints.safetensors_header import StoredTensor
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 
 _TYPES = {"I64": np.int64, "I32": np.int32, "BOOL": np.bool_, "U8": np.uint8}
 

@@ -11,12 +11,12 @@ that of N, as in speculators and vLLM. SGLang and SpecForge count from the first
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
-from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import TextConfig
 from mmspec.families.llama import read_llama
 from mmspec.families.mrope import optional_axes, rope_block
 from mmspec.families.qwen3 import DEFAULTS, read_qwen3
-from mmspec.json_reader.limits import Range
+from mmspec.ground.json_file import Block
+from mmspec.ground.limits import Range
 
 SPECULATORS_TYPE = "speculators_model_type"
 """Key that names the kind of a head in the layout of vLLM's speculators package."""

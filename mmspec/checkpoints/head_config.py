@@ -15,13 +15,13 @@ from mmspec.checkpoints.config import (
     read_dtype,
 )
 from mmspec.checkpoints.eagle3_config import Eagle3, is_eagle3, read_eagle3
-from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.checkpoints.loading_plan import has_safetensors, read_tensors
-from mmspec.errors import CheckpointError, UsageError
 from mmspec.families.decoder import TextConfig, Vocabulary, Width
 from mmspec.families.llama import read_llama
 from mmspec.families.mrope import described_axes
-from mmspec.input_files import is_there, open_file
+from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.input_files import is_there, open_file
+from mmspec.ground.json_file import Block, read_json
 
 MODEL_TYPE = "mmspec_head"
 """The `model_type` of this project's own heads."""

@@ -19,13 +19,13 @@ from mmspec.checkpoints.draft_vocabulary import read_draft_ids
 from mmspec.checkpoints.eagle3_config import CAPTURED, DRAFT_VOCABULARY, SPECULATORS_TYPE, Eagle3
 from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import LAYER, MIDLAYER, plan_head
-from mmspec.checkpoints.json_file import read_json
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.checkpoints.safetensors_file import Content, stored_content, write_safetensors
-from mmspec.errors import UsageError
 from mmspec.families.decoder import TextConfig
 from mmspec.families.mrope import described_axes
-from mmspec.output_files import new_directory
+from mmspec.ground.errors import UsageError
+from mmspec.ground.json_file import read_json
+from mmspec.ground.output_files import new_directory
 
 Layout = Literal["speculators", "sglang"]
 LAYOUTS: tuple[Layout, ...] = ("speculators", "sglang")

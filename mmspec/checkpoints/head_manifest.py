@@ -19,9 +19,9 @@ from mmspec.checkpoints.head_config import PICKLE_FILE, VIEW_QUERIES, HeadConfig
 from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_named, read_tensors
 from mmspec.checkpoints.manifest import decoder_layer
 from mmspec.checkpoints.safetensors_header import StoredTensor
-from mmspec.errors import CheckpointError
 from mmspec.families.decoder import TextConfig
 from mmspec.families.tensors import Shape, renamed
+from mmspec.ground.errors import CheckpointError
 
 LAYER = "layers.0"
 EMBEDDING = "embed_tokens.weight"

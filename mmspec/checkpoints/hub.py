@@ -12,9 +12,9 @@ from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.hub_cache import cached
 from mmspec.checkpoints.hub_download import Download, fetch, proposals, wanted
 from mmspec.checkpoints.loading_plan import weight_files
-from mmspec.checkpoints.paths import expand_home
-from mmspec.errors import CheckpointError, HubError, MmspecError, UsageError, WriteError
-from mmspec.progress import Progress, silent
+from mmspec.ground.errors import CheckpointError, HubError, MmspecError, UsageError, WriteError
+from mmspec.ground.paths import expand_home
+from mmspec.ground.progress import Progress, silent
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)

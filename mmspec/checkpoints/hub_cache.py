@@ -5,7 +5,7 @@ from typing import Any
 
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.loading_plan import weight_files
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 
 PULLED = ["*.json", "*.jinja", "*.model", "*.safetensors"]
 """Patterns of the files that `pull` downloads: never pickles, never code."""

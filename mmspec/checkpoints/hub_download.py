@@ -16,9 +16,9 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 from mmspec.checkpoints.hub_cache import PULLED
-from mmspec.errors import HubError, WriteError
-from mmspec.output_files import ABANDONED_SECONDS, replace_file, replace_text
-from mmspec.progress import Progress
+from mmspec.ground.errors import HubError, WriteError
+from mmspec.ground.output_files import ABANDONED_SECONDS, replace_file, replace_text
+from mmspec.ground.progress import Progress
 
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Git's SHA-1 of a small file, SHA-256 of a large one."""

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from mmspec.checkpoints.config import ModelConfig, Quantization
-from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.checkpoints.manifest import canonical, is_buffer, manifest, optional
 from mmspec.checkpoints.safetensors_header import StoredTensor, TensorName, read_header
-from mmspec.errors import CheckpointError
 from mmspec.families.tensors import Shape
-from mmspec.input_files import is_there
-from mmspec.json_reader.limits import Matches
+from mmspec.ground.errors import CheckpointError
+from mmspec.ground.input_files import is_there
+from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.limits import Matches
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"

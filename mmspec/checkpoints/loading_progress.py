@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from mmspec.checkpoints.loading_plan import TensorSource
 from mmspec.checkpoints.safetensors_header import StoredTensor
-from mmspec.progress import Progress
+from mmspec.ground.progress import Progress
 
 LARGE = 10**9
 """Bytes of weights from which a bar is shown; fewer are read in about a second."""

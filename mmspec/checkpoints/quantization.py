@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mmspec.errors import choice
+from mmspec.ground.errors import choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mmspec.checkpoints.safetensors_header import StoredTensor
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 
 
 class Content(NamedTuple):

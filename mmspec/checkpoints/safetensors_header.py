@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from mmspec.errors import CheckpointError
-from mmspec.input_files import require_file
-from mmspec.json_reader.limits import Matches, OneOf, Range
-from mmspec.json_reader.mismatch import MismatchError, shown
-from mmspec.json_reader.reader import read_value
+from mmspec.ground.errors import CheckpointError
+from mmspec.ground.input_files import require_file
+from mmspec.ground.json_reader import read_value
+from mmspec.ground.limits import Matches, OneOf, Range
+from mmspec.ground.mismatch import MismatchError, shown
 
 ITEM_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmspec.decoding.adaptive_weights import Evidence
-from mmspec.decoding.arrays import A
 from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.framework import Framework
+from mmspec.ground.arrays import A
 
 
 class FirstChoices(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Any
 
 from mmspec.decoding import formulas
 from mmspec.decoding.formulas import Array
-from mmspec.errors import UsageError, choice
+from mmspec.ground.errors import UsageError, choice
 
 STEPS = 10
 """Number of equal steps from 0 to 1 in the weights on the lattice."""

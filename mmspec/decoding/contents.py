@@ -13,8 +13,8 @@ from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
-from mmspec.decoding.arrays import A, Positions
-from mmspec.seam import Features, Segment
+from mmspec.decoding.contract import Features, Segment
+from mmspec.ground.arrays import A, Positions
 
 PAD = -1
 """Id of padding: a column where only a longer row has a token."""

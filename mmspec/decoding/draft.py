@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, Protocol
 
 from mmspec.decoding import formulas
 from mmspec.decoding.adaptive_weights import BranchOutputs
-from mmspec.decoding.arrays import A
+from mmspec.ground.arrays import A
 
 
 class Draft(Protocol):

@@ -11,15 +11,15 @@ from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
-from mmspec.decoding.arrays import A, Map
 from mmspec.decoding.contents import PAD, Projection, Row
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import DeviceDraft, require_path
 from mmspec.decoding.ensemble_expander import DraftTail, EnsembleExpander
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.seam import Segment
+from mmspec.ground.arrays import A, Map
 
 P = TypeVar("P")
 """What hides padding, as the backend needs it."""
@@ -67,7 +67,7 @@ class State(NamedTuple, Generic[A, P]):
 
 
 class DrafterSequence(ABC, Generic[A, P]):
-    """Implements `mmspec.seam.Drafter`; subclasses add forwards."""
+    """Implements `mmspec.decoding.contract.Drafter`; subclasses add forwards."""
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ Shape letters: R branches, w nodes expanded at once, E expanded so far, V vocabu
 
 from typing import Generic, Protocol
 
-from mmspec.decoding.arrays import A, Map
+from mmspec.ground.arrays import A, Map
 
 
 class DraftTail(Protocol[A]):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, NamedTuple
 
-from mmspec.json_reader.limits import Range
+from mmspec.ground.limits import Range
 
 
 class Tile(NamedTuple):

@@ -12,13 +12,13 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.decoding.arrays import A, Map
 from mmspec.decoding.draft import DeviceDraft, Draft, HostDraft
 from mmspec.decoding.formulas import Top
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampler, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import Expander, TreeArrays, draft_chain, draft_tree
+from mmspec.ground.arrays import A, Map
 
 
 @dataclass(frozen=True, slots=True)

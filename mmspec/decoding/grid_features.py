@@ -11,7 +11,7 @@ from mmspec.families.grid import Grid
 
 
 class GridFeatures(ABC):
-    """Implements `mmspec.seam.Features`; a backend adds copies to the host and concatenation."""
+    """Implements `contract.Features`; a backend adds copies to the host and concatenation."""
 
     def __init__(self, rows: Any, grid: Grid) -> None:
         """rows: the features [N, D] on the device."""

@@ -6,11 +6,11 @@ from time import perf_counter
 from typing import Protocol
 
 from mmspec.decoding.acceptance import accept
+from mmspec.decoding.contract import Drafter, Target
 from mmspec.decoding.draft import PLAIN_PLAN, Plan
 from mmspec.decoding.likelihoods import likelihoods
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.statistics import Round
-from mmspec.seam import Drafter, Target
 
 
 class Weighting(Protocol):

@@ -6,7 +6,7 @@ Shape letters: n columns, H width.
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from mmspec.decoding.arrays import A
+from mmspec.ground.arrays import A
 
 Out = TypeVar("Out", covariant=True)
 

@@ -10,16 +10,16 @@ from functools import partial
 from typing import Any, Generic, NamedTuple
 
 from mmspec.decoding.acceptance import Verdict, read_verdict
-from mmspec.decoding.arrays import A, Positions
 from mmspec.decoding.block_attention import BLOCK, Places, chain_places, tree_places, whole_blocks
 from mmspec.decoding.contents import Projection, Row, chunks
+from mmspec.decoding.contract import Float32, Segment
 from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft
 from mmspec.decoding.exact_rows import ExactRows, Tile
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.stored_states import ColumnRows, Columns, StoredStates
-from mmspec.seam import Float32, Segment
+from mmspec.ground.arrays import A, Positions
 
 
 class State(NamedTuple):
@@ -40,7 +40,7 @@ class Fed(NamedTuple, Generic[A]):
 
 
 class TargetSequence(ABC, Generic[A]):
-    """Implements `InspectableTarget` and `mmspec.seam.HiddenStates`; subclasses add forwards."""
+    """Implements `InspectableTarget` and `contract.HiddenStates`; subclasses add forwards."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from itertools import groupby
 from math import isqrt
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 
 WIDTH, NODES = 10, 60
 """Default width and number of nodes of a tree (those of EAGLE-2)."""

@@ -11,16 +11,16 @@ from mmspec.chat.answer import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Gamma, Options
 from mmspec.decoding import formulas
+from mmspec.decoding.contract import Float32
 from mmspec.decoding.exact_rows import ExactFields
 from mmspec.decoding.noise import NO_NOISE, Noise, exponentials
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import answer_once, feed, prefilled_target
 from mmspec.drafters.views import NGRAM, PLAIN
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.tokenizer import Tokenizer
-from mmspec.seam import Float32
 
 Outcome = Literal["identical", "near-tie", "bug"]
 

@@ -6,11 +6,11 @@ from importlib.util import find_spec
 from typing import Any, TypedDict
 
 from mmspec.chat.calibration import finding_lines
+from mmspec.chat.plugins import BACKENDS, CAPTIONERS, installed_backends, load_backend, registered
 from mmspec.checkpoints.cards import Card, load_cards, present
 from mmspec.diagnostics.provenance import environment
 from mmspec.diagnostics.recommendation import recommendations
-from mmspec.errors import MmspecError
-from mmspec.plugins import BACKENDS, CAPTIONERS, installed_backends, load_backend, registered
+from mmspec.ground.errors import MmspecError
 
 
 class Missing(TypedDict):

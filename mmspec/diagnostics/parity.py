@@ -14,12 +14,12 @@ import numpy as np
 from mmspec.chat.answer import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
+from mmspec.decoding.contract import Float32
 from mmspec.diagnostics.check import NEAR_TIES, Divergence, first_divergence
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import answer_once, prefilled_target
 from mmspec.drafters.views import PLAIN
-from mmspec.errors import UsageError
-from mmspec.seam import Float32
+from mmspec.ground.errors import UsageError
 
 RELATIVE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 """Largest allowed difference, relative to the stage's largest magnitude, by dtype.

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from mmspec.checkpoints.json_file import read_lines
-from mmspec.checkpoints.paths import expand_home
-from mmspec.errors import UsageError
-from mmspec.json_reader.limits import Range
-from mmspec.json_reader.reader import read_value
+from mmspec.ground.errors import UsageError
+from mmspec.ground.json_file import read_lines
+from mmspec.ground.json_reader import read_value
+from mmspec.ground.limits import Range
+from mmspec.ground.paths import expand_home
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.conversation import Message

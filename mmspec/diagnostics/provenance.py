@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from mmspec.cpu_threads import VARIABLES
-from mmspec.inspection import InspectableBackend
+from mmspec.decoding.inspection import InspectableBackend
+from mmspec.ground.threads import VARIABLES
 
 PACKAGES = (
     *("mmspec", "numpy", "pillow", "tokenizers", "jinja2", "huggingface_hub", "click", "rich"),

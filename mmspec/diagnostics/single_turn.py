@@ -6,12 +6,12 @@ from mmspec.chat.answer import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import Session
+from mmspec.decoding.contract import Target
 from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.inspection import InspectableTarget
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
-from mmspec.inspection import InspectableTarget
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn
-from mmspec.seam import Target
 
 
 def chunks_of(engine: Engine, message: Message, before: Sequence[Turn] = ()) -> list[Chunk]:

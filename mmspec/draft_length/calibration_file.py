@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.decoding.tree import WIDTH, width_for
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import at_context
-from mmspec.errors import CheckpointError
-from mmspec.json_reader.limits import OneOf, Range
-from mmspec.output_files import make_directory, replace_text
+from mmspec.ground.errors import CheckpointError
+from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.limits import OneOf, Range
+from mmspec.ground.output_files import make_directory, replace_text
 
 TREE_NODES = (8, 16, 32, 60)
 """Numbers of nodes of the trees among which `--gamma auto` chooses."""

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from mmspec.decoding.adaptive_weights import Evidence
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.noise import Noise
-from mmspec.seam import Segment
 
 LONGEST, SHORTEST = 4, 2
 """Number of tokens in the longest and in the shortest suffix that is looked up."""
@@ -20,7 +20,7 @@ IMAGE = -1
 
 
 class NgramDrafter:
-    """Implements `mmspec.seam.Drafter` on the host, with one branch.
+    """Implements `mmspec.decoding.contract.Drafter` on the host, with one branch.
 
     Its tokens are all its state: every draft searches them, as bytes, at memory speed.
     """

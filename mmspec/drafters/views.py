@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.errors import UsageError, choice
+from mmspec.decoding.contract import Features, Segment
 from mmspec.families.grid import Grid
+from mmspec.ground.errors import UsageError, choice
 from mmspec.prompt.conversation import Chunk
 from mmspec.prompt.images import Picture
-from mmspec.seam import Features, Segment
 
 LETTERS = {"M": "multimodal", "T": "text only", "C": "caption", "P": "pooled"}
 OVERFLOWS = ("auto", "pool", "drop", "run")

@@ -8,16 +8,16 @@ from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
-from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.errors import CheckpointError, UsageError, WriteError
+from mmspec.decoding.inspection import InspectableModel
 from mmspec.exactness.price import price_of
 from mmspec.exactness.probe import find_exact_rows
-from mmspec.input_files import require_file
-from mmspec.inspection import InspectableModel
-from mmspec.json_reader.limits import Range
-from mmspec.output_files import make_directory, replace_text
-from mmspec.progress import Notice, Progress
+from mmspec.ground.errors import CheckpointError, UsageError, WriteError
+from mmspec.ground.input_files import require_file
+from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.limits import Range
+from mmspec.ground.output_files import make_directory, replace_text
+from mmspec.ground.progress import Notice, Progress
 
 MODES = ("auto", "on", "off")
 """Values of `--exact`."""

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from math import inf
 from time import perf_counter
 
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.inspection import InspectableModel, InspectableTarget
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
-from mmspec.inspection import InspectableModel, InspectableTarget
-from mmspec.seam import Segment
 
 CONTEXTS = (64, 512, 2048)
 """Positions before the tokens that are timed."""

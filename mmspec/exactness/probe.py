@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from mmspec.decoding.block_attention import BLOCK
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.inspection import InspectableModel
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
-from mmspec.inspection import InspectableModel
-from mmspec.seam import Segment
 
 CANDIDATES = (
     *(ExactRows(multiple, most) for multiple in (1, 2, 4, 8) for most in (64, 16, 8)),

@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from mmspec.checkpoints.json_file import Block
-from mmspec.errors import UsageError
 from mmspec.families.processor_file import (
     normalised,
     processor_block,
@@ -17,6 +15,8 @@ from mmspec.families.processor_file import (
     read_scale,
     read_std,
 )
+from mmspec.ground.errors import UsageError
+from mmspec.ground.json_file import Block
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)

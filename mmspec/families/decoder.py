@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
-from mmspec.checkpoints.json_file import Block
-from mmspec.json_reader.limits import Range
+from mmspec.ground.json_file import Block
+from mmspec.ground.limits import Range
 
 # Far beyond any model, and small enough that listing a model's tensors takes no time.
 Width = Annotated[int, Range(1, 1_000_000)]

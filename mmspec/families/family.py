@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
-from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import TextConfig
 from mmspec.families.grid import Grid
 from mmspec.families.tensors import Prefixes, Tensors
+from mmspec.ground.json_file import Block
 
 if TYPE_CHECKING:  # a config is read without them, as by commands that list models
     import numpy as np

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Self
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

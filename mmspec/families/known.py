@@ -3,7 +3,6 @@
 from importlib.metadata import entry_points
 from typing import Any
 
-from mmspec.checkpoints.json_file import Block
 from mmspec.families.family import Family
 from mmspec.families.llama import Llama
 from mmspec.families.llava import Llava
@@ -11,6 +10,7 @@ from mmspec.families.qwen2 import Qwen2
 from mmspec.families.qwen2_5_vl import Qwen25VL
 from mmspec.families.qwen3 import Qwen3
 from mmspec.families.qwen3_vl import Qwen3VL
+from mmspec.ground.json_file import Block
 
 GROUP = "mmspec.families"
 """Entry-point group for families from other packages; see docs/extending.md."""

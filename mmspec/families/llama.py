@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import TextConfig, divided_width, read_sizes
 from mmspec.families.family import Architecture, ImageTokens
 from mmspec.families.tensors import Prefixes
+from mmspec.ground.json_file import Block
 
 DEFAULTS = TextConfig(
     hidden_size=4096,

@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import Epsilon, Heads, Layers, TextConfig, TokenId, Width
 from mmspec.families.family import Architecture, ImageTokens
 from mmspec.families.grid import Grid
 from mmspec.families.llama import read_llama
 from mmspec.families.tensors import Prefixes, Tensors, affine
-from mmspec.json_reader.limits import Range
+from mmspec.ground.json_file import Block
+from mmspec.ground.limits import Range
 
 if TYPE_CHECKING:
     from mmspec.families.clip_images import ClipImages

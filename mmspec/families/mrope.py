@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from mmspec.checkpoints.json_file import Block
-from mmspec.json_reader.limits import Range
+from mmspec.ground.json_file import Block
+from mmspec.ground.limits import Range
 
 Section = Annotated[int, Range(0, 1_000_000)]
 

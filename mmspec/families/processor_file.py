@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.checkpoints.json_file import Block, read_json
-from mmspec.input_files import is_there
-from mmspec.json_reader.limits import Range
+from mmspec.ground.input_files import is_there
+from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.limits import Range
 
 IMAGES = "preprocessor_config.json"
 """The image processor's own file, which is the video processor's where that has none."""

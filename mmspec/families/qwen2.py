@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import Heads, TextConfig, divided_width, read_sizes
 from mmspec.families.family import Architecture
 from mmspec.families.mrope import chunked_axes, rope_block
 from mmspec.families.qwen_vision import IMAGE_TOKENS
 from mmspec.families.tensors import Prefixes
+from mmspec.ground.json_file import Block
 
 DEFAULTS = TextConfig(
     hidden_size=4096,

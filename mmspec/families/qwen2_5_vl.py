@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import TextConfig, TokenId, Width
 from mmspec.families.family import Architecture
 from mmspec.families.grid import PlaneGrid
@@ -19,7 +18,8 @@ from mmspec.families.qwen_vision import (
     vision_theta,
 )
 from mmspec.families.tensors import Tensors, affine
-from mmspec.json_reader.limits import Range
+from mmspec.ground.json_file import Block
+from mmspec.ground.limits import Range
 
 if TYPE_CHECKING:
     from mmspec.families.qwen_images import QwenImages

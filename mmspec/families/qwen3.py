@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mmspec.checkpoints.json_file import Block
 from mmspec.families import qwen2
 from mmspec.families.decoder import TextConfig, read_sizes
 from mmspec.families.family import Architecture
 from mmspec.families.qwen_vision import IMAGE_TOKENS
 from mmspec.families.tensors import Prefixes
+from mmspec.ground.json_file import Block
 
 DEFAULTS = replace(qwen2.DEFAULTS, qkv_bias=False, qk_norm=True)
 """Transformers' sizes of a Qwen3 whose config names none."""

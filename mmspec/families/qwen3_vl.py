@@ -9,7 +9,6 @@ from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import Layers, TextConfig, TokenId, Width
 from mmspec.families.family import Architecture
 from mmspec.families.mrope import interleaved, read_sections, rope_block
@@ -25,7 +24,8 @@ from mmspec.families.qwen_vision import (
     vision_theta,
 )
 from mmspec.families.tensors import Tensors, affine
-from mmspec.json_reader.limits import Range
+from mmspec.ground.json_file import Block
+from mmspec.ground.limits import Range
 
 if TYPE_CHECKING:
     from mmspec.families.qwen_images import QwenImages

@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from mmspec.checkpoints.json_file import Block
-from mmspec.errors import ImageError, UsageError
 from mmspec.families.clip_images import CLIP_MEAN, CLIP_STD
 from mmspec.families.processor_file import (
     normalised,
@@ -21,6 +19,8 @@ from mmspec.families.processor_file import (
     video_block,
 )
 from mmspec.families.qwen_vision import QwenVision
+from mmspec.ground.errors import ImageError, UsageError
+from mmspec.ground.json_file import Block
 
 MAX_ASPECT = 200
 """Largest ratio of an image's long side to its short side."""

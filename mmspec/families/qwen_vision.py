@@ -6,12 +6,12 @@ A tower's patches are in blocks of merge x merge, which one visual position stan
 from dataclasses import dataclass
 from typing import Annotated
 
-from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import Heads, Layers, RotaryBase, TextConfig, Width
 from mmspec.families.family import ImageTokens
 from mmspec.families.grid import PlaneGrid
 from mmspec.families.tensors import Prefixes
-from mmspec.json_reader.limits import Range
+from mmspec.ground.json_file import Block
+from mmspec.ground.limits import Range
 
 Small = Annotated[int, Range(1, 1000)]
 """A number of pixels, frames or patches."""

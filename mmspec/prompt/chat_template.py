@@ -5,9 +5,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mmspec.checkpoints.json_file import Block, read_json, read_whole
-from mmspec.errors import CheckpointError
-from mmspec.input_files import is_there
+from mmspec.ground.errors import CheckpointError
+from mmspec.ground.input_files import is_there
+from mmspec.ground.json_file import Block, read_json, read_whole
 from mmspec.prompt.tokenizer_files import special_tokens
 
 Content = Sequence[Mapping[str, str]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, takewhile, zip_longest
 from typing import Literal
 
-from mmspec.errors import ImageError, UsageError
+from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt.chat_template import ChatTemplate, Content
 from mmspec.prompt.clips import Clip, shown_frames
 from mmspec.prompt.images import Picture

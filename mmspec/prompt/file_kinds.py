@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from mmspec.errors import ImageError
+from mmspec.ground.errors import ImageError
 
 HEIF_SUFFIXES = (".heic", ".heif", ".hif")
 

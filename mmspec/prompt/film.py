@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from PIL import Image
 
-from mmspec.errors import ImageError
+from mmspec.ground.errors import ImageError
 from mmspec.prompt import image_memory
 from mmspec.prompt.clips import FPS, Clip, FrameSampling, clip_of
 from mmspec.prompt.images import MAX_ASPECT, Picture, named_errors, picture_from, readable_file

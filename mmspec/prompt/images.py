@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
-from mmspec.checkpoints.paths import expand_home
-from mmspec.errors import ImageError
-from mmspec.input_files import require_file
+from mmspec.ground.errors import ImageError
+from mmspec.ground.input_files import require_file
+from mmspec.ground.paths import expand_home
 from mmspec.prompt import image_memory
 from mmspec.prompt.file_kinds import conversion, enable_heif, is_heif, other_kind
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from itertools import chain
 
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 from mmspec.prompt.clips import Clip
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer

@@ -8,11 +8,11 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import quote, unquote
 
-from mmspec.checkpoints.paths import expand_home
-from mmspec.errors import ImageError, UsageError
 from mmspec.families.decoder import TokenId
-from mmspec.json_reader.mismatch import MismatchError
-from mmspec.json_reader.reader import read_value
+from mmspec.ground.errors import ImageError, UsageError
+from mmspec.ground.json_reader import read_value
+from mmspec.ground.mismatch import MismatchError
+from mmspec.ground.paths import expand_home
 from mmspec.prompt.clips import FPS, Clip
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, decode_picture, open_picture

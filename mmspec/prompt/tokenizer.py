@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mmspec.errors import CheckpointError, UsageError
 from mmspec.families.family import ImageTokens
+from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.prompt.tokenizer_files import (
     FILE,
     LLAVA_IMAGE,

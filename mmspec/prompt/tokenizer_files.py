@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mmspec.checkpoints.json_file import Block, read_json
-from mmspec.errors import CheckpointError
 from mmspec.families.family import ImageTokens
-from mmspec.input_files import is_there, require_file
-from mmspec.json_reader.limits import Range
+from mmspec.ground.errors import CheckpointError
+from mmspec.ground.input_files import is_there, require_file
+from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.limits import Range
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend

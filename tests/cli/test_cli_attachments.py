@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mmspec.errors import ImageError
+from mmspec.ground.errors import ImageError
 from mmspec_cli.terminal.attachments import AGAIN, Attachments, take_images
 
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from mmspec import plugins
+from mmspec.chat import plugins
 from mmspec.diagnostics import check as core_check
 from mmspec_bench.full_report import run as full_report
 from mmspec_bench.full_report.stages import Stage

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mmspec.errors import ImageError, UsageError
+from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt.images import open_picture
 from mmspec_cli.main import main
 from mmspec_cli.terminal import clipboard

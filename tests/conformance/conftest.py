@@ -9,7 +9,7 @@ import os
 import pytest
 
 from mmspec.chat.engine import Engine, load
-from mmspec.plugins import BACKENDS, installed_backends, registered
+from mmspec.chat.plugins import BACKENDS, installed_backends, registered
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 

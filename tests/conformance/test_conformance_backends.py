@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mmspec.cpu_threads import VARIABLES
-from mmspec.plugins import BACKENDS, load_backend, registered
+from mmspec.chat.plugins import BACKENDS, load_backend, registered
+from mmspec.ground.threads import VARIABLES
 from mmspec_bench.random_weights.bandwidth_bound import copy_bandwidth
 from support.conformance_cases import PICTURES, small
 
@@ -26,7 +26,7 @@ def test_a_backend_knows_its_name_and_describes_itself(backend):
 
 
 def test_threads_are_those_asked_for_until_none_are_asked_for(backend, monkeypatch):
-    monkeypatch.setattr("mmspec.cpu_threads.cores", lambda: 3)
+    monkeypatch.setattr("mmspec.ground.threads.cores", lambda: 3)
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     loaded = load_backend(backend)

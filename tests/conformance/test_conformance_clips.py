@@ -8,13 +8,13 @@ import torch
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
 from mmspec.exactness import probe
 from mmspec.prompt.clips import Moment
 from mmspec.prompt.conversation import Conversation, render
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import picture_from
-from mmspec.seam import Segment
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 from support.factory_qwen import MAKERS

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from mmspec.chat.plugins import load_backend
 from mmspec.checkpoints.head_export import LAYOUTS, export_head
 from mmspec.decoding.sampling import GREEDY
 from mmspec.drafters.heads.packing import Outline
-from mmspec.plugins import load_backend
 from support import speculators_oracle
 from support.factory_heads import VOCABULARY, WIDTH, speculators, tiny_head
 

@@ -15,13 +15,13 @@ from exactness import KINDS_OF
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec.chat.plugins import load_backend
 from mmspec.decoding import block_attention
 from mmspec.decoding.block_attention import BLOCK
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import GREEDY
 from mmspec.exactness import probe
 from mmspec.exactness.probe import find_exact_rows, rows_are_exact
-from mmspec.plugins import load_backend
 from support.conformance_cases import PICTURES, copied, logits
 from support.exactness_cases import Count, cases, compare_all
 from support.row_faults import (

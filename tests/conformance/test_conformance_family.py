@@ -12,7 +12,7 @@ from PIL import Image
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 from mmspec.prompt.images import picture_from
 from support import factory
 from support.factory_layouts import write_json

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mmspec.chat.engine import load
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from support import factory
 from support.conformance_cases import PICTURES
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
-from mmspec.seam import Segment
 from support import factory
 from support.conformance_cases import HEADS, PICTURES
 from support.segments import segment_of

@@ -13,7 +13,7 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.errors import CheckpointError, UsageError
+from mmspec.ground.errors import CheckpointError, UsageError
 from support.conformance_cases import (
     HEADS,
     PICTURES,

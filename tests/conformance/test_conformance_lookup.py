@@ -7,12 +7,12 @@ import pytest
 
 from mmspec.chat.options import Options
 from mmspec.decoding.acceptance import accept
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.loop import decode
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.seam import Segment
 from support.conformance_cases import (
     PICTURES,
     check_replies,

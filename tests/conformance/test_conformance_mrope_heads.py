@@ -8,10 +8,10 @@ from test_conformance_qwen import shown
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.seam import Segment
 from support.conformance_cases import check_replies
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head

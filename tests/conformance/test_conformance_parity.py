@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from mmspec.plugins import load_backend
-from mmspec.seam import Segment
+from mmspec.chat.plugins import load_backend
+from mmspec.decoding.contract import Segment
 from support import factory, transformers_oracle
 from support import sequence_helpers as helpers
 from support.segments import flat

@@ -14,12 +14,12 @@ from transformers import AutoConfig
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.parity import parity
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.exactness import probe
 from mmspec.prompt.conversation import Conversation, render
-from mmspec.seam import Segment
 from mmspec_mlx.backend import MlxBackend
 from support.exactness_cases import Count, cases, compare_all
 from support.factory_qwen import MAKERS, tiny_qwen2, tiny_qwen3

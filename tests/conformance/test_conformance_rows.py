@@ -5,12 +5,12 @@ from importlib import import_module
 import numpy as np
 import pytest
 
+from mmspec.chat.plugins import load_backend
 from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.families.grid import Grid
-from mmspec.plugins import load_backend
-from mmspec.seam import Segment
 from support import factory
 from support import sequence_helpers as helpers
 from support.faults import Fault

@@ -11,11 +11,11 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 from mmspec.chat.options import Options
+from mmspec.chat.plugins import load_backend
 from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampling
-from mmspec.plugins import load_backend
-from mmspec.seam import Segment
 from support import factory
 from support.chi_square import check_fit, warped
 from support.conformance_cases import (

@@ -12,11 +12,11 @@ from test_conformance_sequences import (
     views,  # noqa: F401 - a fixture
 )
 
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import draft_tree
-from mmspec.seam import Segment
 from support.adaptive_oracle import softmax
 from support.conformance_cases import TREES
 from support.scripted_sampling import keys, sampler

@@ -11,10 +11,10 @@ from test_conformance_qwen import shown
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.seam import Segment
 from support.conformance_cases import PICTURES, check_replies
 from support.factory_heads import published
 from support.factory_qwen import IMAGE_ID, tiny_qwen2_5_vl

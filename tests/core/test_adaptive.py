@@ -9,9 +9,9 @@ from test_loop import rounds_of, tokens
 from mmspec.chat.options import Options
 from mmspec.decoding import formulas
 from mmspec.decoding.adaptive_weights import RULES, Adaptation, Evidence, Tally, lattice
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY, Sampling
-from mmspec.errors import UsageError
-from mmspec.seam import Segment
+from mmspec.ground.errors import UsageError
 from support.adaptive_oracle import check, softmax
 from support.scripted import ScriptedDrafter, ScriptedTarget, logits
 from support.scripted_sampling import top

@@ -9,7 +9,7 @@ from mmspec.chat.calibration import cache_directory, calibration_file, content_d
 from mmspec.chat.engine import load
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
-from mmspec.errors import WriteError
+from mmspec.ground.errors import WriteError
 from support.scripted_clock import FLAT, STEEP
 
 
@@ -74,7 +74,7 @@ def test_a_write_that_fails_leaves_what_was_there(file, monkeypatch):
         raise OSError("no space left")
 
     with monkeypatch.context() as patched:
-        patched.setattr("mmspec.output_files.Path.replace", fail)
+        patched.setattr("mmspec.ground.output_files.Path.replace", fail)
         with pytest.raises(WriteError, match="no space"):
             file.write(STEEP.calibration())
     assert file.read() == (FLAT.calibration(), "")

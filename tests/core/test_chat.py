@@ -13,7 +13,7 @@ from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.sampling import Sampling
-from mmspec.errors import CheckpointError, ContextError, ImageError, UsageError
+from mmspec.ground.errors import CheckpointError, ContextError, ImageError, UsageError
 from mmspec.prompt.conversation import Conversation, Message, Turn
 from support.chat_turns import OPTIONS, A, B, asked, check
 from support.factory_layouts import TOKENIZER_SIZE

@@ -11,7 +11,7 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics.check import check as compare
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.drafters.views import NGRAM, PLAIN
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from support.chat_turns import OPTIONS, A, B, asked, check
 from support.scripted_engine import scripted_engine
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
-from mmspec.errors import ContextError
+from mmspec.ground.errors import ContextError
 from mmspec.prompt.conversation import Conversation
 from support import factory_layouts
 from support.faults import Fault

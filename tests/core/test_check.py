@@ -20,7 +20,7 @@ from mmspec.diagnostics.check import (
     place_after,
 )
 from mmspec.diagnostics.prompts import user_prompt
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.prompts import world_prompts
 from support.stand_ins import Letters, Meddler
 

@@ -14,8 +14,8 @@ from safetensors.numpy import load_file, save_file
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import TensorSource, plan, read_tensors
 from mmspec.checkpoints.manifest import LM_HEAD, canonical, hub_name, manifest, optional
-from mmspec.errors import CheckpointError
 from mmspec.families.llava import PATCHES
+from mmspec.ground.errors import CheckpointError
 from support import factory
 
 DTYPES = {"F32": np.float32, "U32": np.uint32}

@@ -14,7 +14,7 @@ from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoP
 from transformers.video_utils import VideoMetadata
 
 import mmspec
-from mmspec.errors import ImageError, UsageError
+from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt import film as film_file
 from mmspec.prompt import image_memory
 from mmspec.prompt.any_image import open_visual

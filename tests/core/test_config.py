@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoConfig
 
 from mmspec.checkpoints.config import ModelConfig, Quantization, model_type, read_config
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 from support import factory
 
 LLAVA = {"model_type": "llava"}

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from mmspec.decoding.contents import IMAGE, PAD, Row
-from mmspec.seam import Segment
+from mmspec.decoding.contract import Segment
 
 
 class Image:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.measure.context import context
 from support.stand_ins import quiet
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from mmspec.errors import CheckpointError, ImageError, UsageError
+from mmspec.ground.errors import CheckpointError, ImageError, UsageError
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answer_ids, render
 from mmspec.prompt.images import Picture, open_picture, picture_from

@@ -10,12 +10,12 @@ import pytest
 
 from mmspec.chat import calibration
 from mmspec.chat.calibration import finding_file
+from mmspec.chat.plugins import load_backend
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics import doctor
 from mmspec.diagnostics.doctor import examine
 from mmspec.diagnostics.provenance import commit, provenance, versions
 from mmspec.exactness.finding import Finding
-from mmspec.plugins import load_backend
 
 
 def test_everything_installed_is_described():

@@ -16,8 +16,8 @@ from mmspec.drafters.views import (
     parse_drafting,
     pool_sizes,
 )
-from mmspec.errors import UsageError
 from mmspec.families.grid import Grid, PlaneGrid
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Chunk
 from support.scripted import ScriptedFeatures
 from support.scripted_engine import BLIND, SEES, picture

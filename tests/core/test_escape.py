@@ -1,6 +1,6 @@
 import unicodedata
 
-from mmspec.escape import one_line, visible
+from mmspec.ground.escape import one_line, visible
 
 
 def test_no_control_character_passes_but_newline_and_tab():

@@ -8,10 +8,10 @@ import pytest
 
 from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.errors import UsageError
 from mmspec.exactness import finding as module
 from mmspec.exactness.finding import DEAR, Finding, FindingFile, exact_rows
-from mmspec.progress import Notice, silent
+from mmspec.ground.errors import UsageError
+from mmspec.ground.progress import Notice, silent
 
 ROWS = ExactRows(4, 64)
 MODEL = SimpleNamespace(dtype="bfloat16", device="cpu")

@@ -12,8 +12,8 @@ import pytest
 from mmspec.chat.engine import load
 from mmspec.chat.loaded_model import LoadedHead
 from mmspec.chat.options import Options
-from mmspec.errors import UsageError
-from mmspec.plugins import is_kind, load_head
+from mmspec.chat.plugins import is_kind, load_head
+from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.rows import ROWS, read_rows
 from mmspec_bench.suite.run_folder import read_provenance

@@ -7,8 +7,8 @@ import pytest
 
 from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.errors import BackendError, HubError, WriteError
 from mmspec.exactness import probe
+from mmspec.ground.errors import BackendError, HubError, WriteError
 from mmspec_bench.compare.run_mmspec import DECODING
 from mmspec_bench.compare.script_io import Reply, Run
 from mmspec_bench.full_report import measurements, run, stages

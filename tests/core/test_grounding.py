@@ -8,7 +8,7 @@ import pytest
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.measure import grounding as bench
 from mmspec_bench.measure.grounding import (
     GroundingReport,

@@ -11,7 +11,7 @@ from mmspec.checkpoints.draft_vocabulary import read_draft_ids
 from mmspec.checkpoints.eagle3_config import default_layers
 from mmspec.checkpoints.head_config import is_head, read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import head_manifest, plan_head
-from mmspec.errors import CheckpointError, UsageError
+from mmspec.ground.errors import CheckpointError, UsageError
 from support.factory_heads import specforge, speculators, tiny_head
 
 LAYOUTS = {"specforge": specforge, "speculators": speculators}

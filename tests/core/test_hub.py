@@ -20,8 +20,8 @@ from mmspec.checkpoints.head_config import is_head, read_head_config
 from mmspec.checkpoints.head_manifest import head_manifest, plan_head
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached
-from mmspec.errors import CheckpointError, HubError, UsageError, WriteError
-from mmspec.output_files import ABANDONED_SECONDS
+from mmspec.ground.errors import CheckpointError, HubError, UsageError, WriteError
+from mmspec.ground.output_files import ABANDONED_SECONDS
 from support.factory_heads import specforge, speculators
 from support.full_disk import Disk
 from support.hub_server import COMMIT, FakeHub, git_digest, reach, serving

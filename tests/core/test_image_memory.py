@@ -10,7 +10,7 @@ import pillow_heif
 import pytest
 from PIL import Image
 
-from mmspec.errors import ImageError
+from mmspec.ground.errors import ImageError
 from mmspec.prompt import image_memory, images
 from mmspec.prompt.file_kinds import enable_heif
 from mmspec.prompt.images import decode_picture, open_picture, picture_from

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from mmspec.errors import ImageError
+from mmspec.ground.errors import ImageError
 from mmspec.prompt.any_image import pictures_of
 from mmspec.prompt.images import (
     MAX_ASPECT,

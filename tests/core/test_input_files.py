@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mmspec.checkpoints.json_file import JSON_BYTES, read_json, read_lines
 from mmspec.checkpoints.safetensors_header import read_header
-from mmspec.errors import CheckpointError, MmspecError
-from mmspec.input_files import is_there, open_file, read_text
+from mmspec.ground.errors import CheckpointError, MmspecError
+from mmspec.ground.input_files import is_there, open_file, read_text
+from mmspec.ground.json_file import JSON_BYTES, read_json, read_lines
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.rows import read_rows

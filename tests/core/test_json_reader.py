@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import pytest
 
-from mmspec.json_reader.limits import Keys, Matches, OneOf, Range
-from mmspec.json_reader.mismatch import MismatchError, shown
-from mmspec.json_reader.reader import read_value
+from mmspec.ground.json_reader import read_value
+from mmspec.ground.limits import Keys, Matches, OneOf, Range
+from mmspec.ground.mismatch import MismatchError, shown
 
 
 class Step(NamedTuple):

@@ -3,12 +3,12 @@
 import pytest
 
 from mmspec.decoding.acceptance import Verdict, accept
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.loop import decode
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.seam import Segment
 from support.scripted import ScriptedDrafter, ScriptedTarget, logits
 
 PROMPT = [3, 1, 4, 1, 5]

@@ -9,8 +9,8 @@ import pytest
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import plan, read_tensors
 from mmspec.checkpoints.manifest import canonical, manifest, optional
-from mmspec.errors import CheckpointError
 from mmspec.families.llava import PATCHES
+from mmspec.ground.errors import CheckpointError
 from mmspec_bench.random_weights.shapes import llava, text
 from support.full_size import FULL_SIZE, transformers_layout
 

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from test_loop import PROMPT, greedy, rounds_of
 
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import Sampling
 from mmspec.drafters.ngram import LONGEST, SHORTEST, NgramDrafter, onward
-from mmspec.seam import Segment
 from support.scripted import ScriptedFeatures, ScriptedTarget
 
 

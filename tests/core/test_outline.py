@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmspec.decoding.contract import Segment
 from mmspec.drafters.heads.packing import Outline
-from mmspec.seam import Segment
 from support.scripted import ScriptedFeatures
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mmspec.errors import WriteError
-from mmspec.output_files import (
+from mmspec.ground.errors import WriteError
+from mmspec.ground.output_files import (
     ABANDONED_SECONDS,
     make_directory,
     new_directory,
@@ -209,7 +209,7 @@ def test_what_a_killed_process_left_is_deleted_after_a_while(tmp_path):
 KILLED_AT_EVERY_LINE = """
 import itertools, os, shutil, signal, sys
 from pathlib import Path
-from mmspec import output_files
+from mmspec.ground import output_files
 
 def kill_at(count):
     lines = itertools.count(1)
@@ -269,7 +269,7 @@ WRITES = re.compile(
 """Calls that write files."""
 
 IN_PLACE = {
-    "mmspec/output_files.py": "the module itself",
+    "mmspec/ground/output_files.py": "the module itself",
     "mmspec/checkpoints/safetensors_file.py": "inside new_directory",
     "mmspec/checkpoints/head_export.py": "inside new_directory",
     "mmspec_torch/tensor_files.py": "inside replace_file",

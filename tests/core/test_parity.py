@@ -10,7 +10,7 @@ from mmspec.chat.options import Options
 from mmspec.diagnostics import parity as parity_module
 from mmspec.diagnostics.parity import difference, parity
 from mmspec.diagnostics.prompts import user_prompt
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.prompts import world_prompts
 
 BACKENDS = ["torch", "mlx"]

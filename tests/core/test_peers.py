@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mmspec.checkpoints.head_config import read_head_config
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.images import open_picture
 from mmspec_bench.compare import script_io
 from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods, vllm_methods

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from mmspec.diagnostics.prompts import read_prompts, user_prompt
-from mmspec.errors import ImageError, UsageError
+from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt.conversation import interleaved
 from mmspec.prompt.images import Picture, picture_from
 from mmspec_bench.prompts import text_prompts, world_prompts

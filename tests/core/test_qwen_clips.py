@@ -12,6 +12,7 @@ from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLModel
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLModel
 
 from mmspec.decoding.contents import Row
+from mmspec.decoding.contract import Segment
 from mmspec.families.qwen2_5_vl import Qwen25VL, Qwen25VLVision
 from mmspec.families.qwen3_vl import Qwen3VL, Qwen3VLVision
 from mmspec.prompt.chat_template import load_template
@@ -19,7 +20,6 @@ from mmspec.prompt.clips import clip_of
 from mmspec.prompt.conversation import Conversation, Message, render
 from mmspec.prompt.images import picture_from
 from mmspec.prompt.tokenizer import Tokenizer
-from mmspec.seam import Segment
 from support.factory_qwen import IMAGE_ID, write_tokenizer
 from support.films import drawing
 from support.qwen_oracle import processor, shown

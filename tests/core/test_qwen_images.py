@@ -10,13 +10,13 @@ from test_images import noise
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.vision_utils import get_vision_window_index
 
-from mmspec.errors import CheckpointError, ImageError, UsageError
 from mmspec.families.clip_images import CLIP_MEAN, CLIP_STD
 from mmspec.families.qwen2_5_vl import Qwen25VLVision
 from mmspec.families.qwen3_vl import Qwen3VLVision
 from mmspec.families.qwen_images import QwenClips, QwenImages
 from mmspec.families.qwen_patches import places, windows
 from mmspec.families.qwen_vision import IMAGE_TOKENS
+from mmspec.ground.errors import CheckpointError, ImageError, UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.conversation import Conversation, interleaved, render
 from mmspec.prompt.images import picture_from

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import read_paper
 from mmspec_bench.report.write import REPORT

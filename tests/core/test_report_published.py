@@ -4,7 +4,7 @@ from math import isnan
 
 import pytest
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import (
     PAPERS,

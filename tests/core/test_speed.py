@@ -10,7 +10,7 @@ from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.prompts import user_prompt
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.clips import clip_of
 from mmspec.prompt.images import picture_from
 from mmspec_bench.measure.costs import Costs, costs

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from mmspec.errors import ImageError, UsageError
+from mmspec.ground.errors import ImageError, UsageError
 from mmspec_bench.suite.datasets import DATASETS, GROUPS
 from mmspec_bench.suite.sources import suite_samples
 from mmspec_world.tasks.prompts import REASONED

@@ -8,7 +8,7 @@ import pytest
 from mmspec.chat.loaded_model import LoadedHead
 from mmspec.chat.options import Options
 from mmspec.checkpoints.head_config import HeadConfig
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.drafts import engine_for, load_drafts
 from mmspec_bench.suite.methods import read_method
 from support import factory_layouts

@@ -7,7 +7,7 @@ import pytest
 from mmspec.chat.options import Options
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.tree import Tree
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.methods import is_single_view, read_method, read_methods
 
 OPTIONS = Options(gamma=3, max_new_tokens=9)

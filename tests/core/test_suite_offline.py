@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message
 from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, held_out, offline
 from mmspec_bench.suite.samples import FOLLOW_UPS, Question, SuiteSample, shard, with_follow_up

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 from test_suite_datasets import colours, texts
 
-from mmspec.errors import ImageError, UsageError
+from mmspec.ground.errors import ImageError, UsageError
 from mmspec_bench.suite.sources import suite_samples
 from mmspec_world.tasks.prompts import DETAILED_CAPTION, STEPS
 

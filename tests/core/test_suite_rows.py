@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.rows import Row, append, read_rows, rewrite
 from support.suite_row import plain, row
 

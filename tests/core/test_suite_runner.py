@@ -6,7 +6,7 @@ import pytest
 
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics.check import NEAR_TIES
-from mmspec.errors import ImageError, UsageError
+from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt.conversation import Message
 from mmspec_bench.suite.answerer import open_answerer
 from mmspec_bench.suite.methods import read_methods

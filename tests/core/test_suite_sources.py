@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 from test_suite_datasets import single, texts
 
-from mmspec.errors import HubError, UsageError
+from mmspec.ground.errors import HubError, UsageError
 from mmspec_bench.suite import sources
 from mmspec_bench.suite.datasets import DATASETS, GROUPS
 from mmspec_bench.suite.sources import suite_samples

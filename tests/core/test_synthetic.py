@@ -10,7 +10,7 @@ from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.head_config import read_head_config
 from mmspec.checkpoints.head_manifest import plan_head
 from mmspec.checkpoints.loading_plan import plan
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
 from mmspec_bench.random_weights import checkpoints, weights
 from mmspec_bench.random_weights.bandwidth_bound import Cost, step_bytes

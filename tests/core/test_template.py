@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 from mmspec.prompt import template_sandbox
 from mmspec.prompt.chat_template import LLAVA, ChatTemplate, load_template
 from support.chat_templates import STYLES

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 from mmspec.prompt.chat_template import LLAVA, Content, load_template
 from mmspec.prompt.tokenizer_files import special_tokens
 from support.chat_templates import STYLES, Style

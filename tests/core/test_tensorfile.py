@@ -9,7 +9,7 @@ import pytest
 from safetensors import safe_open
 from test_checkpoint import planned
 
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 
 
 def raw(header: object, data: bytes = b"") -> bytes:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
-from mmspec.errors import CheckpointError, UsageError
+from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
 from mmspec.prompt.tokenizer_files import Names
 from support import tiny_tokenizers

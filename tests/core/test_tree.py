@@ -14,7 +14,7 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree, parse_tree, shape
 from mmspec.decoding.tree_drafting import draft_tree
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from support.scripted_sampling import keys, sampler, top
 from support.scripted_tree import PathExpander, arrays, paths
 

@@ -10,7 +10,7 @@ from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.acceptance import Acceptance
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from support.chat_turns import OPTIONS, asked, check
 from support.scripted_engine import picture, scripted_engine
 

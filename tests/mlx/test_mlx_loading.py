@@ -12,7 +12,7 @@ import pytest
 
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import plan
-from mmspec.errors import CheckpointError, UsageError
+from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_mlx.backend import MlxBackend, build
 from mmspec_mlx.weights import Weights
 from support import factory

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mmspec.errors import CheckpointError, UsageError
+from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_mlx import save_quantized
 from mmspec_mlx.backend import MlxBackend
 from support import factory

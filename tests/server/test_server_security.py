@@ -6,7 +6,7 @@ from time import sleep
 
 import pytest
 
-from mmspec.errors import CheckpointError, UsageError
+from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_server.access import Access
 from support.live_server import CHAT, Live, data_url, live, png
 from support.scripted_engine import scripted_engine

@@ -13,7 +13,7 @@ from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.check import NEAR_TIES, first_divergence
 from mmspec.drafters.views import PLAIN
-from mmspec.errors import ContextError
+from mmspec.ground.errors import ContextError
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import Picture, picture_from
 

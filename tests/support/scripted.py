@@ -14,12 +14,12 @@ import numpy as np
 from mmspec.decoding import formulas
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import draft_chain, draft_tree
-from mmspec.seam import Segment
 from support.scripted_sampling import keys, sampler, top
 from support.scripted_tree import PathExpander, arrays, paths
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mmspec.seam import Features, Segment
+from mmspec.decoding.contract import Features, Segment
 from support import factory
 
 IMAGE = factory.IMAGE_TOKEN_ID

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmspec.decoding.contract import Features, Segment
 from mmspec.decoding.loop import decode
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.seam import Features, Segment
 from support import factory
 from support.faults import Fault
 

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file
 
 from mmspec.checkpoints.config import read_config
-from mmspec.errors import WriteError
+from mmspec.ground.errors import WriteError
 from mmspec_torch.tensor_files import save_state, save_tensors
 from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained_head
 from mmspec_train.mini import build, recipe

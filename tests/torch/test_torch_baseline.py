@@ -8,7 +8,7 @@ import pytest
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.diagnostics.prompts import user_prompt
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.compare.run_transformers import Transformers
 from mmspec_bench.compare.script_io import Task
 from mmspec_bench.measure.speed import ProgramMethod, engine_method

@@ -5,8 +5,8 @@ import json
 import pytest
 from PIL import Image
 
-from mmspec.errors import BackendError, CheckpointError, UsageError
-from mmspec.plugins import load_captioner
+from mmspec.chat.plugins import load_captioner
+from mmspec.ground.errors import BackendError, CheckpointError, UsageError
 from mmspec.prompt.images import picture_from
 from mmspec_torch.captioner import TransformersCaptioner
 

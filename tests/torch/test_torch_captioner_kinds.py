@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from mmspec.plugins import load_captioner
+from mmspec.chat.plugins import load_captioner
 from mmspec.prompt.images import picture_from
 from mmspec_torch import captioner
 

@@ -6,12 +6,12 @@ import torch
 from safetensors.torch import load_file
 
 from mmspec.checkpoints.head_manifest import head_manifest
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.heads.eagle3 import Fused
-from mmspec.errors import CheckpointError, UsageError
-from mmspec.seam import Segment
+from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.heads.convert import convert, main
 from support import heads_oracle, transformers_oracle

@@ -10,13 +10,13 @@ import torch
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import hub_name
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
-from mmspec.errors import BackendError, CheckpointError, UsageError
 from mmspec.families.decoder import TextConfig
 from mmspec.families.known import FAMILIES
 from mmspec.families.llava import LlavaVision
-from mmspec.seam import Segment
+from mmspec.ground.errors import BackendError, CheckpointError, UsageError
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.model import TorchModel
 from mmspec_torch.weights import read_tensor

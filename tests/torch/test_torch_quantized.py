@@ -17,7 +17,7 @@ from mmspec.checkpoints.manifest import manifest
 from mmspec.checkpoints.quantization import read_scheme
 from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.check import check
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.weight_memory import held_bytes
 from mmspec_torch import quantized as quantization

@@ -13,6 +13,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.block_attention import BLOCK
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import GREEDY, Sampling
@@ -21,7 +22,6 @@ from mmspec.exactness import probe
 from mmspec.exactness.probe import rows_are_exact
 from mmspec.prompt.clips import clip_of
 from mmspec.prompt.images import picture_from
-from mmspec.seam import Segment
 from mmspec_bench.prompts import world_prompts
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.graphs.cache import StaticCache

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from mmspec import cpu_threads
-from mmspec.cpu_threads import VARIABLES, default_threads
-from mmspec.errors import UsageError
+from mmspec.ground import threads as cpu_threads
+from mmspec.ground.errors import UsageError
+from mmspec.ground.threads import VARIABLES, default_threads
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.cpu.openmp import SPINS, WAITING, short_waits
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, LlavaForConditionalGeneration, LlavaProcessor
 
 import mmspec_world
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_train.mini import build, conversation, recipe, samples, stages
 from mmspec_train.mini.tokenizer import BOS, IMAGE, NEWLINE, train_tokenizer
 from mmspec_train.run.log import Log

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmspec import errors
 from mmspec.checkpoints.config import read_config
+from mmspec.ground import errors
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.teacher import json_stream
 from mmspec_train.teacher.conversation_file import HELD_OUT_ONE_IN, ConversationFile

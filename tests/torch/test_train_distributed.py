@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from mmspec import errors
+from mmspec.ground import errors
 from mmspec_train.distillation.training import claim_output, open_run
 from mmspec_train.run.distributed import Processes, join_processes
 from mmspec_train.run.log import Position

@@ -10,7 +10,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 from transformers import LlavaForConditionalGeneration
 
-from mmspec import errors
+from mmspec.ground import errors
 from mmspec_torch.backend import TorchBackend
 from mmspec_train.distillation.losses import target_log_probabilities
 from mmspec_train.distillation.training import train

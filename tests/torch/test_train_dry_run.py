@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from mmspec.errors import HubError, UsageError
+from mmspec.ground.errors import HubError, UsageError
 from mmspec_bench.random_weights.shapes import llava, text
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.dry_run import TRAINED_BYTES, plan_draft, plan_head

@@ -8,12 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from mmspec import errors
 from mmspec.checkpoints.head_config import read_head_config
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.drafters.heads.eagle3 import Fused
+from mmspec.ground import errors
 from mmspec_torch.heads.load import load_head
 from mmspec_train.distillation.acceptance import DraftScore, round_starts
 from mmspec_train.distillation.draft_starts import all_starts, starts_at

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from mmspec import errors
+from mmspec.ground import errors
 from mmspec_train.recipes import UpdateRule
 from mmspec_train.run import loop
 from mmspec_train.run.distributed import Processes

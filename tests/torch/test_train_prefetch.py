@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mmspec.errors import MmspecError
+from mmspec.ground.errors import MmspecError
 from mmspec_train.run.prefetch import prefetch
 from support.prefetch_process import Crashing
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from mmspec import errors
 from mmspec.decoding.sampling import Sampling
+from mmspec.ground import errors
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.distillation.schedules import SCHEDULES
 from mmspec_train.run.log import Log, open_log

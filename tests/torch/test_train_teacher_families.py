@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_train.distillation.on_policy import continued, with_states
 from mmspec_train.drafts.draft_model import read_draft
 from mmspec_train.drafts.train_drafts import Baselines, require_llava

@@ -8,8 +8,8 @@ import ctypes
 import os
 import sys
 
-from mmspec.cpu_threads import check_threads, default_threads
-from mmspec.errors import BackendError
+from mmspec.ground.errors import BackendError
+from mmspec.ground.threads import check_threads, default_threads
 
 LIBRARY = "libopenblas.so.0"
 INSTALL = "apt install libopenblas0-pthread"

@@ -5,8 +5,8 @@ Shape letters: n rows, H width.
 
 import mlx.core as mx
 
-from mmspec.decoding.arrays import Positions
 from mmspec.decoding.contents import chunks
+from mmspec.ground.arrays import Positions
 from mmspec_mlx.network.decoder import Decoder
 from mmspec_mlx.sequence.draft_tail import MlxDraftTail
 

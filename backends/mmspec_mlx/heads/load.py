@@ -8,7 +8,7 @@ from mmspec.checkpoints.draft_vocabulary import read_draft_ids
 from mmspec.checkpoints.head_config import read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import plan_head
 from mmspec.drafters.heads.head import Head
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 from mmspec_mlx.heads.modules import MlxParts
 from mmspec_mlx.model import MlxModel
 from mmspec_mlx.weights import Files, Weights, evaluate

@@ -6,8 +6,8 @@ from functools import partial
 import mlx.core as mx
 
 from mmspec.checkpoints.head_manifest import LAYER
-from mmspec.decoding.arrays import Enter
 from mmspec.families.decoder import TextConfig
+from mmspec.ground.arrays import Enter
 from mmspec_mlx.cpu.kernels import kernels
 from mmspec_mlx.framework import framework
 from mmspec_mlx.heads.cached_layer import CachedLayer

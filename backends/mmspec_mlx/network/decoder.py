@@ -11,9 +11,9 @@ from itertools import chain, repeat
 import mlx.core as mx
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
-from mmspec.decoding.arrays import Enter, Positions, behind_norm
 from mmspec.decoding.block_attention import Places, attend, whole_blocks
 from mmspec.families.decoder import TextConfig
+from mmspec.ground.arrays import Enter, Positions, behind_norm
 from mmspec_mlx import device_io
 from mmspec_mlx.cpu.kernels import kernels
 from mmspec_mlx.network.cache import Cache, LayerCache

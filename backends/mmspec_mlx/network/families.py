@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.errors import BackendError
 from mmspec.families.known import from_package
+from mmspec.ground.errors import BackendError
 from mmspec_mlx.network.llava import Llava
 from mmspec_mlx.network.qwen2_5_vl import Qwen25VL
 from mmspec_mlx.network.qwen3_vl import Qwen3VL

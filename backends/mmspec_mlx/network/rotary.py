@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 import numpy as np
 
-from mmspec.decoding.arrays import Positions
+from mmspec.ground.arrays import Positions
 
 Rotation = Callable[[mx.array], mx.array]
 

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import mlx.core as mx
 
+from mmspec.decoding.contract import Float32
 from mmspec.decoding.grid_features import GridFeatures
-from mmspec.seam import Float32
 from mmspec_mlx import device_io
 
 

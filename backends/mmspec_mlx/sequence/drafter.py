@@ -25,7 +25,7 @@ MlxState = State[mx.array, Padding]
 
 
 class MlxDrafter(DrafterSequence[mx.array, Padding]):
-    """Implements `mmspec.seam.Drafter`."""
+    """Implements `mmspec.decoding.contract.Drafter`."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from mmspec_mlx.sequence.hidden_states import Rows
 
 
 class MlxTarget(TargetSequence[mx.array]):
-    """Implements `mmspec.inspection.InspectableTarget` and, for heads, `HiddenStates`."""
+    """Implements `mmspec.decoding.inspection.InspectableTarget` and, for heads, `HiddenStates`."""
 
     _cache: Cache
 

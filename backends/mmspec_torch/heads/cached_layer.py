@@ -7,8 +7,8 @@ from itertools import count
 
 from torch import Tensor
 
-from mmspec.decoding.arrays import Positions
 from mmspec.decoding.contents import chunks
+from mmspec.ground.arrays import Positions
 from mmspec_torch.network.decoder import Decoder
 from mmspec_torch.sequence.draft_tail import TorchDraftTail
 

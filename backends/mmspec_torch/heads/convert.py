@@ -6,8 +6,8 @@ from pathlib import Path
 from mmspec.checkpoints.head_config import read_head_config
 from mmspec.checkpoints.head_manifest import head_pickle
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
-from mmspec.errors import MmspecError, UsageError
-from mmspec.escape import one_line, visible
+from mmspec.ground.errors import MmspecError, UsageError
+from mmspec.ground.escape import one_line, visible
 from mmspec_torch.heads.load import read_pickle
 from mmspec_torch.tensor_files import save_tensors
 

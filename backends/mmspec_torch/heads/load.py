@@ -13,7 +13,7 @@ from mmspec.checkpoints.head_manifest import (
     require_tensors,
 )
 from mmspec.drafters.heads.head import Head
-from mmspec.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError
 from mmspec_torch.heads.modules import TorchParts
 from mmspec_torch.model import TorchModel
 from mmspec_torch.tensor_files import read_state

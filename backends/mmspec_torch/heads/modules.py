@@ -6,8 +6,8 @@ from functools import partial
 from torch import Tensor
 
 from mmspec.checkpoints.head_manifest import LAYER
-from mmspec.decoding.arrays import Enter
 from mmspec.families.decoder import TextConfig
+from mmspec.ground.arrays import Enter
 from mmspec_torch.cpu.norms import Norm, rms_norm
 from mmspec_torch.cpu.products import Product
 from mmspec_torch.framework import framework

@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
-from mmspec.decoding.arrays import Enter, Positions, behind_norm
 from mmspec.decoding.block_attention import Places, attend
 from mmspec.families.decoder import TextConfig
+from mmspec.ground.arrays import Enter, Positions, behind_norm
 from mmspec_torch.cpu.norms import Norm, rms_norm
 from mmspec_torch.cpu.products import Product, product
 from mmspec_torch.network import cache

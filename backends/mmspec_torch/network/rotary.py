@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec.decoding.arrays import Positions
+from mmspec.ground.arrays import Positions
 from mmspec_torch.device_io import upload
 from mmspec_torch.network import cache
 

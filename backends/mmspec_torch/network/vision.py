@@ -11,8 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from mmspec.decoding.contract import Float32
 from mmspec.decoding.grid_features import GridFeatures
-from mmspec.seam import Float32
 from mmspec_torch.device_io import to_host
 
 

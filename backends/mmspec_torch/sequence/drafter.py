@@ -32,7 +32,7 @@ TorchState = State[Tensor, Padding]
 
 
 class TorchDrafter(DrafterSequence[Tensor, Padding]):
-    """Implements `mmspec.seam.Drafter`."""
+    """Implements `mmspec.decoding.contract.Drafter`."""
 
     def __init__(
         self,

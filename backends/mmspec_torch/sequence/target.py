@@ -25,7 +25,7 @@ CAPTURED_ROWS = 128
 
 
 class TorchTarget(TargetSequence[Tensor]):
-    """Implements `mmspec.inspection.InspectableTarget` and, for heads, `HiddenStates`."""
+    """Implements `mmspec.decoding.inspection.InspectableTarget` and, for heads, `HiddenStates`."""
 
     _cache: Cache
 

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mmspec import errors
-from mmspec.output_files import replace_text
+from mmspec.ground import errors
+from mmspec.ground.output_files import replace_text
 from mmspec_train.distillation.acceptance import DraftScore
 from mmspec_train.distillation.draft_starts import DraftStarts
 from mmspec_train.distillation.losses import target_log_probabilities

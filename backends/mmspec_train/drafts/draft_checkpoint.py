@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from mmspec.checkpoints.config import CONFIG_FILE, read_config
-from mmspec.checkpoints.json_file import read_json
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan, plan_named, read_tensors
 from mmspec.checkpoints.manifest import (
     TOWER,
@@ -26,7 +25,8 @@ from mmspec.checkpoints.manifest import (
 )
 from mmspec.families.llama import Llama
 from mmspec.families.tensors import renamed
-from mmspec.output_files import make_directory, replace_file, replace_text
+from mmspec.ground.json_file import read_json
+from mmspec.ground.output_files import make_directory, replace_file, replace_text
 from mmspec_torch.tensor_files import save_tensors
 from mmspec_torch.weights import read_tensor
 from mmspec_train.drafts.draft_model import DraftModel

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mmspec import errors
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.hub import resolve
 from mmspec.drafters.views import pooled_positions
 from mmspec.families.llava import LlavaVision
+from mmspec.ground import errors
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.distillation.acceptance import DraftScore
 from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, train

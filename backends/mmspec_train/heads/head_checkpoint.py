@@ -6,13 +6,13 @@ from pathlib import Path
 
 import torch
 
-from mmspec import errors
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig
 from mmspec.checkpoints.eagle3_config import Eagle3, default_layers
 from mmspec.checkpoints.head_config import LAYERED, SLOTTED, HeadConfig
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.families.decoder import TextConfig
-from mmspec.output_files import make_directory, replace_text
+from mmspec.ground import errors
+from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_torch.device import DTYPES
 from mmspec_torch.tensor_files import save_tensors
 from mmspec_train.heads.eagle3 import Fused

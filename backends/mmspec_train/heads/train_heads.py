@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.distillation.acceptance import DraftScore
 from mmspec_train.distillation.draft_starts import DraftStarts, all_starts, starts_at

@@ -17,9 +17,9 @@ from torch import nn
 from transformers import LlavaForConditionalGeneration
 
 import mmspec_world
-from mmspec import errors
 from mmspec.checkpoints.hub import resolve
-from mmspec.output_files import new_directory, replace_text
+from mmspec.ground import errors
+from mmspec.ground.output_files import new_directory, replace_text
 from mmspec.prompt.tokenizer_files import read_backend
 from mmspec_torch.tensor_files import safetensors_errors, save_tensors
 from mmspec_train.mini import build, conversation, pair_checkpoint, samples

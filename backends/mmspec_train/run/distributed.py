@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 
 TIMEOUT = timedelta(days=30)
 """How long processes wait for one another: the first answers all questions before training."""

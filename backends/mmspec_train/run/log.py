@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from mmspec.escape import one_line, visible
-from mmspec.output_files import make_directory, replace_file, write_errors
+from mmspec.ground.escape import one_line, visible
+from mmspec.ground.output_files import make_directory, replace_file, write_errors
 
 STEPS_FILE = "log.csv"
 """Name of the CSV file with a row for each step and each held-out loss."""

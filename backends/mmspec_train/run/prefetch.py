@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Protocol, TypeVar
 
-from mmspec.errors import MmspecError
+from mmspec.ground.errors import MmspecError
 from mmspec_train.run.signals import blocked_in_children, uninterrupted
 
 PREFETCHED = 16

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mmspec import errors
-from mmspec.checkpoints.json_file import read_json
-from mmspec.input_files import is_there
-from mmspec.output_files import make_directory, replace_text
+from mmspec.ground import errors
+from mmspec.ground.input_files import is_there
+from mmspec.ground.json_file import read_json
+from mmspec.ground.output_files import make_directory, replace_text
 
 NEW_OUT = "give another --out, or the options of before"
 """The remedy that an error names if `--out` belongs to a run with other options."""

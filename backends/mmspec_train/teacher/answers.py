@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.decoding.contents import Projection, Row
+from mmspec.decoding.contract import Features, Segment
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.prompt.images import Picture
-from mmspec.seam import Features, Segment
 from mmspec_torch.device_io import upload
 from mmspec_torch.framework import keys, sampler
 from mmspec_torch.network.cache import CacheSpan

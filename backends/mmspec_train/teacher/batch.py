@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from mmspec.decoding.contents import Row
+from mmspec.decoding.contract import Features, Float32, Segment
 from mmspec.drafters.heads.packing import Span
 from mmspec.families.family import Vision
 from mmspec.families.grid import Grid
-from mmspec.seam import Features, Float32, Segment
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.teacher.records import IGNORED, ConversationRecord, lay_out
 

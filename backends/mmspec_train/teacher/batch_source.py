@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import Literal
 
-from mmspec import errors
+from mmspec.decoding.contract import Float32
 from mmspec.families.family import Preprocessing, Vision
+from mmspec.ground import errors
 from mmspec.prompt.images import Picture
-from mmspec.seam import Float32
 from mmspec_train.teacher.batch import ConversationBatch, StoredStates, collate
 from mmspec_train.teacher.cache import TeacherCache
 from mmspec_train.teacher.corpus import Corpus

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.errors import UsageError
-from mmspec.input_files import open_file, require_file
-from mmspec.output_files import write_errors
+from mmspec.ground.errors import UsageError
+from mmspec.ground.input_files import open_file, require_file
+from mmspec.ground.output_files import write_errors
 from mmspec_train.teacher.batch import StoredStates
 from mmspec_train.teacher.records import ConversationRecord, Place
 

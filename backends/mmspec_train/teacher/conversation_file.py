@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec import errors
+from mmspec.ground import errors
 from mmspec_train.teacher.instructions import (
     FORMAT,
     Instructions,

@@ -10,8 +10,8 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec import errors
 from mmspec.checkpoints.config import ModelConfig
+from mmspec.ground import errors
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, Turn, interleaved
 from mmspec.prompt.images import Picture, open_picture, picture_from
 from mmspec_train.data_settings import DataSettings

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mmspec.input_files import open_file
+from mmspec.ground.input_files import open_file
 
 CHUNK = 2**20
 """Bytes of an array that are read at a time."""

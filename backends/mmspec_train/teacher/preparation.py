@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from mmspec.decoding.sampling import Sampling
-from mmspec.errors import ImageError
+from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import Picture
 from mmspec_train.data_settings import DataSettings
 from mmspec_train.run.log import Log

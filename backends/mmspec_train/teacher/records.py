@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from mmspec.drafters.heads.packing import Span
 from mmspec.families.family import Vision
 from mmspec.families.grid import Grid
-from mmspec.json_reader.limits import Range
-from mmspec.json_reader.reader import read_value
+from mmspec.ground.json_reader import read_value
+from mmspec.ground.limits import Range
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.conversation import Conversation, Turn, render
 from mmspec.prompt.images import Picture

@@ -14,12 +14,12 @@ from torch import Tensor
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import LM_HEAD
-from mmspec.errors import ImageError, UsageError
+from mmspec.decoding.contract import Float32
 from mmspec.families.family import Preprocessing
+from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
-from mmspec.seam import Float32
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.model import TorchModel
 from mmspec_torch.network.cache import CacheSpan

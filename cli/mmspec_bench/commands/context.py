@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mmspec.chat.options import Options
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.measure.context import ContextCost, context
 from mmspec_bench.report.table import Table

@@ -9,7 +9,7 @@ from typing import Any
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
-from mmspec.output_files import replace_text
+from mmspec.ground.output_files import replace_text
 from mmspec_bench.report.table import Table
 from mmspec_cli.documentation import more
 from mmspec_cli.option_groups import together

@@ -13,10 +13,10 @@ from mmspec.chat.options import Gamma
 from mmspec.checkpoints.cards import pair_of
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
-from mmspec.cpu_threads import VARIABLES
 from mmspec.diagnostics.prompts import Prompt, read_prompts
 from mmspec.diagnostics.provenance import provenance
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
+from mmspec.ground.threads import VARIABLES
 from mmspec_bench.commands.output import Output, show_tables, split, with_output
 from mmspec_bench.compare.methods import PEERS, peer_methods
 from mmspec_bench.compare.report import PeerReport, markdown, tables

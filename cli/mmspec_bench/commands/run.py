@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mmspec.chat.engine import Engine
-from mmspec.errors import WriteError
+from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import show_tables, split
 from mmspec_bench.report.table import Table, number
 from mmspec_bench.suite.drafts import load_drafts

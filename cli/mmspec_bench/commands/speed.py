@@ -12,8 +12,8 @@ from mmspec.checkpoints.quantization import computed
 from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
 from mmspec.drafters.views import UNLETTERED
-from mmspec.errors import UsageError, choice
 from mmspec.exactness.finding import MODES
+from mmspec.ground.errors import UsageError, choice
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.commands.synthetic import SYNTHETIC, measure_random, require_alone, tables
 from mmspec_bench.compare.script_io import Task

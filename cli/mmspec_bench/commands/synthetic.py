@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.measure.exact_price import price_table
 from mmspec_bench.random_weights.bandwidth_bound import Cost
 from mmspec_bench.random_weights.checkpoints import write_checkpoints

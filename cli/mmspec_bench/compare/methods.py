@@ -7,8 +7,8 @@ from typing import Any
 
 from mmspec.chat.options import Gamma
 from mmspec.checkpoints.head_export import SPECULATIVE_TOKENS
-from mmspec.errors import choice
 from mmspec.exactness.finding import MODES
+from mmspec.ground.errors import choice
 
 PEERS = ("torch", "mlx", "transformers", "mlx-lm", "mlx-vlm", "vllm")
 """Programs to compare: this project on each of its two backends, and four other projects."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.checkpoints.config import read_config
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.compare.mlx_program import MlxProgram
 from mmspec_bench.compare.script_io import Clock, Question, Task, images_of, main, text_of
 

@@ -14,8 +14,8 @@ from time import monotonic, time
 from typing import Any
 
 from mmspec.checkpoints.head_export import export_head
-from mmspec.errors import MmspecError
-from mmspec.progress import Progress, silent
+from mmspec.ground.errors import MmspecError
+from mmspec.ground.progress import Progress, silent
 from mmspec_bench.compare.methods import PeerMethod
 from mmspec_bench.compare.script_io import Reply, Run, Task
 from mmspec_bench.measure.speed import Spread, rotated

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter, time
 from typing import Any
 
-from mmspec.errors import MmspecError
+from mmspec.ground.errors import MmspecError
 
 Question = list[dict[str, str]]
 """A message's parts in order, each `{"text": TEXT}` or `{"image": FILE}`."""

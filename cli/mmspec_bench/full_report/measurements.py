@@ -15,14 +15,14 @@ from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.quantization import computed
 from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.inspection import InspectableModel
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.diagnostics.check import EXIT_CODES, check
 from mmspec.diagnostics.parity import parity
 from mmspec.diagnostics.prompts import Prompt, user_prompt
 from mmspec.diagnostics.single_turn import answer_once
-from mmspec.errors import ContextError, UsageError
 from mmspec.exactness.probe import CANDIDATES, rows_are_exact
-from mmspec.inspection import InspectableModel
+from mmspec.ground.errors import ContextError, UsageError
 from mmspec_bench import Progress
 from mmspec_bench.compare.methods import PeerMethod
 from mmspec_bench.compare.runner import PeerResult, RunScript, compare

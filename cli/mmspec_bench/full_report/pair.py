@@ -8,11 +8,11 @@ from shutil import disk_usage
 from tempfile import TemporaryDirectory
 
 from mmspec.chat.engine import Engine, load
+from mmspec.chat.plugins import load_backend
 from mmspec.checkpoints.config import read_config
 from mmspec.diagnostics.doctor import memory_bytes
-from mmspec.errors import MmspecError
-from mmspec.plugins import load_backend
-from mmspec.progress import Progress, silent
+from mmspec.ground.errors import MmspecError
+from mmspec.ground.progress import Progress, silent
 from mmspec_bench.weight_memory import weight_bytes
 
 PACKED_BACKENDS = ("mlx",)

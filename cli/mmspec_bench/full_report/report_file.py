@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
-from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.diagnostics.check import EXIT_CODES
-from mmspec.errors import CheckpointError
-from mmspec.output_files import replace_text
+from mmspec.ground.errors import CheckpointError
+from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.output_files import replace_text
 
 FORMAT = 2
 """Version of the file's layout; files of other versions are measured anew."""

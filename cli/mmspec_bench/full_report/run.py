@@ -8,11 +8,11 @@ from time import perf_counter
 from typing import Any
 
 from mmspec.chat.calibration import shape_digest
+from mmspec.chat.plugins import installed_backends, load_backend
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.diagnostics.doctor import examine
 from mmspec.diagnostics.provenance import provenance
-from mmspec.errors import BackendError, HubError
-from mmspec.plugins import installed_backends, load_backend
+from mmspec.ground.errors import BackendError, HubError
 from mmspec_bench import Progress
 from mmspec_bench.full_report.pair import Inapplicable, Pair
 from mmspec_bench.full_report.report_file import FORMAT, ReportFile, passed

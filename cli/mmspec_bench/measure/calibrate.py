@@ -11,6 +11,7 @@ from mmspec.chat.draft_selection import drafting_for, open_drafter
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter
+from mmspec.decoding.contract import Segment, Target
 from mmspec.decoding.draft import Draft
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
@@ -18,7 +19,6 @@ from mmspec.decoding.tree import Tree
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
 from mmspec.draft_length.cost_curves import Seconds
-from mmspec.seam import Segment, Target
 from mmspec_bench import Progress
 from mmspec_bench.measure.costs import (
     branch_draftings,

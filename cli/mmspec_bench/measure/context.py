@@ -10,13 +10,13 @@ from statistics import median
 from typing import Any
 
 from mmspec.chat.engine import Engine
+from mmspec.decoding.contract import Drafter, Segment, Target
 from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.exact_rows import ExactFields
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.provenance import provenance
-from mmspec.errors import UsageError
-from mmspec.seam import Drafter, Segment, Target
+from mmspec.ground.errors import UsageError
 from mmspec_bench import Progress
 from mmspec_bench.measure.calibrate import TOKEN
 from mmspec_bench.measure.costs import median_seconds, seconds_of

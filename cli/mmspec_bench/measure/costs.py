@@ -10,14 +10,14 @@ from mmspec.chat.draft_selection import drafting_for, open_drafter
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter
+from mmspec.decoding.contract import Target
 from mmspec.decoding.draft import Draft, HostDraft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import chunks_of, prefilled_target
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
-from mmspec.errors import UsageError
-from mmspec.seam import Target
+from mmspec.ground.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

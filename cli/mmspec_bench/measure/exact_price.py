@@ -6,11 +6,11 @@ from functools import partial
 from statistics import median
 
 from mmspec.chat.engine import Engine
+from mmspec.decoding.contract import Target
 from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import prefilled_target
-from mmspec.seam import Target
 from mmspec_bench.measure.costs import seconds_of
 from mmspec_bench.report.table import Table
 

@@ -10,7 +10,7 @@ from PIL import Image
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactFields
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import interleaved
 from mmspec.prompt.images import Picture, picture_from
 from mmspec_bench import Progress

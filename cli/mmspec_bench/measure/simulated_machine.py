@@ -12,13 +12,13 @@ from typing import NoReturn
 
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.adaptive_weights import Evidence
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Draft
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.tree import WIDTH, Tree
 from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
 from mmspec.draft_length.cost_curves import Curves, at_context
 from mmspec.draft_length.rank_model import Path, surest_paths
-from mmspec.seam import Segment
 
 WRONG = -1
 """The first of the drafted tokens that are not the target's; the others are below."""
@@ -92,7 +92,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedDraft:
-    """Implements `mmspec.seam.Draft`: a chain or a tree."""
+    """Implements `mmspec.decoding.contract.Draft`: a chain or a tree."""
 
     paths: Sequence[Path]
     """[n] the nodes, parents before children."""
@@ -122,7 +122,7 @@ def drafted_paths(tree: Tree | None, k: int, acceptance: float) -> tuple[Path, .
 
 
 class SimulatedTarget:
-    """Implements `mmspec.seam.Target`; the token at position n is n."""
+    """Implements `mmspec.decoding.contract.Target`; the token at position n is n."""
 
     def __init__(self, machine: Machine, clock: Clock, prompt: int) -> None:
         self._machine, self._clock = machine, clock
@@ -153,7 +153,7 @@ class SimulatedTarget:
 
 
 class SimulatedDrafter:
-    """Implements `mmspec.seam.Drafter` for one branch; which token is right is chance.
+    """Implements `mmspec.decoding.contract.Drafter` for one branch; which token is right is chance.
 
     The rank of the right token at a position depends on the seed and the position alone, so every
     draft meets the same text.

@@ -14,7 +14,7 @@ from mmspec.decoding.exact_rows import ExactFields
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import answer_once
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.clips import Clip
 from mmspec.prompt.images import Picture
 from mmspec_bench import Progress

@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.checkpoints.head_manifest import head_manifest
-from mmspec.checkpoints.json_file import read_json
 from mmspec.checkpoints.manifest import hub_name, manifest
-from mmspec.errors import UsageError, choice
 from mmspec.families.tensors import Shape
-from mmspec.output_files import new_directory
+from mmspec.ground.errors import UsageError, choice
+from mmspec.ground.json_file import read_json
+from mmspec.ground.output_files import new_directory
 from mmspec_bench import Progress
 from mmspec_bench.random_weights.byte_tokenizer import write_tokenizer
 from mmspec_bench.random_weights.shapes import SHAPES, Config

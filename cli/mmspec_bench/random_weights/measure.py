@@ -6,11 +6,11 @@ from typing import Any
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.loaded_model import LoadedHead
+from mmspec.chat.plugins import load_head
 from mmspec.decoding.exact_rows import ExactFields
 from mmspec.diagnostics.prompts import Prompt, user_prompt
 from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import prefilled_target
-from mmspec.plugins import load_head
 from mmspec.prompt.images import Picture
 from mmspec_bench import Progress
 from mmspec_bench.measure.costs import branch_draftings, median_seconds, open_beside, step_seconds

@@ -5,8 +5,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from mmspec.errors import UsageError
-from mmspec.output_files import replace_file
+from mmspec.ground.errors import UsageError
+from mmspec.ground.output_files import replace_file
 from mmspec_bench.report.merge import BenchRun, grouped
 from mmspec_bench.report.table import count_of
 from mmspec_bench.suite.metrics import block_efficiency

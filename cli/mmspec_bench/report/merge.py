@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.datasets import DATASETS
 from mmspec_bench.suite.methods import PROBES
 from mmspec_bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS

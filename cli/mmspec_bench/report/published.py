@@ -8,7 +8,7 @@ from importlib.resources import files
 from math import isnan, nan
 from typing import Any, NamedTuple
 
-from mmspec.errors import choice
+from mmspec.ground.errors import choice
 from mmspec_bench.report.merge import BenchRun
 from mmspec_bench.report.provenance_tables import title
 from mmspec_bench.report.table import Section, Table, number

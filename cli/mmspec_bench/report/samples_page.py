@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from io import BytesIO
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import Picture
 from mmspec_bench.report.merge import BenchRun, grouped

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mmspec.errors import MmspecError, UsageError
-from mmspec.output_files import make_directory, replace_text
+from mmspec.ground.errors import MmspecError, UsageError
+from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_bench.report import provenance_tables, published, tables
 from mmspec_bench.report.csv_files import csv_files
 from mmspec_bench.report.figure import FIGURE, draw_figure

@@ -16,8 +16,8 @@ from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Round
 from mmspec.diagnostics.check import first_divergence, near_tie
 from mmspec.drafters.views import UNLETTERED
-from mmspec.errors import ContextError, UsageError
 from mmspec.exactness.finding import MODES
+from mmspec.ground.errors import ContextError, UsageError
 from mmspec.prompt.conversation import Turn
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.methods import Method

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mmspec.errors import ImageError, UsageError
+from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt.images import Picture, decode_picture, open_picture
 
 BATCH = 16

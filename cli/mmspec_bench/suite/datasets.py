@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import IMAGE_MARKER, interleaved
 from mmspec_bench.suite.dataset_rows import Record
 from mmspec_bench.suite.samples import FollowUp, Question

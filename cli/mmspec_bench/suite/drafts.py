@@ -6,9 +6,9 @@ from typing import Any
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
+from mmspec.chat.plugins import is_kind
 from mmspec.drafters.views import UNLETTERED
-from mmspec.errors import UsageError, choice
-from mmspec.plugins import is_kind
+from mmspec.ground.errors import UsageError, choice
 from mmspec_bench.suite.methods import Method
 
 

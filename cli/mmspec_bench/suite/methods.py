@@ -16,11 +16,11 @@ import re
 from dataclasses import dataclass, fields, replace
 
 from mmspec.chat.options import Options
+from mmspec.chat.plugins import is_kind
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.tree import NODES, WIDTH, Tree
 from mmspec.drafters.views import LETTERS, OVERFLOWS, UNLETTERED, read_letters
-from mmspec.errors import UsageError
-from mmspec.plugins import is_kind
+from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.rows import PLAIN
 
 NGRAM = "ngram"

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from mmspec.checkpoints.json_file import read_lines, read_whole
-from mmspec.errors import UsageError
-from mmspec.json_reader.limits import Range
-from mmspec.json_reader.mismatch import MismatchError
-from mmspec.json_reader.reader import read_value
+from mmspec.ground.errors import UsageError
+from mmspec.ground.json_file import read_lines, read_whole
+from mmspec.ground.json_reader import read_value
+from mmspec.ground.limits import Range
+from mmspec.ground.mismatch import MismatchError
 from mmspec.prompt.conversation import IMAGE_MARKER, interleaved
 from mmspec.prompt.images import open_picture
 from mmspec_bench.suite.samples import Question

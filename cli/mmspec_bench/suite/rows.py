@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
 
-from mmspec.errors import UsageError
-from mmspec.input_files import require_file
-from mmspec.json_reader.limits import Keys, Range
-from mmspec.json_reader.mismatch import MismatchError
-from mmspec.json_reader.reader import read_value
-from mmspec.output_files import replace_text, write_errors
+from mmspec.ground.errors import UsageError
+from mmspec.ground.input_files import require_file
+from mmspec.ground.json_reader import read_value
+from mmspec.ground.limits import Keys, Range
+from mmspec.ground.mismatch import MismatchError
+from mmspec.ground.output_files import replace_text, write_errors
 
 ROWS = "rows.jsonl"
 PROVENANCE = "provenance.json"

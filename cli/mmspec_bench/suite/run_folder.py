@@ -12,13 +12,13 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.options import Gamma, Options
 from mmspec.checkpoints.config import CONFIG_FILE
-from mmspec.checkpoints.json_file import Block, read_json
 from mmspec.checkpoints.loading_plan import has_safetensors, weight_files
 from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics.provenance import provenance
-from mmspec.errors import UsageError
-from mmspec.json_reader.limits import Matches, Range
-from mmspec.output_files import make_directory, replace_text
+from mmspec.ground.errors import UsageError
+from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.limits import Matches, Range
+from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, Row, read_rows, rewrite
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mmspec.chat.engine import Engine
-from mmspec.errors import MmspecError, UsageError
+from mmspec.ground.errors import MmspecError, UsageError
 from mmspec_bench import Progress
 from mmspec_bench.measure.speed import rotated
 from mmspec_bench.suite.answerer import Answerer, answer_row, open_answerer

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import cycle
 from typing import Literal
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import Picture
 from mmspec_bench.measure.grounding import blanked

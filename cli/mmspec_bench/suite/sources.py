@@ -6,9 +6,9 @@ from itertools import islice
 from pathlib import Path
 
 from mmspec.checkpoints.hub_cache import cached_dataset
-from mmspec.checkpoints.paths import expand_home
 from mmspec.diagnostics.prompts import read_prompts
-from mmspec.errors import HubError, UsageError, choice
+from mmspec.ground.errors import HubError, UsageError, choice
+from mmspec.ground.paths import expand_home
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.file_kinds import CLIP_SUFFIXES
 from mmspec.prompt.film import open_clip

@@ -4,10 +4,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from mmspec.checkpoints.paths import expand_home
-from mmspec.errors import ImageError, MmspecError, UsageError
-from mmspec.input_files import require_file
-from mmspec.output_files import replace_text
+from mmspec.ground.errors import ImageError, MmspecError, UsageError
+from mmspec.ground.input_files import require_file
+from mmspec.ground.output_files import replace_text
+from mmspec.ground.paths import expand_home
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.chat_commands import words
 from mmspec_cli.chat_commands.turns import BACK

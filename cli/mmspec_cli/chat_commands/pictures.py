@@ -3,8 +3,8 @@
 import glob
 from pathlib import Path
 
-from mmspec.checkpoints.paths import expand_home
-from mmspec.errors import ImageError, UsageError
+from mmspec.ground.errors import ImageError, UsageError
+from mmspec.ground.paths import expand_home
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
 from mmspec_cli.chat_commands import words

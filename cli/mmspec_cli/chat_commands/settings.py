@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec_cli.chat_commands import words
 from mmspec_cli.terminal.dialogue import Dialogue
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mmspec.errors import UsageError, choice
+from mmspec.ground.errors import UsageError, choice
 from mmspec_cli.chat_commands import files, pictures, settings, turns
 from mmspec_cli.terminal.dialogue import Dialogue
 

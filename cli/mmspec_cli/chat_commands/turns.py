@@ -1,7 +1,7 @@
 """Commands about the questions and answers of a chat."""
 
 from mmspec.drafters.views import PLAIN
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Conversation, Turn
 from mmspec_cli.chat_commands import words
 from mmspec_cli.report import stats_report

@@ -2,7 +2,7 @@
 
 import re
 
-from mmspec.errors import UsageError, choice
+from mmspec.ground.errors import UsageError, choice
 
 _WORD = re.compile(r"""(?:"([^"]+)"|'([^']+)'|((?:\\.|[^\s\\])+))(?=\s|$)""")
 

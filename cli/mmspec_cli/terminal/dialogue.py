@@ -14,7 +14,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.requirements import require_sight
 from mmspec.chat.translation import translated
-from mmspec.errors import ContextError, MmspecError, UsageError, WriteError
+from mmspec.ground.errors import ContextError, MmspecError, UsageError, WriteError
 from mmspec.prompt.clips import EVENLY, Clip, FrameSampling
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import FrameSampling
 from mmspec.prompt.images import Picture, decode_picture

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mmspec.escape import visible
+from mmspec.ground.escape import visible
 
 
 @contextmanager

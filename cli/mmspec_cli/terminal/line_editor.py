@@ -18,8 +18,8 @@ from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
-from mmspec.escape import visible
-from mmspec.input_files import require_file
+from mmspec.ground.escape import visible
+from mmspec.ground.input_files import require_file
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
 from mmspec_cli.kept_conversations import state_directory
 from mmspec_cli.terminal.interrupt import ending_handled

@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mmspec.chat.answer import Piece
-from mmspec.escape import one_line, visible, visible_json
-from mmspec.progress import Notice
+from mmspec.ground.escape import one_line, visible, visible_json
+from mmspec.ground.progress import Notice
 from mmspec_cli.flags import with_flags
 from mmspec_cli.terminal.markdown import Markdown
 from mmspec_cli.terminal.preview import preview

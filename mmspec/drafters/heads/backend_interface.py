@@ -8,10 +8,10 @@ Shape letters: n rows, H width.
 from collections.abc import Callable
 from typing import Protocol
 
-from mmspec.decoding.arrays import A, Enter, Map, Positions
 from mmspec.decoding.ensemble_expander import DraftTail
 from mmspec.decoding.framework import Framework
 from mmspec.families.decoder import TextConfig
+from mmspec.ground.arrays import A, Enter, Map, Positions
 
 
 class Layer(Protocol[A]):

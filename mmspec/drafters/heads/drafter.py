@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mmspec.decoding.adaptive_weights import Evidence
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Draft, require_path
 from mmspec.decoding.noise import Noise
 from mmspec.drafters.heads.forwards import Forwards
 from mmspec.drafters.heads.packing import Outline
-from mmspec.seam import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class State:
 
 
 class HeadDrafter:
-    """Implements `mmspec.seam.Drafter` for one branch, which reads the target's hidden states."""
+    """Implements `contract.Drafter` for one branch, which reads the target's hidden states."""
 
     def __init__(self, forwards: Forwards[Any, Any], outline: Outline, slots: int = 0) -> None:
         """slots: the most tokens that the head can predict; 0 if it drafts autoregressively."""

@@ -9,10 +9,10 @@ from typing import Any, Generic
 
 from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_manifest import LAYER
-from mmspec.decoding.arrays import A, Map
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.families.decoder import TextConfig
+from mmspec.ground.arrays import A, Map
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ width.
 from collections.abc import Callable, Sequence
 from typing import Generic
 
-from mmspec.decoding.arrays import A, Map
+from mmspec.decoding.contract import HiddenStates
 from mmspec.decoding.ensemble_expander import DraftTail
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.modules import Successor
-from mmspec.seam import HiddenStates
+from mmspec.ground.arrays import A, Map
 
 Fuse = Callable[[A, A], A]
 """Function that joins embeddings [w, H] and features [w, H] to the layer's input."""

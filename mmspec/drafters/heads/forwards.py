@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from mmspec.decoding.arrays import A, Map, Positions
+from mmspec.decoding.contract import HiddenStates
 from mmspec.decoding.draft import Draft
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
@@ -21,7 +21,7 @@ from mmspec.drafters.heads.eagle3 import Fused
 from mmspec.drafters.heads.expanders import Block, Fuse, Recurrent, Successive
 from mmspec.drafters.heads.modules import Layered, Seeing, Slotted
 from mmspec.drafters.heads.packing import Outline, Run, Span
-from mmspec.seam import HiddenStates
+from mmspec.ground.arrays import A, Map, Positions
 
 P = TypeVar("P", bound=Layered[Any] | Fused[Any] | Slotted[Any])
 """The modules of a kind of head."""
@@ -50,7 +50,7 @@ class Forwards(ABC, Generic[P, A]):
     ) -> Draft:
         """Feed the slots from `start` on, then enqueue a chain of k tokens or a tree of k levels.
 
-        nodes: as in `mmspec.seam.Drafter.draft`.  The draft's rows are dropped from the head's
+        nodes: as in `contract.Drafter.draft`.  The draft's rows are dropped from the head's
         cache afterwards.
         """
         framework = self._framework

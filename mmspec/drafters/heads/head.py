@@ -5,7 +5,7 @@ from typing import Any, Generic
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_config import HeadConfig
-from mmspec.decoding.arrays import A
+from mmspec.decoding.contract import Target
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.heads.backend_interface import Parts
@@ -20,11 +20,11 @@ from mmspec.drafters.heads.forwards import (
 )
 from mmspec.drafters.heads.modules import Layered, Seeing, Slotted
 from mmspec.drafters.heads.packing import Outline
-from mmspec.seam import Target
+from mmspec.ground.arrays import A
 
 
 class Head(Generic[A]):
-    """Implements `mmspec.seam.Head`."""
+    """Implements `mmspec.decoding.contract.Head`."""
 
     def __init__(
         self,

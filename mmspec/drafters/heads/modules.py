@@ -9,10 +9,10 @@ from typing import Generic
 
 from mmspec.checkpoints.head_config import VIEW_QUERIES, HeadConfig
 from mmspec.checkpoints.head_manifest import LAYER, VIEW, VIEW_FUSION
-from mmspec.decoding.arrays import A, Map, behind_norm
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.families.decoder import TextConfig
+from mmspec.ground.arrays import A, Map, behind_norm
 
 
 @dataclass(frozen=True, slots=True)

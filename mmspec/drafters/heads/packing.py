@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from mmspec.seam import Segment
+from mmspec.decoding.contract import Segment
 
 Span = tuple[int, int]
 """Range of the columns of an image: the first, and the one after the last."""

@@ -9,7 +9,7 @@ from mmspec.chat.captions import read_captions
 from mmspec.chat.engine import Engine
 from mmspec.checkpoints import cards
 from mmspec.diagnostics.prompts import read_prompts
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.film import open_clip

@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from mmspec.errors import MmspecError
+from mmspec.ground.errors import MmspecError
 from support.damage import mutations
 from support.damage.subjects import SUBJECTS, Subject
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 from support.damage import chat_files, measured_files, model_files, training_files
 from support.damage.subject import Subject
 

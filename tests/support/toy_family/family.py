@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mmspec.checkpoints.json_file import Block
 from mmspec.families.decoder import TextConfig
 from mmspec.families.family import Architecture, ImageTokens
 from mmspec.families.grid import Grid
 from mmspec.families.llama import read_llama
 from mmspec.families.tensors import Prefixes, affine
+from mmspec.ground.json_file import Block
 
 if TYPE_CHECKING:
     from mmspec.families.clip_images import ClipImages

@@ -1,4 +1,4 @@
-"""What reports and diagnostics ask of a backend, besides the contract in `mmspec.seam`.
+"""What reports and diagnostics ask of a backend, besides the contract in `contract`.
 
 Shape letters: n drafted tokens, N visual positions of one image, D width of the vision tower, H
 width of the language model, V vocabulary, W numbers of all layers' keys and values at a column.
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from mmspec.decoding.contract import Backend, Features, Float32, Model, Target
 from mmspec.decoding.draft import Draft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.families.grid import Grid
-from mmspec.seam import Backend, Features, Float32, Model, Target
 
 
 class InspectableFeatures(Features, Protocol):

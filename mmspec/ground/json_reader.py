@@ -36,9 +36,9 @@ from typing import (
     is_typeddict,
 )
 
-from mmspec.json_reader.limits import Keys, Matches, OneOf, Range
-from mmspec.json_reader.mismatch import SHOWN, MismatchError, shown
-from mmspec.json_reader.plain import PLAIN, Reader, anything, matching, one_of
+from mmspec.ground.limits import Keys, Matches, OneOf, Range
+from mmspec.ground.mismatch import SHOWN, MismatchError, shown
+from mmspec.ground.plain_json import PLAIN, Reader, anything, matching, one_of
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from mmspec.chat.captions import Captioner
 from mmspec.checkpoints.config import model_type
 from mmspec.checkpoints.head_config import KINDS, is_head, read_head_config
+from mmspec.decoding.contract import Backend, Head, Model
+from mmspec.decoding.inspection import InspectableBackend
 from mmspec.drafters.views import LETTERS
-from mmspec.errors import BackendError, choice, not_installed
-from mmspec.inspection import InspectableBackend
-from mmspec.seam import Backend, Head, Model
+from mmspec.ground.errors import BackendError, choice, not_installed
 
 BACKENDS = "mmspec.backends"
 CAPTIONERS = "mmspec.captioners"

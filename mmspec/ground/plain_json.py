@@ -6,7 +6,7 @@ from sys import float_info
 from types import NoneType
 from typing import Any
 
-from mmspec.json_reader.mismatch import MismatchError, shown
+from mmspec.ground.mismatch import MismatchError, shown
 
 Reader = Callable[[Any], Any]
 """Function from a JSON value to what it stands for; raises MismatchError."""

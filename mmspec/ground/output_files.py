@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mmspec.errors import WriteError
+from mmspec.ground.errors import WriteError
 
 ABANDONED_SECONDS = 3600.0
 """Seconds without a change after which a partial file or directory counts as abandoned."""

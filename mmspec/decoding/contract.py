@@ -39,7 +39,6 @@ from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.adaptive_weights import Adaptation, Evidence
-from mmspec.decoding.arrays import A, Positions
 from mmspec.decoding.draft import Draft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import Noise
@@ -48,7 +47,8 @@ from mmspec.decoding.segment import Features as Features
 from mmspec.decoding.segment import Segment as Segment
 from mmspec.decoding.tree import Tree
 from mmspec.families.grid import Grid
-from mmspec.progress import Progress, silent
+from mmspec.ground.arrays import A, Positions
+from mmspec.ground.progress import Progress, silent
 
 Float32 = NDArray[np.float32]
 

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from mmspec.errors import UsageError
+from mmspec.ground.errors import UsageError
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Environment variables with which a user limits the threads of frameworks."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from mmspec.errors import CheckpointError, UsageError
-from mmspec.input_files import read_text
-from mmspec.json_reader.limits import Range
-from mmspec.json_reader.mismatch import MismatchError, shown
-from mmspec.json_reader.reader import read_value, reader
+from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.input_files import read_text
+from mmspec.ground.json_reader import read_value, reader
+from mmspec.ground.limits import Range
+from mmspec.ground.mismatch import MismatchError, shown
 
 T = TypeVar("T")
 

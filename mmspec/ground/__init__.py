@@ -1,0 +1,1 @@
+"""Errors, files, JSON, progress and array types: what every other room uses."""
