@@ -7,15 +7,15 @@ BACKENDS = Path(__file__).parent.parent / "backends"
 TORCH_ALONE = {
     "graphs": "CUDA graphs; MLX has none",
     "captioner.py": "captioners that transformers runs",
-    "cpu/openmp.py": "only OpenMP can be told how long its threads wait for each other",
-    "cpu/norms.py": "MLX's norm is one of the calls in cpu/kernels.py",
-    "tensor_files.py": "training writes PyTorch's tensors",
+    "device/openmp.py": "only OpenMP can be told how long its threads wait for each other",
+    "device/norms.py": "MLX's norm is one of the calls in device/kernels.py",
+    "device/tensor_files.py": "training writes PyTorch's tensors",
     "heads/convert.py": "published heads are PyTorch pickles",
 }
 MLX_ALONE = {
     "save_quantized.py": "quantized checkpoints are written in MLX's format",
-    "cpu/blas.py": "MLX's Linux build carries the reference BLAS",
-    "cpu/kernels.py": "MLX's fused calls are lists of operations on a CPU",
+    "device/blas.py": "MLX's Linux build carries the reference BLAS",
+    "device/kernels.py": "MLX's fused calls are lists of operations on a CPU",
 }
 """What one backend has alone, and why."""
 

@@ -3,7 +3,7 @@
 Decoding's algorithm is in `mmspec`; training is in `mmspec_train`.
 """
 
-from mmspec_mlx.cpu import blas
+from mmspec_mlx.device import blas
 
 # mlx.core binds its matrix products on import, so this must come first.
 blas.prepare()

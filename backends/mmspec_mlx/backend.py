@@ -15,8 +15,8 @@ from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.decoding.contract import Head, Model
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.ground.progress import Progress, silent
-from mmspec_mlx.cpu import blas
-from mmspec_mlx.device import (
+from mmspec_mlx.device import blas
+from mmspec_mlx.device.devices import (
     describe_memory,
     devices,
     find_device,
@@ -24,10 +24,10 @@ from mmspec_mlx.device import (
     limit_memory,
     stream,
 )
+from mmspec_mlx.device.weights import Files, Weights, evaluate
 from mmspec_mlx.heads.load import load_head
 from mmspec_mlx.model import MlxModel
 from mmspec_mlx.save_quantized import quantize
-from mmspec_mlx.weights import Files, Weights, evaluate
 
 
 class MlxBackend:
@@ -73,7 +73,7 @@ class MlxBackend:
         """Load a head; a published pickle must be converted to safetensors first."""
         if not isinstance(model, MlxModel):
             raise UsageError(f"a head on MLX cannot draft for a {type(model).__name__}")
-        return load_head(directory, model)
+        return load_head(directory, model.config, model.language.dtype)
 
     def quantize(self, source: Path, destination: Path, *, bits: int, group_size: int) -> None:
         """Write a quantized copy that mlx-vlm and mlx-lm can also read."""

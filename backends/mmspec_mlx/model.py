@@ -15,13 +15,13 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.families.grid import Grid
 from mmspec.ground.errors import UsageError
-from mmspec_mlx import device_io
+from mmspec_mlx.device import device_io
+from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.network.decoder import LanguageModel
 from mmspec_mlx.network.families import build_vision
 from mmspec_mlx.network.vision import MlxFeatures, digest
 from mmspec_mlx.sequence.drafter import MlxDrafter
 from mmspec_mlx.sequence.target import MlxTarget
-from mmspec_mlx.weights import Weights
 
 
 class MlxModel:

@@ -21,7 +21,7 @@ from mmspec.families.tensors import Shape
 from mmspec.ground.errors import UsageError, choice
 from mmspec.ground.json_file import read_json
 from mmspec.ground.output_files import new_directory
-from mmspec_mlx.weights import Files
+from mmspec_mlx.device.weights import Files
 
 SHARD_BYTES = 2 * 2**30
 """Number of bytes at which a shard is written to its file, which bounds memory use."""

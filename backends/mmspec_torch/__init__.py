@@ -3,7 +3,7 @@
 Decoding's algorithm is in `mmspec`; training is in `mmspec_train`.
 """
 
-from mmspec_torch.cpu.openmp import short_waits
+from mmspec_torch.device.openmp import short_waits
 
 # OpenMP reads how to wait when PyTorch loads it, and never again.
 with short_waits():

@@ -15,11 +15,11 @@ from mmspec.decoding.contract import Head, Model
 from mmspec.ground.errors import BackendError, UsageError
 from mmspec.ground.progress import Progress, silent
 from mmspec.ground.threads import check_threads, default_threads
-from mmspec_torch.device import devices, find_device, find_dtype, require_ieee_float32
+from mmspec_torch.device.devices import devices, find_device, find_dtype, require_ieee_float32
+from mmspec_torch.device.quantized import has_kernel
+from mmspec_torch.device.weights import open_weights
 from mmspec_torch.heads.load import load_head
 from mmspec_torch.model import TorchModel
-from mmspec_torch.quantized import has_kernel
-from mmspec_torch.weights import open_weights
 
 
 class TorchBackend:
@@ -63,7 +63,7 @@ class TorchBackend:
         """Load a head; a published pickle is read without executing any of its code."""
         if not isinstance(model, TorchModel):
             raise UsageError(f"a head on torch cannot draft for a {type(model).__name__}")
-        return load_head(directory, model)
+        return load_head(directory, model.config, model.language)
 
     def quantize(self, source: Path, destination: Path, *, bits: int, group_size: int) -> None:
         """Raise BackendError: only the MLX backend writes quantized checkpoints."""

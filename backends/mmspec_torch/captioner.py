@@ -9,7 +9,7 @@ import torch
 from mmspec.checkpoints.config import model_type
 from mmspec.ground.errors import CheckpointError, choice
 from mmspec.prompt.images import Picture
-from mmspec_torch.device import find_device
+from mmspec_torch.device.devices import find_device
 
 
 class Kind(NamedTuple):

@@ -16,14 +16,14 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.families.grid import Grid
 from mmspec.ground.errors import UsageError
-from mmspec_torch.device_io import to_host
+from mmspec_torch.device.device_io import to_host
+from mmspec_torch.device.weights import Weights
 from mmspec_torch.graphs.pool import Statics
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.families import build_vision
 from mmspec_torch.network.vision import TorchFeatures, digest
 from mmspec_torch.sequence.drafter import TorchDrafter
 from mmspec_torch.sequence.target import TorchTarget
-from mmspec_torch.weights import Weights
 
 
 class TorchModel:

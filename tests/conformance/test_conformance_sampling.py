@@ -96,7 +96,7 @@ def test_the_noise_is_the_same_everywhere(backend):
     if backend == "torch":
         rule = own.sampler(Sampling(1.0), *place)
     else:
-        kernels = import_module("mmspec_mlx.cpu.kernels")
+        kernels = import_module("mmspec_mlx.device.kernels")
         rule = own.sampler(Sampling(1.0), kernels.GPU)
     ours = rule.exponentials(own.keys(noise, count, *place), rule.ids(vocabulary))
     np.testing.assert_array_max_ulp(np.asarray(ours), reference, maxulp=2)

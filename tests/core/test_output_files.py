@@ -272,7 +272,7 @@ IN_PLACE = {
     "mmspec/ground/output_files.py": "the module itself",
     "mmspec/checkpoints/safetensors_file.py": "inside new_directory",
     "mmspec/checkpoints/head_export.py": "inside new_directory",
-    "mmspec_torch/tensor_files.py": "inside replace_file",
+    "mmspec_torch/device/tensor_files.py": "inside replace_file",
     "mmspec_mlx/save_quantized.py": "inside new_directory",
     "mmspec_train/drafts/draft_checkpoint.py": "inside replace_file",
     "mmspec_train/run/log.py": "rows are appended; inside replace_file",

@@ -10,7 +10,7 @@ import pytest
 
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec_mlx.cpu.kernels import CPU, GPU
+from mmspec_mlx.device.kernels import CPU, GPU
 from support import sequence_helpers as helpers
 
 pytestmark = pytest.mark.skipif(

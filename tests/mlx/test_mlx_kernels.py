@@ -4,8 +4,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mmspec_mlx.cpu.kernels import CPU, CPU_FLOAT32, GPU, kernels
-from mmspec_mlx.cpu.products import FEW, for_few_rows, plain
+from mmspec_mlx.device.kernels import CPU, CPU_FLOAT32, GPU, kernels
+from mmspec_mlx.device.products import FEW, for_few_rows, plain
 from mmspec_mlx.network.rotary import Rotary
 from mmspec_mlx.sequence.padding import Padding, causal_mask
 

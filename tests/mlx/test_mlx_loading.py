@@ -14,7 +14,7 @@ from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_mlx.backend import MlxBackend, build
-from mmspec_mlx.weights import Weights
+from mmspec_mlx.device.weights import Weights
 from support import factory
 from support import sequence_helpers as helpers
 from support.full_size import FULL_SIZE
@@ -136,7 +136,7 @@ import os, sys
 import mmspec_mlx
 assert os.environ["MLX_ENABLE_TF32"] == "0"
 assert "mlx.core" not in sys.modules
-from mmspec_mlx.cpu import blas
+from mmspec_mlx.device import blas
 print(blas.describe()["blas"])
 """
     run = [sys.executable, "-c", script]
@@ -149,7 +149,7 @@ print(blas.describe()["blas"])
 def test_blas_leaves_a_core_to_python_unless_told_otherwise(told):
     name, cores = "OPENBLAS_NUM_THREADS", len(os.sched_getaffinity(0))
     others = {key: value for key, value in os.environ.items() if "_NUM_THREADS" not in key}
-    script = "import mmspec_mlx.cpu.blas as blas; print(blas.describe().get('blas_threads'))"
+    script = "import mmspec_mlx.device.blas as blas; print(blas.describe().get('blas_threads'))"
     env = others | ({name: str(cores)} if told else {})
     run = [sys.executable, "-c", script]
     found = subprocess.run(run, check=True, capture_output=True, text=True, env=env).stdout.strip()
@@ -159,7 +159,7 @@ def test_blas_leaves_a_core_to_python_unless_told_otherwise(told):
 
 
 def test_without_openblas_the_command_that_brings_it_is_named(monkeypatch):
-    from mmspec_mlx.cpu import blas
+    from mmspec_mlx.device import blas
 
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(blas, "LIBRARY", "libnowhere.so.0")

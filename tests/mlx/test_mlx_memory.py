@@ -3,7 +3,7 @@
 import mlx.core as mx
 import pytest
 
-from mmspec_mlx import device
+from mmspec_mlx.device import devices
 
 
 @pytest.fixture
@@ -17,16 +17,16 @@ def asked(monkeypatch):
 
 def test_a_gpu_holds_what_the_system_recommends(asked, monkeypatch):
     monkeypatch.setattr(mx.metal, "is_available", lambda: True)
-    device.limit_memory()
-    assert asked == {"wired": 12_000, "cache": device.CACHE_BYTES}
-    assert device.describe_memory() == {
+    devices.limit_memory()
+    assert asked == {"wired": 12_000, "cache": devices.CACHE_BYTES}
+    assert devices.describe_memory() == {
         "wired_limit_bytes": 12_000,
-        "cache_limit_bytes": device.CACHE_BYTES,
+        "cache_limit_bytes": devices.CACHE_BYTES,
     }
 
 
 def test_a_cpu_is_left_alone(asked, monkeypatch):
     monkeypatch.setattr(mx.metal, "is_available", lambda: False)
-    device.limit_memory()
+    devices.limit_memory()
     assert asked == {}
-    assert device.describe_memory() == {}
+    assert devices.describe_memory() == {}

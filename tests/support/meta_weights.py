@@ -5,7 +5,7 @@ import torch
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.manifest import manifest
 from mmspec.checkpoints.quantization import Scheme
-from mmspec_torch.weights import Weights
+from mmspec_torch.device.weights import Weights
 
 
 def meta_weights(

@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 from mmspec.checkpoints.config import read_config
 from mmspec.ground.errors import WriteError
-from mmspec_torch.tensor_files import save_state, save_tensors
+from mmspec_torch.device.tensor_files import save_state, save_tensors
 from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained_head
 from mmspec_train.mini import build, recipe
 from mmspec_train.mini.stages import PairRun

@@ -15,8 +15,8 @@ from mmspec.diagnostics.check import check
 from mmspec.exactness.probe import find_exact_rows
 from mmspec_bench.prompts import prompts_for
 from mmspec_torch.backend import TorchBackend
+from mmspec_torch.device.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
 from mmspec_torch.graphs.capture import CudaGraphs
-from mmspec_torch.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
 from support import sequence_helpers as helpers
 
 pytestmark = [

@@ -18,8 +18,8 @@ from mmspec.families.known import FAMILIES
 from mmspec.families.llava import LlavaVision
 from mmspec.ground.errors import BackendError, CheckpointError, UsageError
 from mmspec_torch.backend import TorchBackend
+from mmspec_torch.device.weights import read_tensor
 from mmspec_torch.model import TorchModel
-from mmspec_torch.weights import read_tensor
 from support import factory
 from support.meta_weights import meta_weights
 

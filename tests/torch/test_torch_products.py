@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mmspec_torch.cpu.products import Biased, Dense, Packed
+from mmspec_torch.device.products import Biased, Dense, Packed
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ from mmspec.diagnostics.check import check
 from mmspec.ground.errors import UsageError
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.weight_memory import held_bytes
-from mmspec_torch import quantized as quantization
 from mmspec_torch.backend import TorchBackend
+from mmspec_torch.device import quantized as quantization
+from mmspec_torch.device.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
 from mmspec_torch.graphs.cache import StaticCache
 from mmspec_torch.model import TorchModel
-from mmspec_torch.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
 from support import factory, transformers_oracle
 from support import sequence_helpers as helpers
 from support.meta_weights import meta_weights

@@ -10,7 +10,7 @@ from mmspec.ground import threads as cpu_threads
 from mmspec.ground.errors import UsageError
 from mmspec.ground.threads import VARIABLES, default_threads
 from mmspec_torch.backend import TorchBackend
-from mmspec_torch.cpu.openmp import SPINS, WAITING, short_waits
+from mmspec_torch.device.openmp import SPINS, WAITING, short_waits
 
 CORES = cpu_threads.cores()
 SCRIPT = """

@@ -14,7 +14,7 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.drafters.heads.eagle3 import Fused
 from mmspec.ground import errors
-from mmspec_torch.heads.load import load_head
+from mmspec_torch.backend import TorchBackend
 from mmspec_train.distillation.acceptance import DraftScore, round_starts
 from mmspec_train.distillation.draft_starts import all_starts, starts_at
 from mmspec_train.distillation.losses import (
@@ -72,7 +72,7 @@ def test_a_trained_head_drafts_as_the_decoding_one(family_data, tmp_path, kind, 
     wanted = 2 if data.teacher.config.vision else 0
     record, _ = held_out_batch(data, lambda record: record.images >= wanted)
     batch = data.teacher.read(data.held_out.batch([replace(record, place=None)]))
-    loaded = load_head(tmp_path / kind, data.teacher.model)
+    loaded = TorchBackend().load_head(tmp_path / kind, data.teacher.model)
     starts = all_starts(batch, 1)
     for column in starts.columns[0, [0, 1, -1]].tolist():
         ids, q = decoded_draft(data, record, batch, loaded, column)
@@ -282,7 +282,9 @@ def test_an_eagle3_head_learns_its_own_features(data, tmp_path, norms):
     others = [count for token, count in counts.items() if token not in ids]
     assert min(counts[token] for token in ids) >= max(others, default=0)
     assert stored["t2d"].nonzero().flatten().tolist() == ids
-    assert load_head(tmp_path, data.teacher.model).config.eagle3.fc_norm is (norms == "3.1")
+    assert TorchBackend().load_head(tmp_path, data.teacher.model).config.eagle3.fc_norm is (
+        norms == "3.1"
+    )
 
 
 def test_the_targets_distribution_is_over_the_tokens_that_the_head_drafts(data):

@@ -4,22 +4,22 @@ from pathlib import Path
 
 import mlx.core as mx
 
+from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.draft_vocabulary import read_draft_ids
 from mmspec.checkpoints.head_config import read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import plan_head
 from mmspec.drafters.heads.head import Head
 from mmspec.ground.errors import CheckpointError
+from mmspec_mlx.device.weights import Files, Weights, evaluate
 from mmspec_mlx.heads.modules import MlxParts
-from mmspec_mlx.model import MlxModel
-from mmspec_mlx.weights import Files, Weights, evaluate
 
 
-def load_head(directory: Path, model: MlxModel) -> Head[mx.array]:
-    """Load a head that drafts for `model`.  Raises CheckpointError or UsageError."""
+def load_head(directory: Path, target: ModelConfig, dtype: mx.Dtype) -> Head[mx.array]:
+    """Load a head that drafts for `target`, in its dtype.  Raises CheckpointError or UsageError."""
     config = read_head_config(directory)
-    require_fit(config, model.config, directory)
-    weights = Weights(plan_head(directory, config), model.language.dtype, Files(), evaluate)
-    head = Head(config, MlxParts(weights), model.config, read_draft_ids(directory, config))
+    require_fit(config, target, directory)
+    weights = Weights(plan_head(directory, config), dtype, Files(), evaluate)
+    head = Head(config, MlxParts(weights), target, read_draft_ids(directory, config))
     if weights.unused():
         raise CheckpointError(f"a {config.kind} head does not use {weights.unused()[0]}")
     return head

@@ -8,11 +8,11 @@ import mlx.core as mx
 from mmspec.checkpoints.head_manifest import LAYER
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import Enter
-from mmspec_mlx.cpu.kernels import kernels
-from mmspec_mlx.framework import framework
+from mmspec_mlx.device.framework import framework
+from mmspec_mlx.device.kernels import kernels
+from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.heads.cached_layer import CachedLayer
 from mmspec_mlx.network.decoder import Decoder, DecoderLayer, Linear
-from mmspec_mlx.weights import Weights
 
 
 class MlxParts:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from mmspec_mlx.cpu.products import Biased
-from mmspec_mlx.weights import Weights
+from mmspec_mlx.device.products import Biased
+from mmspec_mlx.device.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)

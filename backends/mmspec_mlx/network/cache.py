@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mmspec_mlx import device_io
+from mmspec_mlx.device import device_io
 
 STEP = 256
 """Number of columns by which a cache grows at a time."""

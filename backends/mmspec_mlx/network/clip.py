@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from mmspec.families.llava import PATCHES, LlavaVision
-from mmspec_mlx.cpu.products import Biased
+from mmspec_mlx.device.products import Biased
+from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.network.affine import LayerNorm, layer_norm
-from mmspec_mlx.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
 from mmspec.decoding.block_attention import Places, attend, whole_blocks
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import Enter, Positions, behind_norm
-from mmspec_mlx import device_io
-from mmspec_mlx.cpu.kernels import kernels
+from mmspec_mlx.device import device_io
+from mmspec_mlx.device.kernels import kernels
+from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.network.cache import Cache, LayerCache
 from mmspec_mlx.network.rotary import Rotary, Rotation
-from mmspec_mlx.weights import Weights
 
 Visible = mx.array | Places | None
 """The columns that tokens see: a mask [n, at + n] of 0 or -inf, broadcast over rows and heads; the

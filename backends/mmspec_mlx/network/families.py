@@ -6,11 +6,11 @@ from typing import Any
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.families.known import from_package
 from mmspec.ground.errors import BackendError
+from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.network.llava import Llava
 from mmspec_mlx.network.qwen2_5_vl import Qwen25VL
 from mmspec_mlx.network.qwen3_vl import Qwen3VL
 from mmspec_mlx.network.vision import Vision
-from mmspec_mlx.weights import Weights
 
 GROUP = "mmspec_mlx.families"
 """Entry-point group for towers from other packages; see docs/extending.md."""

@@ -8,10 +8,10 @@ from dataclasses import replace
 import mlx.core as mx
 
 from mmspec.families.llava import LlavaVision
+from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.network.affine import gelu
 from mmspec_mlx.network.clip import Tower
 from mmspec_mlx.network.vision import MlxFeatures
-from mmspec_mlx.weights import Weights
 
 
 class Llava:

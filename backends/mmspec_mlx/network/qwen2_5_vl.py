@@ -7,6 +7,7 @@ import mlx.core as mx
 
 from mmspec.families.qwen2_5_vl import Qwen25VLVision
 from mmspec.families.qwen_patches import places, windows
+from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.network.affine import Mlp, gelu, rms_norm, swiglu
 from mmspec_mlx.network.qwen_tower import (
     EPSILON,
@@ -17,7 +18,6 @@ from mmspec_mlx.network.qwen_tower import (
     arrays_of,
 )
 from mmspec_mlx.network.vision import MlxFeatures
-from mmspec_mlx.weights import Weights
 
 
 class Qwen25VL:

@@ -8,6 +8,7 @@ import mlx.core as mx
 
 from mmspec.families.qwen3_vl import Qwen3VLVision
 from mmspec.families.qwen_patches import Places, neighbours, places
+from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.network.affine import Activation, Mlp, gelu, gelu_tanh, layer_norm
 from mmspec_mlx.network.qwen_tower import (
     EPSILON,
@@ -18,7 +19,6 @@ from mmspec_mlx.network.qwen_tower import (
     arrays_of,
 )
 from mmspec_mlx.network.vision import MlxFeatures
-from mmspec_mlx.weights import Weights
 
 
 class Qwen3VL:

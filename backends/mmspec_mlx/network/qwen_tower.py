@@ -12,9 +12,9 @@ import numpy as np
 
 from mmspec.families.qwen_patches import Places, Windows
 from mmspec.families.qwen_vision import PATCHES, QwenVision
-from mmspec_mlx.cpu.products import Biased
+from mmspec_mlx.device.products import Biased
+from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.network.affine import Mlp, Norm
-from mmspec_mlx.weights import Weights
 
 EPSILON = 1e-6
 """Added to the variance in norms."""

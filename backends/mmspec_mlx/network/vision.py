@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from mmspec.decoding.contract import Float32
 from mmspec.decoding.grid_features import GridFeatures
-from mmspec_mlx import device_io
+from mmspec_mlx.device import device_io
 
 
 class MlxFeatures(GridFeatures):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from mmspec.decoding.contents import Row
-from mmspec_mlx import device_io
+from mmspec_mlx.device import device_io
 from mmspec_mlx.network.decoder import LanguageModel
 
 

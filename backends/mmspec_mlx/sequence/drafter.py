@@ -13,7 +13,7 @@ from mmspec.decoding.contents import Projection, chunks
 from mmspec.decoding.drafter_sequence import DrafterSequence, State
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec_mlx.framework import framework
+from mmspec_mlx.device.framework import framework
 from mmspec_mlx.network.decoder import LanguageModel
 from mmspec_mlx.network.rotary import Rotation
 from mmspec_mlx.sequence.contents import deepstack, embed

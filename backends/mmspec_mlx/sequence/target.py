@@ -10,7 +10,7 @@ from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.target_sequence import TargetSequence
-from mmspec_mlx.framework import framework
+from mmspec_mlx.device.framework import framework
 from mmspec_mlx.network.cache import Cache
 from mmspec_mlx.network.decoder import LanguageModel, additive, behind, causal
 from mmspec_mlx.network.rotary import Rotation

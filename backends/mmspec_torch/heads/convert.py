@@ -8,8 +8,8 @@ from mmspec.checkpoints.head_manifest import head_pickle
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.ground.escape import one_line, visible
+from mmspec_torch.device.tensor_files import save_tensors
 from mmspec_torch.heads.load import read_pickle
-from mmspec_torch.tensor_files import save_tensors
 
 
 def convert(directory: Path) -> Path:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.draft_vocabulary import draft_ids, read_draft_ids
 from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import (
@@ -14,28 +15,31 @@ from mmspec.checkpoints.head_manifest import (
 )
 from mmspec.drafters.heads.head import Head
 from mmspec.ground.errors import CheckpointError
+from mmspec_torch.device.tensor_files import read_state
+from mmspec_torch.device.weights import Weights, open_weights, require_finite
 from mmspec_torch.heads.modules import TorchParts
-from mmspec_torch.model import TorchModel
-from mmspec_torch.tensor_files import read_state
-from mmspec_torch.weights import Weights, open_weights, require_finite
+from mmspec_torch.network.decoder import Decoder
 
 
-def load_head(directory: Path, model: TorchModel) -> Head[Tensor]:
-    """Load a head that drafts for `model`.  Raises CheckpointError or UsageError."""
+def load_head(directory: Path, target: ModelConfig, like: Decoder) -> Head[Tensor]:
+    """Load a head that drafts for `target`, on the device and in the dtype of `like`.
+
+    Raises CheckpointError or UsageError.
+    """
     config = read_head_config(directory)
-    require_fit(config, model.config, directory)
-    weights, draft = _tensors(directory, config, model)
-    head = Head(config, TorchParts(weights, model.language), model.config, draft)
+    require_fit(config, target, directory)
+    weights, draft = _tensors(directory, config, like)
+    head = Head(config, TorchParts(weights, like), target, draft)
     if weights.left:
         raise CheckpointError(f"a {config.kind} head does not use {weights.left[0]}")
     return head
 
 
 def _tensors(
-    directory: Path, config: HeadConfig, model: TorchModel
+    directory: Path, config: HeadConfig, like: Decoder
 ) -> tuple[Weights, list[int] | None]:
     """The head's weights and the ids of the tokens that it can draft."""
-    device, dtype = model.language.device, model.language.dtype
+    device, dtype = like.device, like.dtype
     pickle = head_pickle(directory)
     if pickle is None:
         weights = open_weights(plan_head(directory, config), device, dtype)

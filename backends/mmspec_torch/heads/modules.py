@@ -8,12 +8,12 @@ from torch import Tensor
 from mmspec.checkpoints.head_manifest import LAYER
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import Enter
-from mmspec_torch.cpu.norms import Norm, rms_norm
-from mmspec_torch.cpu.products import Product
-from mmspec_torch.framework import framework
+from mmspec_torch.device.framework import framework
+from mmspec_torch.device.norms import Norm, rms_norm
+from mmspec_torch.device.products import Product
+from mmspec_torch.device.weights import Weights
 from mmspec_torch.heads.cached_layer import CachedLayer
 from mmspec_torch.network.decoder import Decoder, DecoderLayer
-from mmspec_torch.weights import Weights
 
 
 class TorchParts:

@@ -7,8 +7,8 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec_torch.quantized import Matrix, quantized
-from mmspec_torch.weights import Weights
+from mmspec_torch.device.quantized import Matrix, quantized
+from mmspec_torch.device.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)

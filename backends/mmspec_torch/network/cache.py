@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mmspec.decoding.block_attention import whole_blocks
-from mmspec_torch.device_io import upload
+from mmspec_torch.device.device_io import upload
 
 STEP = 256
 """Number of columns by which a cache grows at a time."""

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.families.llava import PATCHES, LlavaVision
+from mmspec_torch.device.weights import Weights
 from mmspec_torch.network.affine import LayerNorm, Linear, layer_norm, linear
-from mmspec_torch.weights import Weights
 
 _ROOT = "vision_tower"
 

@@ -21,11 +21,11 @@ from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
 from mmspec.decoding.block_attention import Places, attend
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import Enter, Positions, behind_norm
-from mmspec_torch.cpu.norms import Norm, rms_norm
-from mmspec_torch.cpu.products import Product, product
+from mmspec_torch.device.norms import Norm, rms_norm
+from mmspec_torch.device.products import Product, product
+from mmspec_torch.device.weights import Weights
 from mmspec_torch.network import cache
 from mmspec_torch.network.rotary import Angles, Rotary, rotate
-from mmspec_torch.weights import Weights
 
 
 class Step(NamedTuple):

@@ -6,11 +6,11 @@ from typing import Any
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.families.known import from_package
 from mmspec.ground.errors import BackendError
+from mmspec_torch.device.weights import Weights
 from mmspec_torch.network.llava import Llava
 from mmspec_torch.network.qwen2_5_vl import Qwen25VL
 from mmspec_torch.network.qwen3_vl import Qwen3VL
 from mmspec_torch.network.vision import Vision
-from mmspec_torch.weights import Weights
 
 GROUP = "mmspec_torch.families"
 """Entry-point group for towers from other packages; see docs/extending.md."""

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.families.llava import LlavaVision
+from mmspec_torch.device.weights import Weights
 from mmspec_torch.network.affine import linear
 from mmspec_torch.network.clip import Tower
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_torch.weights import Weights
 
 
 class Llava:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from mmspec.families.qwen2_5_vl import Qwen25VLVision
 from mmspec.families.qwen_patches import places, windows
+from mmspec_torch.device.weights import Weights
 from mmspec_torch.network.affine import Mlp, gelu, linear, rms_norm, swiglu
 from mmspec_torch.network.qwen_tower import (
     EPSILON,
@@ -17,7 +18,6 @@ from mmspec_torch.network.qwen_tower import (
     tensors_of,
 )
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_torch.weights import Weights
 
 
 class Qwen25VL:

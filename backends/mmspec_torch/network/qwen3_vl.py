@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mmspec.families.qwen3_vl import Qwen3VLVision
 from mmspec.families.qwen_patches import Places, neighbours, places
+from mmspec_torch.device.weights import Weights
 from mmspec_torch.network.affine import Activation, Mlp, gelu, gelu_tanh, layer_norm, linear
 from mmspec_torch.network.qwen_tower import (
     EPSILON,
@@ -19,7 +20,6 @@ from mmspec_torch.network.qwen_tower import (
     tensors_of,
 )
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_torch.weights import Weights
 
 
 class Qwen3VL:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from mmspec.families.qwen_patches import Places, Windows
 from mmspec.families.qwen_vision import PATCHES, QwenVision
+from mmspec_torch.device.weights import Weights
 from mmspec_torch.network.affine import Linear, Mlp, Norm, linear
-from mmspec_torch.weights import Weights
 
 EPSILON = 1e-6
 """Added to the variance in norms."""

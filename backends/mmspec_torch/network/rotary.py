@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.ground.arrays import Positions
-from mmspec_torch.device_io import upload
+from mmspec_torch.device.device_io import upload
 from mmspec_torch.network import cache
 
 Angles = tuple[Tensor, Tensor]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mmspec.decoding.contract import Float32
 from mmspec.decoding.grid_features import GridFeatures
-from mmspec_torch.device_io import to_host
+from mmspec_torch.device.device_io import to_host
 
 
 class TorchFeatures(GridFeatures):

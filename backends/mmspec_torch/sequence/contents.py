@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mmspec.decoding.contents import Row
-from mmspec_torch.device_io import upload
+from mmspec_torch.device.device_io import upload
 from mmspec_torch.network.decoder import LanguageModel
 
 

@@ -16,14 +16,13 @@ from mmspec.decoding.drafter_sequence import DrafterSequence, State
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec_torch.framework import framework
+from mmspec_torch.device.framework import TorchDraft, framework
 from mmspec_torch.graphs.drafter import NUMBERS, Pending, StaticDrafter
 from mmspec_torch.graphs.pool import Statics
 from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.rotary import Angles
 from mmspec_torch.sequence.contents import deepstack, embed
-from mmspec_torch.sequence.draft import TorchDraft
 from mmspec_torch.sequence.draft_tail import TorchDraftTail
 from mmspec_torch.sequence.ensemble import Ensemble
 from mmspec_torch.sequence.padding import Padding

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mmspec_torch.device_io import upload
+from mmspec_torch.device.device_io import upload
 from mmspec_torch.network.cache import STEP
 
 

@@ -11,7 +11,7 @@ from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.target_sequence import TargetSequence
-from mmspec_torch.framework import framework
+from mmspec_torch.device.framework import framework
 from mmspec_torch.graphs.pool import Statics
 from mmspec_torch.graphs.target import Tree
 from mmspec_torch.network.cache import BlockSpan, Cache, CacheSpan

@@ -27,8 +27,8 @@ from mmspec.families.llama import Llama
 from mmspec.families.tensors import renamed
 from mmspec.ground.json_file import read_json
 from mmspec.ground.output_files import make_directory, replace_file, replace_text
-from mmspec_torch.tensor_files import save_tensors
-from mmspec_torch.weights import read_tensor
+from mmspec_torch.device.tensor_files import save_tensors
+from mmspec_torch.device.weights import read_tensor
 from mmspec_train.drafts.draft_model import DraftModel
 from mmspec_train.llama import llama_config
 

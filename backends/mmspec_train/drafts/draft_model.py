@@ -17,7 +17,7 @@ from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.errors import UsageError
-from mmspec_torch.weights import read_tensor
+from mmspec_torch.device.weights import read_tensor
 from mmspec_train.drafts.draft_columns import DraftColumns
 from mmspec_train.llama import ATTENTION, llama_config
 

@@ -13,8 +13,8 @@ from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.families.decoder import TextConfig
 from mmspec.ground import errors
 from mmspec.ground.output_files import make_directory, replace_text
-from mmspec_torch.device import DTYPES
-from mmspec_torch.tensor_files import save_tensors
+from mmspec_torch.device.devices import DTYPES
+from mmspec_torch.device.tensor_files import save_tensors
 from mmspec_train.heads.eagle3 import Fused
 from mmspec_train.heads.layered import Layered
 from mmspec_train.heads.slotted import Slotted

@@ -16,7 +16,7 @@ from transformers import (
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.checkpoints.manifest import canonical, hub_name
-from mmspec_torch.tensor_files import save_tensors
+from mmspec_torch.device.tensor_files import save_tensors
 from mmspec_train.mini.recipe import TowerSizes
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD
 

@@ -21,7 +21,7 @@ from mmspec.checkpoints.hub import resolve
 from mmspec.ground import errors
 from mmspec.ground.output_files import new_directory, replace_text
 from mmspec.prompt.tokenizer_files import read_backend
-from mmspec_torch.tensor_files import safetensors_errors, save_tensors
+from mmspec_torch.device.tensor_files import safetensors_errors, save_tensors
 from mmspec_train.mini import build, conversation, pair_checkpoint, samples
 from mmspec_train.mini.recipe import (
     DRAFT_SHARES,

@@ -11,7 +11,7 @@ from typing import Any, Generic
 import torch
 
 from mmspec.ground import errors
-from mmspec_torch.tensor_files import read_state, save_state
+from mmspec_torch.device.tensor_files import read_state, save_state
 from mmspec_train.run.log import Log, Position
 from mmspec_train.run.optimizer import Optimizer
 from mmspec_train.run.phase import Item, Machine, Phase

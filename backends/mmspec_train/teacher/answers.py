@@ -16,8 +16,8 @@ from mmspec.decoding.contract import Features, Segment
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.prompt.images import Picture
-from mmspec_torch.device_io import upload
-from mmspec_torch.framework import keys, sampler
+from mmspec_torch.device.device_io import upload
+from mmspec_torch.device.framework import keys, sampler
 from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.decoder import LanguageModel, Step, hidden
 from mmspec_torch.sequence.contents import deepstack

@@ -21,11 +21,11 @@ from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
 from mmspec_torch.backend import TorchBackend
+from mmspec_torch.device.weights import read_tensor
 from mmspec_torch.model import TorchModel
 from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.decoder import Step
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_torch.weights import read_tensor
 from mmspec_train.teacher.batch import ConversationBatch, TeacherBatch
 from mmspec_train.teacher.records import Sides
 

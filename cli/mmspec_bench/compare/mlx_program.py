@@ -3,7 +3,7 @@
 from typing import Any
 
 from mmspec_bench.compare.script_io import Program
-from mmspec_mlx.cpu import blas  # before mlx.core, which binds its matrix products on import
+from mmspec_mlx.device import blas  # before mlx.core, which binds its matrix products on import
 
 
 class MlxProgram(Program):

@@ -36,7 +36,7 @@ def make_teacher(folder: Path) -> None:
     """A training state, and a teacher's answers with their hidden states."""
     import torch
 
-    from mmspec_torch.tensor_files import save_state
+    from mmspec_torch.device.tensor_files import save_state
     from support.teacher_data import prepare
 
     save_state(folder / "state.pt", {"step": 3, "module": {"weight": torch.ones(4, 4)}})
@@ -45,7 +45,7 @@ def make_teacher(folder: Path) -> None:
 
 def use_teacher(file: Path, _: str) -> None:
     """Read both, and learn from all answers."""
-    from mmspec_torch.tensor_files import read_state
+    from mmspec_torch.device.tensor_files import read_state
 
     read_state(file.parent / "state.pt")
     data = _teacher_data(file.parent)

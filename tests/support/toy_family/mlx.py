@@ -2,8 +2,8 @@
 
 import mlx.core as mx
 
+from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.network.vision import MlxFeatures
-from mmspec_mlx.weights import Weights
 from support.toy_family.family import ColourVision
 
 

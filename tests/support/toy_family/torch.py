@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
+from mmspec_torch.device.weights import Weights
 from mmspec_torch.network.affine import linear
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_torch.weights import Weights
 from support.toy_family.family import ColourVision
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from mmspec_mlx.quantized import Packed
+from mmspec_mlx.device.quantized import Packed
 
 FEW = 8
 """The most rows for which a matrix is multiplied in blocks."""

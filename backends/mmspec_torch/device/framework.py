@@ -7,11 +7,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampler, Sampling
-from mmspec_torch.device_io import read, to_host, upload
-from mmspec_torch.sequence.draft import TorchDraft
+from mmspec_torch.device.device_io import read, to_host, upload
+
+
+class TorchDraft(DeviceDraft[Tensor]):
+    """A drafted chain or tree; only this backend's targets can verify it."""
+
+    __slots__ = ()
 
 
 def framework(device: torch.device) -> Framework[Tensor]:

@@ -10,8 +10,8 @@ from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
 from mmspec.checkpoints.quantization import Scheme
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.ground.errors import CheckpointError
-from mmspec_torch.cpu.products import Biased, Product, product
-from mmspec_torch.quantized import quantized
+from mmspec_torch.device.products import Biased, Product, product
+from mmspec_torch.device.quantized import quantized
 
 _TYPES = {
     "F32": torch.float32,

@@ -5,12 +5,18 @@ from functools import partial
 
 import mlx.core as mx
 
+from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampler, Sampling
-from mmspec_mlx import device_io
-from mmspec_mlx.cpu.kernels import Kernels
-from mmspec_mlx.sequence.draft import MlxDraft
+from mmspec_mlx.device import device_io
+from mmspec_mlx.device.kernels import Kernels
+
+
+class MlxDraft(DeviceDraft[mx.array]):
+    """A drafted chain or tree; only this backend's targets can verify it."""
+
+    __slots__ = ()
 
 
 def framework(kernels: Kernels) -> Framework[mx.array]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from mmspec_mlx import device_io
+from mmspec_mlx.device import device_io
 
 Formula = Callable[..., Any]
 """A pure function from arrays to arrays."""

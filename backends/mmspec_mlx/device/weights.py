@@ -9,8 +9,8 @@ import mlx.core as mx
 from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.ground.errors import CheckpointError
-from mmspec_mlx.cpu.products import Biased, Matrix, Plain, for_few_rows, plain
-from mmspec_mlx.quantized import Packed, unpacked
+from mmspec_mlx.device.products import Biased, Matrix, Plain, for_few_rows, plain
+from mmspec_mlx.device.quantized import Packed, unpacked
 
 Settle = Callable[[Sequence[mx.array], Mapping[StoredTensor, mx.array]], None]
 """Function that takes finished arrays, and for each tensor in them whether it is finite."""
@@ -76,7 +76,7 @@ class Weights:
         return self.for_few_rows(self.matrix(*names))
 
     def for_few_rows(self, matrix: Matrix) -> Matrix:
-        """Lay a matrix out for products with few rows; see `mmspec_mlx.cpu.products`."""
+        """Lay a matrix out for products with few rows; see `mmspec_mlx.device.products`."""
         laid_out = for_few_rows(matrix)
         self._settle(*laid_out.arrays)
         return laid_out

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mmspec.checkpoints.quantization import Scheme
 from mmspec.ground.errors import UsageError
-from mmspec_torch.cpu.products import Product
+from mmspec_torch.device.products import Product
 
 ROWS = 1024
 """Number of rows quantized at once: a float32 copy of a whole matrix would take much memory."""

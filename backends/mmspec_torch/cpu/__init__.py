@@ -1,4 +1,0 @@
-"""Matrix products and norms that are faster on a CPU when they have few rows.
-
-On other devices PyTorch's own are used.
-"""
