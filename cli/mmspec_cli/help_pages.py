@@ -48,7 +48,7 @@ TITLES = {
     ),
     "Sizes": ("layers", "width", "heads", "ffn", "positions", "slots", "queries", "vision"),
     "Training": (
-        *("recipe", "loss", "rate", "projector-rate", "final-rate", "on-policy", "schedule"),
+        *("recipe", "loss", "rate", "projector-rate", "final-rate", "schedule"),
         *("step-samples", "batch", "steps", "minutes", "patience", "every", "token-weight"),
         *("feature-weight", "decay", "rollout", "noise", "workers", "accelerate"),
     ),

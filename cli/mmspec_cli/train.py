@@ -1,6 +1,7 @@
 """`mmspec train`: trains small models on the synthetic world, and heads for any target."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -10,13 +11,13 @@ from mmspec_cli import train_options
 from mmspec_cli.help_pages import GroupedCommand, WholeGroup
 from mmspec_cli.terminal.render import Screen
 from mmspec_cli.train_options import choose, options_of
-from mmspec_train.data_settings import DataSettings
 from mmspec_train.settings import (
     BASELINES,
     HEADS,
     STAGE_MINUTES,
     STAGES,
     Budget,
+    DataSettings,
     DraftSettings,
     HeadMethodSettings,
     HeadShape,
@@ -125,7 +126,10 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     if gpu:
         if student:
             raise click.UsageError("--plan computes a head here, and a draft in `train draft`")
-        _plan_head(gpu, kind, options)
+        from mmspec_train.heads.train_heads import planned_head
+
+        shape, head_method = choose(HeadShape, options), choose(HeadMethodSettings, options)
+        _plan(gpu, options, planned_head, kind, shape, head_method)
         return
 
     from mmspec_train.drafts.train_drafts import distill_draft
@@ -172,7 +176,10 @@ def draft(names: tuple[str, ...], source: str | None, gpu: str | None, **options
     train_options.apply_recipe(options, heads=False)
     train_options.refuse_contradictions(options)
     if gpu:
-        _plan_draft(gpu, source, options)
+        from mmspec_train.drafts.train_drafts import planned_draft
+
+        shape, method = choose(LlamaShape, options), choose(MethodSettings, options)
+        _plan(gpu, options, planned_draft, shape, source, method)
         return
 
     from mmspec_train.drafts.train_drafts import train_baselines
@@ -212,20 +219,11 @@ def heads(kinds: tuple[str, ...], **options: Any) -> None:
     _echo_scores(options, train_several(kinds, choose(Budget, options), *settings))
 
 
-def _plan_head(gpu: str, kind: str, options: dict[str, Any]) -> None:
-    from mmspec_train.dry_run import plan_head
+def _plan(gpu: str, options: dict[str, Any], planned: Callable[..., Any], *shape: Any) -> None:
+    from mmspec_train.data.plan import plan
 
-    shape, method = choose(HeadShape, options), choose(HeadMethodSettings, options)
     budget, settings = choose(Budget, options), choose(DataSettings, options)
-    click.echo("\n".join(plan_head(gpu, kind, shape, method, budget, settings).lines()))
-
-
-def _plan_draft(gpu: str, source: str | None, options: dict[str, Any]) -> None:
-    from mmspec_train.dry_run import plan_draft
-
-    shape, method = choose(LlamaShape, options), choose(MethodSettings, options)
-    budget, settings = choose(Budget, options), choose(DataSettings, options)
-    click.echo("\n".join(plan_draft(gpu, shape, method, budget, settings, source).lines()))
+    click.echo("\n".join(plan(gpu, settings, budget, partial(planned, *shape))))
 
 
 def _echo_scores(options: Mapping[str, Any], scores: Mapping[str, Any]) -> None:

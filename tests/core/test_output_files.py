@@ -276,7 +276,7 @@ IN_PLACE = {
     "mmspec_mlx/save_quantized.py": "inside new_directory",
     "mmspec_train/drafts/draft_checkpoint.py": "inside replace_file",
     "mmspec_train/run/log.py": "rows are appended; inside replace_file",
-    "mmspec_train/teacher/cache.py": "rows are appended, and a torn one is cut off",
+    "mmspec_train/data/cache.py": "rows are appended, and a torn one is cut off",
     "mmspec_bench/suite/rows.py": "rows are appended",
     "mmspec_bench/report/figure.py": "inside replace_file",
     "mmspec_bench/random_weights/checkpoints.py": "inside new_directory",

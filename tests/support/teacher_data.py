@@ -8,12 +8,12 @@ from rich.console import Console
 
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import picture_from
-from mmspec_train.data_settings import DataSettings
+from mmspec_train.data.corpus import TEXT_ONLY_PIXELS, WorldCorpus
+from mmspec_train.data.teacher import Teacher
+from mmspec_train.data.teacher_data import TeacherData
 from mmspec_train.run.log import open_log
 from mmspec_train.run.phase import Machine
-from mmspec_train.teacher.corpus import TEXT_ONLY_PIXELS, WorldCorpus
-from mmspec_train.teacher.teacher import Teacher
-from mmspec_train.teacher.teacher_data import TeacherData
+from mmspec_train.settings import DataSettings
 from support import factory
 from support.factory_qwen import tiny_qwen2_5_vl, tiny_qwen3, tiny_qwen3_vl
 

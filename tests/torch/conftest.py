@@ -19,7 +19,7 @@ def views(pair):
 
 @pytest.fixture(scope="session")
 def teacher(tmp_path_factory):
-    from mmspec_train.teacher.teacher import Teacher
+    from mmspec_train.data.teacher import Teacher
 
     return Teacher(factory.tiny_llava(tmp_path_factory.mktemp("teacher") / "llava"), "cpu")
 

@@ -8,17 +8,17 @@ from PIL import Image
 
 from mmspec.checkpoints.config import read_config
 from mmspec.ground import errors
-from mmspec_train.data_settings import DataSettings
-from mmspec_train.teacher import json_stream
-from mmspec_train.teacher.conversation_file import HELD_OUT_ONE_IN, ConversationFile
-from mmspec_train.teacher.corpus import FileCorpus, in_turn, open_corpora
-from mmspec_train.teacher.instructions import (
+from mmspec_train.data import json_stream
+from mmspec_train.data.conversation_file import HELD_OUT_ONE_IN, ConversationFile
+from mmspec_train.data.corpus import FileCorpus, in_turn, open_corpora
+from mmspec_train.data.instructions import (
     FORMAT,
     Instructions,
     UnusableError,
     read_instructions,
 )
-from mmspec_train.teacher.json_stream import read_entries, read_value
+from mmspec_train.data.json_stream import read_entries, read_value
+from mmspec_train.settings import DataSettings
 
 TURNS = [
     ("human", "<image>\nWhat is it?"),

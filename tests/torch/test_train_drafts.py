@@ -12,19 +12,19 @@ from transformers import LlavaForConditionalGeneration
 
 from mmspec.ground import errors
 from mmspec_torch.backend import TorchBackend
+from mmspec_train.data.batch import Conversations
+from mmspec_train.data.record import IGNORED
+from mmspec_train.data.teacher import Teacher
 from mmspec_train.distillation.losses import target_log_probabilities
 from mmspec_train.distillation.training import train
 from mmspec_train.drafts.draft_checkpoint import save_draft
 from mmspec_train.drafts.draft_columns import to_draft_columns
 from mmspec_train.drafts.draft_model import read_draft, untrained_draft
-from mmspec_train.drafts.draft_trainee import DraftTrainee, images_left
+from mmspec_train.drafts.draft_trainee import DraftTrainee
 from mmspec_train.drafts.train_drafts import Baselines, check_same_tower, image_positions
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.settings import BASELINES, Budget, LlamaShape, MethodSettings
-from mmspec_train.teacher.batch import Conversations
-from mmspec_train.teacher.records import IGNORED
-from mmspec_train.teacher.teacher import Teacher
 from support import factory
 from support.teacher_data import Killed, kill_after_step_4, quiet_log
 
@@ -163,7 +163,7 @@ def test_the_projector_stage_leaves_the_llama_alone(data, tmp_path):
 
 
 def test_an_interrupted_draft_ends_at_the_same_weights(data, tmp_path, monkeypatch):
-    method = replace(CE, loss="kl", on_policy=0.5, rate=0.2)
+    method = replace(CE, loss="kl", rate=0.2)
 
     def trained(folder, name):
         return train_baselines(data, tmp_path / folder, [name], method, pool=4)[name]
@@ -181,27 +181,6 @@ def test_an_interrupted_draft_ends_at_the_same_weights(data, tmp_path, monkeypat
     killed("llava")
     again = trained("cut", "llava")
     assert all(torch.equal(whole[name], again[name]) for name in whole)
-
-
-def test_a_draft_continues_from_where_an_answer_was_cut(data):
-    """With its own greedy tokens, and without images that come later."""
-    trainee = DraftTrainee.of(draft_of(data, 4), data, replace(CE, loss="kl"))
-    batch, shown = trainee.read(trainee.data.held_out.batch([record_with_images(data)]))
-    torch.manual_seed(0)
-    longer, left = trainee.on_policy(batch, shown)
-    assert len(left) == len(longer.images[0])
-    with torch.no_grad():
-        greedy = trainee.log_probabilities(longer, left).argmax(-1)
-    added = longer.ids[0][longer.learned[0]][1:]
-    assert added.tolist() == greedy[:-1].tolist()
-    expected, _ = data.teacher.hidden_states(longer.embeddings, longer.deepstack, longer.positions)
-    torch.testing.assert_close(longer.states, expected)
-
-
-def test_images_that_were_cut_off_are_not_shown():
-    shown = [torch.tensor(number) for number in range(5)]
-    left = images_left(shown, [(1, 2, 3), (4, 5)], [(1, 2), ()])
-    assert [int(image) for image in left] == [0, 1]
 
 
 def test_a_draft_learns_its_target(data, tmp_path):

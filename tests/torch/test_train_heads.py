@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from mmspec.checkpoints.head_config import read_head_config
@@ -15,15 +16,15 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.drafters.heads.eagle3 import Fused
 from mmspec.ground import errors
 from mmspec_torch.backend import TorchBackend
-from mmspec_train.distillation.acceptance import DraftScore, round_starts
-from mmspec_train.distillation.draft_starts import all_starts, starts_at
+from mmspec_train.data.batch import gather_columns
+from mmspec_train.data.batches import ConversationBatches, epoch_at, visual_share
+from mmspec_train.distillation.acceptance import DraftScore, DraftStarts, all_starts, round_starts
 from mmspec_train.distillation.losses import (
     Output,
     divergence,
     head_loss,
     log_probabilities,
 )
-from mmspec_train.distillation.schedules import epoch_at, visual_share
 from mmspec_train.distillation.training import train
 from mmspec_train.heads import train_heads
 from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained_head
@@ -31,8 +32,6 @@ from mmspec_train.heads.train_heads import new_trainee
 from mmspec_train.run import loop
 from mmspec_train.run.log import Log
 from mmspec_train.settings import DIVERGENCES, HEADS, Budget, HeadMethodSettings, HeadShape
-from mmspec_train.teacher.batch import gather_columns
-from mmspec_train.teacher.batch_source import ConversationBatches
 from support import transformers_oracle
 from support.segments import segment_of
 from support.teacher_data import Killed, held_out_batch, kill_after_step_4, quiet_log
@@ -100,13 +99,16 @@ def decoded_draft(data, record, batch, loaded, column):
 
 def trained_probabilities(data, batch, head, column, ids):
     """What the trained head says at each depth [3, V] when it is fed certain tokens."""
-    tokens = iter(ids)
-
-    def next_embeddings(_feature):
-        return data.teacher.embed(next(tokens).view(1, 1))
-
+    more = {
+        name: F.pad(getattr(batch, name), (0, 0, 0, 3))
+        for name in ("states", "embeddings", "captured")
+    }
+    more["embeddings"][0, column + 1 : column + 4] = data.teacher.embed(ids)
+    more["positions"] = F.pad(batch.positions, (0, 3))
+    more["ids"], more["targets"] = F.pad(batch.ids, (0, 3)), F.pad(batch.targets, (0, 3))
+    starts = DraftStarts(torch.tensor([[column]]), torch.ones(3, 1, 1, dtype=torch.bool))
     with torch.no_grad():
-        features = head(batch, starts_at(torch.tensor([[column]]), 3), next_embeddings)
+        features = head(replace(batch, **more), starts)
     return head.log_probabilities(features[:, 0, 0], data.teacher.output_matrix).exp()
 
 
@@ -182,7 +184,7 @@ def test_the_targets_own_states_are_accepted_to_the_end(data):
     assert score.rounds == sum(-(-len(answer) // (gamma + 1)) for answer in answers)
 
 
-METHOD = HeadMethodSettings(rollout=2, gamma=2, noise=0.2, on_policy=0.3, schedule="msd")
+METHOD = HeadMethodSettings(rollout=2, gamma=2, noise=0.2, schedule="msd")
 
 
 def trained(data, out, steps=6, **method):
@@ -268,7 +270,7 @@ def test_a_head_learns_its_target(data, tmp_path):
 def test_an_eagle3_head_learns_its_own_features(data, tmp_path, norms):
     """Training-time test over three tokens; the head's vocabulary is that of the answers."""
     own = replace(data, corpora=(data.corpora[0],) * 2)
-    method = HeadMethodSettings(rollout=3, gamma=3, rate=5e-3, every=100, on_policy=0.2)
+    method = HeadMethodSettings(rollout=3, gamma=3, rate=5e-3, every=100)
     shape = HeadShape(norms=norms, draft_vocabulary=60)
     with quiet_log(tmp_path) as log:
         train(new_trainee("eagle3", shape, method, own), Budget(steps=80), tmp_path, log)
@@ -306,8 +308,6 @@ def test_unknown_choices_are_refused(data):
         HeadMethodSettings(loss="kll")
     with pytest.raises(errors.UsageError, match="unknown schedule"):
         HeadMethodSettings(schedule="later")
-    with pytest.raises(errors.UsageError, match="use kl with --on-policy"):
-        HeadMethodSettings(loss="ce", on_policy=0.5)
     with pytest.raises(errors.UsageError, match="unknown kind of head 'mds'"):
         head_config("mds", data.teacher.config, HeadShape())
 

@@ -12,6 +12,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 from mmspec.checkpoints.head_config import KINDS
+from mmspec_train.data.conversation_file import ConversationFile
+from mmspec_train.data.corpus import FileCorpus
+from mmspec_train.data.record import PICTURE
 from mmspec_train.distillation.training import stage_budget, train
 from mmspec_train.drafts.draft_model import untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee
@@ -22,9 +25,6 @@ from mmspec_train.run import loop
 from mmspec_train.run.optimizer import Optimizer
 from mmspec_train.run.phase import Machine, Phase
 from mmspec_train.settings import Budget, HeadMethodSettings, HeadShape, LlamaShape, MethodSettings
-from mmspec_train.teacher.conversation_file import ConversationFile
-from mmspec_train.teacher.corpus import FileCorpus
-from mmspec_train.teacher.records import PICTURE
 from support.teacher_data import Killed, prepare, quiet_log, with_settings
 
 

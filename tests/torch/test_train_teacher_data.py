@@ -10,15 +10,15 @@ from rich.console import Console
 
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground import errors
-from mmspec_train.data_settings import DataSettings
-from mmspec_train.distillation.schedules import SCHEDULES
+from mmspec_train.data.answers import answer_all
+from mmspec_train.data.batch import StoredStates
+from mmspec_train.data.batches import SCHEDULES
+from mmspec_train.data.cache import TeacherCache
+from mmspec_train.data.corpus import WorldCorpus
+from mmspec_train.data.preparation import Preparation
+from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log, open_log
-from mmspec_train.teacher.answers import answer_all
-from mmspec_train.teacher.batch import StoredStates
-from mmspec_train.teacher.cache import TeacherCache
-from mmspec_train.teacher.corpus import WorldCorpus
-from mmspec_train.teacher.preparation import Preparation
-from mmspec_train.teacher.teacher import Teacher
+from mmspec_train.settings import DataSettings
 from support import factory
 from support.teacher_data import prepare, teacher_data, with_settings
 

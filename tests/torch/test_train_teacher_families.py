@@ -10,12 +10,11 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
 from mmspec.ground.errors import UsageError
-from mmspec_train.distillation.on_policy import continued, with_states
+from mmspec_train.data.batch import collate
+from mmspec_train.data.teacher import Teacher
 from mmspec_train.drafts.draft_model import read_draft
 from mmspec_train.drafts.train_drafts import Baselines, require_llava
 from mmspec_train.settings import Budget, LlamaShape, MethodSettings
-from mmspec_train.teacher.batch import collate
-from mmspec_train.teacher.teacher import Teacher
 from support.factory_qwen import IMAGE_ID, MAKERS, STOP_ID, tiny_qwen3
 from support.mrope_oracle import read_columns
 from support.qwen_oracle import Oracle
@@ -59,18 +58,6 @@ def test_states_positions_and_logits_are_transformers(tmp_path, kind, tied):
         torch.testing.assert_close(read.states[row, :length], states, atol=2e-4, rtol=1e-3)
         ours = read.states[row, :length] @ teacher.output_matrix.T
         torch.testing.assert_close(ours, logits, atol=1e-3, rtol=1e-3)
-
-
-def test_an_answer_that_is_continued_by_its_own_tokens_has_its_own_states(family_data):
-    """On-policy batches keep the positions and the images before a cut."""
-    teacher = family_data.teacher
-    for record in family_data.held_out.records():
-        batch = teacher.read(family_data.held_out.batch([replace(record, place=None)]))
-        first = int(batch.learned[0].nonzero()[-4])
-        own = batch.ids[:, first + 1 : first + 4]
-        again = with_states(continued(batch, [first], own, teacher), teacher)
-        expected = batch.states[:, : first + 4]
-        torch.testing.assert_close(again.states, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_a_text_models_states_are_transformers(tmp_path):
@@ -132,7 +119,7 @@ def test_a_small_text_draft_learns_from_a_qwen(tmp_path):
     data = answered(MAKERS["qwen3_vl"](tmp_path / "target", seed=5), tmp_path / "answers")
     shape = LlamaShape(layers=1, width=32, heads=2, ffn=64)
     run = replace(data, needs_states=True)
-    method, budget = MethodSettings(loss="kl", on_policy=0.5, every=10), Budget(steps=6)
+    method, budget = MethodSettings(loss="kl", every=10), Budget(steps=6)
     baselines = Baselines(run, shape, method, budget, tmp_path / "out", 0)
     baselines.check(["finetuned"])
     with quiet_log(tmp_path) as log:

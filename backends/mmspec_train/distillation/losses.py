@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec_train.distillation.draft_starts import DraftStarts
+from mmspec_train.data.batch import TeacherBatch, gather_columns
+from mmspec_train.distillation.acceptance import DraftStarts
 from mmspec_train.settings import HeadMethodSettings
-from mmspec_train.teacher.batch import TeacherBatch, gather_columns
 
 
 def divergence(name: str, p: Tensor, q: Tensor, targets: Tensor) -> Tensor:

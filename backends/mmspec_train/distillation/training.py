@@ -18,19 +18,17 @@ from torch import Tensor, nn
 
 from mmspec.ground import errors
 from mmspec.ground.output_files import replace_text
-from mmspec_train.distillation.acceptance import DraftScore
-from mmspec_train.distillation.draft_starts import DraftStarts
+from mmspec_train.data.batch import ConversationBatch, TeacherBatch
+from mmspec_train.data.batches import Content, pick_source
+from mmspec_train.data.teacher_data import TeacherData
+from mmspec_train.distillation.acceptance import DraftScore, DraftStarts
 from mmspec_train.distillation.losses import target_log_probabilities
-from mmspec_train.distillation.schedules import coin, pick_source
 from mmspec_train.recipes import OURS, UpdateRule
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import run_phase
 from mmspec_train.run.phase import EarlyStopping, Phase
 from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
 from mmspec_train.settings import Budget, MethodSettings, RunSettings
-from mmspec_train.teacher.batch import ConversationBatch, TeacherBatch
-from mmspec_train.teacher.batch_source import Content
-from mmspec_train.teacher.teacher_data import TeacherData
 
 REPORT_FILE = "training.json"
 """Name of the report beside a finished checkpoint: method, data and score. Written last."""
@@ -101,11 +99,6 @@ class Trainee(ABC):
                 log_p = target_log_probabilities(batch, self.data.teacher.output_matrix)
                 score.add(guesses == starts.pick(log_p.argmax(dim=-1), batch), starts)
         return score
-
-    def continues(self, step: int) -> bool:
-        """True if the batch of a training step is an on-policy one."""
-        seed, share = self.data.settings.seed, self.method.on_policy
-        return torch.is_grad_enabled() and coin(seed, step, share, "policy")
 
 
 def distill(trainee: Trainee, budget: Budget, run: RunSettings) -> DraftScore:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mmspec.drafters.heads.packing import Span
-from mmspec_train.teacher.batch import Conversations
+from mmspec_train.data.batch import Conversations
 
 Ids = npt.NDArray[np.int64]
 IMAGE_POSITION = -1

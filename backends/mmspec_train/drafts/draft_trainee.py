@@ -9,22 +9,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_train.distillation.draft_starts import DraftStarts, all_starts
+from mmspec_train.data.batch import ConversationBatch, Conversations, TeacherBatch
+from mmspec_train.data.batches import SCHEDULES
+from mmspec_train.data.teacher_data import TeacherData
+from mmspec_train.distillation.acceptance import DraftStarts, all_starts
 from mmspec_train.distillation.losses import divergence, target_log_probabilities
-from mmspec_train.distillation.on_policy import continued, random_starts, with_states
-from mmspec_train.distillation.schedules import SCHEDULES
 from mmspec_train.distillation.training import Stage, Trainee
 from mmspec_train.drafts.draft_checkpoint import save_draft
 from mmspec_train.drafts.draft_columns import DraftColumns, to_draft_columns
 from mmspec_train.drafts.draft_model import DraftModel
 from mmspec_train.recipes import RECIPES, Recipe
 from mmspec_train.settings import MethodSettings, as_options
-from mmspec_train.teacher.batch import ConversationBatch, Conversations, TeacherBatch
-from mmspec_train.teacher.teacher_data import TeacherData
 
 PROJECTOR_SHARE = 0.1
 """Share of the training budget that the projector's stage gets."""
@@ -108,16 +106,14 @@ class DraftTrainee(Trainee):
         q = self.module.log_probabilities(states[columns.followed])
         return divergence("ce", q, q, columns.ids.flatten()[columns.followed + 1]).mean()
 
-    def loss(self, conversations: ConversationBatch, step: int) -> Tensor:
-        """Return the mean loss over learned columns; on-policy batches need gradients enabled."""
+    def loss(self, conversations: ConversationBatch, _step: int) -> Tensor:
+        """Return the mean loss over learned columns."""
         teacher = self.data.teacher
         if self.method.loss == "ce":
             images = self._pooled(teacher.features(conversations.pixels))
             q = self.log_probabilities(conversations, images)
             return divergence("ce", q, q, conversations.targets[conversations.learned]).mean()
         batch, images = self.read(conversations)
-        if self.continues(step):
-            batch, images = self.on_policy(batch, images)
         p = target_log_probabilities(batch, teacher.output_matrix)
         q = self.log_probabilities(batch, images)
         return divergence(self.method.loss, p, q, batch.targets[batch.learned]).mean()
@@ -145,24 +141,6 @@ class DraftTrainee(Trainee):
         states = self.module(columns, images).flatten(0, 1)
         return self.module.log_probabilities(states[columns.learned])
 
-    @torch.no_grad()
-    def on_policy(
-        self, batch: TeacherBatch, images: list[Tensor]
-    ) -> tuple[TeacherBatch, list[Tensor]]:
-        """Cut answers at random and continue them greedily; also returns the images before cuts."""
-        starts = random_starts(batch).flatten().tolist()
-        teacher, longer, left = self.data.teacher, batch, images
-        drafted = batch.ids.new_zeros(len(starts), 0)
-        for _ in range(self.method.gamma):
-            longer = continued(batch, starts, drafted, teacher)
-            left = images_left(images, batch.images, longer.images)
-            columns = self._columns(longer)
-            states = self.module(columns, left).flatten(0, 1)
-            last = columns.learned[longer.learned.sum(dim=1).cumsum(0) - 1]
-            tokens = self.module.log_probabilities(states[last]).argmax(-1)
-            drafted = torch.cat((drafted, tokens[:, None]), 1)
-        return with_states(continued(batch, starts, drafted, teacher), teacher), left
-
     def guesses(self, conversations: ConversationBatch) -> tuple[TeacherBatch, DraftStarts, Tensor]:
         """Return the tokens of the draft's chains from every start."""
         batch, images = self.read(conversations)
@@ -178,16 +156,3 @@ def _files_of_stages(
     if recipe.projector_rule is None or files < 2:
         return None, None
     return (0,), tuple(range(1, files))
-
-
-def images_left(
-    images: Sequence[Tensor],
-    before: Sequence[Sequence[object]],
-    after: Sequence[Sequence[object]],
-) -> list[Tensor]:
-    """Return the images that remain when the image spans `before` are shortened to `after`."""
-    left, unread = [], iter(images)
-    for spans, spans_left in zip(before, after, strict=True):
-        own = [next(unread) for _ in spans] if images else []
-        left += own[: len(spans_left)]
-    return left

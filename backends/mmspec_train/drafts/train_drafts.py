@@ -4,27 +4,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mmspec.checkpoints.config import ModelConfig
+import torch
+
+from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.drafters.views import pooled_positions
 from mmspec.families.llava import LlavaVision
 from mmspec.ground import errors
-from mmspec_train.data_settings import DataSettings
+from mmspec_train.data.plan import Trained
+from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
 from mmspec_train.distillation.acceptance import DraftScore
 from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, train
 from mmspec_train.drafts.draft_checkpoint import tower_digest
 from mmspec_train.drafts.draft_model import read_draft, untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee
 from mmspec_train.llama import llama_of_shape
+from mmspec_train.recipes import RECIPES
 from mmspec_train.run.log import Log
 from mmspec_train.settings import (
     BASELINES,
     Budget,
+    DataSettings,
     LlamaShape,
     MethodSettings,
     RunSettings,
 )
-from mmspec_train.teacher.teacher_data import TeacherData, open_teacher_data
 
 PLANS: dict[str, tuple[str | None, bool, Sequence[str]]] = {
     "pretrained": (None, False, ["pretraining"]),
@@ -143,6 +147,21 @@ def distill_draft(
     if model.sees:
         check_same_tower(directory, data.teacher.directory)
     return distill(DraftTrainee.of(model, data, method), budget, run)
+
+
+def planned_draft(
+    shape: LlamaShape, source: str | None, method: MethodSettings, target: ModelConfig
+) -> Trained:
+    """Return the sizes of a draft that sees images, of a shape or from a Llama, for a plan."""
+    require_llava(target)
+    vocabulary, width = target.text.vocab_size, target.vision.hidden_size if target.vision else 0
+    text = llama_of_shape(shape, vocabulary)
+    if source:
+        text = replace(read_config(resolve(source, "torch")).text, vocab_size=vocabulary)
+    with torch.device("meta"):
+        draft = untrained_draft(text, 0, width, target.image_tokens)
+    parameters = sum(tensor.numel() for tensor in draft.parameters())
+    return Trained(parameters, 1, vocabulary, RECIPES[method.recipe].epochs)
 
 
 def check_same_tower(draft: Path, target: Path) -> None:

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
-from mmspec_train.distillation.draft_starts import DraftStarts
+from mmspec_train.data.batch import TeacherBatch
+from mmspec_train.distillation.acceptance import DraftStarts
 from mmspec_train.heads.decoder_layer import DecoderLayer
-from mmspec_train.heads.layered import CachedHead, NextEmbeddings, before
-from mmspec_train.teacher.batch import TeacherBatch
+from mmspec_train.heads.layered import CachedHead, before
 
 
 class FusedLayer(DecoderLayer):
@@ -77,16 +77,11 @@ class Fused(CachedHead):
         self.lm_head.weight.copy_(output_matrix[self.ids])
         self.image.copy_(image)
 
-    def forward(
-        self,
-        batch: TeacherBatch,
-        starts: DraftStarts,
-        next_embeddings: NextEmbeddings | None = None,
-    ) -> Tensor:
+    def forward(self, batch: TeacherBatch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H], as `Layered` does."""
         # A row stands where the target has its column, as in decoding.
         rows = self._rows(batch), before(starts), batch.positions
-        return torch.stack(list(self.chains(*rows, batch, starts, next_embeddings)))
+        return torch.stack(list(self.chains(*rows, batch, starts)))
 
     def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:  # noqa: ARG002
         """Return the log-probabilities [n, d] of features [n, H], by the head's own matrix."""

@@ -4,35 +4,79 @@ Shape letters: B sequences, L columns, R rows, A starts, D depths, H width, C qu
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from mmspec.checkpoints.head_config import HeadConfig
+from mmspec.drafters.heads.packing import Outline, Span
 from mmspec.families.decoder import TextConfig
-from mmspec_train.distillation.draft_starts import DraftStarts
+from mmspec_train.data.batch import TeacherBatch, gather_columns
+from mmspec_train.distillation.acceptance import DraftStarts
 from mmspec_train.distillation.losses import log_probabilities
 from mmspec_train.heads.decoder_layer import DecoderLayer, KeysValues
-from mmspec_train.heads.layout import Layout, lay_out_slots
-from mmspec_train.teacher.batch import TeacherBatch, gather_columns
-
-NextEmbeddings = Callable[[Tensor], Tensor]
-"""Function from features [B, A, H] to the embeddings [B, A, H] of their likeliest tokens."""
 
 
-def embeddings_at(
-    depth: int,
-    feature: Tensor,
-    batch: TeacherBatch,
-    starts: DraftStarts,
-    next_embeddings: NextEmbeddings | None,
-) -> Tensor:
-    """Return the embeddings [B, A, H] fed at a depth: of the guesses, or by default the answer."""
-    if next_embeddings:
-        return next_embeddings(feature)
-    return gather_columns(batch.embeddings, starts.after(depth))
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The rows that a batch feeds to a head, as indices.
+
+    A slot is what the head reads for one column; it has the number sequence · L + column.
+    """
+
+    pairs: Tensor
+    """[P] slots that pair a hidden state with the next embedding."""
+    others: Tensor
+    """[Q] columns (sequence · L + column) of images that are fed unpaired and unpacked."""
+    images: list[tuple[int, Span]]
+    """Index of the sequence, and the columns, of each packed image."""
+    rows: Tensor
+    """[B, R] each row's index in the pairs followed by the others, or by the packed latents."""
+    row: Tensor
+    """[B, L] the row of each slot that is a pair."""
+
+
+def lay_out_slots(batch: TeacherBatch, *, apart: bool, packed: int) -> Layout:
+    """The rows for a head; see `mmspec.drafters.heads.packing`.
+
+    apart: images are fed unpaired. packed: number of latents of an image; 0 does not pack.
+    """
+    width = batch.ids.shape[1]
+    pairs: list[int] = []
+    others: list[int] = []
+    images: list[tuple[int, Span]] = []
+    rows: list[list[int]] = []  # negative for rows that are no pairs: -1, -2, ...
+    row = torch.zeros(len(batch.lengths), width, dtype=torch.long)
+    for number, (columns, spans) in enumerate(zip(batch.lengths, batch.images, strict=True)):
+        outline = Outline(apart, packed, columns, spans)
+        own: list[int] = []
+        for run in outline.runs(0, outline.slots):
+            first, stop = number * width + run.start, number * width + run.stop
+            count = run.stop - run.start
+            if run.image is None:
+                row[number, run.start : run.stop] = torch.arange(len(own), len(own) + count)
+                own += range(len(pairs), len(pairs) + count)
+                pairs += range(first, stop)
+            elif packed:
+                own += (-1 - n for n in range(len(images) * packed, (len(images) + 1) * packed))
+                images.append((number, run.image))
+            else:
+                own += (-1 - n for n in range(len(others), len(others) + count))
+                others += range(first + 1, stop + 1)
+        rows.append(own)
+    padded, device = pad_sequence(list(map(torch.tensor, rows)), batch_first=True), batch.ids.device
+    return Layout(
+        torch.tensor(pairs, dtype=torch.long, device=device),
+        torch.tensor(others, dtype=torch.long, device=device),
+        images,
+        # Others are numbered after all pairs.
+        torch.where(padded < 0, len(pairs) - 1 - padded, padded).to(device),
+        row.to(device),
+    )
 
 
 class Compressor(nn.Module):
@@ -73,7 +117,6 @@ class CachedHead(nn.Module, ABC):
         positions: Tensor,
         batch: TeacherBatch,
         starts: DraftStarts,
-        next_embeddings: NextEmbeddings | None,
     ) -> Iterator[Tensor]:
         """Yield the features [B, A, H] of each drafted token from every start.
 
@@ -90,7 +133,7 @@ class CachedHead(nn.Module, ABC):
         chain: list[KeysValues] = []
         for depth in range(1, starts.depth):
             yield feature
-            token = embeddings_at(depth, feature, batch, starts, next_embeddings)
+            token = gather_columns(batch.embeddings, starts.after(depth))
             x = self._fused(token, feature)
             place = after + (depth - 1)
             chain.append(layer.keys_values(x, place))
@@ -124,22 +167,16 @@ class Layered(CachedHead):
         for slot in self.slots.parameters():
             nn.init.zeros_(slot)
 
-    def forward(
-        self,
-        batch: TeacherBatch,
-        starts: DraftStarts,
-        next_embeddings: NextEmbeddings | None = None,
-    ) -> Tensor:
+    def forward(self, batch: TeacherBatch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H] of the guesses from every start.
 
-        next_embeddings: computes the embeddings that the head feeds itself; by default it reads
-        the answer's own tokens, which right guesses equal.
+        The head reads the answer's own tokens, which right guesses equal.
         """
         layout = lay_out_slots(batch, apart=self.config.apart, packed=self.config.queries)
         x, at = self._rows(batch, layout), layout.row.gather(1, before(starts))
         # A head counts its own rows, as in decoding: a packed image has few of them.
         positions = torch.arange(x.shape[1] + 1, device=x.device).expand(len(x), 3, -1)
-        features = self.chains(x, at, positions, batch, starts, next_embeddings)
+        features = self.chains(x, at, positions, batch, starts)
         if self.slots:
             feature, slots = next(features), list(self.slots)[: starts.depth]
             return torch.stack([feature + F.silu(slot(feature)) for slot in slots])

@@ -8,10 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmspec.checkpoints.head_config import HeadConfig
-from mmspec_train.distillation.draft_starts import DraftStarts
+from mmspec_train.data.batch import TeacherBatch, gather_columns
+from mmspec_train.distillation.acceptance import DraftStarts
 from mmspec_train.distillation.losses import log_probabilities
-from mmspec_train.heads.layered import NextEmbeddings, embeddings_at
-from mmspec_train.teacher.batch import TeacherBatch, gather_columns
 
 
 class VisualAttention(nn.Module):
@@ -92,12 +91,7 @@ class Slotted(nn.Module):
         else:
             self.heads = nn.ModuleList(HydraSlot(width, (2 + n) * width) for n in slots)
 
-    def forward(
-        self,
-        batch: TeacherBatch,
-        starts: DraftStarts,
-        next_embeddings: NextEmbeddings | None = None,
-    ) -> Tensor:
+    def forward(self, batch: TeacherBatch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H], as `Layered` does."""
         state = gather_columns(batch.states, (starts.columns - 1).clamp(min=0))
         if self.config.vision != "none":
@@ -106,7 +100,7 @@ class Slotted(nn.Module):
         features: list[Tensor] = []
         for depth, slot in enumerate(list(self.heads)[: starts.depth]):
             if depth and self.config.kind == "hydra":
-                token = embeddings_at(depth, features[-1], batch, starts, next_embeddings)
+                token = gather_columns(batch.embeddings, starts.after(depth))
                 inputs = torch.cat((inputs, token), dim=-1)
             features.append(slot(state, inputs))
         return torch.stack(features)

@@ -6,19 +6,22 @@ Shape letters: B sequences, k drafted tokens, H width.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mmspec.checkpoints.config import ModelConfig
+from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.ground.errors import UsageError
-from mmspec_train.data_settings import DataSettings
-from mmspec_train.distillation.acceptance import DraftScore
-from mmspec_train.distillation.draft_starts import DraftStarts, all_starts, starts_at
+from mmspec_train.data.batch import ConversationBatch, TeacherBatch
+from mmspec_train.data.batches import SCHEDULES
+from mmspec_train.data.plan import Trained
+from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
+from mmspec_train.distillation.acceptance import DraftScore, DraftStarts, all_starts
 from mmspec_train.distillation.losses import Output, head_loss, noisy_states
-from mmspec_train.distillation.on_policy import continued, random_starts, with_states
-from mmspec_train.distillation.schedules import SCHEDULES
 from mmspec_train.distillation.training import (
     REPORT_FILE,
     Stage,
@@ -39,13 +42,12 @@ from mmspec_train.recipes import RECIPES
 from mmspec_train.settings import (
     HEADS,
     Budget,
+    DataSettings,
     HeadMethodSettings,
     HeadShape,
     RunSettings,
     as_options,
 )
-from mmspec_train.teacher.batch import ConversationBatch, TeacherBatch
-from mmspec_train.teacher.teacher_data import TeacherData, open_teacher_data
 
 
 @dataclass(frozen=True)
@@ -81,30 +83,15 @@ class HeadTrainee(Trainee):
         """Write the head's checkpoint."""
         save_head(self.module, directory)
 
-    def loss(self, conversations: ConversationBatch, step: int) -> Tensor:
-        """Return the loss of a batch; on-policy batches and noise need gradients enabled."""
+    def loss(self, conversations: ConversationBatch, _step: int) -> Tensor:
+        """Return the loss of a batch; noise needs gradients enabled."""
         teacher, method = self.data.teacher, self.method
         batch = teacher.read(conversations)
-        if self.continues(step):
-            batch = self._continued(batch)
         starts = all_starts(batch, max_depth(self.module, method.rollout))
         noisy = batch
         if torch.is_grad_enabled() and method.noise:
             noisy = replace(batch, states=noisy_states(batch, method.noise))
         return head_loss(self.module(noisy, starts), batch, starts, self._output, method)
-
-    @torch.no_grad()
-    def _continued(self, batch: TeacherBatch) -> TeacherBatch:
-        """Cut each answer at random and continue it with the head's greedy chain."""
-        teacher, columns = self.data.teacher, random_starts(batch)
-
-        def next_embeddings(feature: Tensor) -> Tensor:
-            return teacher.embed(self._output.likeliest(feature)).float()
-
-        starts = starts_at(columns, max_depth(self.module, self.method.gamma))
-        features = self.module(batch, starts, next_embeddings)
-        drafted = self._output.likeliest(features).squeeze(-1).T
-        return with_states(continued(batch, columns.flatten().tolist(), drafted, teacher), teacher)
 
     def guesses(self, conversations: ConversationBatch) -> tuple[TeacherBatch, DraftStarts, Tensor]:
         """Return the tokens of the head's chains from every start."""
@@ -150,6 +137,17 @@ def train_several(
                 trainee = new_trainee(kind, HeadShape(), HeadMethodSettings(), data)
                 scores[kind] = train(trainee, budget, run.out / kind, log)
     return scores
+
+
+def planned_head(
+    kind: str, shape: HeadShape, method: HeadMethodSettings, target: ModelConfig
+) -> Trained:
+    """Return the sizes of a head for a plan."""
+    config = head_config(kind, target, shape)
+    parameters = sum(map(prod, head_manifest(config).values()))
+    vocabulary = config.eagle3.draft_vocab_size if config.eagle3 else config.vocab_size
+    depth = min(method.rollout, config.slots or method.rollout)
+    return Trained(parameters, depth, vocabulary, RECIPES[method.recipe].epochs)
 
 
 def new_trainee(

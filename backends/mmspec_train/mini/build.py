@@ -9,12 +9,12 @@ from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGener
 
 from mmspec.families.grid import Grid
 from mmspec_torch.network.vision import TorchFeatures
+from mmspec_train.data.record import IGNORED
 from mmspec_train.llama import ATTENTION, llama_config, llama_of_shape
 from mmspec_train.mini.recipe import Rates, Recipe
 from mmspec_train.mini.samples import SampleBatch
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD, token_id
 from mmspec_train.settings import LlamaShape
-from mmspec_train.teacher.records import IGNORED
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)

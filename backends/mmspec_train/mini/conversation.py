@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
+from mmspec_train.data.record import PICTURE, ConversationRecord, lay_out
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, NEWLINE, token_id
-from mmspec_train.teacher.records import PICTURE, ConversationRecord, lay_out
 from mmspec_world import Sample, Turn
 
 _NO_PIXELS = np.zeros((0, 1, 1, 3), np.uint8)

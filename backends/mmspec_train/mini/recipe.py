@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from mmspec_train.data.corpus import TASK_SHARES
 from mmspec_train.settings import LlamaShape
 
 
@@ -37,27 +38,6 @@ class Rates:
     text: float
 
 
-TASK_SHARES: dict[str, float] = {
-    "chat": 14,
-    "general": 22,
-    "conversation": 16,
-    "detail": 2,
-    "caption": 2,
-    "hallucination": 5,
-    "chart": 7,
-    "text": 8,
-    "reasoning": 16,
-    "science": 6,
-    "spot": 17,
-    "edit": 18,
-    "pororo": 1,
-    "vist": 1,
-    "video": 1,
-    "swap": 1,
-    "told": 35,
-    "drill": 60,
-}
-"""Relative share of each task in the training samples."""
 DRAFT_SHARES = TASK_SHARES | {"pororo": 12, "vist": 12, "video": 10}
 """Task shares for the draft: more stories, whose images it does not read: newlines replace them."""
 CLIP_SHARES: dict[str, float] = {"clip4": 4, "clip8": 4, "clip16": 1}

@@ -14,11 +14,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 import mmspec_world
 from mmspec.prompt.tokenizer_files import read_backend
+from mmspec_train.data.record import IGNORED
 from mmspec_train.mini import conversation
 from mmspec_train.mini.conversation import EncodedSample
 from mmspec_train.mini.recipe import Recipe
 from mmspec_train.mini.tokenizer import PAD, token_id
-from mmspec_train.teacher.records import IGNORED
 from mmspec_world.split import Split
 
 SAMPLE_BATCHES_PER_POOL = 8

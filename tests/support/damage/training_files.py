@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mmspec_train.data.conversation_file import ConversationFile
 from mmspec_train.run.run_manifest import check_manifest
-from mmspec_train.teacher.conversation_file import ConversationFile
 from support.damage.subject import picture
 
 TURNS = [{"from": "human", "value": "<image>\nwhat?"}, {"from": "gpt", "value": "a cat"}]
@@ -63,6 +63,6 @@ def _teacher_data(folder: Path) -> Any:
 
 @cache
 def _teacher(path: Path) -> Any:
-    from mmspec_train.teacher.teacher import Teacher
+    from mmspec_train.data.teacher import Teacher
 
     return Teacher(path, "cpu")

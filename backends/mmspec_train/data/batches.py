@@ -1,4 +1,7 @@
-"""Batches of recorded conversations. A batch depends only on the seed and its number."""
+"""Batches of recorded conversations, and the schedules of text and images (MSD, section 4.3).
+
+A batch depends only on the seed and its number.
+"""
 
 import math
 import random
@@ -11,15 +14,24 @@ from mmspec.decoding.contract import Float32
 from mmspec.families.family import Preprocessing, Vision
 from mmspec.ground import errors
 from mmspec.prompt.images import Picture
-from mmspec_train.teacher.batch import ConversationBatch, StoredStates, collate
-from mmspec_train.teacher.cache import TeacherCache
-from mmspec_train.teacher.corpus import Corpus
-from mmspec_train.teacher.records import ConversationRecord, Place
+from mmspec_train.data.batch import ConversationBatch, StoredStates, collate
+from mmspec_train.data.cache import TeacherCache
+from mmspec_train.data.corpus import Corpus
+from mmspec_train.data.record import ConversationRecord, Place
 
 BATCHES_PER_POOL = 8
 """Number of batches whose conversations are sorted by length together to save padding."""
 Content = Literal["all", "text", "images"]
 """Which conversations to use: all, those without images, or those with images."""
+EPOCHS = 40
+"""Number of epochs of a run, as in MSD; the first half trains on text alone."""
+SCHEDULES: dict[str, tuple[Content, ...]] = {
+    "mixed": ("all",),
+    "msd": ("text", "images"),
+    "text": ("text",),
+    "images": ("images",),
+}
+"""For each schedule, which conversations its sources of batches contain."""
 DESCRIPTIONS = {"all": "", "text": " without images", "images": " with images"}
 """For each content, the words that follow "conversation" in an error."""
 
@@ -141,3 +153,26 @@ class ConversationBatches:
         return self.cache.damaged(
             self.cache.records_file, f"conversation {record.number} has {reason}"
         )
+
+
+def visual_share(epoch: int) -> float:
+    """Return the probability that a batch of an epoch, from 1 to EPOCHS, contains images.
+
+    It is 0 in the first half, then grows by equal steps to 1 in the last epoch.
+    """
+    half = EPOCHS // 2
+    return max(0.0, (epoch - half) / (EPOCHS - half))
+
+
+def epoch_at(progress: float) -> int:
+    """Return the epoch, from 1, at `progress` (0 to 1) of the run."""
+    return min(EPOCHS, 1 + int(progress * EPOCHS))
+
+
+def pick_source(sources: int, seed: int, step: int, progress: float) -> int:
+    """Return the index of the source of a step's batch: of two sources, 1 has the images.
+
+    It is the same in every run for the same arguments.
+    """
+    share = visual_share(epoch_at(progress)) if sources > 1 else 0.0
+    return int(random.Random(f"{seed}/images/{step}").random() < share)

@@ -14,12 +14,32 @@ from mmspec.checkpoints.config import ModelConfig
 from mmspec.ground import errors
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, Turn, interleaved
 from mmspec.prompt.images import Picture, open_picture, picture_from
-from mmspec_train.data_settings import DataSettings
-from mmspec_train.mini.recipe import TASK_SHARES
-from mmspec_train.teacher.conversation_file import ConversationFile
+from mmspec_train.data.conversation_file import ConversationFile
+from mmspec_train.settings import DataSettings
 from mmspec_world import SCRIPTS, sample
 from mmspec_world.split import Split
 
+TASK_SHARES: dict[str, float] = {
+    "chat": 14,
+    "general": 22,
+    "conversation": 16,
+    "detail": 2,
+    "caption": 2,
+    "hallucination": 5,
+    "chart": 7,
+    "text": 8,
+    "reasoning": 16,
+    "science": 6,
+    "spot": 17,
+    "edit": 18,
+    "pororo": 1,
+    "vist": 1,
+    "video": 1,
+    "swap": 1,
+    "told": 35,
+    "drill": 60,
+}
+"""Relative share of each task in the training samples."""
 TEXT_SHARES = {"told": 1.0}
 """Relative share of each task for a text-only target."""
 SHARES = {task: share for task, share in TASK_SHARES.items() if task != "drill"}

@@ -18,7 +18,7 @@ from mmspec.drafters.heads.packing import Span
 from mmspec.families.family import Vision
 from mmspec.families.grid import Grid
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_train.teacher.records import IGNORED, ConversationRecord, lay_out
+from mmspec_train.data.record import IGNORED, ConversationRecord, lay_out
 
 
 @dataclass(frozen=True, slots=True)

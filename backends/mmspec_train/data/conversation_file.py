@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmspec.ground import errors
-from mmspec_train.teacher.instructions import (
+from mmspec_train.data.instructions import (
     FORMAT,
     Instructions,
     UnusableError,
     read_instructions,
 )
-from mmspec_train.teacher.json_stream import Entry, read_entries, read_value
+from mmspec_train.data.json_stream import Entry, read_entries, read_value
 
 HELD_OUT_ONE_IN = 20
 """One of this many conversations of a file is held out from training."""

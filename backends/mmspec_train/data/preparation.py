@@ -9,20 +9,20 @@ import torch
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import Picture
-from mmspec_train.data_settings import DataSettings
-from mmspec_train.run.log import Log
-from mmspec_train.run.run_manifest import check_manifest, claim
-from mmspec_train.teacher.answers import answer_all
-from mmspec_train.teacher.batch import StoredStates, collate
-from mmspec_train.teacher.cache import TeacherCache
-from mmspec_train.teacher.corpus import Corpus
-from mmspec_train.teacher.records import (
+from mmspec_train.data.answers import answer_all
+from mmspec_train.data.batch import StoredStates, collate
+from mmspec_train.data.cache import TeacherCache
+from mmspec_train.data.corpus import Corpus
+from mmspec_train.data.record import (
     ConversationRecord,
     is_caption,
     tokenize,
     tokenize_caption,
 )
-from mmspec_train.teacher.teacher import Teacher
+from mmspec_train.data.teacher import Teacher
+from mmspec_train.run.log import Log
+from mmspec_train.run.run_manifest import check_manifest, claim
+from mmspec_train.settings import DataSettings
 
 ANSWER_BATCHES_PER_POOL = 8
 """Number of `--answer-rows` batches whose conversations are sorted by length together."""

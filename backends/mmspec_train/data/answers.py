@@ -21,9 +21,9 @@ from mmspec_torch.device.framework import keys, sampler
 from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.decoder import LanguageModel, Step, hidden
 from mmspec_torch.sequence.contents import deepstack
-from mmspec_train.teacher.batch import StoredStates
-from mmspec_train.teacher.records import PICTURE, ConversationRecord
-from mmspec_train.teacher.teacher import Teacher
+from mmspec_train.data.batch import StoredStates
+from mmspec_train.data.record import PICTURE, ConversationRecord
+from mmspec_train.data.teacher import Teacher
 
 
 @torch.no_grad()

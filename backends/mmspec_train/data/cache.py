@@ -21,8 +21,8 @@ from mmspec.checkpoints.config import ModelConfig
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import open_file, require_file
 from mmspec.ground.output_files import write_errors
-from mmspec_train.teacher.batch import StoredStates
-from mmspec_train.teacher.records import ConversationRecord, Place
+from mmspec_train.data.batch import StoredStates
+from mmspec_train.data.record import ConversationRecord, Place
 
 FLOAT16_BYTES = 2
 

@@ -26,8 +26,8 @@ from mmspec_torch.model import TorchModel
 from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.decoder import Step
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_train.teacher.batch import ConversationBatch, TeacherBatch
-from mmspec_train.teacher.records import Sides
+from mmspec_train.data.batch import ConversationBatch, TeacherBatch
+from mmspec_train.data.record import Sides
 
 DIGESTED = 4096
 """Number of rows of a matrix that are copied to the host at once for its digest."""

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.checkpoints.hub import resolve
-from mmspec_train.data_settings import DataSettings
+from mmspec_train.data.batches import Content, ConversationBatches
+from mmspec_train.data.cache import TeacherCache
+from mmspec_train.data.corpus import Corpus, open_corpora
+from mmspec_train.data.preparation import Preparation
+from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.distributed import Processes, join_processes
 from mmspec_train.run.log import Log
 from mmspec_train.run.phase import Machine, pick_device
-from mmspec_train.settings import RunSettings
-from mmspec_train.teacher.batch_source import Content, ConversationBatches
-from mmspec_train.teacher.cache import TeacherCache
-from mmspec_train.teacher.corpus import Corpus, open_corpora
-from mmspec_train.teacher.preparation import Preparation
-from mmspec_train.teacher.teacher import Teacher
+from mmspec_train.settings import DataSettings, RunSettings
 
 CHECKPOINT_SECONDS = 60.0
 
