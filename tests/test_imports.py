@@ -36,7 +36,7 @@ HEAVY = LAZY | {
     "uvicorn",
 }
 
-CORE = {"mmspec", "numpy"}
+CORE = {"mmspec", "msgspec", "numpy"}
 PLOTS = {"pyarrow", "matplotlib"}
 TORCH = CORE | {"mmspec_torch", "torch", "safetensors", "array_api_compat"}
 BENCH = CORE | PLOTS | {"mmspec_bench", "mmspec_world", "mmspec_cli", "click", "PIL", "tokenizers"}

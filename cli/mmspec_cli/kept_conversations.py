@@ -11,8 +11,8 @@ from typing import Annotated
 from mmspec.chat.chat import Chat
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.ground.input_files import require_file
-from mmspec.ground.json_reader import read_value
-from mmspec.ground.limits import Range
+from mmspec.ground.json_reader import parse_json, read_value
+from mmspec.ground.limits import Length
 from mmspec.ground.output_files import make_directory, replace_text, write_errors
 from mmspec.ground.paths import expand_home
 from mmspec.prompt.saved_conversation import SavedTurn
@@ -83,15 +83,15 @@ class _Record:
     """What a list of conversations shows of one."""
 
     model: str
-    turns: Annotated[list[SavedTurn], Range(1, 1_000_000)]
+    turns: Annotated[list[SavedTurn], Length(1, 1_000_000)]
 
 
 def _read(file: Path) -> Kept | None:
     try:
         require_file(file)
-        record = read_value(_Record, json.loads(file.read_text(encoding="utf-8")))
+        record = read_value(_Record, parse_json(file.read_text(encoding="utf-8")))
         written = file.stat().st_mtime
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return None
     first = " ".join(part.text for part in record.turns[0].question if part.text is not None)
     return Kept(file, written, record.model, len(record.turns), first)

@@ -1,23 +1,19 @@
 """Reads the JSON object of a request; errors name the field, its value and what is allowed."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NoReturn
+from typing import Any
 
-from mmspec.ground.json_reader import read_value
-from mmspec.ground.limits import Range
-from mmspec.ground.mismatch import MismatchError, shown
+from mmspec.ground.json_reader import MismatchError, parse_json, read_value, shown
 from mmspec_server.errors import ApiError
 
 
 def read_json(body: bytes) -> "Fields":
     """The JSON object in a request's body; raises ApiError for anything else."""
     try:
-        values = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "not readable"
-        raise ApiError(400, f"the body is not valid JSON: {reason}", code="invalid_json") from error
+        values = parse_json(body)
+    except ValueError as error:
+        raise ApiError(400, f"the body is not valid JSON: {error}", code="invalid_json") from error
     if not isinstance(values, dict):
         raise ApiError(400, f"the body must be a JSON object, not {_kind(values)}")
     return Fields(values)
@@ -62,11 +58,17 @@ class Fields:
 
     def number(self, key: str, default: float, least: float, most: float) -> float:
         """A number from `least` to `most`."""
-        return float(self.read(key, Annotated[float, Range(least, most)], default))
+        value = float(self.read(key, float, default))
+        if not least <= value <= most:
+            raise self.error(key, f"a number from {least:g} to {most:g}")
+        return value
 
     def integer(self, key: str, default: int, least: int, most: int) -> int:
         """An integer from `least` to `most`."""
-        return int(self.read(key, Annotated[int, Range(least, most)], default))
+        value = int(self.read(key, int, default))
+        if not least <= value <= most:
+            raise self.error(key, f"an integer from {least:,} to {most:,}")
+        return value
 
     def block(self, key: str) -> "Fields":
         """The object at `key`; empty if it is missing."""
@@ -92,7 +94,3 @@ class Fields:
 def _kind(value: Any) -> str:
     names = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")

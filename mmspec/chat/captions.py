@@ -1,6 +1,5 @@
 """Writes or reads the captions that replace images in view C of a prompt."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import read_lines
-from mmspec.ground.json_reader import read_value
+from mmspec.ground.json_reader import parse_json, read_value
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import Picture
 
@@ -99,8 +98,8 @@ class _Caption:
 
 def _read_caption(line: str, where: str) -> tuple[str, str]:
     try:
-        entry = read_value(_Caption, json.loads(line))
-    except (ValueError, RecursionError) as error:
+        entry = read_value(_Caption, parse_json(line))
+    except ValueError as error:
         raise UsageError(
             f'{where}: give a line like {{"image": "a.jpg", "caption": "A cat on a mat."}}'
         ) from error

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from mmspec.checkpoints.config import ModelConfig, config_of
 from mmspec.checkpoints.hub_cache import cached, is_whole
 from mmspec.ground.errors import CheckpointError, choice
 from mmspec.ground.json_reader import read_value
-from mmspec.ground.limits import OneOf
 
 Kind = Literal["target", "draft", "captioner"]
 
@@ -41,7 +40,7 @@ class Card:
     """The commits of the sources by backend; a source without one is read at MAIN."""
     config: dict[str, Any] = field(default_factory=dict)
     """The keys of config.json on which the sizes in memory depend; empty if they are not said."""
-    bundled: Annotated[Path | None, OneOf((None,))] = None
+    bundled: Path | None = None
 
     @property
     def uses(self) -> set[str]:

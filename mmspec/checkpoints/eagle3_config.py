@@ -16,7 +16,7 @@ from mmspec.families.llama import read_llama
 from mmspec.families.mrope import optional_axes, rope_block
 from mmspec.families.qwen3 import DEFAULTS, read_qwen3
 from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Range
+from mmspec.ground.limits import Length, Range
 
 SPECULATORS_TYPE = "speculators_model_type"
 """Key that names the kind of a head in the layout of vLLM's speculators package."""
@@ -33,7 +33,7 @@ _FLAGS = (
 )
 _ROPE = "default", "mrope"
 """Names of the kinds of rotary positions; the second turns them by time, row and column."""
-_Captured = Annotated[tuple[Annotated[int, Range(-1, 1000)], ...], Range(0, 16)]
+_Captured = Annotated[tuple[Annotated[int, Range(-1, 1000)], ...], Length(0, 16)]
 """Layers of the target; published heads have three."""
 
 

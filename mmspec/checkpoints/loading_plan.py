@@ -21,9 +21,7 @@ from mmspec.ground.limits import Matches
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 
-FileName = Annotated[
-    str, Matches(r"(?!\.{1,2}$)[^/\x00-\x1f\x7f]{1,255}", "the name of a file beside it")
-]
+FileName = Annotated[str, Matches(r"(?!\.{1,2}$)[^/\x00-\x1f\x7f]{1,255}")]
 
 _FLOATS = ("F32", "F16", "BF16")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")

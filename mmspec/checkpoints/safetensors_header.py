@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import require_file
-from mmspec.ground.json_reader import read_value
-from mmspec.ground.limits import Matches, OneOf, Range
-from mmspec.ground.mismatch import MismatchError, shown
+from mmspec.ground.json_reader import MismatchError, read_value, shown
+from mmspec.ground.limits import Length, Matches, Range
 
 ITEM_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
@@ -21,17 +20,17 @@ ITEM_BYTES = {
 HEADER_BYTES = 16_000_000
 """The most bytes of a header, of which the format allows 100 MB: reading takes memory for each."""
 
-TensorName = Annotated[str, Matches(r"[^\x00-\x1f\x7f]{1,1000}", "the name of a tensor")]
-Offset = Annotated[int, Range(0, 2**63)]
+TensorName = Annotated[str, Matches(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,1000}")]
+Offset = Annotated[int, Range(0, 2**63 - 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """A tensor as the header describes it."""
 
-    dtype: Annotated[str, OneOf(tuple(ITEM_BYTES))]
-    shape: Annotated[list[Offset], Range(0, 8)]
-    data_offsets: Annotated[list[Offset], Range(2, 2)]
+    dtype: Annotated[str, Matches("|".join(ITEM_BYTES))]
+    shape: Annotated[list[Offset], Length(0, 8)]
+    data_offsets: tuple[Offset, Offset]
 
 
 @dataclass(frozen=True)

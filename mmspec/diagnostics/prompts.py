@@ -1,6 +1,5 @@
 """Prompts for checks and benchmarks, from the command line or a file."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +7,8 @@ from typing import Annotated
 
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import read_lines
-from mmspec.ground.json_reader import read_value
-from mmspec.ground.limits import Range
+from mmspec.ground.json_reader import MismatchError, parse_json, read_value
+from mmspec.ground.limits import Length
 from mmspec.ground.paths import expand_home
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling
@@ -65,14 +64,14 @@ def _parsed(path: Path, lines: Sequence[str]) -> Iterator[Prompt]:
 class _Entry:
     """One line of the file."""
 
-    prompt: Annotated[str, Range(1, 10_000_000)]
+    prompt: Annotated[str, Length(1, 10_000_000)]
     images: tuple[str, ...] = ()
 
 
 def _entry(line: str, where: str) -> _Entry:
     try:
-        return read_value(_Entry, json.loads(line))
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{where}: not JSON ({error.msg})") from error
-    except (ValueError, RecursionError) as error:
+        return read_value(_Entry, parse_json(line))
+    except MismatchError as error:
         raise UsageError(f'{where}: give {{"prompt": TEXT, "images": [FILE, ...]}}') from error
+    except ValueError as error:
+        raise UsageError(f"{where}: not JSON ({error})") from error

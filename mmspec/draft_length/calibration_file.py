@@ -14,7 +14,7 @@ from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.json_file import Block, read_json
-from mmspec.ground.limits import OneOf, Range
+from mmspec.ground.limits import Range
 from mmspec.ground.output_files import make_directory, replace_text
 
 TREE_NODES = (8, 16, 32, 60)
@@ -29,6 +29,7 @@ PLAUSIBLE = 0.8
 """Lower limit of a forward's seconds over several rows, divided by its seconds over one row."""
 
 Context = Annotated[int, Range(0, 1_000_000_000)]
+Rows = Annotated[int, Range(1, ROWS[-1])]
 Branches = Annotated[int, Range(BRANCHES.start, BRANCHES.stop - 1)]
 Seconds = Annotated[float, Range(1e-9, 1e6)]
 
@@ -37,9 +38,7 @@ Seconds = Annotated[float, Range(1e-9, 1e6)]
 class Calibration:
     """Median seconds measured on this machine by context; empty if nothing was measured."""
 
-    target: Mapping[Context, Mapping[Annotated[int, OneOf(ROWS)], Seconds]] = field(
-        default_factory=dict
-    )
+    target: Mapping[Context, Mapping[Rows, Seconds]] = field(default_factory=dict)
     """Seconds of a target forward by its number of rows."""
     draft: Mapping[Context, Mapping[Branches, Seconds]] = field(default_factory=dict)
     """Seconds of each further token of a chain by the number of branches (views in one batch)."""

@@ -16,8 +16,8 @@ def rope_block(text: Block) -> Block:
 
 def read_sections(rope: Block, default: Sequence[int]) -> tuple[int, ...]:
     """Numbers of frequencies for time, row and column.  Raises CheckpointError."""
-    kind = Annotated[tuple[Section, ...], Range(3, 3)]
-    sections: tuple[int, ...] = rope.read("mrope_section", kind, list(default))
+    kind = tuple[Section, Section, Section]
+    sections: tuple[int, ...] = rope.read("mrope_section", kind, default)
     return sections
 
 

@@ -25,7 +25,7 @@ from mmspec.families.qwen_vision import (
 )
 from mmspec.families.tensors import Tensors, affine
 from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Range
+from mmspec.ground.limits import Length, Range
 
 if TYPE_CHECKING:
     from mmspec.families.qwen_images import QwenImages
@@ -134,7 +134,7 @@ def _vision(vision: Block, text: TextConfig) -> Qwen3VLVision:
 def _deepstack(vision: Block, depth: int, text: TextConfig) -> tuple[int, ...]:
     """The layers of the tower whose features the decoder's first layers add."""
     key, most = "deepstack_visual_indexes", text.num_hidden_layers
-    kind = Annotated[tuple[Annotated[int, Range(0, depth - 1)], ...], Range(0, most)]
+    kind = Annotated[tuple[Annotated[int, Range(0, depth - 1)], ...], Length(0, most)]
     layers: tuple[int, ...] = vision.read(key, kind, [8, 16, 24])
     if list(layers) != sorted({*layers}):
         raise vision.error(key, "ascending, without repetition")

@@ -1,6 +1,5 @@
 """Reads JSON files; errors name the file, the key, the value and what is allowed."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.ground.input_files import read_text
-from mmspec.ground.json_reader import read_value, reader
+from mmspec.ground.json_reader import MismatchError, parse_json, read_value, shown
 from mmspec.ground.limits import Range
-from mmspec.ground.mismatch import MismatchError, shown
 
 T = TypeVar("T")
 
@@ -24,8 +22,8 @@ def read_json(file: Path) -> dict[str, Any]:
     """The JSON object in `file`; raises CheckpointError if there is none."""
     text = read_whole(file, JSON_BYTES)
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        value = parse_json(text)
+    except ValueError as error:
         raise CheckpointError(f"{file} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise CheckpointError(f"{file} must hold a JSON object, not {type(value).__name__}")
@@ -74,7 +72,7 @@ class Block:
     def read(self, key: str, kind: Any, default: Any) -> Any:
         """The value of `key` as the annotation `kind` describes it; see `json_reader`."""
         try:
-            return reader(kind)(self.get(key, default))
+            return read_value(kind, self.get(key, default))
         except MismatchError as error:
             raise self._refused(error.within(f".{key}")) from error
 

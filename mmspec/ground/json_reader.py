@@ -1,6 +1,6 @@
 """Checks JSON values against the type annotations of the dataclasses that hold them.
 
-The annotations are the only description of a format:
+The annotations are the only description of a format, and msgspec does the checking:
 
     Count = Annotated[int, Range(0, 1_000_000)]
 
@@ -11,255 +11,124 @@ The annotations are the only description of a format:
         seconds: dict[str, Annotated[float, Range(0, 1e9)]]
         kind: Literal["stop", "length"] = "stop"
 
-    read_value(Answer, json.loads(text))
+    read_value(Answer, parse_json(text))
 
 A field with a default may be missing, and an unknown key is ignored. A JSON object becomes a
-dataclass, a TypedDict or a dict, a list becomes a list, a tuple or a NamedTuple. Numbers are
-finite, and text has no half of a surrogate pair, which UTF-8 cannot write.
+dataclass, a TypedDict or a dict, a list becomes a list, a tuple or a NamedTuple.
 """
 
+import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
-from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from dataclasses import MISSING, is_dataclass
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from mmspec.ground.limits import Keys, Matches, OneOf, Range
-from mmspec.ground.mismatch import SHOWN, MismatchError, shown
-from mmspec.ground.plain_json import PLAIN, Reader, anything, matching, one_of
+import msgspec
 
 T = TypeVar("T")
 
+SHOWN = 60
+"""Characters of a wrong value that its error repeats."""
+
+
+class MismatchError(ValueError):
+    """A value that is not as described: its place, such as rounds[3], itself, what is allowed."""
+
+    def __init__(self, value: Any, allowed: str, place: str = "") -> None:
+        """allowed: completes the sentence "must be …"."""
+        super().__init__(value, allowed, place)
+        self.value, self.allowed, self.place = value, allowed, place
+
+    def __str__(self) -> str:
+        place = self.place.removeprefix(".") or "the value"
+        return f"{place} is {shown(self.value)}, but must be {self.allowed}"
+
+    def within(self, place: str) -> "MismatchError":
+        """The error as the outer value has it, in which the wrong one is at `place`."""
+        return MismatchError(self.value, self.allowed, place + self.place)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text; raises ValueError.
+
+    Numbers are finite, text has no half of a surrogate pair, which UTF-8 cannot write, and nesting
+    is as deep as Python's own calls may be.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
 
 def read_value(kind: type[T], value: Any) -> T:
-    """`value` as its description `kind` says; raises MismatchError."""
-    result: T = reader(kind)(value)  # type: ignore[arg-type]  # mypy: a protocol is not hashable
-    return result
-
-
-@cache
-def reader(kind: Any) -> Reader:
-    """The reader of values that an annotation describes."""
-    if is_dataclass(kind):
-        return _object(kind)
-    if is_typeddict(kind):
-        return _typed(kind)
-    if isinstance(kind, type) and issubclass(kind, tuple):
-        return _row(kind)
-    arguments = get_args(kind)
-    match get_origin(kind):
-        case None:
-            return PLAIN[kind]
-        case origin if origin is Annotated:
-            return _annotated(*arguments)
-        case origin if origin is Literal:
-            return one_of(arguments)
-        case origin if origin in (Union, UnionType):
-            return _either(arguments)
-        case origin if origin in (dict, Mapping):
-            return _mapping(*arguments)
-        case origin if origin is tuple and Ellipsis not in arguments:
-            return _fixed(arguments)
-    return _list(arguments[0], get_origin(kind))
-
-
-def _annotated(kind: Any, limits: Range | OneOf | Matches | Keys) -> Reader:
-    match limits:
-        case Matches(pattern, allowed):
-            return matching(re.compile(pattern), allowed)
-        case Keys(names):
-            return _with_keys(reader(kind), names)
-        case OneOf(values):
-            return one_of(values)
-    return _limited(kind, limits)
-
-
-def _limited(kind: Any, limits: Range) -> Reader:
-    read = reader(kind)
-    measured, allowed = _MEASURED.get(get_origin(kind) or kind, (len, "{} entries"))
-    least, most, phrase = limits.least, limits.most, allowed.format(limits)
-
-    def limited(value: Any) -> Any:
-        try:
-            result = read(value)
-        except MismatchError as error:
-            is_text = kind is str and isinstance(value, str)  # with half of a surrogate pair
-            raise error if error.place or is_text else MismatchError(value, phrase) from error
-        if not least <= measured(result) <= most:
-            raise MismatchError(value, phrase)
-        return result
-
-    return limited
-
-
-_MEASURED: dict[Any, tuple[Callable[[Any], float], str]] = {
-    int: (anything, "an integer {}"),
-    float: (anything, "a number {}"),
-    str: (len, "a text, its length {}"),
-    list: (len, "a list, its length {}"),
-    dict: (len, "an object, its length {}"),
-}
-"""How a value of a kind is measured, and the words for what is allowed."""
-
-
-def _either(kinds: tuple[Any, ...]) -> Reader:
-    """Reads by the first kind that fits; the error is of the last, but for null."""
-    first, *others = sorted(kinds, key=lambda kind: kind is not NoneType)
-    read, read_other = reader(first), _either(tuple(others)) if others else None
-
-    def either(value: Any) -> Any:
-        try:
-            return read(value)
-        except MismatchError as error:
-            if read_other is None:
-                raise
-            return _other(read_other, value, error)
-
-    return either
-
-
-def _other(read: Reader, value: Any, first: MismatchError) -> Any:
+    """`value` as the annotation `kind` describes it; raises MismatchError."""
     try:
-        return read(value)
-    except MismatchError as error:
-        if error.place or first.allowed == "null":
-            raise
-        raise MismatchError(value, f"{first.allowed} or {error.allowed}") from error
+        return msgspec.convert(value, kind, str_keys=True)
+    except msgspec.ValidationError as error:
+        if get_origin(kind) is dict and isinstance(value, dict) and len(value) > 1:
+            for key, entry in value.items():
+                read_value(kind, {key: entry})  # raises for the wrong entry, and names it
+        mismatch = _mismatch(value, str(error))
+        choices = _choices(kind).get(mismatch.place.removeprefix("."))
+        raise MismatchError(mismatch.value, choices or mismatch.allowed, mismatch.place) from error
 
 
-def _list(kind: Any, container: Callable[[list[Any]], Any]) -> Reader:
-    read = reader(kind)
-
-    def entries(value: Any) -> Any:
-        if not isinstance(value, list):
-            raise MismatchError(value, "a list")
-        result: list[Any] = []
-        try:
-            for entry in value:
-                result.append(read(entry))
-        except MismatchError as error:
-            raise error.within(f"[{len(result)}]") from error
-        return container(result)
-
-    return entries
+def shown(value: Any) -> str:
+    """A JSON value for an error, cut to SHOWN characters."""
+    if value is MISSING:
+        return "missing"
+    text = ""
+    for piece in json.JSONEncoder().iterencode(value):
+        text += piece
+        if len(text) > SHOWN:
+            return f"{text[:SHOWN]}…"
+    return text
 
 
-def _fixed(kinds: tuple[Any, ...]) -> Reader:
-    """Reads a list of as many entries as there are kinds."""
-    readers = [reader(kind) for kind in kinds]
-
-    def entries(value: Any) -> Any:
-        if not isinstance(value, list) or len(value) != len(readers):
-            raise MismatchError(value, f"a list of {len(readers)} entries")
-        return tuple(read(entry) for read, entry in zip(readers, value, strict=True))
-
-    return entries
-
-
-def _mapping(key_kind: Any, kind: Any) -> Reader:
-    read_key, read = reader(key_kind), reader(kind)
-    numbers = (get_args(key_kind) or (key_kind,))[0] is int
-
-    def mapping(value: Any) -> dict[Any, Any]:
-        if not isinstance(value, dict):
-            raise MismatchError(value, "an object")
-        result = {}
-        for key, entry in value.items():
-            try:
-                result[read_key(_decimal(key) if numbers else key)] = read(entry)
-            except MismatchError as error:
-                raise error.within(f".{shown(key)[1:-1]}") from error
-        return result
-
-    return mapping
+_MESSAGE = re.compile(r"(?P<text>.*?)( - at (?P<key>`key` in )?`\$(?P<path>.*)`)?", re.DOTALL)
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]|\[(\.{3})\]")
+_FIELD = re.compile(r"Object missing required field `(.*)`")
+_ALLOWED = re.compile(r"Expected `(?P<kinds>[^`]*)`(?P<limit>.*?)(, got .*)?", re.DOTALL)
+_NAMES = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
 
 
-def _with_keys(read: Reader, names: tuple[str, ...]) -> Reader:
-    def with_keys(value: Any) -> Any:
-        result = read(value)
-        for name in names:
-            if name not in result:
-                raise MismatchError(MISSING, "there", f".{name}")
-        return result
-
-    return with_keys
-
-
-def _decimal(key: str) -> int | str:
-    return int(key) if key.isascii() and key.isdecimal() and len(key) < SHOWN else key
-
-
-class _Field(NamedTuple):
-    name: str
-    read: Reader
-    default: Any
-    """MISSING if the value must be there."""
+def _mismatch(value: Any, message: str) -> MismatchError:
+    """The error in which msgspec's message becomes a sentence with the wrong value."""
+    match = _MESSAGE.fullmatch(message)
+    text, path = (match["text"], match["path"] or "") if match else (message, "")
+    allowed, place = _allowed(text), ""
+    for name, index, entry in _STEP.findall(path):
+        if entry and len(value) > 1:  # the path has no names of an object's entries: show it whole
+            return MismatchError(value, f"an object with each entry {allowed}", place)
+        key = int(index) if index else name or next(iter(value))
+        place += f"[{index}]" if index else f".{shown(key)[1:-1]}"
+        value = value[key]
+    if field := _FIELD.fullmatch(text):
+        return MismatchError(MISSING, "there", f"{place}.{field[1]}")
+    if match and match["key"]:
+        allowed = f"an object with each key {allowed}"
+    return MismatchError(value, allowed, place)
 
 
-def _object(kind: Any) -> Reader:
-    hints = get_type_hints(kind, include_extras=True)
-    parts = [_Field(each.name, reader(hints[each.name]), _default(each)) for each in fields(kind)]
-
-    def record(value: Any) -> Any:
-        if not isinstance(value, dict):
-            raise MismatchError(value, "an object")
-        return kind(**_read(parts, value))
-
-    return record
+def _choices(kind: Any) -> dict[str, str]:
+    """The words for what is allowed in the fields of a dataclass that are Literals."""
+    hints = get_type_hints(kind) if is_dataclass(kind) else {}
+    choices = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
+    return {name: " or ".join(map(shown, values)) for name, values in choices.items()}
 
 
-def _typed(kind: Any) -> Reader:
-    hints, required = get_type_hints(kind, include_extras=True), kind.__required_keys__
-    parts = [
-        _Field(name, reader(hints[name]), MISSING if name in required else None) for name in hints
-    ]
-
-    def typed(value: Any) -> Any:
-        if not isinstance(value, dict):
-            raise MismatchError(value, "an object")
-        return value | _read(parts, value)
-
-    return typed
-
-
-def _default(each: Any) -> Any:
-    return each.default if each.default_factory is MISSING else each.default_factory
-
-
-def _row(kind: Any) -> Reader:
-    hints, defaults = get_type_hints(kind, include_extras=True), kind._field_defaults
-    parts = [_Field(name, reader(hints[name]), defaults.get(name, MISSING)) for name in hints]
-
-    def row(value: Any) -> Any:
-        if not isinstance(value, list) or len(value) > len(parts):
-            raise MismatchError(value, f"a list of at most {len(parts)} entries")
-        return kind(**_read(parts, dict(zip(hints, value, strict=False))))
-
-    return row
-
-
-def _read(parts: list[_Field], values: Mapping[str, Any]) -> dict[str, Any]:
-    result = {}
-    for name, read, default in parts:
-        if name not in values and default is not MISSING:
-            continue
-        try:
-            value = values.get(name, MISSING)
-            if value is MISSING:
-                raise MismatchError(value, "there")
-            result[name] = read(value)
-        except MismatchError as error:
-            raise error.within(f".{name}") from error
-    return result
+def _allowed(text: str) -> str:
+    match = _ALLOWED.fullmatch(text)
+    if match is None:
+        return f"another value ({text})"
+    return (
+        " or ".join(_NAMES.get(each, each) for each in match["kinds"].split(" | ")) + match["limit"]
+    )

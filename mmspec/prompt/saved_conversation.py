@@ -1,6 +1,5 @@
 """The JSON of a saved conversation: files by path and digest, other images as PNG."""
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -10,8 +9,7 @@ from urllib.parse import quote, unquote
 
 from mmspec.families.decoder import TokenId
 from mmspec.ground.errors import ImageError, UsageError
-from mmspec.ground.json_reader import read_value
-from mmspec.ground.mismatch import MismatchError
+from mmspec.ground.json_reader import MismatchError, parse_json, read_value
 from mmspec.ground.paths import expand_home
 from mmspec.prompt.clips import FPS, Clip
 from mmspec.prompt.film import open_clip
@@ -84,10 +82,10 @@ def read_saved(text: str) -> Saved:
     for an answer whose text has no tokens.
     """
     try:
-        saved = read_value(Saved, json.loads(text))
+        saved = read_value(Saved, parse_json(text))
     except MismatchError as error:
         raise _refused(str(error)) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _refused("not valid JSON") from error
     for number, turn in enumerate(saved.turns, 1):
         if turn.answer is None and number < len(saved.turns):

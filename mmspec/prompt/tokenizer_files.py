@@ -10,7 +10,7 @@ from mmspec.families.family import ImageTokens
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import is_there, require_file
 from mmspec.ground.json_file import Block, read_json
-from mmspec.ground.limits import Range
+from mmspec.ground.limits import Length
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -20,7 +20,7 @@ MOST_BYTES = 200_000_000
 """The most bytes of a tokenizer's file."""
 REASON = 300
 """Characters of a library's reason that an error repeats."""
-TokenText = Annotated[str, Range(0, 1000)]
+TokenText = Annotated[str, Length(0, 1000)]
 
 
 LLAVA_IMAGE = ImageTokens("<image>")

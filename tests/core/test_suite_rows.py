@@ -65,7 +65,7 @@ def test_a_line_torn_inside_a_character_is_left_out(tmp_path):
         ('{"sample": "a"}', "rows.jsonl:2: not a row: task is missing"),
         ("[]", "rows.jsonl:2: not a row"),
         (json.dumps(row().as_dict() | {"rounds": [[1, 2]]}), "rows.jsonl:2: not a row"),
-        (json.dumps(row(rounds=[(10**12, 0, 1)]).as_dict()), "rounds[0].drafted is 1000000000000"),
+        (json.dumps(row(rounds=[(10**12, 0, 1)]).as_dict()), "rounds[0][0] is 1000000000000"),
         (json.dumps(row(rounds=[(3, 5, 6)]).as_dict()), "accepted is 5, but must be at most the 3"),
         (json.dumps(row(seconds={"decode": 1.0}).as_dict()), "seconds.vision is missing"),
     ],

@@ -249,7 +249,9 @@ def test_tokens_that_are_no_text_are_refused(tokenizer_directories, tmp_path, ke
         (tokenizer_directories["llama"] / "tokenizer.json").read_bytes()
     )
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({key: token}))
-    with pytest.raises(CheckpointError, match=rf"tokenizer_config\.json: {key} is "):
+    with pytest.raises(
+        CheckpointError, match=rf"tokenizer_config\.json(: {key} is | is not valid)"
+    ):
         Tokenizer.read(tmp_path)
 
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from mmspec.drafters.heads.packing import Span
 from mmspec.families.family import Vision
 from mmspec.families.grid import Grid
-from mmspec.ground.json_reader import read_value
-from mmspec.ground.limits import Range
+from mmspec.ground.json_reader import parse_json, read_value
+from mmspec.ground.limits import Length, Range
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.conversation import Conversation, Turn, render
 from mmspec.prompt.images import Picture
@@ -26,7 +26,7 @@ PICTURE = -1
 """Placeholder id of an image in a record's prompts."""
 MOST_ID = 2**31
 Pixels = Annotated[int, Range(1, 2**20)]
-SOME = Range(1, MOST_ID)
+SOME = Length(1, MOST_ID)
 """The length of an answer, which ends with a stop token if with no other."""
 Place = tuple[int, int, int]
 """Where hidden states are in their file: first row, number of states, number of image rows."""
@@ -87,7 +87,7 @@ class ConversationRecord:
     @classmethod
     def from_json(cls, line: str) -> "ConversationRecord":
         """Parse a line written by `to_json`; raises ValueError for another."""
-        read = read_value(_Line, json.loads(line))
+        read = read_value(_Line, parse_json(line))
         if not len(read.prompts) == len(read.answers) == len(read.stopped):
             raise ValueError("its prompts, answers and ends of answers differ in number")
         if read.prompts and not read.prompts[0]:

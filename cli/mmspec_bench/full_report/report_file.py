@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from mmspec.diagnostics.check import EXIT_CODES
 from mmspec.ground.errors import CheckpointError
@@ -17,21 +17,12 @@ LIMIT = 200_000
 """Bytes of the largest file."""
 
 
-class _Stage(TypedDict):
-    ok: bool
-    seconds: float
-
-
-class _StageOver(_Stage, total=False):
-    result: dict[str, Any]
-
-
 @dataclass(frozen=True, slots=True)
 class _Earlier:
     """What an earlier run left."""
 
     key: dict[str, Any]
-    stages: dict[str, _StageOver]
+    stages: dict[str, dict[str, Any]]
     starts: dict[str, int]
 
 
@@ -56,7 +47,7 @@ class ReportFile:
             return False
         if earlier.key != json.loads(json.dumps(self.key)):
             return False
-        self.stages = {name: {**stage} for name, stage in earlier.stages.items()}
+        self.stages = earlier.stages
         self.starts = earlier.starts
         return bool(self.stages)
 

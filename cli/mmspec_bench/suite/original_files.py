@@ -3,7 +3,6 @@
 The formats follow the datasets' pages; no file of these datasets was opened by this project.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +11,8 @@ from typing import Annotated, Any, TypeVar
 
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import read_lines, read_whole
-from mmspec.ground.json_reader import read_value
-from mmspec.ground.limits import Range
-from mmspec.ground.mismatch import MismatchError
+from mmspec.ground.json_reader import MismatchError, parse_json, read_value
+from mmspec.ground.limits import Length
 from mmspec.prompt.conversation import IMAGE_MARKER, interleaved
 from mmspec.prompt.images import open_picture
 from mmspec_bench.suite.samples import Question
@@ -36,7 +34,7 @@ class _BenchQuestion:
     """A line of LLaVA-Bench's `questions.jsonl`."""
 
     image: str
-    text: Annotated[str, Range(1, 100_000)]
+    text: Annotated[str, Length(1, 100_000)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class _Problem:
     """A value of ScienceQA's `problems.json`."""
 
     question: str
-    choices: Annotated[list[str], Range(1, len(LETTERS))]
+    choices: Annotated[list[str], Length(1, len(LETTERS))]
     split: str
     image: str | None = None
     hint: str | None = None
@@ -132,8 +130,8 @@ def _asked(images: list[Path], text: str) -> tuple[Question, ...]:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text)
+    except ValueError as error:
         raise UsageError(f"{where} is not JSON: {error}") from error
 
 

@@ -6,15 +6,14 @@
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import require_file
-from mmspec.ground.json_reader import read_value
-from mmspec.ground.limits import Keys, Range
-from mmspec.ground.mismatch import MismatchError
+from mmspec.ground.json_reader import MismatchError, parse_json, read_value
+from mmspec.ground.limits import Length, Range
 from mmspec.ground.output_files import replace_text, write_errors
 
 ROWS = "rows.jsonl"
@@ -27,7 +26,7 @@ Count = Annotated[int, Range(0, 10**15)]
 Tokens = Annotated[int, Range(0, 100_000)]
 """A number of tokens in one round."""
 Seconds = Annotated[float, Range(0, 1e9)]
-Name = Annotated[str, Range(1, 1000)]
+Name = Annotated[str, Length(1, 1000)]
 _STAGES = ("vision", "caption", "prefill", "draft", "verify", "decode", "first_token", "total")
 
 
@@ -82,7 +81,7 @@ class Row:
     rounds: list[RoundRow]
     branches: list[str]
     """The views that drafted, such as M, T, P36; empty for plain decoding."""
-    seconds: Annotated[dict[str, Seconds], Keys(_STAGES)]
+    seconds: dict[str, Seconds]
     """Seconds of vision, caption, prefill, draft, verify, decode, first_token, total."""
     peak_memory_bytes: Count
     identical: bool | None = None
@@ -91,7 +90,7 @@ class Row:
     """`position`, `margin` (top-2 logit gap there) and `outcome` of an answer that differs."""
     weights: list[list[float]] | None = None
     """[rounds, branches] adaptive weights; empty for a round without a draft."""
-    facts: Annotated[dict[str, Count], Keys(("asked", "right"))] | None = None
+    facts: dict[str, Count] | None = None
     """Numbers of facts `asked` and `right`, if the truth is known."""
     notes: list[str] = field(default_factory=list)
     drafted_share: Annotated[float, Range(0, 1e6)] | None = None
@@ -142,6 +141,11 @@ class Row:
         Raises MismatchError.
         """
         row = read_value(cls, values)
+        lacking = [f"seconds.{name}" for name in _STAGES if name not in row.seconds]
+        if row.facts is not None:
+            lacking += [f"facts.{name}" for name in ("asked", "right") if name not in row.facts]
+        if lacking:
+            raise MismatchError(MISSING, "there", lacking[0])
         for number, round_ in enumerate(row.rounds):
             if round_.accepted > round_.depth:
                 allowed = f"at most the {round_.depth} drafted"
@@ -166,11 +170,11 @@ def read_rows(file: Path) -> list[Row]:
 
 def _row(line: str, where: str) -> Row:
     try:
-        return Row.from_dict(json.loads(line))
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{where}: not JSON ({error.msg}); delete the line to go on") from error
-    except (ValueError, RecursionError) as error:
+        return Row.from_dict(parse_json(line))
+    except MismatchError as error:
         raise UsageError(f"{where}: not a row: {error}") from error
+    except ValueError as error:
+        raise UsageError(f"{where}: not JSON ({error}); delete the line to go on") from error
 
 
 def append(file: Path, rows: Sequence[Row]) -> None:

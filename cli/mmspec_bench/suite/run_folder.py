@@ -79,9 +79,9 @@ class _Provenance(TypedDict, total=False):
     limit: Annotated[int, Range(0, 10**9)] | None
     turns: Annotated[int, Range(0, 10**9)] | None
     tasks: list[str]
-    seed: Annotated[int, Range(-(2**63), 2**63)]
+    seed: Annotated[int, Range(-(2**63), 2**63 - 1)]
     methods: list[str]
-    shard: Annotated[str, Matches(r"[0-9]{1,4}/[0-9]{1,4}", "I/N, such as 1/4")]
+    shard: Annotated[str, Matches(r"[0-9]{1,4}/[0-9]{1,4}")]
     models: _Target
     image_size: Annotated[int, Range(0, 100_000)]
     backend: str
@@ -207,9 +207,11 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     Raises CheckpointError for another content.
     """
     block = Block(read_json(folder / PROVENANCE), folder / PROVENANCE)
-    values = block.record(_Provenance, limit=None, turns=None, skipped=[], resumed=[])
+    defaults: dict[str, Any] = {"limit": None, "turns": None, "skipped": [], "resumed": []}
+    block.record(_Provenance, **defaults)
     block.read("models", dict[str, _Model | None], {})
-    return {**ADDED, **values}
+    present = {name: value for name, value in block.values.items() if value is not None}
+    return {**ADDED, **defaults, **present}
 
 
 def update_provenance(folder: Path, **entries: Any) -> None:
