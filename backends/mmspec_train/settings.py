@@ -125,9 +125,7 @@ class DataSettings(Settings):
         None, "Directory for the answers, which several runs can share. Default: OUT/answers."
     )
     answer_tokens: int = option(160, "Most tokens of an answer that the target generates.", least=1)
-    answer_rows: int = option(
-        32, "Conversations that the target answers at the same time.", least=1
-    )
+    answer_rows: int = option(32, "Batch that the target answers at the same time.", least=1)
     temperature: float = option(
         0.0, "Temperature at which the target answers; 0: greedy decoding.", least=0
     )
@@ -243,7 +241,7 @@ class MethodSettings(Settings):
     )
     schedule: str | None = option(
         None,
-        "Conversations to train on: mixed, all of them; text or images, only those without or with "
+        "Batch to train on: mixed, all of them; text or images, only those without or with "
         "images; msd, first without, then more and more with images. Default: msd for --kind msd, "
         "else mixed.",
         choices=SCHEDULE_NAMES,

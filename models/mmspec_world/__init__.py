@@ -2,9 +2,9 @@
 
 It imports nothing from mmspec."""
 
+from mmspec_world.drawing import LABELS
 from mmspec_world.facts import CATEGORIES, Fact, Sample, Turn, judge
 from mmspec_world.samples import CLIP_TASKS, SCRIPTS, TASKS, labelled_picture, sample
-from mmspec_world.scenes.draw import LABELS
 from mmspec_world.split import Split, split_of
 
 __all__ = [

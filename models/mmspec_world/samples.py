@@ -5,17 +5,13 @@ from collections.abc import Callable
 
 from PIL import Image
 
-from mmspec_world.answers.descriptions import Drawing
+from mmspec_world.drawing import Labels, label, render
 from mmspec_world.facts import Sample
-from mmspec_world.scenes.charts import bar_chart
-from mmspec_world.scenes.draw import Labels, label, render
-from mmspec_world.scenes.pairs import changed_pair
-from mmspec_world.scenes.scene import Scene, few_things, many_things
-from mmspec_world.scenes.stories import five_frames
-from mmspec_world.scenes.words import written_word
+from mmspec_world.pictures import Scene, bar_chart, few_things, many_things, written_word
+from mmspec_world.sequences import changed_pair, five_frames
 from mmspec_world.split import KEY_SEPARATOR, Split, draw_in_split, generator
-from mmspec_world.tasks.clips import CLIP_SCRIPTS
-from mmspec_world.tasks.task_scripts import TASK_SCRIPTS
+from mmspec_world.tasks import CLIP_SCRIPTS, TASK_SCRIPTS
+from mmspec_world.wording import Drawing
 
 TASKS, CLIP_TASKS = tuple(TASK_SCRIPTS), tuple(CLIP_SCRIPTS)
 SCRIPTS = TASK_SCRIPTS | CLIP_SCRIPTS

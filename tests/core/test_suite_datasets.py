@@ -10,7 +10,7 @@ from pyarrow import parquet
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec_bench.suite.datasets import DATASETS, GROUPS
 from mmspec_bench.suite.sources import suite_samples
-from mmspec_world.tasks.prompts import REASONED
+from mmspec_world.prompts import REASONED
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 

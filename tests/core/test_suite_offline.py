@@ -10,8 +10,8 @@ from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, he
 from mmspec_bench.suite.samples import FOLLOW_UPS, Question, SuiteSample, shard, with_follow_up
 from mmspec_bench.suite.sources import suite_samples
 from mmspec_world import TASKS, sample, split_of
+from mmspec_world.prompts import REASONED
 from mmspec_world.split import KEY_SEPARATOR
-from mmspec_world.tasks.prompts import REASONED
 
 IMAGES = {"spot": 2, "edit": 2, "video": 4, "pororo": 5, "vist": 5}
 SIZE = 16

@@ -8,7 +8,7 @@ from test_suite_datasets import colours, texts
 
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec_bench.suite.sources import suite_samples
-from mmspec_world.tasks.prompts import DETAILED_CAPTION, STEPS
+from mmspec_world.prompts import DETAILED_CAPTION, STEPS
 
 PROBLEM = {
     "question": "Which of these is a cat?",

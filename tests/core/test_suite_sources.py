@@ -10,7 +10,7 @@ from mmspec.ground.errors import HubError, UsageError
 from mmspec_bench.suite import sources
 from mmspec_bench.suite.datasets import DATASETS, GROUPS
 from mmspec_bench.suite.sources import suite_samples
-from mmspec_world.tasks.prompts import VIDEO
+from mmspec_world.prompts import VIDEO
 from support.films import film
 
 

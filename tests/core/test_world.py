@@ -3,39 +3,35 @@
 import collections
 import hashlib
 import itertools
-import os
 import random
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from mmspec_world import (
-    CATEGORIES,
-    CLIP_TASKS,
     LABELS,
     SCRIPTS,
-    TASKS,
     Fact,
-    Sample,
     Turn,
     judge,
     labelled_picture,
     sample,
     split_of,
+    wording,
 )
-from mmspec_world.answers import phrasing
-from mmspec_world.questions.scene_questions import relation
-from mmspec_world.scenes.charts import UNIT, Bar, Chart
-from mmspec_world.scenes.draw import label, render
-from mmspec_world.scenes.moving_scenes import moving_scene
-from mmspec_world.scenes.palette import BACKGROUNDS, COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
-from mmspec_world.scenes.scene import Scene, Thing
+from mmspec_world.drawing import (
+    COLOURS,
+    NUMBERS,
+    SHAPES,
+    label,
+    render,
+)
+from mmspec_world.pictures import UNIT, Bar, Chart, Scene, Thing
+from mmspec_world.questions import relation
 from mmspec_world.split import KEY_SEPARATOR
 
 SEEDS = range(60)
@@ -53,45 +49,29 @@ IMAGE_COUNTS = {
 }
 
 TEXT_DIGESTS = {
-    "chart": "d7f0b1153f4b",
-    "text": "76c39c5cbb66",
-    "general": "2cf695310494",
-    "hallucination": "1105ca3f332a",
-    "spot": "c5cd7c3b0bcf",
-    "edit": "f4ec94e594d8",
-    "pororo": "c96c05559e6e",
-    "vist": "c6afe31bcdb2",
-    "conversation": "e7ea85e226d5",
-    "detail": "d961b078a0ee",
-    "reasoning": "399bb7d61b73",
-    "caption": "b86386beef23",
-    "science": "1e7c25bced11",
-    "video": "7bfe6514f9dc",
-    "chat": "18cf96489abd",
-    "swap": "12c6073358b8",
-    "told": "b0fbc6ced5ca",
-    "drill": "445abe2ef363",
-    "clip4": "1278d4a5052e",
-    "clip8": "6c68319ff6d3",
-    "clip16": "f038f467cc51",
+    "chart": "349b077d5737",
+    "text": "410457698ea4",
+    "general": "58814d19291e",
+    "hallucination": "090facac279b",
+    "spot": "76ebe3d63156",
+    "edit": "4c8cfc01d04a",
+    "pororo": "48534864dc01",
+    "vist": "6436efe92e4f",
+    "conversation": "de97a2dae979",
+    "detail": "093a047e7ceb",
+    "reasoning": "5672edb97b7b",
+    "caption": "26f67838a305",
+    "science": "dc9cefc7d470",
+    "video": "72d7d47b81d4",
+    "chat": "22e29552da3e",
+    "swap": "760385f0996a",
+    "told": "87873c75259d",
+    "drill": "4d64a54f0acd",
+    "clip4": "717844295f47",
+    "clip8": "3da4fd299e2f",
+    "clip16": "456a04aaa39b",
 }
-
-
-def digest(whole: Sample) -> str:
-    """Summarise everything in a sample."""
-    total = hashlib.sha256(repr((whole.task, whole.turns, whole.key)).encode())
-    for image in whole.images:
-        total.update(image.tobytes())
-    return total.hexdigest()
-
-
-def text_digest(task: str) -> str:
-    """Eight samples of each split without their pixels, which depend on the version of Pillow."""
-    samples = [
-        sample(task, n, split=split, size=48) for split in ("train", "held-out") for n in range(8)
-    ]
-    texts = [(s.key, [(t.question, t.answer, t.images) for t in s.turns]) for s in samples]
-    return hashlib.sha256(repr(texts).encode()).hexdigest()[:12]
+"""Digests of 40 samples of each split, without pixels, which depend on Pillow's version."""
 
 
 def held_out_turns(task: str) -> list[Turn]:
@@ -105,8 +85,21 @@ def with_value(answer: str, fact: Fact, other: str) -> str:
     return answer
 
 
-def test_samples_are_those_that_published_models_were_trained_on() -> None:
-    assert {task: text_digest(task) for task in SCRIPTS} == TEXT_DIGESTS
+@pytest.mark.parametrize("task", SCRIPTS)
+def test_samples_are_those_that_published_models_were_trained_on(task: str) -> None:
+    drawn = [
+        sample(task, n, split=split, size=8) for split in ("train", "held-out") for n in range(40)
+    ]
+    texts = repr([(whole.key, whole.turns) for whole in drawn])
+    assert hashlib.sha256(texts.encode()).hexdigest()[:12] == TEXT_DIGESTS[task]
+
+
+def test_labels_are_those_that_the_tower_was_trained_on() -> None:
+    total = hashlib.sha256()
+    for seed in range(60):
+        _, labels = labelled_picture(seed, split="train", size=8, grid=12)
+        total.update(b"".join(labels[name].tobytes() for name in LABELS))
+    assert total.hexdigest()[:12] == "93516894cb23"
 
 
 def test_every_phrase_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,34 +109,15 @@ def test_every_phrase_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         said.add(phrase)
         return say(rng, phrase, **slots)
 
-    say = phrasing.say
+    say = wording.say
     for module in [module for name, module in sys.modules.items() if "mmspec_world" in name]:
         if hasattr(module, "say"):
             monkeypatch.setattr(module, "say", recorded)
     for task, seed in itertools.product(SCRIPTS, range(120)):
         sample(task, seed, split="train", size=48)
-    table = Path(phrasing.__file__).with_name("phrases.toml").read_text(encoding="utf-8")
+    table = Path(wording.__file__).with_name("phrases.toml").read_text(encoding="utf-8")
     phrases = {f"{part}.{name}" for part, texts in tomllib.loads(table).items() for name in texts}
     assert said == phrases
-
-
-@pytest.mark.parametrize("task", SCRIPTS)
-def test_samples_repeat_and_differ_by_seed(task: str) -> None:
-    digests = [digest(sample(task, seed, split="train")) for seed in range(20)]
-    assert digests == [digest(sample(task, seed, split="train")) for seed in range(20)]
-    assert len(set(digests)) == 20
-
-
-def test_samples_are_the_same_in_every_process() -> None:
-    code = (
-        "from mmspec_world import SCRIPTS, sample; from test_world import digest;"
-        "print(*(digest(sample(t, 7, split='train')) for t in SCRIPTS))"
-    )
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    environment = os.environ | {"PYTHONHASHSEED": "1", "PYTHONPATH": path}
-    there = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
-    here = " ".join(digest(sample(task, 7, split="train")) for task in SCRIPTS)
-    assert there.strip() == here
 
 
 @pytest.mark.parametrize("task", SCRIPTS)
@@ -169,13 +143,6 @@ def test_images_belong_to_turns_and_markers_to_images(task: str) -> None:
         assert whole.turns[0].images in IMAGE_COUNTS.get(task, {1})
         for turn in whole.turns:
             assert turn.question.count("<image>") in (0, turn.images)
-
-
-@pytest.mark.parametrize("task", ["pororo", "vist"])
-def test_stories_hold_their_images_in_place(task: str) -> None:
-    for seed in SEEDS:
-        question = sample(task, seed, split="train").turns[0].question
-        assert re.search(r"<image> Caption #1: .*<image> Caption #5:$", question)
 
 
 @pytest.mark.parametrize("task", SCRIPTS)
@@ -213,31 +180,6 @@ def test_the_judge_takes_the_last_statement_and_wants_one() -> None:
     assert not judge(fact, "")
 
 
-def test_every_category_is_asked_often_and_no_value_dominates() -> None:
-    values = {name: collections.Counter[str]() for name in CATEGORIES}
-    for task in TASKS:
-        for turn in held_out_turns(task):
-            for fact in turn.facts:
-                values[fact.category][fact.value] += 1
-    for category, counts in values.items():
-        assert counts.total() >= 60, category
-        assert counts.most_common(1)[0][1] <= 0.4 * counts.total(), (category, counts)
-
-
-def test_labels_say_what_is_drawn() -> None:
-    total: dict[str, set[int]] = {name: set() for name in LABELS}
-    for seed in range(300):
-        image, labels = labelled_picture(seed, split="train", size=96, grid=8)
-        assert image.size == (96, 96)
-        assert labels.keys() == LABELS.keys()
-        for name, cells in labels.items():
-            assert cells.shape == (8, 8)
-            total[name] |= set(np.unique(cells).tolist())
-    letters = {1 + LETTERS.index(letter) for letter in "QY"}
-    for name, classes in LABELS.items():
-        assert total[name] == set(range(classes)) - (letters if name == "character" else set())
-
-
 def test_label_colours_match_the_pixels() -> None:
     """A cell's label is the colour name nearest to the middle of what covers the cell."""
     palette = np.array([*COLOURS.values()])
@@ -254,15 +196,6 @@ def test_label_colours_match_the_pixels() -> None:
             total += 1
     assert total > 200
     assert right == total
-
-
-def test_colours_stand_out_from_the_background() -> None:
-    for seed in range(200):
-        _, labels = labelled_picture(seed, split="train")
-        background = [*BACKGROUNDS.values()][labels["background"][0, 0]]
-        for number in set(np.unique(labels["colour"]).tolist()) - {0}:
-            colour = [*COLOURS.values()][number - 1]
-            assert np.abs(np.subtract(colour, background)).max() > 60
 
 
 def test_a_bar_is_as_high_as_its_value() -> None:
@@ -328,75 +261,3 @@ def test_relations_are_true_of_the_places() -> None:
             assert not side
         else:
             assert np.dot(unit[side], (row, column)) == max(abs(row), abs(column))
-
-
-def happened(frames: list[Scene]) -> list[tuple[int, str, str]]:
-    """What happens in a clip, from its frames alone: number of the frame, verb, thing."""
-    shown = [{thing.name: thing.place for thing in frame.things} for frame in frames]
-    events = []
-    for name in {name for places in shown for name in places}:
-        places = [frame.get(name) for frame in shown]
-        changes = [n for n, (a, b) in enumerate(itertools.pairwise(places), 1) if a != b]
-        if not changes:
-            continue
-        verb = "moves"
-        if None in places:
-            verb = "appears" if places[0] is None else "is gone"
-            assert len(changes) == 1
-        for n in changes if verb == "moves" else ():
-            steps = np.subtract(divmod(places[n], 3), divmod(places[n - 1], 3))
-            assert np.abs(steps).max() == 1
-        events.append((changes[0], verb, name))
-    return sorted(events)
-
-
-@pytest.mark.parametrize("frames", [4, 8, 16])
-def test_in_every_clip_one_thing_enters_one_leaves_and_one_moves(frames: int) -> None:
-    firsts = collections.Counter[str]()
-    for seed in range(100):
-        scenes = moving_scene(random.Random(seed), frames).frames
-        assert len(scenes) == frames
-        assert all(len({t.place for t in s.things}) == len(s.things) for s in scenes)
-        events = happened(list(scenes))
-        assert sorted(verb for _, verb, _ in events) == ["appears", "is gone", "moves"]
-        assert len({frame for frame, _, _ in events}) == 3
-        firsts[events[0][1]] += 1
-    assert min(firsts.values()) > 20
-
-
-@pytest.mark.parametrize("task", CLIP_TASKS)
-def test_descriptions_of_clips_are_true_of_the_frames_and_in_order(
-    task: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scenes: list[Scene] = []
-
-    def blank(_rng: random.Random, _marks: object, _background: str, size: int) -> Image.Image:
-        return Image.new("RGB", (size, size))
-
-    def recorded(scene: Scene, _rng: random.Random) -> list[object]:
-        scenes.append(scene)
-        return []
-
-    monkeypatch.setattr("mmspec_world.samples.render", blank)
-    monkeypatch.setattr(Scene, "marks", recorded)
-    described = 0
-    for seed in range(60):
-        scenes.clear()
-        (turn,) = sample(task, seed, split="held-out", size=8).turns
-        places = {t.name: PLACES[t.place] for s in reversed(scenes) for t in s.things}
-        ends = {t.name: PLACES[t.place] for s in scenes for t in s.things}
-        start, *sentences = turn.answer.split(". ")
-        assert {t.name for t in scenes[0].things} == set(
-            re.findall(r"an? (\w+ \w+) \w+ the", start)
-        )
-        said = [s for s in sentences if "background" not in s]
-        events = happened(scenes)
-        described += len(said) == 3
-        stated = [event for event in events if any(event[2] in s for s in said)]
-        assert len(stated) == len(said)
-        for (_, verb, name), text in zip(stated, said, strict=True):
-            assert verb in text
-            assert name in text
-            assert f"the {places[name]}" in text
-            assert f"the {ends[name]}" in text
-    assert 20 < described < 40

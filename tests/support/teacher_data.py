@@ -1,4 +1,4 @@
-"""Conversations with a tiny target to learn from."""
+"""Batch with a tiny target to learn from."""
 
 import random
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from mmspec_train.data.corpus import TEXT_ONLY_PIXELS, WorldCorpus
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.data.teacher_data import TeacherData
 from mmspec_train.run.log import open_log
-from mmspec_train.run.phase import Machine
+from mmspec_train.run.machine import Machine
 from mmspec_train.settings import DataSettings
 from support import factory
 from support.factory_qwen import tiny_qwen2_5_vl, tiny_qwen3, tiny_qwen3_vl
@@ -66,7 +66,7 @@ def teacher_data(teacher, directory, **settings):
 
 
 def answered_by(family, folder, tied=False, **settings):
-    """Conversations that a new teacher of a family answered."""
+    """Batch that a new teacher of a family answered."""
     teacher = Teacher(MAKERS[family](folder / "target", tied=tied), "cpu")
     data = teacher_data(teacher, folder / "answers", **settings)
     prepare(data)

@@ -11,7 +11,7 @@ from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained
 from mmspec_train.mini import build, recipe
 from mmspec_train.mini.stages import PairRun
 from mmspec_train.mini.tokenizer import train_tokenizer
-from mmspec_train.run.phase import Machine
+from mmspec_train.run.machine import Machine
 from mmspec_train.settings import HeadShape
 
 OLD, NEW = torch.arange(3.0), torch.arange(40_000.0)

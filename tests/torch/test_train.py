@@ -17,8 +17,8 @@ from mmspec_train.data.record import IGNORED
 from mmspec_train.mini import build, conversation, recipe, samples, stages
 from mmspec_train.mini.tokenizer import BOS, IMAGE, NEWLINE, train_tokenizer
 from mmspec_train.run.log import Log
+from mmspec_train.run.machine import Machine
 from mmspec_train.run.optimizer import Optimizer
-from mmspec_train.run.phase import Machine
 from mmspec_train.settings import STAGES, Budget
 from support.teacher_data import Killed, kill_after_step_4, quiet_log
 

@@ -1,4 +1,4 @@
-"""Conversations from files in LLaVA's and ShareGPT's formats, with the oddities that they have."""
+"""Batch from files in LLaVA's and ShareGPT's formats, with the oddities that they have."""
 
 import json
 
@@ -8,8 +8,13 @@ from PIL import Image
 
 from mmspec.checkpoints.config import read_config
 from mmspec.ground import errors
-from mmspec_train.data import json_stream
-from mmspec_train.data.conversation_file import HELD_OUT_ONE_IN, ConversationFile
+from mmspec_train.data import conversation_file
+from mmspec_train.data.conversation_file import (
+    HELD_OUT_ONE_IN,
+    ConversationFile,
+    read_entries,
+    read_value,
+)
 from mmspec_train.data.corpus import FileCorpus, in_turn, open_corpora
 from mmspec_train.data.instructions import (
     FORMAT,
@@ -17,7 +22,6 @@ from mmspec_train.data.instructions import (
     UnusableError,
     read_instructions,
 )
-from mmspec_train.data.json_stream import read_entries, read_value
 from mmspec_train.settings import DataSettings
 
 TURNS = [
@@ -244,7 +248,7 @@ def test_the_conversation_that_is_shown_as_allowed_is():
 def test_an_array_is_read_element_by_element_whatever_the_chunks(
     images, monkeypatch, indent, chunk
 ):
-    monkeypatch.setattr(json_stream, "CHUNK", max(chunk, 7))
+    monkeypatch.setattr(conversation_file, "CHUNK", max(chunk, 7))
     values = [conversation([("human", 'é😀 \\" ]}' * n), ("gpt", "ja")]) for n in range(9)]
     file = images / "array.json"
     file.write_text(" \n" + json.dumps(values, indent=indent, ensure_ascii=False) + "\n")

@@ -8,8 +8,8 @@ from torch import nn
 
 from mmspec.ground import errors
 from mmspec_train.distillation.training import claim_output, open_run
-from mmspec_train.run.distributed import Processes, join_processes
 from mmspec_train.run.log import Position
+from mmspec_train.run.machine import Processes, join_processes
 from mmspec_train.settings import RunSettings
 
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 from rich.console import Console
 from safetensors.torch import load_file
 from transformers import LlavaForConditionalGeneration
 
 from mmspec.ground import errors
 from mmspec_torch.backend import TorchBackend
-from mmspec_train.data.batch import Conversations
+from mmspec_train.data.batch import Batch
 from mmspec_train.data.record import IGNORED
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.distillation.losses import target_log_probabilities
@@ -37,7 +38,7 @@ def conversations(ids, learned, *images):
     targets = torch.full((1, len(ids)), IGNORED)
     targets[0, learned] = 0
     positions = torch.arange(len(ids)).expand(1, 3, -1)
-    return Conversations(torch.tensor([ids]), targets, (images,), (len(ids),), positions)
+    return Batch(torch.tensor([ids]), targets, (images,), (len(ids),), positions)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_an_exported_draft_predicts_the_same_when_decoding(data, tmp_path):
     save_draft(draft, data.teacher.directory, tmp_path)
     ours = log_probabilities(draft, data, record)
     loaded = Teacher(tmp_path, "cpu", "float32")
-    batch = loaded.read(data.held_out.batch([replace(record, place=None)]))
+    batch = loaded.read(data.held_out.batch([structs.replace(record, place=None)]))
     theirs = target_log_probabilities(batch, loaded.output_matrix)
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
     assert loaded.model.tower == data.teacher.model.tower, "features can be shared"

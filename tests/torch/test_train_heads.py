@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from msgspec import structs
 from safetensors.torch import load_file
 
 from mmspec.checkpoints.head_config import read_head_config
@@ -70,7 +71,7 @@ def test_a_trained_head_drafts_as_the_decoding_one(family_data, tmp_path, kind, 
     save_head(head, tmp_path / kind)
     wanted = 2 if data.teacher.config.vision else 0
     record, _ = held_out_batch(data, lambda record: record.images >= wanted)
-    batch = data.teacher.read(data.held_out.batch([replace(record, place=None)]))
+    batch = data.teacher.read(data.held_out.batch([structs.replace(record, place=None)]))
     loaded = TorchBackend().load_head(tmp_path / kind, data.teacher.model)
     starts = all_starts(batch, 1)
     for column in starts.columns[0, [0, 1, -1]].tolist():

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from mmspec.ground import errors
 from mmspec_train.recipes import UpdateRule
 from mmspec_train.run import loop
-from mmspec_train.run.distributed import Processes
 from mmspec_train.run.log import Log, Position, open_log
-from mmspec_train.run.phase import EarlyStopping, Machine, Phase
+from mmspec_train.run.loop import EarlyStopping, Phase
+from mmspec_train.run.machine import Machine, Processes
 from mmspec_train.settings import Budget
 from support.hostile import EVIL, reached
 from support.teacher_data import Killed, quiet_log

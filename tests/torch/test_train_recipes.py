@@ -22,8 +22,9 @@ from mmspec_train.heads.train_heads import new_trainee
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.recipes import OURS, PAPERS, RECIPES, UpdateRule
 from mmspec_train.run import loop
+from mmspec_train.run.loop import Phase
+from mmspec_train.run.machine import Machine
 from mmspec_train.run.optimizer import Optimizer
-from mmspec_train.run.phase import Machine, Phase
 from mmspec_train.settings import Budget, HeadMethodSettings, HeadShape, LlamaShape, MethodSettings
 from support.teacher_data import Killed, prepare, quiet_log, with_settings
 

@@ -8,8 +8,8 @@ import torch
 import mmspec_world
 from mmspec_train.mini import build, conversation, recipe, samples, stages
 from mmspec_train.mini.tokenizer import train_tokenizer
-from mmspec_train.run.loop import run_phase
-from mmspec_train.run.phase import Machine, Phase
+from mmspec_train.run.loop import Phase, run_phase
+from mmspec_train.run.machine import Machine
 from mmspec_train.settings import STAGES, Budget
 from support.teacher_data import quiet_log
 

@@ -4,19 +4,20 @@ import io
 import itertools
 from dataclasses import replace
 
+import msgspec
 import pytest
 import torch
+from msgspec import structs
 from rich.console import Console
 
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground import errors
 from mmspec_train.data.answers import answer_all
-from mmspec_train.data.batch import StoredStates
 from mmspec_train.data.batches import SCHEDULES
 from mmspec_train.data.cache import TeacherCache
 from mmspec_train.data.corpus import WorldCorpus
-from mmspec_train.data.preparation import Preparation
 from mmspec_train.data.teacher import Teacher
+from mmspec_train.data.teacher_data import Preparation
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.settings import DataSettings
 from support import factory
@@ -29,7 +30,8 @@ def test_stored_hidden_states_are_those_computed_anew(family_data, monkeypatch):
     monkeypatch.setattr(teacher, "captured", (1, 3))
     for record in batches.records():
         stored, anew = (
-            teacher.read(batches.batch([one])) for one in (record, replace(record, place=None))
+            teacher.read(batches.batch([one]))
+            for one in (record, structs.replace(record, place=None))
         )
         for name in ("states", "embeddings", "deepstack", "captured"):
             pair = getattr(stored, name), getattr(anew, name)
@@ -39,20 +41,19 @@ def test_stored_hidden_states_are_those_computed_anew(family_data, monkeypatch):
 def test_a_datasets_answers_have_the_states_of_the_targets_own(family_data, tmp_path):
     """The same conversations, read as a whole in place of token by token."""
     data = family_data
-    questions = data._preparation("train").questions(range(4))
+    questions = data.preparation("train").questions(range(4))
     answered = answer_all(data.teacher, questions, 8)
     pictures = [pictures for _, pictures in questions]
     pairs = [(record, shown) for (record, _), shown in zip(answered, pictures, strict=True)]
-    read = data._preparation("train")._states(pairs)
+    read = data.preparation("train").states(pairs)
     for (_, own), other in zip(answered, read, strict=True):
-        torch.testing.assert_close(other.states, own.states, atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(other.visual, own.visual)
+        torch.testing.assert_close(other, own, atol=1e-4, rtol=1e-4)
 
 
 def test_answers_in_batches_are_the_targets_own(family_data):
     data = family_data
     for record in data.held_out.records():
-        batch = data.teacher.read(data.held_out.batch([replace(record, place=None)]))
+        batch = data.teacher.read(data.held_out.batch([structs.replace(record, place=None)]))
         logits = data.teacher.model.language.project(batch.states[batch.learned])
         assert torch.equal(logits.argmax(-1), batch.targets[batch.learned])
 
@@ -94,9 +95,7 @@ def test_answers_go_on_after_a_kill(family_data, tmp_path):
     ours, theirs = (made.batches("all").cache for made in (cut, whole))
     assert ours.records() == theirs.records()
     for record in theirs.records():
-        pair = ours.read(record.place), theirs.read(record.place)
-        assert torch.equal(pair[0].states, pair[1].states)
-        assert torch.equal(pair[0].visual, pair[1].visual)
+        assert torch.equal(ours.read(record), theirs.read(record))
 
 
 def test_more_answers_are_added_to_any_number_of_them(teacher, tmp_path):
@@ -112,11 +111,11 @@ def test_conversations_without_room_are_counted_in_one_line(teacher, tmp_path):
     made = teacher_data(
         teacher, tmp_path, samples=12, answer_tokens=room // 2, answer_rows=2, cache_gb=0.0
     )
-    questions = made._preparation("train").questions(range(12))
+    questions = made.preparation("train").questions(range(12))
     fitting = [record.number for record, _ in questions if len(record.prompts) == 1]
     assert 0 < len(fitting) < 12
     with open_log(tmp_path, Console(file=output, width=40)) as log:
-        made._preparation("train").run(log)
+        made.preparation("train").run(log)
     assert [record.number for record in made.batches("all").cache.records()] == fitting
     assert [line for line in output.getvalue().splitlines() if "left out" in line] == [
         f"answers (train): {12 - len(fitting)} of 12 conversations left out: with --answer-tokens "
@@ -134,14 +133,14 @@ def test_progress_is_shown_after_every_batch_of_answers(teacher, tmp_path, monke
 
 def test_answers_that_are_ended_say_how_far_they_came(teacher, tmp_path, monkeypatch):
     made, output = teacher_data(teacher, tmp_path, samples=40, answer_rows=2), io.StringIO()
-    real, calls = Preparation._answer_pool, itertools.count(1)
+    real, calls = Preparation.answer_pool, itertools.count(1)
 
     def pressed(preparation, conversations, show):
         if next(calls) == 2:
             raise KeyboardInterrupt
         real(preparation, conversations, show)
 
-    monkeypatch.setattr(Preparation, "_answer_pool", pressed)
+    monkeypatch.setattr(Preparation, "answer_pool", pressed)
     with (
         open_log(tmp_path, Console(file=output, width=40)) as log,
         pytest.raises(KeyboardInterrupt),
@@ -181,8 +180,8 @@ def test_the_cache_stays_within_its_bound(teacher, tmp_path):
 def records_with(cache, **changes):
     """Write the cache's records again, the first of them changed."""
     first, *others = cache.records()
-    lines = [record.to_json() + "\n" for record in (replace(first, **changes), *others)]
-    cache.records_file.write_text("".join(lines))
+    changed = structs.replace(first, **changes), *others
+    cache.records_file.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in changed))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +190,7 @@ def records_with(cache, **changes):
         ({"answers": ((400,),) * 9}, "its prompts, answers and ends of answers differ in number"),
         ({"prompts": ((320,),), "answers": ((7,),), "stopped": (True,)}, "token 320 of 320"),
         ({"prompts": ((),), "answers": ((7,),), "stopped": (True,)}, "its first prompt is empty"),
-        ({"place": (0, 1, 0)}, r"conversation 0 has \(1, 0\) rows of states in place of"),
+        ({"place": (0, 1, 0)}, r"conversation 0 has \[1, 0\] rows of states in place of"),
         ({"place": None, "sides": ((4000, 4000),) * 9}, "in place of 9"),
         (
             {"place": None, "prompts": ((-1,),), "answers": ((7,),), "stopped": (True,)}
@@ -225,16 +224,15 @@ def test_damaged_states_are_refused_by_name(teacher, tmp_path):
 
 def test_states_beyond_float16_are_computed_anew(data, tmp_path):
     record, *_ = data.batches("all").records()
-    stored = data.batches("all").cache.read(record.place)
+    stored = data.batches("all").cache.read(record)
     cache = TeacherCache(tmp_path, "train", data.teacher.config)
-    large = StoredStates(stored.states.float() * 1e6, stored.visual)
-    cache.append([(record, large), (record, stored)], 10**9)
+    cache.append([(record, stored.float() * 1e6), (record, stored)], 10**9)
     assert [record.place is None for record in cache.records()] == [True, False]
 
 
 def test_a_sampled_answer_depends_on_its_conversation_and_the_seed_alone(teacher, data):
     """Not on the conversations answered beside it, nor on their number."""
-    conversations = data._preparation("train").questions(range(4))
+    conversations = data.preparation("train").questions(range(4))
 
     def answers(some, seed):
         pairs = answer_all(teacher, some, 8, Sampling(temperature=1.0), seed)

@@ -36,7 +36,7 @@ def test_states_positions_and_logits_are_transformers(tmp_path, kind, tied):
     data = answered(MAKERS[kind](tmp_path / "target", seed=5, tied=tied), tmp_path / "answers")
     teacher, oracle = data.teacher, Oracle(tmp_path / "target")
     teacher.captured = CAPTURED
-    preparation = data._preparation("held-out")
+    preparation = data.preparation("held-out")
     records, vision = data.held_out.records(), teacher.config.vision
     questions = preparation.questions(record.number for record in records)
     pixels = [teacher.pixels(picture) for _, pictures in questions for picture in pictures]

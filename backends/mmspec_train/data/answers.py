@@ -9,6 +9,7 @@ from itertools import groupby
 import numpy as np
 import torch
 import torch.nn.functional as F
+from msgspec.structs import replace
 from torch import Tensor
 
 from mmspec.decoding.contents import Projection, Row
@@ -21,7 +22,6 @@ from mmspec_torch.device.framework import keys, sampler
 from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.decoder import LanguageModel, Step, hidden
 from mmspec_torch.sequence.contents import deepstack
-from mmspec_train.data.batch import StoredStates
 from mmspec_train.data.record import PICTURE, ConversationRecord
 from mmspec_train.data.teacher import Teacher
 
@@ -33,11 +33,11 @@ def answer_all(
     max_tokens: int,
     sampling: Sampling = GREEDY,
     seed: int = 0,
-) -> list[tuple[ConversationRecord, StoredStates]]:
+) -> list[tuple[ConversationRecord, Tensor]]:
     """Answer conversations turn by turn, each answer in at most `max_tokens` tokens.
 
     An answer becomes part of its conversation. A sampled answer depends only on the seed and the
-    number of its conversation. Returns each conversation with its hidden states.
+    number of its conversation. Returns each conversation with its states and image rows [n + m, H].
     """
     stop = teacher.stop
     pixels = [list(map(teacher.pixels, pictures)) for _, pictures in conversations]
@@ -52,13 +52,13 @@ def answer_all(
         segments = [_segment(prompt, row) for prompt, row in zip(prompts, unread, strict=True)]
         for row, answer in enumerate(rows.answer(segments, max_tokens, stop)):
             answers[row] += [answer] if prompts[row] else []
-    return [
-        (
-            record.answered(answers[row], stop),
-            StoredStates(rows.states(row), teacher.image_rows(images[row])),
-        )
-        for row, record in enumerate(records)
-    ]
+    answered = []
+    for row, record in enumerate(records):
+        own = tuple(map(tuple, answers[row]))
+        stopped = tuple(answer[-1] in stop for answer in own)
+        states = torch.cat((rows.states(row), teacher.image_rows(images[row])))
+        answered.append((replace(record, answers=own, stopped=stopped), states))
+    return answered
 
 
 def _segment(prompt: Sequence[int], images: Iterator[Features]) -> Segment:

@@ -1,8 +1,7 @@
-"""Batches of conversations: tokens, and the target's embeddings and hidden states.
+"""A batch of conversations: tokens, and the target's embeddings and hidden states.
 
-Shape letters: B sequences, L columns (padded at their ends),
-H width, n columns of one conversation, m image rows of one or of all, l layers of DeepStack,
-A starts.
+Shape letters: B sequences, L columns (padded at their ends), H width, n columns of one
+conversation, m image rows, l layers of DeepStack, A starts.
 """
 
 from collections.abc import Sequence
@@ -20,21 +19,12 @@ from mmspec.families.grid import Grid
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.record import IGNORED, ConversationRecord, lay_out
 
-
-@dataclass(frozen=True, slots=True)
-class StoredStates:
-    """The target's hidden states [n, H] and image rows [m, H] of one conversation.
-
-    A visual position has 1 + l rows: its embedding, then what each layer of DeepStack adds.
-    """
-
-    states: Tensor
-    visual: Tensor
+EMPTY = torch.zeros(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Conversations:
-    """The tokens of B conversations."""
+class Batch:
+    """The tokens of B conversations, their images and, once the teacher has read it, its states."""
 
     ids: Tensor
     """[B, L] token ids, padded at the ends."""
@@ -46,6 +36,18 @@ class Conversations:
     """The number of columns of each sequence, without padding."""
     positions: Tensor
     """[B, 3, L] rotary positions in the target: time, row and column; 0 for padding."""
+    pixels: tuple[Float32, ...] = ()
+    """[3, height, width] of each image, in order; may be empty if hidden states are stored."""
+    image_rows: Tensor = EMPTY
+    """[m, H] stored image rows of all conversations: 1 + l for a position, its embedding first."""
+    states: Tensor = EMPTY
+    """[B, L, H] hidden states after the last norm, the input of the output matrix."""
+    embeddings: Tensor = EMPTY
+    """[B, L, H] input embeddings, of tokens and images."""
+    deepstack: Tensor = EMPTY
+    """[B, L, l H] what images add to the outputs of the first layers, side by side."""
+    captured: Tensor = EMPTY
+    """[B, L, c H] outputs of the layers that the teacher captures, side by side."""
 
     @property
     def learned(self) -> Tensor:
@@ -70,37 +72,6 @@ class Conversations:
         return visual.to(self.ids.device)
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationBatch(Conversations):
-    """Conversations with their images or, if stored, the target's hidden states."""
-
-    pixels: tuple[Float32, ...]
-    """[3, height, width] of each image, in order; may be empty if hidden states are stored."""
-    states: Tensor
-    """[B, L, H] hidden states, or [0] if none are stored."""
-    image_rows: Tensor
-    """[m, H] image rows of all conversations, or [0] if none are stored."""
-
-    @property
-    def is_stored(self) -> bool:
-        """True if the batch contains stored hidden states."""
-        return self.states.numel() > 0
-
-
-@dataclass(frozen=True, slots=True)
-class TeacherBatch(Conversations):
-    """Conversations with the target's hidden states."""
-
-    states: Tensor
-    """[B, L, H] hidden states after the last norm, the input of the output matrix."""
-    embeddings: Tensor
-    """[B, L, H] input embeddings, of tokens and images."""
-    deepstack: Tensor
-    """[B, L, l H] what images add to the outputs of the first layers, side by side."""
-    captured: Tensor
-    """[B, L, c H] outputs of the layers that the teacher captures, side by side."""
-
-
 def gather_columns(rows: Tensor, columns: Tensor) -> Tensor:
     """Return rows [B, L, H] at columns [B, A], as [B, A, H]."""
     return rows.gather(1, columns.unsqueeze(-1).expand(-1, -1, rows.shape[-1]))
@@ -109,29 +80,33 @@ def gather_columns(rows: Tensor, columns: Tensor) -> Tensor:
 def collate(
     records: Sequence[ConversationRecord],
     pixels: Sequence[Float32],
-    stored: Sequence[StoredStates],
+    stored: Sequence[Tensor],
     image_id: int,
     vision: Vision | None,
-) -> ConversationBatch:
-    """Pad conversations to the longest; `stored` is empty or has one item per conversation."""
+) -> Batch:
+    """Pad conversations to the longest.
+
+    stored: [n + m, H] hidden states and image rows of each conversation; empty if not stored.
+    """
     grids = [record.grids(vision) for record in records]
     sizes = ([grid.positions for grid in each] for each in grids)
     laid_out = [lay_out(one, image_id, each) for one, each in zip(records, sizes, strict=True)]
     ids, targets, images = zip(*laid_out, strict=True)
-    positions = list(map(rotary_positions, ids, images, grids))
-    states = image_rows = torch.zeros(0)
+    positions, lengths = list(map(rotary_positions, ids, images, grids)), tuple(map(len, ids))
+    states = image_rows = EMPTY
     if stored:
-        states = pad_sequence([s.states for s in stored], batch_first=True)
-        image_rows = torch.cat([s.visual for s in stored])
-    return ConversationBatch(
+        parts = [rows.tensor_split([n]) for rows, n in zip(stored, lengths, strict=True)]
+        states = pad_sequence([first for first, _ in parts], batch_first=True)
+        image_rows = torch.cat([second for _, second in parts])
+    return Batch(
         pad_sequence(list(map(torch.tensor, ids)), batch_first=True),
         pad_sequence(list(map(torch.tensor, targets)), batch_first=True, padding_value=IGNORED),
         images,
-        tuple(map(len, ids)),
+        lengths,
         pad_sequence(positions, batch_first=True).transpose(1, 2),
         tuple(pixels),
-        states,
         image_rows,
+        states,
     )
 
 

@@ -14,10 +14,10 @@ from mmspec.decoding.contract import Float32
 from mmspec.families.family import Preprocessing, Vision
 from mmspec.ground import errors
 from mmspec.prompt.images import Picture
-from mmspec_train.data.batch import ConversationBatch, StoredStates, collate
+from mmspec_train.data.batch import Batch, collate
 from mmspec_train.data.cache import TeacherCache
 from mmspec_train.data.corpus import Corpus
-from mmspec_train.data.record import ConversationRecord, Place
+from mmspec_train.data.record import ConversationRecord
 
 BATCHES_PER_POOL = 8
 """Number of batches whose conversations are sorted by length together to save padding."""
@@ -76,7 +76,7 @@ class ConversationBatches:
         columns = record.columns(positions * record.images)
         return wanted and any(record.answers) and columns <= most
 
-    def batches(self, start: int) -> Iterator[ConversationBatch]:
+    def batches(self, start: int) -> Iterator[Batch]:
         """Yield batches from number `start` on."""
         records = self.records()
         for epoch in count():
@@ -84,7 +84,7 @@ class ConversationBatches:
             skipped, start = min(start, len(planned)), max(0, start - len(planned))
             yield from (self.batch(batch) for batch in planned[skipped:])
 
-    def once(self) -> Iterator[ConversationBatch]:
+    def once(self) -> Iterator[Batch]:
         """Yield batches that hold every conversation once, the shortest first."""
         ordered = sorted(self.records(), key=self._columns)
         return (self.batch(batch) for batch in self._cut(ordered))
@@ -117,21 +117,11 @@ class ConversationBatches:
             batch.append(record)
         yield batch
 
-    def batch(self, records: Sequence[ConversationRecord]) -> ConversationBatch:
+    def batch(self, records: Sequence[ConversationRecord]) -> Batch:
         """Return `records` as one batch."""
-        places = [record.place for record in records if record.place]
-        all_stored = len(places) == len(records)
-        stored = list(map(self._stored, records, places)) if all_stored else []
+        stored = list(map(self.cache.read, records)) if all(r.place for r in records) else []
         images = self.pixels(records) if self.always_pixels or not stored else ()
         return collate(records, images, stored, self.image_id, self.vision)
-
-    def _stored(self, record: ConversationRecord, place: Place) -> StoredStates:
-        """The stored states of a conversation; raises UsageError for other numbers of them."""
-        rows = 1 + self.vision.deepstack_layers if self.vision else 0
-        sizes = self._columns(record), rows * record.visual(self.vision)
-        if place[1:] != sizes:
-            raise self._damaged(record, f"{place[1:]} rows of states in place of {sizes}")
-        return self.cache.read(place)
 
     def pixels(self, records: Sequence[ConversationRecord]) -> list[Float32]:
         """Return the pixels [3, height, width] of every image in the records."""
@@ -146,13 +136,9 @@ class ConversationBatches:
         turns = self.corpus.turns(record.number)
         pictures = [picture for turn in turns for picture in turn.question.pictures]
         if len(pictures) != record.images:
-            raise self._damaged(record, f"{record.images} images in place of {len(pictures)}")
+            reason = f"conversation {record.number} has {record.images} images in place of"
+            raise self.cache.damaged(self.cache.records_file, f"{reason} {len(pictures)}")
         return pictures
-
-    def _damaged(self, record: ConversationRecord, reason: str) -> errors.UsageError:
-        return self.cache.damaged(
-            self.cache.records_file, f"conversation {record.number} has {reason}"
-        )
 
 
 def visual_share(epoch: int) -> float:

@@ -5,24 +5,25 @@
     SPLIT.states        float16 rows of width H: for each conversation its hidden states, then
                         the rows of its images
 
-Shape letters: H width.
+Shape letters: H width, n columns and m image rows of one conversation.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
+from torch import Tensor
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import open_file, require_file
 from mmspec.ground.output_files import write_errors
-from mmspec_train.data.batch import StoredStates
-from mmspec_train.data.record import ConversationRecord, Place
+from mmspec_train.data.record import ConversationRecord
 
 FLOAT16_BYTES = 2
 
@@ -56,7 +57,7 @@ class TeacherCache:
             with self.records_file.open("r+b") as file:
                 file.truncate(complete)
         try:
-            lines = content[:complete].decode().split("\n")[:-1]
+            lines = content[:complete].split(b"\n")[:-1]
             records = list(map(ConversationRecord.from_json, lines))
         except (ValueError, RecursionError) as error:
             raise self.damaged(self.records_file, str(error)) from error
@@ -67,15 +68,14 @@ class TeacherCache:
     def _check(self, record: ConversationRecord) -> None:
         """Raise UsageError for a record that no conversation with the target has."""
         text, vision, sizes = self.config.text, self.config.vision, len(record.sides)
+        columns, reason = record.columns(record.visual(vision)), ""
         if record.largest_id >= text.vocab_size:
             reason = f"token {record.largest_id} of {text.vocab_size}"
-            raise self.damaged(self.records_file, reason)
-        if vision and sizes != record.images:
+        elif vision and sizes != record.images:
             reason = f"conversation {record.number} has {record.images} images in place of {sizes}"
-            raise self.damaged(self.records_file, reason)
-        columns = record.columns(record.visual(vision))
-        if columns > text.max_position_embeddings:
+        elif columns > text.max_position_embeddings:
             reason = f"conversation {record.number} has {columns} columns, more than were prepared"
+        if reason:
             raise self.damaged(self.records_file, reason)
 
     def damaged(self, file: Path, reason: str) -> UsageError:
@@ -83,25 +83,28 @@ class TeacherCache:
         return UsageError(f"{file} is damaged ({reason}): delete {self.directory} to go on")
 
     def append(
-        self,
-        conversations: Sequence[tuple[ConversationRecord, StoredStates | None]],
-        max_bytes: int,
+        self, conversations: Sequence[tuple[ConversationRecord, Tensor | None]], max_bytes: int
     ) -> None:
-        """Append conversations; stop storing states when their file would exceed `max_bytes`."""
+        """Append records with their states and image rows [n + m, H].
+
+        States stop being stored when their file would exceed `max_bytes`.
+        """
         lines, row_bytes = [], FLOAT16_BYTES * self.width
         with write_errors(self.states_file), self.states_file.open("ab") as file:
             file.truncate(file.tell() // row_bytes * row_bytes)
-            for record, one in conversations:
+            for record, states in conversations:
                 place = None
-                if one is not None:
-                    rows = torch.cat([one.states, one.visual]).half().cpu()
+                if states is not None:
+                    rows = states.half().cpu()
                     # What float16 cannot hold is computed anew.
                     if file.tell() + rows.nbytes <= max_bytes and rows.isfinite().all():
-                        place = file.tell() // row_bytes, len(one.states), len(one.visual)
+                        columns = record.columns(record.visual(self.config.vision))
+                        place = file.tell() // row_bytes, columns, len(rows) - columns
                         file.write(rows.numpy().tobytes())
-                lines.append(replace(record, place=place).to_json() + "\n")
+                stored = msgspec.structs.replace(record, place=place)
+                lines.append(msgspec.json.encode(stored) + b"\n")
         # Records come last: a record is there only once its states are.
-        with write_errors(self.records_file), self.records_file.open("a", encoding="utf-8") as file:
+        with write_errors(self.records_file), self.records_file.open("ab") as file:
             file.writelines(lines)
 
     @cached_property
@@ -114,15 +117,22 @@ class TeacherCache:
             return np.zeros(shape, np.float16)
         return np.memmap(self.states_file, np.float16, "r", shape=shape)
 
-    def read(self, place: Place) -> StoredStates:
-        """Return the stored states of the conversation whose record names this place.
+    def read(self, record: ConversationRecord) -> Tensor:
+        """Return the stored states and image rows [n + m, H] of a conversation that has a place.
 
-        Raises UsageError if they are not there or not finite.
+        Raises UsageError for another number of them, or if they are not there or not finite.
         """
-        first, states, images = place
-        rows = torch.from_numpy(np.array(self._rows[first : first + states + images]))
-        if len(rows) < states + images or not rows.isfinite().all():
-            last = first + states + images - 1
-            reason = f"rows {first} to {last} are not there, or not finite"
+        vision = self.config.vision
+        rows_each = 1 + vision.deepstack_layers if vision else 0
+        visual = record.visual(vision)
+        sizes = [record.columns(visual), rows_each * visual]
+        first, *place = record.place or (0, 0, 0)
+        if place != sizes:
+            reason = f"conversation {record.number} has {place} rows of states in place of {sizes}"
+            raise self.damaged(self.records_file, reason)
+        end = first + sum(sizes)
+        rows = torch.from_numpy(np.array(self._rows[first:end]))
+        if len(rows) < sum(sizes) or not rows.isfinite().all():
+            reason = f"rows {first} to {end - 1} are not there, or not finite"
             raise self.damaged(self.states_file, reason)
-        return StoredStates(rows[:states], rows[states:])
+        return rows

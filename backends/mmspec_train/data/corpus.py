@@ -50,7 +50,7 @@ TEXT_ONLY_PIXELS = 48
 
 @dataclass(frozen=True)
 class WorldCorpus:
-    """Conversations of the synthetic world, with images of `image_size` x `image_size` pixels."""
+    """Batch of the synthetic world, with images of `image_size` x `image_size` pixels."""
 
     shares: dict[str, float]
     image_size: int

@@ -1,19 +1,18 @@
-"""Conversations as tokens: the prompts and the answers.
+"""A stored record: a conversation as tokens, its prompts and its answers.
 
 Shape letters: n columns.
 """
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from mmspec.drafters.heads.packing import Span
 from mmspec.families.family import Vision
 from mmspec.families.grid import Grid
-from mmspec.ground.json_reader import parse_json, read_value
-from mmspec.ground.limits import Length, Range
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.conversation import Conversation, Turn, render
 from mmspec.prompt.images import Picture
@@ -21,32 +20,40 @@ from mmspec.prompt.tokenizer import Tokenizer
 
 IGNORED = -100
 """Target of a column whose next token is not trained, as PyTorch's cross-entropy has it."""
-Count = Annotated[int, Range(0, 10**15)]
 PICTURE = -1
 """Placeholder id of an image in a record's prompts."""
-MOST_ID = 2**31
-Pixels = Annotated[int, Range(1, 2**20)]
-SOME = Length(1, MOST_ID)
-"""The length of an answer, which ends with a stop token if with no other."""
-Place = tuple[int, int, int]
+Count = Annotated[int, Meta(ge=0, le=10**15)]
+Id = Annotated[int, Meta(ge=0, le=2**31)]
+Answer = Annotated[tuple[Id, ...], Meta(min_length=1)]
+Pixels = Annotated[int, Meta(ge=1, le=2**20)]
+Place = tuple[Count, Count, Count]
 """Where hidden states are in their file: first row, number of states, number of image rows."""
-Sides = tuple[int, int]
+Sides = tuple[Pixels, Pixels]
 """Height and width of an image's pixel values."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationRecord:
+class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
     """Token ids of a conversation: prompts with a PICTURE per image, answers with stop tokens."""
 
-    number: int
-    prompts: tuple[tuple[int, ...], ...]
-    answers: tuple[tuple[int, ...], ...]
+    number: Count
+    prompts: tuple[tuple[Annotated[int, Meta(ge=PICTURE, le=2**31)], ...], ...]
+    answers: tuple[Answer, ...]
     stopped: tuple[bool, ...]
     """True for each answer that ends with a stop token; later turns do not read that token."""
     sides: tuple[Sides, ...] = ()
     """Those of each image, which decide its positions; empty for a target without vision."""
     place: Place | None = None
     """Where the cache has stored the target's hidden states; None if it has not."""
+
+    @classmethod
+    def from_json(cls, line: bytes) -> "ConversationRecord":
+        """Parse a line of JSON that `msgspec.json.encode` wrote; raises ValueError for another."""
+        record = msgspec.json.decode(line, type=cls)
+        if not len(record.prompts) == len(record.answers) == len(record.stopped):
+            raise ValueError("its prompts, answers and ends of answers differ in number")
+        if record.prompts and not record.prompts[0]:
+            raise ValueError("its first prompt is empty")
+        return record
 
     @property
     def images(self) -> int:
@@ -71,49 +78,11 @@ class ConversationRecord:
         tokens = sum(map(len, chain(self.prompts, self.answers))) - sum(self.stopped)
         return tokens + visual - self.images
 
-    def answered(
-        self, answers: Sequence[Sequence[int]], stop: frozenset[int]
-    ) -> "ConversationRecord":
-        """Return the conversation with these answers, one to each prompt."""
-        stopped = tuple(answer[-1] in stop for answer in answers)
-        return replace(self, answers=_tuples(answers), stopped=stopped)
-
-    def to_json(self) -> str:
-        """Return the record as one line of JSON."""
-        stopped = [int(s) for s in self.stopped]
-        turns = self.prompts, self.answers, stopped
-        return json.dumps([self.number, *turns, self.sides, *(self.place or ())])
-
-    @classmethod
-    def from_json(cls, line: str) -> "ConversationRecord":
-        """Parse a line written by `to_json`; raises ValueError for another."""
-        read = read_value(_Line, parse_json(line))
-        if not len(read.prompts) == len(read.answers) == len(read.stopped):
-            raise ValueError("its prompts, answers and ends of answers differ in number")
-        if read.prompts and not read.prompts[0]:
-            raise ValueError("its first prompt is empty")
-        place = None if read.images is None else (read.first, read.states, read.images)
-        stopped = tuple(map(bool, read.stopped))
-        return cls(read.number, read.prompts, read.answers, stopped, read.sides, place)
-
-
-class _Line(NamedTuple):
-    """The record as JSON."""
-
-    number: int
-    prompts: tuple[tuple[Annotated[int, Range(PICTURE, MOST_ID)], ...], ...]
-    answers: tuple[Annotated[tuple[Annotated[int, Range(0, MOST_ID)], ...], SOME], ...]
-    stopped: tuple[Literal[0, 1], ...]
-    sides: tuple[tuple[Pixels, Pixels], ...]
-    first: Count = 0
-    states: Count = 0
-    images: Count | None = None
-
 
 def lay_out(
     record: ConversationRecord, image_id: int, positions: Sequence[int]
 ) -> tuple[list[int], list[int], tuple[Span, ...]]:
-    """Return a record's ids [n], targets [n] as in `Conversations`, and the columns of its images.
+    """Return a record's ids [n], targets [n] as in `Batch`, and the columns of its images.
 
     positions: how many each image takes; empty if a single `image_id` stands for an image.
     """
@@ -146,8 +115,9 @@ def tokenize(
     answers = (
         (*tokenizer.encode_parts([lead + turn.answer_text], continues=True), stop) for turn in turns
     )
-    marked = tuple(map(_marked, prompts))
-    return ConversationRecord(number, marked, tuple(answers), (True,) * len(turns))
+    return ConversationRecord(
+        number, tuple(map(_marked, prompts)), tuple(answers), (True,) * len(turns)
+    )
 
 
 def is_caption(turns: Sequence[Turn]) -> bool:
@@ -177,7 +147,3 @@ def _separator(
 def _marked(prompt: Sequence[tuple[int, ...] | Picture]) -> tuple[int, ...]:
     parts = ((PICTURE,) if isinstance(part, Picture) else part for part in prompt)
     return tuple(chain.from_iterable(parts))
-
-
-def _tuples(lists: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(map(tuple, lists))

@@ -6,6 +6,7 @@ H width, V vocabulary.
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -26,7 +27,7 @@ from mmspec_torch.model import TorchModel
 from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.decoder import Step
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_train.data.batch import ConversationBatch, TeacherBatch
+from mmspec_train.data.batch import Batch
 from mmspec_train.data.record import Sides
 
 DIGESTED = 4096
@@ -116,33 +117,35 @@ class Teacher:
 
     @torch.no_grad()
     def image_rows(self, features: Sequence[TorchFeatures]) -> Tensor:
-        """Return what images become in the decoder [m (1 + l), H]; see `StoredStates`."""
+        """Return what images become in the decoder [m (1 + l), H]; see `Batch.image_rows`."""
         empty = self.model.language.embedding[:0]
         placed = (self.model.placed(image).reshape(-1, empty.shape[1]) for image in features)
         return torch.cat([empty, *placed])
 
     @torch.no_grad()
-    def read(
-        self, batch: ConversationBatch, features: Sequence[TorchFeatures] = ()
-    ) -> TeacherBatch:
-        """Add hidden states to a batch: the stored ones, else computed by the target.
+    def read(self, batch: Batch, features: Sequence[TorchFeatures] = ()) -> Batch:
+        """Add embeddings and hidden states to a batch: the stored ones, else computed.
 
         features: the tower's features of the batch's images, if already computed.
         """
+        is_stored = batch.states.numel() > 0
         with torch.autocast(self.output_matrix.device.type, enabled=False):
-            if batch.is_stored:
-                images = batch.image_rows
-            else:
+            images = batch.image_rows
+            if not is_stored:
                 images = self.image_rows(features or self.features(batch.pixels))
             embeddings, deepstack = self._placed(batch, images)
             states, captured = batch.states, embeddings[..., :0]
-            if self.captured or not batch.is_stored:
+            if self.captured or not is_stored:
                 states, captured = self.hidden_states(embeddings, deepstack, batch.positions)
-        tokens = batch.ids, batch.targets, batch.images, batch.lengths, batch.positions
-        inputs = embeddings.float(), deepstack
-        return TeacherBatch(*tokens, states.float(), *inputs, captured.float())
+        return replace(
+            batch,
+            states=states.float(),
+            embeddings=embeddings.float(),
+            deepstack=deepstack,
+            captured=captured.float(),
+        )
 
-    def _placed(self, batch: ConversationBatch, images: Tensor) -> tuple[Tensor, Tensor]:
+    def _placed(self, batch: Batch, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return embeddings [B, L, H] and what DeepStack adds [B, L, l H]."""
         embeddings, visual = self.embed(batch.ids), batch.visual
         if not visual.any():
@@ -160,7 +163,7 @@ class Teacher:
     ) -> tuple[Tensor, Tensor]:
         """Return hidden states [B, L, H] after the last norm, and the captured layers' [B, L, c H].
 
-        deepstack [B, L, l H] and positions [B, 3, L]: see `TeacherBatch`.  No column attends to the
+        deepstack [B, L, l H] and positions [B, 3, L]: see `Batch`.  No column attends to the
         padding.
         """
         rows, columns, width = embeddings.shape

@@ -1,22 +1,36 @@
 """A teacher with its prepared conversations, shared by all heads and drafts trained from it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import torch
+from torch import Tensor
+
 from mmspec.checkpoints.hub import resolve
+from mmspec.decoding.sampling import Sampling
+from mmspec.ground.errors import ImageError
+from mmspec.prompt.images import Picture
+from mmspec_train.data.answers import answer_all
+from mmspec_train.data.batch import collate
 from mmspec_train.data.batches import Content, ConversationBatches
 from mmspec_train.data.cache import TeacherCache
 from mmspec_train.data.corpus import Corpus, open_corpora
-from mmspec_train.data.preparation import Preparation
+from mmspec_train.data.record import ConversationRecord, is_caption, tokenize, tokenize_caption
 from mmspec_train.data.teacher import Teacher
-from mmspec_train.run.distributed import Processes, join_processes
 from mmspec_train.run.log import Log
-from mmspec_train.run.phase import Machine, pick_device
+from mmspec_train.run.machine import Machine, Processes, join_processes, pick_device
+from mmspec_train.run.run_manifest import check_manifest, claim
 from mmspec_train.settings import DataSettings, RunSettings
 
 CHECKPOINT_SECONDS = 60.0
+ANSWER_BATCHES_PER_POOL = 8
+"""Number of `--answer-rows` batches whose conversations are sorted by length together."""
+REMEDY = "give another --answers-dir, or the options of before"
+Question = tuple[ConversationRecord, list[Picture]]
+"""A conversation with the dataset's answers, and its images in order."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +52,20 @@ class TeacherData:
 
     def check(self) -> None:
         """Raise MmspecError for wrong options or data. Writes nothing."""
-        self._preparation("train").check()
-        self._preparation("held-out").check()
+        for split in ("train", "held-out"):
+            self.preparation(split).check()
 
     def prepare(self, log: Log) -> None:
         """Fill both caches; held-out answers are always the target's own, greedy."""
         if self.machine.processes.rank == 0:
             for line in self.corpora[0].notes():
                 log.say(line)
-            self._preparation("train").run(log)
-            self._preparation("held-out").run(log)
+            for split in ("train", "held-out"):
+                self.preparation(split).run(log)
         self.machine.processes.wait()
 
-    def _preparation(self, split: str) -> Preparation:
+    def preparation(self, split: str) -> "Preparation":
+        """Return what fills the cache of a split, "train" or "held-out"."""
         corpus, settings = self.corpora[0], self.settings
         if split == "held-out":
             corpus, samples = self.corpora[1], settings.held_out_samples
@@ -61,23 +76,13 @@ class TeacherData:
         return Preparation(cache, corpus, self.teacher, settings)
 
     def batches(
-        self, content: Content, files: tuple[int, ...] | None = None
+        self, content: Content, files: tuple[int, ...] | None = None, split: str = "train"
     ) -> ConversationBatches:
         """Return batches of the training conversations with this content.
 
         files: indices of the `--data` files; None for all.
         """
-        return self._batches("train", content, files)
-
-    @property
-    def held_out(self) -> ConversationBatches:
-        """Held-out conversations in batches."""
-        return self._batches("held-out", "all")
-
-    def _batches(
-        self, split: str, content: Content, files: tuple[int, ...] | None = None
-    ) -> ConversationBatches:
-        preparation, teacher = self._preparation(split), self.teacher
+        preparation, teacher = self.preparation(split), self.teacher
         return ConversationBatches(
             preparation.cache,
             preparation.corpus,
@@ -91,6 +96,11 @@ class TeacherData:
             limit=self.limit,
             files=files,
         )
+
+    @property
+    def held_out(self) -> ConversationBatches:
+        """Held-out conversations in batches."""
+        return self.batches("all", split="held-out")
 
     def require(self, contents: Sequence[Content], files: tuple[int, ...] | None = None) -> None:
         """Raise UsageError if one of the contents has no training conversation."""
@@ -126,3 +136,147 @@ def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
     directory = settings.answers_dir or run.out / "answers"
     corpora = open_corpora(settings, teacher.config)
     return TeacherData(teacher, directory, corpora, settings, machine)
+
+
+@dataclass
+class Preparation:
+    """Fills the cache of one split with answered conversations."""
+
+    cache: TeacherCache
+    corpus: Corpus
+    teacher: Teacher
+    settings: DataSettings
+    finished: int = 0
+    """Number of conversations answered or left out so far."""
+    left_out: int = 0
+    """Number of conversations left out by this process as too long for the target."""
+    unreadable: list[str] = field(default_factory=list)
+    """Why an image could not be read, of each conversation left out by this process for that."""
+
+    def __post_init__(self) -> None:
+        self.stage = f"answers ({self.cache.split})"
+        self.most_columns = self.teacher.config.text.max_position_embeddings
+
+    def check(self) -> None:
+        """Raise MmspecError for wrong options or data. Writes nothing."""
+        check_manifest(self.cache.manifest_file, self._manifest(), REMEDY)
+        self.corpus.check()
+
+    def run(self, log: Log) -> None:
+        """Add conversations to the cache until all of `--samples` are finished."""
+        claim(self.cache.manifest_file, self._manifest(), REMEDY)
+        records = self.cache.records()
+        self.finished = records[-1].number + 1 if records else 0
+        with log.say_when_stopped(self._stopped):
+            self._answer_pools(log)
+        if self.left_out:
+            log.say(self._left_out())
+        if self.unreadable:
+            log.say(f"{self.stage}: {len(self.unreadable)} left out, first {self.unreadable[0]}")
+
+    def _answer_pools(self, log: Log) -> None:
+        wanted = min(self.settings.samples, self.corpus.size or self.settings.samples)
+        size = ANSWER_BATCHES_PER_POOL * self.settings.answer_rows
+
+        def show(answered: int) -> None:
+            done = self.finished + answered
+            log.show(self.stage, done, done / wanted)
+
+        while self.finished < wanted:
+            show(0)
+            end = min((self.finished // size + 1) * size, wanted)
+            self.answer_pool(self.questions(range(self.finished, end)), show)
+            self.finished = end
+        show(0)
+
+    def questions(self, numbers: Iterable[int]) -> list[Question]:
+        """Tokenize the corpus' conversations with these numbers, but those with damaged images."""
+        questions = []
+        for number in numbers:
+            try:
+                questions.append(self._question(number))
+            except ImageError as error:
+                self.unreadable.append(str(error))
+        return questions
+
+    def _question(self, number: int) -> Question:
+        teacher, turns = self.teacher, self.corpus.turns(number)
+        pictures = [picture for turn in turns for picture in turn.question.pictures]
+        texts = number, turns, teacher.template, teacher.tokenizer
+        is_plain = self.corpus.is_plain(number) and is_caption(turns)
+        record = tokenize_caption(*texts) if is_plain else tokenize(*texts, teacher.end)
+        sides = tuple(map(teacher.sides, pictures)) if teacher.preprocessing else ()
+        return msgspec.structs.replace(record, sides=sides), pictures
+
+    def _stopped(self) -> str:
+        return f"{self.stage}: stopped after {self.finished}; the same command goes on from there"
+
+    def _left_out(self) -> str:
+        lengths = f"with --answer-tokens {self.settings.answer_tokens} they may take"
+        if self.settings.answers == "dataset":
+            lengths = "they take"
+        return (
+            f"{self.stage}: {self.left_out} of {self.finished} conversations left out: {lengths} "
+            f"more than the {self.most_columns} positions of the target"
+        )
+
+    def _manifest(self) -> dict[str, Any]:
+        return {
+            "target": self.teacher.digest(),
+            "data": self.corpus.about,
+            "the preprocessing of images": repr(self.teacher.preprocessing),
+            "--answers": self.settings.answers,
+            "--temperature": self.settings.temperature,
+            "--answer-tokens": self.settings.answer_tokens,
+        }
+
+    def answer_pool(self, questions: Sequence[Question], show: Callable[[int], None]) -> None:
+        """Answer conversations, those of similar length in one batch, and append them in order.
+
+        A batch costs as many turns and columns as its longest conversation has.
+        """
+        fitting = [q for q in questions if self._columns_at_most(q[0]) <= self.most_columns]
+        self.left_out += len(questions) - len(fitting)
+        ordered = sorted(fitting, key=lambda q: (len(q[0].prompts), self._columns(q[0])))
+        answered: list[tuple[ConversationRecord, Tensor | None]] = []
+        for first in range(0, len(ordered), rows := self.settings.answer_rows):
+            answered += self._answered(ordered[first : first + rows])
+            show(len(answered))
+        answered.sort(key=lambda pair: pair[0].number)
+        self.cache.append(answered, self.settings.cache_bytes)
+
+    def _answered(
+        self, questions: Sequence[Question]
+    ) -> list[tuple[ConversationRecord, Tensor | None]]:
+        settings, stores = self.settings, bool(self.settings.cache_bytes)
+        if settings.answers == "target":
+            sampling = Sampling(settings.temperature)
+            options = settings.answer_tokens, sampling, settings.seed
+            pairs = answer_all(self.teacher, questions, *options)
+            return [(record, states if stores else None) for record, states in pairs]
+        states = self.states(questions) if stores else [None] * len(questions)
+        return [(record, each) for (record, _), each in zip(questions, states, strict=True)]
+
+    def states(self, questions: Sequence[Question]) -> list[Tensor]:
+        """Return the states and image rows [n + m, H] of conversations with their answers."""
+        teacher = self.teacher
+        pixels = [teacher.pixels(picture) for _, pictures in questions for picture in pictures]
+        records = [record for record, _ in questions]
+        vision, width = teacher.config.vision, teacher.config.text.hidden_size
+        batch = teacher.read(collate(records, pixels, (), teacher.image_id, vision))
+        placed = torch.cat((batch.embeddings, batch.deepstack), dim=-1)
+        rows = zip(batch.states, placed, batch.visual, batch.lengths, strict=True)
+        return [
+            torch.cat((states[:columns], placed[visual].reshape(-1, width)))
+            for states, placed, visual, columns in rows
+        ]
+
+    def _columns(self, record: ConversationRecord) -> int:
+        return record.columns(record.visual(self.teacher.config.vision))
+
+    def _columns_at_most(self, record: ConversationRecord) -> int:
+        """Return an upper bound of the conversation's columns once it is answered."""
+        if self.settings.answers == "dataset":
+            return self._columns(record)
+        unanswered = msgspec.structs.replace(record, answers=(), stopped=())
+        return self._columns(unanswered) + self.settings.answer_tokens * len(record.prompts)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from mmspec_train.data.batch import TeacherBatch
+from mmspec_train.data.batch import Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class DraftStarts:
         """The columns [B, A] that the drafts reach at `depth`; 0 where the answer has ended."""
         return torch.where(self.alive[depth], self.columns + depth, 0)
 
-    def pick(self, values: Tensor, batch: TeacherBatch) -> Tensor:
+    def pick(self, values: Tensor, batch: Batch) -> Tensor:
         """Return those of the learned columns' values [n] that drafts reach, as [D, B, A]."""
         row = batch.learned_row
         rows = [row.gather(1, self.after(depth)) for depth in range(self.depth)]
         return values[torch.stack(rows).clamp(min=0)]
 
 
-def all_starts(batch: TeacherBatch, depth: int) -> DraftStarts:
+def all_starts(batch: Batch, depth: int) -> DraftStarts:
     """All starts in the answers of a batch, for drafts of `depth` tokens."""
     begins = batch.learned & ~batch.visual
     begins[:, 0] = False

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec_train.data.batch import TeacherBatch, gather_columns
+from mmspec_train.data.batch import Batch, gather_columns
 from mmspec_train.distillation.acceptance import DraftStarts
 from mmspec_train.settings import HeadMethodSettings
 
@@ -29,7 +29,7 @@ def divergence(name: str, p: Tensor, q: Tensor, targets: Tensor) -> Tensor:
     return (first.exp() * (first - second)).sum(dim=-1)
 
 
-def target_log_probabilities(batch: TeacherBatch, output_matrix: Tensor) -> Tensor:
+def target_log_probabilities(batch: Batch, output_matrix: Tensor) -> Tensor:
     """Return the target's log-probabilities [n, V] after every learned column."""
     with torch.no_grad(), torch.autocast(output_matrix.device.type, enabled=False):
         return log_probabilities(batch.states[batch.learned], output_matrix)
@@ -51,7 +51,7 @@ class Output:
     ids: Tensor | None = None
     """[d] the tokens that the head can draft; None if it drafts all of them."""
 
-    def of_target(self, batch: TeacherBatch) -> Tensor:
+    def of_target(self, batch: Batch) -> Tensor:
         """The target's log-probabilities [n, d] of these tokens after every learned column."""
         matrix = self.matrix if self.ids is None else self.matrix[self.ids]
         return target_log_probabilities(batch, matrix)
@@ -68,7 +68,7 @@ class Output:
 
 def head_loss(
     features: Tensor,
-    batch: TeacherBatch,
+    batch: Batch,
     starts: DraftStarts,
     output: Output,
     method: HeadMethodSettings,
@@ -101,7 +101,7 @@ def head_loss(
     return total / max(weights, 1e-9)
 
 
-def noisy_states(batch: TeacherBatch, scale: float) -> Tensor:
+def noisy_states(batch: Batch, scale: float) -> Tensor:
     """Return hidden states [B, L, H] plus EAGLE's uniform noise of width scale · 512 / length."""
     noise = torch.rand_like(batch.states) - 0.5
     lengths = torch.tensor(batch.lengths, device=noise.device).view(-1, 1, 1)

@@ -18,15 +18,14 @@ from torch import Tensor, nn
 
 from mmspec.ground import errors
 from mmspec.ground.output_files import replace_text
-from mmspec_train.data.batch import ConversationBatch, TeacherBatch
+from mmspec_train.data.batch import Batch
 from mmspec_train.data.batches import Content, pick_source
 from mmspec_train.data.teacher_data import TeacherData
 from mmspec_train.distillation.acceptance import DraftScore, DraftStarts
 from mmspec_train.distillation.losses import target_log_probabilities
 from mmspec_train.recipes import OURS, UpdateRule
 from mmspec_train.run.log import Log, open_log
-from mmspec_train.run.loop import run_phase
-from mmspec_train.run.phase import EarlyStopping, Phase
+from mmspec_train.run.loop import EarlyStopping, Phase, run_phase
 from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
 from mmspec_train.settings import Budget, MethodSettings, RunSettings
 
@@ -45,7 +44,7 @@ class Stage:
     """Name of the stage; empty if there is only one."""
     parts: list[tuple[nn.Module, float]]
     """The modules to train, with their peak learning rates."""
-    loss: Callable[[ConversationBatch, int], Tensor]
+    loss: Callable[[Batch, int], Tensor]
     contents: Sequence[Content]
     """Which conversations each source of batches contains, as in SCHEDULES."""
     budget_share: float = 1.0
@@ -86,7 +85,7 @@ class Trainee(ABC):
         """Write the trained checkpoint to `directory`."""
 
     @abstractmethod
-    def guesses(self, conversations: ConversationBatch) -> tuple[TeacherBatch, DraftStarts, Tensor]:
+    def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return held-out conversations, all their starts, and the drafted tokens [D, B, A]."""
 
     @torch.no_grad()
@@ -163,7 +162,7 @@ def stage_budget(data: TeacherData, stage: Stage, budget: Budget) -> Budget:
     return Budget(steps=max(1, round(samples / stage.rule.batch)))
 
 
-def _phase(trainee: Trainee, stage: Stage, name: str, budget: Budget) -> Phase[ConversationBatch]:
+def _phase(trainee: Trainee, stage: Stage, name: str, budget: Budget) -> Phase[Batch]:
     data, method = trainee.data, trainee.method
     every = method.every or budget.steps_of_evaluation
     judge = EarlyStopping(lambda: trainee.score().figures(), method.patience, every)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mmspec.drafters.heads.packing import Span
-from mmspec_train.data.batch import Conversations
+from mmspec_train.data.batch import Batch
 
 Ids = npt.NDArray[np.int64]
 IMAGE_POSITION = -1
@@ -34,7 +34,7 @@ class DraftColumns:
     """[m] flat indices of the columns that have a next column in their sequence."""
 
 
-def to_draft_columns(conversations: Conversations, positions: int, blank: int) -> DraftColumns:
+def to_draft_columns(conversations: Batch, positions: int, blank: int) -> DraftColumns:
     """Return the draft's columns: an image takes `positions` of them, or one if that is 0."""
     ids, learned = conversations.ids.cpu().numpy(), conversations.learned.cpu().numpy()
     origins = [

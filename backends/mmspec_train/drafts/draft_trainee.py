@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_train.data.batch import ConversationBatch, Conversations, TeacherBatch
+from mmspec_train.data.batch import Batch
 from mmspec_train.data.batches import SCHEDULES
 from mmspec_train.data.teacher_data import TeacherData
 from mmspec_train.distillation.acceptance import DraftStarts, all_starts
@@ -99,14 +99,14 @@ class DraftTrainee(Trainee):
         """Write the draft's checkpoint, with the target's tower if the draft has vision."""
         save_draft(self.module, self.data.teacher.directory, directory)
 
-    def text_loss(self, conversations: ConversationBatch, _step: int) -> Tensor:
+    def text_loss(self, conversations: Batch, _step: int) -> Tensor:
         """Return the mean cross-entropy of every token but the first."""
         columns = self._columns(conversations)
         states = self.module(columns, ()).flatten(0, 1)
         q = self.module.log_probabilities(states[columns.followed])
         return divergence("ce", q, q, columns.ids.flatten()[columns.followed + 1]).mean()
 
-    def loss(self, conversations: ConversationBatch, _step: int) -> Tensor:
+    def loss(self, conversations: Batch, _step: int) -> Tensor:
         """Return the mean loss over learned columns."""
         teacher = self.data.teacher
         if self.method.loss == "ce":
@@ -118,7 +118,7 @@ class DraftTrainee(Trainee):
         q = self.log_probabilities(batch, images)
         return divergence(self.method.loss, p, q, batch.targets[batch.learned]).mean()
 
-    def read(self, conversations: ConversationBatch) -> tuple[TeacherBatch, list[Tensor]]:
+    def read(self, conversations: Batch) -> tuple[Batch, list[Tensor]]:
         """Return the batch with the target's states, and each image's features [P, W]."""
         teacher = self.data.teacher
         features = teacher.features(conversations.pixels) if conversations.pixels else []
@@ -130,18 +130,18 @@ class DraftTrainee(Trainee):
         # Clones: tensors that the tower computed in inference mode take part in no backward pass.
         return [image.pooled(self.module.positions).rows.clone().float() for image in features]
 
-    def _columns(self, conversations: Conversations) -> DraftColumns:
+    def _columns(self, conversations: Batch) -> DraftColumns:
         teacher = self.data.teacher
         blank = teacher.image_id if self.module.sees else teacher.tokenizer.newline_id
         return to_draft_columns(conversations, self.module.positions, blank)
 
-    def log_probabilities(self, conversations: Conversations, images: Sequence[Tensor]) -> Tensor:
+    def log_probabilities(self, conversations: Batch, images: Sequence[Tensor]) -> Tensor:
         """Return the draft's log-probabilities [n, V] at the learned columns."""
         columns = self._columns(conversations)
         states = self.module(columns, images).flatten(0, 1)
         return self.module.log_probabilities(states[columns.learned])
 
-    def guesses(self, conversations: ConversationBatch) -> tuple[TeacherBatch, DraftStarts, Tensor]:
+    def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return the tokens of the draft's chains from every start."""
         batch, images = self.read(conversations)
         starts = all_starts(batch, self.method.gamma)

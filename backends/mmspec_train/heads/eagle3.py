@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
-from mmspec_train.data.batch import TeacherBatch
+from mmspec_train.data.batch import Batch
 from mmspec_train.distillation.acceptance import DraftStarts
 from mmspec_train.heads.decoder_layer import DecoderLayer
 from mmspec_train.heads.layered import CachedHead, before
@@ -77,7 +77,7 @@ class Fused(CachedHead):
         self.lm_head.weight.copy_(output_matrix[self.ids])
         self.image.copy_(image)
 
-    def forward(self, batch: TeacherBatch, starts: DraftStarts) -> Tensor:
+    def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H], as `Layered` does."""
         # A row stands where the target has its column, as in decoding.
         rows = self._rows(batch), before(starts), batch.positions
@@ -99,7 +99,7 @@ class Fused(CachedHead):
         marked[ids] = True
         return {"d2t": ids - torch.arange(count), "t2d": marked}
 
-    def _rows(self, batch: TeacherBatch) -> Tensor:
+    def _rows(self, batch: Batch) -> Tensor:
         """Return what the layer reads [B, L - 1, 2 H]: each column's states, the next embedding."""
         embeddings, states = batch.embeddings, batch.captured
         if not self.options.image_embeddings:

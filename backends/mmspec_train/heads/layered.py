@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.drafters.heads.packing import Outline, Span
 from mmspec.families.decoder import TextConfig
-from mmspec_train.data.batch import TeacherBatch, gather_columns
+from mmspec_train.data.batch import Batch, gather_columns
 from mmspec_train.distillation.acceptance import DraftStarts
 from mmspec_train.distillation.losses import log_probabilities
 from mmspec_train.heads.decoder_layer import DecoderLayer, KeysValues
@@ -40,7 +40,7 @@ class Layout:
     """[B, L] the row of each slot that is a pair."""
 
 
-def lay_out_slots(batch: TeacherBatch, *, apart: bool, packed: int) -> Layout:
+def lay_out_slots(batch: Batch, *, apart: bool, packed: int) -> Layout:
     """The rows for a head; see `mmspec.drafters.heads.packing`.
 
     apart: images are fed unpaired. packed: number of latents of an image; 0 does not pack.
@@ -115,7 +115,7 @@ class CachedHead(nn.Module, ABC):
         x: Tensor,
         at: Tensor,
         positions: Tensor,
-        batch: TeacherBatch,
+        batch: Batch,
         starts: DraftStarts,
     ) -> Iterator[Tensor]:
         """Yield the features [B, A, H] of each drafted token from every start.
@@ -167,7 +167,7 @@ class Layered(CachedHead):
         for slot in self.slots.parameters():
             nn.init.zeros_(slot)
 
-    def forward(self, batch: TeacherBatch, starts: DraftStarts) -> Tensor:
+    def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H] of the guesses from every start.
 
         The head reads the answer's own tokens, which right guesses equal.
@@ -190,13 +190,13 @@ class Layered(CachedHead):
         fused: Tensor = self.fc(torch.cat((token, feature), dim=-1)).float()
         return fused
 
-    def _rows(self, batch: TeacherBatch, layout: Layout) -> Tensor:
+    def _rows(self, batch: Batch, layout: Layout) -> Tensor:
         states, embeddings = batch.states.flatten(0, 1), batch.embeddings.flatten(0, 1)
         pairs = torch.cat((embeddings[layout.pairs + 1], states[layout.pairs]), dim=-1)
         fused = self.fc(pairs).float()
         return torch.cat((fused, self._others(batch, layout).float()))[layout.rows]
 
-    def _others(self, batch: TeacherBatch, layout: Layout) -> Tensor:
+    def _others(self, batch: Batch, layout: Layout) -> Tensor:
         """Return the images' rows [Q, H] that do not pair a state with an embedding."""
         if layout.images:
             spans = [batch.states[row, first:end] for row, (first, end) in layout.images]

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmspec.checkpoints.head_config import HeadConfig
-from mmspec_train.data.batch import TeacherBatch, gather_columns
+from mmspec_train.data.batch import Batch, gather_columns
 from mmspec_train.distillation.acceptance import DraftStarts
 from mmspec_train.distillation.losses import log_probabilities
 
@@ -91,7 +91,7 @@ class Slotted(nn.Module):
         else:
             self.heads = nn.ModuleList(HydraSlot(width, (2 + n) * width) for n in slots)
 
-    def forward(self, batch: TeacherBatch, starts: DraftStarts) -> Tensor:
+    def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H], as `Layered` does."""
         state = gather_columns(batch.states, (starts.columns - 1).clamp(min=0))
         if self.config.vision != "none":
@@ -109,7 +109,7 @@ class Slotted(nn.Module):
         """Return the log-probabilities [n, V] of features [n, H], by the target's output matrix."""
         return log_probabilities(features, output_matrix)
 
-    def _visual(self, state: Tensor, batch: TeacherBatch, starts: DraftStarts) -> Tensor:
+    def _visual(self, state: Tensor, batch: Batch, starts: DraftStarts) -> Tensor:
         columns = torch.arange(batch.ids.shape[1], device=state.device)
         before = columns < starts.columns.unsqueeze(-1)
         added: Tensor = self.vision(state, batch.embeddings, batch.visual.unsqueeze(1) & before)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.ground.errors import UsageError
-from mmspec_train.data.batch import ConversationBatch, TeacherBatch
+from mmspec_train.data.batch import Batch
 from mmspec_train.data.batches import SCHEDULES
 from mmspec_train.data.plan import Trained
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
@@ -83,7 +83,7 @@ class HeadTrainee(Trainee):
         """Write the head's checkpoint."""
         save_head(self.module, directory)
 
-    def loss(self, conversations: ConversationBatch, _step: int) -> Tensor:
+    def loss(self, conversations: Batch, _step: int) -> Tensor:
         """Return the loss of a batch; noise needs gradients enabled."""
         teacher, method = self.data.teacher, self.method
         batch = teacher.read(conversations)
@@ -93,7 +93,7 @@ class HeadTrainee(Trainee):
             noisy = replace(batch, states=noisy_states(batch, method.noise))
         return head_loss(self.module(noisy, starts), batch, starts, self._output, method)
 
-    def guesses(self, conversations: ConversationBatch) -> tuple[TeacherBatch, DraftStarts, Tensor]:
+    def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return the tokens of the head's chains from every start."""
         batch = self.data.teacher.read(conversations)
         starts = all_starts(batch, max_depth(self.module, self.method.gamma))

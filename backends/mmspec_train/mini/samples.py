@@ -27,7 +27,7 @@ SAMPLE_BATCHES_PER_POOL = 8
 
 @dataclass(frozen=True, slots=True)
 class SampleBatch:
-    """Conversations of different lengths, padded at their ends.
+    """Batch of different lengths, padded at their ends.
 
     ids, targets: (batch, length). weights: (learned,), one per target that is not IGNORED, in
     row-major order. pixels: (images, side, side, 3), uint8. patches: (images,), tokens per image.

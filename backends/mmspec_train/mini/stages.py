@@ -32,8 +32,8 @@ from mmspec_train.mini.recipe import (
 from mmspec_train.mini.tokenizer import train_tokenizer
 from mmspec_train.mini.tower import CellClassifier
 from mmspec_train.run.log import Log, open_log
-from mmspec_train.run.loop import run_phase
-from mmspec_train.run.phase import Machine, Phase, pick_device
+from mmspec_train.run.loop import Phase, run_phase
+from mmspec_train.run.machine import Machine, pick_device
 from mmspec_train.run.run_manifest import NEW_OUT, claim
 from mmspec_train.settings import STAGES, Budget, LlamaShape, MiniSettings
 from mmspec_world.split import Split

@@ -3,25 +3,61 @@
 import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
 
 import torch
+from torch import Tensor, nn
 
 from mmspec.ground import errors
 from mmspec_torch.device.tensor_files import read_state, save_state
+from mmspec_train.recipes import OURS, UpdateRule
 from mmspec_train.run.log import Log, Position
+from mmspec_train.run.machine import Item, Machine
 from mmspec_train.run.optimizer import Optimizer
-from mmspec_train.run.phase import Item, Machine, Phase
-from mmspec_train.run.prefetch import prefetch
-from mmspec_train.run.signals import uninterrupted
+from mmspec_train.run.prefetch import Source, prefetch, uninterrupted
 from mmspec_train.settings import Budget
 
 HELD_OUT_BATCHES = 4
 COUNTERS = ("step", "seconds", "batches", "evaluated_step", "best_value", "evaluations_since_best")
 """Names of the counters of a run that a checkpoint contains."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStopping:
+    """When and how to evaluate, and when to stop training."""
+
+    evaluate: Callable[[], dict[str, float]]
+    """Returns figures for the log by name; the best state has the highest first figure."""
+    patience: int = 0
+    """Training ends after this many evaluations without a new best value; 0: it never does."""
+    every: int | None = None
+    """Number of steps between evaluations; None evaluates with every checkpoint, by the clock."""
+
+
+@dataclass(frozen=True)
+class Phase(Generic[Item]):
+    """One training run of a module: its loss, its data and its learning rates.
+
+    `module` contains every tensor that is saved. `parts` are the submodules that are trained, with
+    their peak learning rates.
+    """
+
+    name: str
+    module: nn.Module
+    parts: list[tuple[nn.Module, float]]
+    loss: Callable[[Item, int], Tensor]
+    """Loss of a batch at a step; its random numbers depend only on its place in the run."""
+    sources: Sequence[Source[Item]]
+    held_out: Source[Item]
+    pick: Callable[[int, float], int] = lambda number, progress: 0  # noqa: ARG005
+    """Maps the number of batches so far and the progress to the next batch's source."""
+    early_stopping: EarlyStopping | None = None
+    rule: UpdateRule = OURS
+    samples: Callable[[Item], int] = lambda batch: 1  # noqa: ARG005
+    """Maps a batch to its number of samples, of which a step takes `rule.batch`."""
 
 
 def run_phase(

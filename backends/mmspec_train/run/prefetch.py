@@ -1,4 +1,4 @@
-"""Prefetching of batches in a background process, in a fixed order."""
+"""Batches made ahead by a background process, and signals delayed while a run writes state."""
 
 import atexit
 import itertools
@@ -6,15 +6,18 @@ import multiprocessing
 import os
 import pickle
 import queue
+import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Protocol, TypeVar
 
 from mmspec.ground.errors import MmspecError
-from mmspec_train.run.signals import blocked_in_children, uninterrupted
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PREFETCHED = 16
 """Number of batches that the background process makes ahead."""
 Batch = TypeVar("Batch", covariant=True)
@@ -101,3 +104,40 @@ def _send(ready: "queue.Queue[bytes | None]", sender: Connection) -> None:
             sender.send_bytes(pickled)
     except OSError:
         os._exit(0)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay Ctrl-C, SIGTERM and SIGHUP until the end of the block.
+
+    Does nothing outside the main thread, which is the only one that receives signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    handlers = {
+        ending: signal.signal(ending, lambda number, _: received.append(number))
+        for ending in ENDING
+    }
+    try:
+        yield
+    finally:
+        for ending, handler in handlers.items():
+            signal.signal(ending, handler)
+    for number in received[:1]:
+        signal.raise_signal(number)
+
+
+@contextmanager
+def blocked_in_children() -> Iterator[None]:
+    """Block Ctrl-C, SIGTERM and SIGHUP for good in each process that the block starts.
+
+    A signal to the whole process group is then handled by this process alone.
+    """
+    resource_tracker.ensure_running()  # starting one within the block would end the blocking
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

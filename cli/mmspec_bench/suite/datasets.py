@@ -12,7 +12,7 @@ from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import IMAGE_MARKER, interleaved
 from mmspec_bench.suite.dataset_rows import Record
 from mmspec_bench.suite.samples import FollowUp, Question
-from mmspec_world.tasks.prompts import REASONED
+from mmspec_world.prompts import REASONED
 
 PRESENT_OWNER = "lmms-lab-encoder"
 """Hub account that has the datasets since July 2026."""

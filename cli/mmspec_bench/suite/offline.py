@@ -8,7 +8,7 @@ from mmspec.prompt.conversation import interleaved
 from mmspec.prompt.images import picture_from
 from mmspec_bench.suite.samples import FollowUp, Question, SuiteSample, with_follow_up
 from mmspec_world import Sample, Turn, sample
-from mmspec_world.tasks.prompts import EDIT, REASONED, SPOT, VIDEO
+from mmspec_world.prompts import EDIT, REASONED, SPOT, VIDEO
 
 SAMPLES = 100
 """Number of samples of each task by default, as many as in the papers' datasets."""

@@ -16,7 +16,7 @@ from mmspec.ground.limits import Length
 from mmspec.prompt.conversation import IMAGE_MARKER, interleaved
 from mmspec.prompt.images import open_picture
 from mmspec_bench.suite.samples import Question
-from mmspec_world.tasks.prompts import DETAILED_CAPTION, STEPS
+from mmspec_world.prompts import DETAILED_CAPTION, STEPS
 
 T = TypeVar("T")
 Read = Callable[[], tuple[Question, ...]]

@@ -23,7 +23,7 @@ from mmspec_bench.suite.samples import (
     first_turns,
     with_follow_up,
 )
-from mmspec_world.tasks.prompts import VIDEO
+from mmspec_world.prompts import VIDEO
 
 SYNTHETIC = {
     "offline": OFFLINE_TASKS,

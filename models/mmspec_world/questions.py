@@ -1,28 +1,34 @@
-"""Questions about one scene, with the parts of their answers."""
+"""Questions about one drawing, each with the parts of its answer."""
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
-from mmspec_world.answers.descriptions import Drawing, describe
-from mmspec_world.answers.phrasing import (
+from mmspec_world.drawing import COLOURS, NUMBERS, SHAPES
+from mmspec_world.facts import Fact, Query
+from mmspec_world.pictures import Chart, Scene, Thing, Word
+from mmspec_world.wording import (
+    Drawing,
     an,
+    background_fact,
+    bar_fact,
+    bar_in_words,
+    bars_in_words,
+    describe,
+    ink_fact,
     place_pattern,
     place_phrase,
     plural,
     say,
     say_sentence,
     sentence,
-)
-from mmspec_world.answers.statements import (
-    background_fact,
+    spelling,
     thing_colour,
     thing_fact,
     thing_place,
     thing_shape,
+    word_fact,
 )
-from mmspec_world.facts import Fact, Query
-from mmspec_world.scenes.palette import NUMBERS, SHAPES
-from mmspec_world.scenes.scene import Scene, Thing
 
 BY_SHAPE = "{shape}: {colour}, {place}"
 """Colour and place of a thing by its shape: "star: red, top left"."""
@@ -145,3 +151,112 @@ def tally(rng: random.Random, scene: Scene, counted: Sequence[Thing]) -> str:
     marks = [next(numbers) if thing in counted else "no" for thing in scene.things]
     things = [f"{thing.name} {mark}" for thing, mark in zip(scene.things, marks, strict=True)]
     return say_sentence(rng, "description.count", things=", ".join(things))
+
+
+def extreme_bar_query(rng: random.Random, chart: Chart) -> Query | None:
+    """Ask which bar is the tallest or the shortest."""
+    word, pick = rng.choice((("tallest", max), ("shortest", min)))
+    bar = pick(chart.bars, key=lambda bar: bar.value)
+    clause = say(rng, "extreme_bar.clause", w=word, c=bar.colour)
+    forms = (rf"{word} bar is {{}}", rf"{{}} bar is the {word}")
+    fact = Fact("chart", bar.colour, tuple(COLOURS), forms)
+    question = say(rng, "extreme_bar.question", word=word)
+    return Query(question, clause, bars_in_words(rng, chart), fact, derived=True)
+
+
+def bar_value_query(rng: random.Random, chart: Chart) -> Query | None:
+    """Ask for the value of a bar."""
+    bar = rng.choice(chart.bars)
+    question = say(rng, "bar.question", colour=bar.colour)
+    clause = "the " + bar_in_words(rng, bar)
+    return Query(question, clause, bars_in_words(rng, chart), bar_fact(bar))
+
+
+def word_query(rng: random.Random, word: Word) -> Query | None:
+    """Ask what word is written."""
+    clause = say(rng, "word.clause", w=word.text)
+    question, fact = say(rng, "word.question"), word_fact(rng, word)
+    return Query(question, clause, spelling(rng, word), fact, derived=True)
+
+
+def ink_query(rng: random.Random, word: Word) -> Query | None:
+    """Ask for the colour of the letters."""
+    clause = say(rng, "ink.clause", c=word.colour)
+    question = say(rng, "ink.question")
+    return Query(question, clause, spelling(rng, word), ink_fact(word))
+
+
+ENDS = {
+    "furthest to the left": lambda thing: thing.place % 3,
+    "furthest to the right": lambda thing: -(thing.place % 3),
+    "nearest to the top": lambda thing: thing.place // 3,
+    "nearest to the bottom": lambda thing: -(thing.place // 3),
+}
+
+
+def presence_query(rng: random.Random, scene: Scene) -> Query | None:
+    """Ask whether a thing is in the scene; in three of four questions it is not."""
+    singles = [thing for thing in scene.singles("shape") if thing in scene.singles("colour")]
+    if not singles:
+        return None
+    thing = rng.choice(singles)
+    if rng.random() < 0.25:
+        asked, verdict = thing, "yes"
+        question = say(rng, "presence.question", name=an(asked.name))
+        trait = _colour_or_shape(rng)
+    else:
+        trait = _colour_or_shape(rng)
+        asked, verdict = _missing(rng, scene, thing, trait), "no"
+        question = say(rng, "presence.question", name=an(asked.name))
+    if trait == "colour":
+        slots = {"s": thing.shape, "c": thing.colour, "o": asked.colour}
+    else:
+        slots = {"s": an(thing.shape), "c": thing.colour, "o": an(asked.shape)}
+    clause = say(rng, f"presence.{verdict}_{trait}", **slots)
+    fact = thing_colour(thing) if trait == "colour" else thing_shape(thing)
+    return Query(question, clause, describe(rng, scene), fact, verdict=verdict)
+
+
+def _colour_or_shape(rng: random.Random) -> str:
+    return "colour" if rng.random() < 0.5 else "shape"
+
+
+def _missing(rng: random.Random, scene: Scene, thing: Thing, trait: str) -> Thing:
+    """The thing with a colour or a shape that no thing in the scene has."""
+    if trait == "colour":
+        return replace(thing, colour=rng.choice([c for c in COLOURS if c not in scene.colours]))
+    return replace(thing, shape=rng.choice([shape for shape in SHAPES if not scene.count(shape)]))
+
+
+def puzzle_query(rng: random.Random, scene: Scene) -> Query | None:
+    """Ask which thing lies outermost, or how many things remain without those of one shape."""
+    return rng.choice((_outermost, _outermost, _left_over))(rng, scene)
+
+
+def _outermost(rng: random.Random, scene: Scene) -> Query | None:
+    end = rng.choice(tuple(ENDS))
+    ranked = sorted(scene.things, key=ENDS[end])
+    if len(ranked) < 2 or ENDS[end](ranked[0]) == ENDS[end](ranked[1]):
+        return None
+    first = ranked[0]
+    clause = say(rng, "outermost.clause", end=end, s=an(first.shape))
+    fact = thing_fact("relation", first, "shape", rf"(?:shape|object) {end} is an? {{}}")
+    evidence = describe(rng, scene)
+    return Query(say(rng, "outermost.question", end=end), clause, evidence, fact, derived=True)
+
+
+def _left_over(rng: random.Random, scene: Scene) -> Query | None:
+    shape = rng.choice(scene.things).shape
+    left = len(scene.things) - scene.count(shape)
+    if not left:
+        return None
+    clause = say(
+        rng,
+        "left_over.clause",
+        n=NUMBERS[left - 1],
+        thing="object" if left == 1 else "objects",
+    )
+    fact = Fact("count", NUMBERS[left - 1], NUMBERS, (r"{} objects? would",))
+    staying = [thing for thing in scene.things if thing.shape != shape]
+    question, steps = say(rng, "left_over.question", shape=shape), tally(rng, scene, staying)
+    return Query(question, clause, "", fact, derived=True, steps=steps)

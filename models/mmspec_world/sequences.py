@@ -1,12 +1,125 @@
-"""Moving scenes: frame by frame one thing enters, one leaves and one moves; another may stay."""
+"""The contents of several pictures: pairs, stories and moving scenes."""
 
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from mmspec_world.scenes.palette import PLACES, SHAPES, choose_background, choose_colours
-from mmspec_world.scenes.scene import Scene, Thing, scene_of
+from mmspec_world.drawing import PLACES, SHAPES, allowed_colours, choose_background, choose_colours
+from mmspec_world.pictures import Scene, Thing, few_things, free_place, recolour, scene_of
+
+KINDS = ("recolour", "reshape", "move", "remove", "add")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two scenes, and the thing that differs, before and after the change.
+
+    `before` is None if the thing was added, `after` if it was removed.
+    """
+
+    kind: str
+    scenes: tuple[Scene, Scene]
+    before: Thing | None
+    after: Thing | None
+
+    @property
+    def key(self) -> str:
+        """The keys of both scenes."""
+        return f"pair {self.scenes[0].key} > {self.scenes[1].key}"
+
+
+def changed_pair(rng: random.Random) -> Pair:
+    """Draw a scene and change one thing in it; all kinds of change are equally likely."""
+    kind = rng.choice(KINDS)
+    scene = few_things(rng)
+    before = None if kind == "add" else rng.choice(scene.things)
+    after = _after(rng, kind, scene, before)
+    things = [thing for thing in scene.things if thing is not before]
+    if after is not None:
+        things.append(after)
+    if not things:
+        return changed_pair(rng)
+    return Pair(kind, (scene, scene_of(scene.background, things)), before, after)
+
+
+def _after(rng: random.Random, kind: str, scene: Scene, thing: Thing | None) -> Thing | None:
+    if thing is None:
+        colour = rng.choice(allowed_colours(scene.background, scene.colours))
+        return Thing(colour, _new_shape(rng, scene), free_place(rng, scene))
+    match kind:
+        case "recolour":
+            return recolour(rng, scene, thing)
+        case "reshape":
+            return replace(thing, shape=_new_shape(rng, scene))
+        case "move":
+            return replace(thing, place=free_place(rng, scene))
+    return None
+
+
+def _new_shape(rng: random.Random, scene: Scene) -> str:
+    present = {thing.shape for thing in scene.things}
+    return rng.choice([shape for shape in SHAPES if shape not in present])
+
+
+NAMES = ("Pip", "Momo", "Luna", "Otto", "Nia", "Zed", "Tia", "Bo")
+Ending = Literal["move", "recolour", "meet"]
+ENDINGS: tuple[Ending, ...] = ("move", "recolour", "meet")
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A hero's colour, shape and place in each frame, and how the story ends.
+
+    `friend` is the thing that the hero meets in the last frame, if the ending is "meet".
+    """
+
+    name: str
+    ending: Ending
+    scenes: tuple[Scene, ...]
+    heroes: tuple[Thing, ...]
+    friend: Thing | None
+
+    @property
+    def key(self) -> str:
+        """The keys of all frames, joined."""
+        return "story " + " > ".join(scene.key for scene in self.scenes)
+
+
+def five_frames(rng: random.Random) -> Story:
+    """Draw a story of five frames."""
+    return _story(rng, 5)
+
+
+def four_frames(rng: random.Random) -> Story:
+    """Draw a story of four frames."""
+    return _story(rng, 4)
+
+
+def _story(rng: random.Random, frames: int) -> Story:
+    background = choose_background(rng)
+    colours, shapes = choose_colours(rng, 2, background), rng.sample(SHAPES, 2)
+    places = _hero_path(rng, frames)
+    heroes = [Thing(colours[0], shapes[0], place) for place in places]
+    scenes = [scene_of(background, [hero]) for hero in heroes]
+    ending, friend = rng.choice(ENDINGS), None
+    if ending == "recolour":
+        heroes[-1] = recolour(rng, scenes[-1], heroes[-1])
+    if ending == "meet":
+        colour = rng.choice(allowed_colours(background, {colours[0]}))
+        friend = Thing(colour, shapes[1], free_place(rng, scenes[-1]))
+    scenes[-1] = scene_of(background, [heroes[-1], *([friend] if friend else [])])
+    return Story(rng.choice(NAMES), ending, tuple(scenes), tuple(heroes), friend)
+
+
+def _hero_path(rng: random.Random, frames: int) -> list[int]:
+    """Return the hero's place in each frame; the hero may rest, but not in the last frame."""
+    places = [rng.randrange(9)]
+    for frame in range(1, frames):
+        rests = frame < frames - 1 and rng.random() < 0.25
+        places.append(places[-1] if rests else rng.choice([p for p in range(9) if p != places[-1]]))
+    return places
+
 
 Event = Literal["enter", "leave", "move", "stay"]
 EVENTS: tuple[Event, ...] = ("enter", "leave", "move")

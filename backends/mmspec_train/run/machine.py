@@ -1,14 +1,16 @@
-"""Several processes that train one model, started by `torchrun` or `accelerate launch`.
+"""The device of a run and its processes, started by `torchrun` or `accelerate launch`.
 
 A step's batches go to the processes in turn, and gradients are their mean: several processes train
 as one does, but for the order of sums.
 """
 
 import atexit
+import itertools
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
@@ -16,6 +18,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from mmspec.ground.errors import UsageError
 
+Item = TypeVar("Item")
+"""A batch: a dataclass of tensors and of values that stay on the host."""
 TIMEOUT = timedelta(days=30)
 """How long processes wait for one another: the first answers all questions before training."""
 
@@ -81,3 +85,39 @@ def join_processes(device: torch.device) -> tuple[Processes, torch.device]:
     distributed.init_process_group(backend, timeout=TIMEOUT)
     atexit.register(distributed.destroy_process_group)
     return Processes(distributed.get_rank(), distributed.get_world_size()), device
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The device, processes and checkpoint interval of a run."""
+
+    device: torch.device
+    workers: int = 1
+    """Number of background processes that make batches: 0 or 1."""
+    compiled: bool = True
+    checkpoint_seconds: float = 180.0
+    processes: Processes = field(default_factory=Processes)
+
+    def autocast(self) -> torch.autocast:
+        """Return the autocast context: bfloat16 on CPU and CUDA, float32 on Metal."""
+        kind = self.device.type
+        return torch.autocast(kind, torch.bfloat16, enabled=kind in ("cpu", "cuda"))
+
+    def compile(self, *layers: Iterable[nn.Module]) -> None:
+        """Compile transformer layers if `compiled` is set."""
+        for layer in itertools.chain(*layers) if self.compiled else ():
+            layer.compile(dynamic=True)
+
+    def on_device(self, batch: Item) -> Item:
+        """Return the batch with its tensors moved to the device."""
+        values = (getattr(batch, field.name) for field in fields(batch))  # type: ignore[arg-type]
+        return type(batch)(*(v.to(self.device) if isinstance(v, Tensor) else v for v in values))
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device called `name`; "auto" picks CUDA, else Metal, else the CPU."""
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

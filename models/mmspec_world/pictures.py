@@ -1,17 +1,21 @@
-"""Scenes: a few coloured shapes in a jittered grid of three by three places."""
+"""The contents of pictures: scenes of coloured shapes, bar charts and written words."""
 
 import math
 import random
 from dataclasses import dataclass, replace
 
-from mmspec_world.scenes.draw import Mark, Point
-from mmspec_world.scenes.palette import (
+from mmspec_world.drawing import (
     COLOURS,
+    NUMBERS,
     PLACES,
     SHAPES,
+    Mark,
+    Point,
+    Rgb,
     allowed_colours,
     choose_background,
     choose_colours,
+    letter_advance,
     tint,
 )
 
@@ -154,3 +158,131 @@ OUTLINES: dict[str, tuple[Point, ...]] = {
         (0.33, 1.0), (-0.33, 1.0), (-0.33, 0.33), (-1.0, 0.33), (-1.0, -0.33), (-0.33, -0.33),
     ),
 }  # fmt: skip
+
+
+FLOOR, UNIT = 0.90, 0.16
+LEFT, WIDTH = 0.08, 0.86
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar's colour and its value, from 1 to 5."""
+
+    colour: str
+    value: int
+
+    @property
+    def number(self) -> str:
+        """The bar's value in words."""
+        return NUMBERS[self.value - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Bars of different colours and values, from left to right."""
+
+    background: str
+    bars: tuple[Bar, ...]
+
+    @property
+    def key(self) -> str:
+        """The content as text: background, then colour and value of every bar."""
+        bars = ", ".join(f"{bar.colour} {bar.value}" for bar in self.bars)
+        return f"chart {self.background}: {bars}"
+
+    @property
+    def tallest(self) -> Bar:
+        """The bar with the largest value."""
+        return max(self.bars, key=lambda bar: bar.value)
+
+    def marks(self, rng: random.Random) -> list[Mark]:
+        """Return the marks: a gridline at every unit, the axis and the bars."""
+        ink = (120, 120, 124) if self.background != "navy" else (150, 155, 180)
+        lines = [_line(LEFT, FLOOR - UNIT * n, LEFT + WIDTH, ink) for n in range(6)]
+        axis = Mark(_box(LEFT - 0.008, FLOOR - 5 * UNIT, LEFT + 0.004, FLOOR), ink)
+        return [*lines, axis, *self._bars(rng)]
+
+    def _bars(self, rng: random.Random) -> list[Mark]:
+        pitch = WIDTH / len(self.bars)
+        half = pitch * rng.uniform(0.28, 0.40)
+        outline = (40, 40, 44) if rng.random() < 0.3 else None
+        return [
+            Mark(
+                _box(
+                    LEFT + pitch * (i + 0.5) - half,
+                    FLOOR - UNIT * bar.value,
+                    LEFT + pitch * (i + 0.5) + half,
+                    FLOOR,
+                ),
+                tint(rng, COLOURS[bar.colour]),
+                outline,
+                bar.colour,
+                "bar",
+                bar.value,
+            )
+            for i, bar in enumerate(self.bars)
+        ]
+
+
+def bar_chart(rng: random.Random) -> Chart:
+    """Draw a chart of three or four bars with different colours and values."""
+    background = choose_background(rng)
+    count = rng.choice((3, 4))
+    colours = choose_colours(rng, count, background)
+    values = rng.sample(range(1, 6), count)
+    return Chart(background, tuple(map(Bar, colours, values)))
+
+
+def _box(left: float, top: float, right: float, bottom: float) -> tuple[tuple[float, float], ...]:
+    return (left, top), (right, top), (right, bottom), (left, bottom)
+
+
+def _line(left: float, y: float, right: float, ink: Rgb) -> Mark:
+    return Mark(_box(left, y - 0.002, right, y + 0.002), ink)
+
+
+CONSONANTS, VOWELS = "BCDFGHJKLMNPRSTVWXZ", "AEIOU"
+PATTERNS = ("CVC", "CVC", "CVCV", "CVCC", "CCVC", "VCVC", "CVVC")
+CAP_HEIGHT = 0.71
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word, the colour of its letters and its card."""
+
+    background: str
+    colour: str
+    text: str
+
+    @property
+    def key(self) -> str:
+        """The letters alone, so that training shows a held-out word in no colour."""
+        return f"word {self.text}"
+
+    @property
+    def spelled(self) -> str:
+        """The word's letters, separated by commas."""
+        return ", ".join(self.text)
+
+    def marks(self, rng: random.Random) -> list[Mark]:
+        """Return the letters as marks, from left to right, near the middle of the card."""
+        tracking = rng.uniform(0.03, 0.10)
+        widths = [letter_advance(letter) + tracking for letter in self.text]
+        em = min(rng.uniform(0.27, 0.42), 0.94 / sum(widths))
+        x = 0.5 - em * sum(widths) / 2 + rng.uniform(-1, 1) * (0.97 - em * sum(widths)) / 2
+        y = 0.5 + em * CAP_HEIGHT / 2 + rng.uniform(-0.15, 0.15)
+        shade, bold = tint(rng, COLOURS[self.colour]), rng.random() < 0.6
+        marks = []
+        for letter, width in zip(self.text, widths, strict=True):
+            point = (x + em * tracking / 2, y)
+            marks.append(Mark((point,), shade, colour=self.colour, letter=letter, em=em, bold=bold))
+            x += em * width
+        return marks
+
+
+def written_word(rng: random.Random) -> Word:
+    """Draw a pronounceable word of three or four letters, real or not."""
+    background = choose_background(rng)
+    letters = {"C": CONSONANTS, "V": VOWELS}
+    text = "".join(rng.choice(letters[kind]) for kind in rng.choice(PATTERNS))
+    return Word(background, choose_colours(rng, 1, background)[0], text)

@@ -1,21 +1,20 @@
 """Many short questions in a row, each answered by finding one thing in a picture or a list.
 
 Full sentences contain few tokens that a model must look up. In a drill nearly every token is one,
-in the order that the question gives.
-"""
+in the order that the question gives."""
 
 import random
 from collections.abc import Callable
 from functools import partial
 
-from mmspec_world.answers.pair_texts import compare_traits
-from mmspec_world.answers.phrasing import plural, sentence, thing_at_place, things_at_places
+from mmspec_world.answers import compare_traits
+from mmspec_world.dialogues import Script
+from mmspec_world.drawing import COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
 from mmspec_world.facts import Turn
-from mmspec_world.questions.scene_questions import BY_SHAPE, relation_query, tally
-from mmspec_world.scenes.palette import COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
-from mmspec_world.scenes.scene import Scene, Thing, many_things, scene_of, two_apart
+from mmspec_world.pictures import Scene, Thing, many_things, scene_of, two_apart
+from mmspec_world.questions import BY_SHAPE, relation_query, tally
 from mmspec_world.split import Split, draw_in_split
-from mmspec_world.tasks.script import Script
+from mmspec_world.wording import plural, sentence, thing_at_place, things_at_places
 
 CHOICES: tuple[tuple[str, ...], ...] = (
     tuple(COLOURS),

@@ -1,27 +1,47 @@
-"""The scripts of all tasks: drawings, prompts and answers."""
+"""The tasks: each turns a seed into drawings, questions and answers."""
 
 import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from mmspec_world.answers import pair_texts, story_texts
-from mmspec_world.answers.answers import conclude, explain, long_description, short_description
-from mmspec_world.answers.descriptions import Drawing, describe
-from mmspec_world.answers.phrasing import say
+from mmspec_world import answers, prompts, sequence_texts
+from mmspec_world.answers import (
+    conclude,
+    explain,
+    join_sentences,
+    long_description,
+    short_description,
+)
+from mmspec_world.dialogues import (
+    Script,
+    conversation,
+    draw_any_query,
+    draw_chart_query,
+    draw_for_query,
+    draw_scene_query,
+    draw_word_query,
+    free_chat,
+    picture_swap,
+    queries_about,
+)
+from mmspec_world.drawing import LETTERS
+from mmspec_world.drills import lookup_drill
 from mmspec_world.facts import Fact, Query, Turn
-from mmspec_world.questions.presence_questions import presence_query, puzzle_query
-from mmspec_world.scenes.charts import bar_chart
-from mmspec_world.scenes.pairs import Pair, changed_pair
-from mmspec_world.scenes.palette import LETTERS
-from mmspec_world.scenes.scene import few_things, many_things, two_apart
-from mmspec_world.scenes.stories import Story, five_frames, four_frames
-from mmspec_world.scenes.words import written_word
+from mmspec_world.pictures import bar_chart, few_things, many_things, two_apart, written_word
+from mmspec_world.questions import presence_query, puzzle_query
+from mmspec_world.sequences import (
+    EVENTS,
+    MovingScene,
+    Pair,
+    Story,
+    changed_pair,
+    five_frames,
+    four_frames,
+    moving_scene,
+)
 from mmspec_world.split import Split, draw_in_split
-from mmspec_world.tasks import draw_query, prompts
-from mmspec_world.tasks.dialogues import conversation, free_chat, picture_swap
-from mmspec_world.tasks.lookup_drills import lookup_drill
-from mmspec_world.tasks.script import Script
+from mmspec_world.wording import Drawing, describe, say, sentence
 
 DrawQuery = Callable[[random.Random, Split], tuple[Drawing, Query]]
 
@@ -36,14 +56,12 @@ def question(draw: DrawQuery, rng: random.Random, split: Split) -> Script:
 
 
 def _draw_presence_query(rng: random.Random, split: Split) -> tuple[Drawing, Query]:
-    return draw_query.draw_for_query(rng, split, two_apart, presence_query)
+    return draw_for_query(rng, split, two_apart, presence_query)
 
 
 def reasoning(rng: random.Random, split: Split) -> Script:
     """Ask a small puzzle about a scene (LLaVA-Bench)."""
-    drawing, query = draw_query.draw_for_query(
-        rng, split, rng.choice((two_apart, many_things)), puzzle_query
-    )
+    drawing, query = draw_for_query(rng, split, rng.choice((two_apart, many_things)), puzzle_query)
     return _one_turn(drawing, query.question, explain(rng, query), (query.fact,))
 
 
@@ -63,7 +81,7 @@ def captioning(rng: random.Random, split: Split) -> Script:
 
 def science(rng: random.Random, split: Split) -> Script:
     """Ask for one of four choices, after a chain of thought (ScienceQA)."""
-    drawing, query = draw_query.draw_any_query(rng, split)
+    drawing, query = draw_any_query(rng, split)
     others = rng.sample([option for option in query.fact.options if option != query.fact.value], 3)
     choices = rng.sample([query.fact.value, *others], 4)
     letter = LETTERS[choices.index(query.fact.value)]
@@ -77,13 +95,13 @@ def science(rng: random.Random, split: Split) -> Script:
 def spot(rng: random.Random, split: Split) -> Script:
     """Ask for the difference between two images (Spot-the-Diff)."""
     pair = draw_in_split(split, changed_pair, rng)
-    return _of_pair(pair, _prompt(rng, prompts.SPOT), pair_texts.difference_text(rng, pair))
+    return _of_pair(pair, _prompt(rng, prompts.SPOT), answers.difference_text(rng, pair))
 
 
 def edit_instruction(rng: random.Random, split: Split) -> Script:
     """Ask how to edit one image into the other (IEdit)."""
     pair = draw_in_split(split, changed_pair, rng)
-    return _of_pair(pair, _prompt(rng, prompts.EDIT), pair_texts.edit_text(rng, pair))
+    return _of_pair(pair, _prompt(rng, prompts.EDIT), answers.edit_text(rng, pair))
 
 
 def text_only(rng: random.Random, split: Split) -> Script:
@@ -93,7 +111,7 @@ def text_only(rng: random.Random, split: Split) -> Script:
 
 def _text_only_scene(rng: random.Random, split: Split) -> Script:
     scene = draw_in_split(split, rng.choice((few_things, two_apart, many_things)), rng)
-    queries = draw_query.queries_about(rng, scene, 4)
+    queries = queries_about(rng, scene, 4)
     queries += [query for query in (presence_query(rng, scene), puzzle_query(rng, scene)) if query]
     rng.shuffle(queries)
     queries = [query for query in queries if query.fact.category != "background"]
@@ -105,19 +123,21 @@ def _text_only_scene(rng: random.Random, split: Split) -> Script:
 def _text_only_pair(rng: random.Random, split: Split) -> Script:
     pair = draw_in_split(split, changed_pair, rng)
     kind, wordings = rng.choice((("difference", prompts.SPOT), ("edit", prompts.EDIT)))
-    question = f"{pair_texts.describe_both(rng, pair)} {rng.choice(wordings[1:])}"
-    return Script((), (Turn(question, pair_texts.change_text(rng, pair, kind), ()),), (pair.key,))
+    question = f"{answers.describe_both(rng, pair)} {rng.choice(wordings[1:])}"
+    return Script((), (Turn(question, answers.change_text(rng, pair, kind), ()),), (pair.key,))
 
 
 def story_ending(prompt: str, rng: random.Random, split: Split) -> Script:
     """Ask for the end of a story of five captioned images."""
     story: Story = draw_in_split(split, five_frames, rng)
     captions = [
-        f"{prompts.IMAGE} Caption #{i + 1}: {story_texts.frame_caption(rng, story, i)}"
+        f"{prompts.IMAGE} Caption #{i + 1}: {sequence_texts.frame_caption(rng, story, i)}"
         for i in range(4)
     ]
     question = " ".join([prompt, *captions, f"{prompts.IMAGE} Caption #5:"])
-    turn = Turn(question, story_texts.ending_text(rng, story), story_texts.ending_facts(story), 5)
+    turn = Turn(
+        question, sequence_texts.ending_text(rng, story), sequence_texts.ending_facts(story), 5
+    )
     return Script(story.scenes, (turn,), (story.key,))
 
 
@@ -126,8 +146,8 @@ def video(rng: random.Random, split: Split) -> Script:
     story = draw_in_split(split, four_frames, rng)
     turn = Turn(
         rng.choice(prompts.VIDEO),
-        story_texts.video_text(rng, story),
-        story_texts.video_facts(story),
+        sequence_texts.video_text(rng, story),
+        sequence_texts.video_facts(story),
         4,
     )
     return Script(story.scenes, (turn,), (story.key,))
@@ -147,15 +167,13 @@ def _prompt(rng: random.Random, wordings: tuple[str, ...]) -> str:
 
 
 def _of_pair(pair: Pair, question: str, answer: str) -> Script:
-    return Script(
-        pair.scenes, (Turn(question, answer, pair_texts.pair_facts(pair), 2),), (pair.key,)
-    )
+    return Script(pair.scenes, (Turn(question, answer, answers.pair_facts(pair), 2),), (pair.key,))
 
 
 TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
-    "chart": partial(question, draw_query.draw_chart_query),  # ChartQA
-    "text": partial(question, draw_query.draw_word_query),  # TextVQA
-    "general": partial(question, draw_query.draw_scene_query),  # VQAv2
+    "chart": partial(question, draw_chart_query),  # ChartQA
+    "text": partial(question, draw_word_query),  # TextVQA
+    "general": partial(question, draw_scene_query),  # VQAv2
     "hallucination": partial(question, _draw_presence_query),  # HallusionBench, POPE
     "spot": spot,
     "edit": edit_instruction,
@@ -173,3 +191,30 @@ TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
     "told": text_only,
     "drill": lookup_drill,
 }
+
+
+def clip_script(frames: int, rng: random.Random, split: Split) -> Script:
+    """Ask for a description of a clip, or for what enters, leaves or moves in it."""
+    clip = draw_in_split(split, partial(moving_scene, frames=frames), rng)
+    ask = _clip_description if rng.random() < 0.5 else _clip_event
+    return Script(clip.frames, (ask(rng, clip),), (clip.key,))
+
+
+def _clip_description(rng: random.Random, clip: MovingScene) -> Turn:
+    text, facts = sequence_texts.clip_text(rng, clip), sequence_texts.clip_facts(clip)
+    return Turn(rng.choice(prompts.VIDEO), text, facts, len(clip.frames))
+
+
+def _clip_event(rng: random.Random, clip: MovingScene) -> Turn:
+    event = rng.choice(EVENTS)
+    track = next(track for track in clip.tracks if track.event == event)
+    question = say(rng, f"clip.{event}_question")
+    clause = sentence(sequence_texts.event_text(rng, track))
+    text = join_sentences(sequence_texts.start_text(rng, clip), clause)
+    return Turn(question, text, sequence_texts.event_facts(track), len(clip.frames))
+
+
+CLIP_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
+    f"clip{frames}": partial(clip_script, frames) for frames in (4, 8, 16)
+}
+"""The scripts by task; the bundled pair was not trained on them."""

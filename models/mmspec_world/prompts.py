@@ -1,7 +1,6 @@
 """The prompts of published datasets, and other wordings of the same requests.
 
-The first of several wordings is the published one.
-"""
+The first of several wordings is the published one."""
 
 IMAGE = "<image>"
 REASONED = (
