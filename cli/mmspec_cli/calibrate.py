@@ -16,11 +16,11 @@ from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import loaded
 from mmspec_bench.measure.calibrate import Measured
 from mmspec_bench.measure.calibrate import calibrate as measure
-from mmspec_cli.documentation import more
-from mmspec_cli.flags import with_flags
-from mmspec_cli.help_pages import GroupedCommand
-from mmspec_cli.options import EXACT, JSON, LOADING, PLAIN
-from mmspec_cli.terminal.render import Screen
+from mmspec_terminal.documentation import more
+from mmspec_terminal.flags import with_flags
+from mmspec_terminal.help_pages import GroupedCommand
+from mmspec_terminal.options import EXACT, JSON, LOADING, PLAIN
+from mmspec_terminal.render import Screen
 
 
 @click.command(cls=GroupedCommand)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mmspec_cli.option_groups import together
+from mmspec_terminal.option_groups import together
 
 OPTIONS = together(
     click.option(

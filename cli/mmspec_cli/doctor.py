@@ -10,8 +10,8 @@ from mmspec.diagnostics.doctor import examine
 from mmspec.diagnostics.recommendation import Recommendation
 from mmspec_bench.commands.output import Output
 from mmspec_bench.full_report.run import DRAFT, MODEL, Lines, full_report, outcome_line
-from mmspec_cli.options import JSON, PLAIN, THREADS
-from mmspec_cli.terminal.render import Screen, in_words
+from mmspec_terminal.options import JSON, PLAIN, THREADS
+from mmspec_terminal.render import Screen, in_words
 
 
 @click.command()

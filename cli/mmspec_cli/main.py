@@ -10,9 +10,9 @@ import click
 
 from mmspec.ground.errors import MmspecError, choice
 from mmspec.ground.escape import one_line
-from mmspec_cli.flags import with_flags
 from mmspec_cli.terminal.interrupt import orderly_end
 from mmspec_cli.terminal.library_messages import visible_messages, visible_traceback
+from mmspec_terminal.flags import with_flags
 
 COMMANDS = {
     "chat": "Talk about images.",

@@ -14,10 +14,10 @@ from mmspec.checkpoints.shape_memory import PRECISIONS, weight_bytes
 from mmspec.diagnostics.doctor import memory_bytes
 from mmspec.diagnostics.recommendation import recommendations
 from mmspec.ground.errors import choice
-from mmspec_cli.help_pages import WholeGroup
-from mmspec_cli.options import BACKEND, JSON, PLAIN
 from mmspec_cli.terminal.interrupt import ending_handled
-from mmspec_cli.terminal.render import Screen, in_words
+from mmspec_terminal.help_pages import WholeGroup
+from mmspec_terminal.options import BACKEND, JSON, PLAIN
+from mmspec_terminal.render import Screen, in_words
 
 
 @click.group(cls=WholeGroup)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mmspec.ground.errors import not_installed
-from mmspec_cli.decoding import decoding_options
-from mmspec_cli.help_pages import GroupedCommand
-from mmspec_cli.option_groups import together
-from mmspec_cli.options import (
+from mmspec_cli.serve_options import LIMITS, LISTENING, access_of, reader_of, settings_of
+from mmspec_cli.terminal.interrupt import ending_handled
+from mmspec_terminal.decoding import decoding_options
+from mmspec_terminal.help_pages import GroupedCommand
+from mmspec_terminal.option_groups import together
+from mmspec_terminal.options import (
     CAPTIONER,
     DECODING,
     DRAFT,
@@ -20,9 +22,7 @@ from mmspec_cli.options import (
     PLACE,
     Setup,
 )
-from mmspec_cli.serve_options import LIMITS, LISTENING, access_of, reader_of, settings_of
-from mmspec_cli.terminal.interrupt import ending_handled
-from mmspec_cli.terminal.render import Screen
+from mmspec_terminal.render import Screen
 
 if TYPE_CHECKING:
     from mmspec.chat.engine import Engine

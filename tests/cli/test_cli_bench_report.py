@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from mmspec_cli.documentation import SITE
 from mmspec_cli.main import main
+from mmspec_terminal.documentation import SITE
 
 
 @pytest.fixture(scope="module")

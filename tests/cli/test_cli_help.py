@@ -5,8 +5,8 @@ import re
 import click
 import pytest
 
-from mmspec_cli.help_pages import MOST_FIRST, TITLES
 from mmspec_cli.main import cli
+from mmspec_terminal.help_pages import MOST_FIRST, TITLES
 from support.commands import Run
 
 MANY = 10

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmspec_cli.terminal.markdown import BOLD, CODE, ITALIC, QUOTE, Markdown
+from mmspec_terminal.markdown import BOLD, CODE, ITALIC, QUOTE, Markdown
 
 
 def rendered(*pieces: str) -> list[tuple[str, str | None]]:

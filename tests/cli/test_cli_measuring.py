@@ -14,7 +14,7 @@ from mmspec.chat import plugins
 from mmspec.diagnostics import check as core_check
 from mmspec_bench.full_report import run as full_report
 from mmspec_bench.full_report.stages import Stage
-from mmspec_cli.terminal.render import Screen
+from mmspec_terminal.render import Screen
 
 
 def test_check_says_identical(run, pair, red):

@@ -6,8 +6,8 @@ from rich.text import Text
 from textual_image.renderable.sixel import Image as SixelImage
 from textual_image.renderable.tgp import Image as KittyImage
 
-from mmspec_cli.terminal.preview import COLUMNS, ROWS, half_blocks, preview
-from mmspec_cli.terminal.render import Screen
+from mmspec_terminal.preview import COLUMNS, ROWS, half_blocks, preview
+from mmspec_terminal.render import Screen
 
 
 @pytest.fixture(autouse=True)

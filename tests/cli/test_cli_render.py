@@ -9,7 +9,7 @@ import pytest
 from mmspec.chat.answer import Answer, Piece
 from mmspec.decoding.statistics import Round, Statistics
 from mmspec_cli.terminal.answer import footer, short_footer
-from mmspec_cli.terminal.render import Screen
+from mmspec_terminal.render import Screen
 
 NASTY = "[bold]x[/bold] [/INST] list[int] \x1b[31mred\x1b[0m :smile:"
 

@@ -7,7 +7,7 @@ import pytest
 from mmspec.chat.answer import Piece
 from mmspec_cli.terminal.answer import stream
 from mmspec_cli.terminal.interrupt import Interrupt
-from mmspec_cli.terminal.render import Screen
+from mmspec_terminal.render import Screen
 
 
 def test_an_answer_that_fails_is_shown_to_its_last_letter(monkeypatch, capsys):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from mmspec_cli.terminal.wrapping import Wrap
+from mmspec_terminal.wrapping import Wrap
 
 
 def shown(pieces, width: int) -> list[str]:

@@ -11,8 +11,8 @@ from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.measure.context import ContextCost, context
 from mmspec_bench.report.table import Table
-from mmspec_cli.help_pages import GroupedCommand
-from mmspec_cli.options import EXACT, LOADING
+from mmspec_terminal.help_pages import GroupedCommand
+from mmspec_terminal.options import EXACT, LOADING
 
 COLUMNS = ("tokens", "plain token", "verification", "drafted token", "token of a prompt")
 NOTE = (

@@ -10,8 +10,8 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec_bench.commands.output import Output, loaded, with_output
 from mmspec_bench.measure.grounding import GroundingReport, held_out, markdown
 from mmspec_bench.measure.grounding import grounding as judge_facts
-from mmspec_cli.help_pages import GroupedCommand
-from mmspec_cli.options import EXACT, LOADING, LONGEST, gamma_option
+from mmspec_terminal.help_pages import GroupedCommand
+from mmspec_terminal.options import EXACT, LOADING, LONGEST, gamma_option
 
 
 @click.command(cls=GroupedCommand)

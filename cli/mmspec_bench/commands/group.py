@@ -9,7 +9,7 @@ from mmspec_bench.commands.report import report
 from mmspec_bench.commands.run import run
 from mmspec_bench.commands.simulate import simulate
 from mmspec_bench.commands.speed import speed
-from mmspec_cli.help_pages import WholeGroup
+from mmspec_terminal.help_pages import WholeGroup
 
 
 @click.group(cls=WholeGroup)

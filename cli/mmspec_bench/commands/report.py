@@ -8,8 +8,8 @@ from mmspec_bench.commands.output import show_tables
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import PAPERS, PREFIX, read_paper
 from mmspec_bench.report.write import Report, write
-from mmspec_cli.options import JSON, PLAIN
-from mmspec_cli.terminal.render import Screen
+from mmspec_terminal.options import JSON, PLAIN
+from mmspec_terminal.render import Screen
 
 
 @click.command()

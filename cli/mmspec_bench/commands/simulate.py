@@ -10,7 +10,7 @@ from mmspec_bench.commands.output import Output, show_tables, with_output
 from mmspec_bench.measure.simulation import Cell, Simulation
 from mmspec_bench.measure.simulation import simulate as run
 from mmspec_bench.report.table import Table
-from mmspec_cli.terminal.render import Screen
+from mmspec_terminal.render import Screen
 
 NOTE = "Cost in % of plain decoding: best fixed choice (which), auto, auto calibrated."
 

@@ -22,9 +22,9 @@ from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, ProgramMethod, Speed
 from mmspec_bench.measure.speed import speed as measure_speed
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.report.table import Table
-from mmspec_cli.help_pages import GroupedCommand
-from mmspec_cli.options import CAPTIONER, LOADING, LONGEST
-from mmspec_cli.terminal.render import Screen
+from mmspec_terminal.help_pages import GroupedCommand
+from mmspec_terminal.options import CAPTIONER, LOADING, LONGEST
+from mmspec_terminal.render import Screen
 
 VIEWS = "M,T,MT,MTC"
 """The draftings that are measured by default with a draft model."""

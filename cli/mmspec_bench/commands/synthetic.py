@@ -14,8 +14,8 @@ from mmspec_bench.random_weights.checkpoints import write_checkpoints
 from mmspec_bench.random_weights.measure import RandomWeightsReport, measure
 from mmspec_bench.random_weights.shapes import SHAPES
 from mmspec_bench.report.table import Table
-from mmspec_cli.option_groups import together
-from mmspec_cli.terminal.render import Screen
+from mmspec_terminal.option_groups import together
+from mmspec_terminal.render import Screen
 
 SYNTHETIC = together(
     click.option(

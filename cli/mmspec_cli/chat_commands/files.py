@@ -11,8 +11,8 @@ from mmspec.ground.paths import expand_home
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.chat_commands import words
 from mmspec_cli.chat_commands.turns import BACK
-from mmspec_cli.kept_conversations import Kept, kept_conversations
 from mmspec_cli.terminal.dialogue import Dialogue
+from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
 
 MOST_LISTED = 20
 """The most conversations that /sessions lists, the latest."""

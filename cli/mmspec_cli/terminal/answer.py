@@ -8,7 +8,7 @@ from mmspec.chat.answer import Answer, Piece, Stream
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
 from mmspec_cli.terminal.interrupt import Interrupt
-from mmspec_cli.terminal.render import Screen
+from mmspec_terminal.render import Screen
 
 Answering = Stream | Generator[Prefilled | Piece]
 

@@ -18,13 +18,13 @@ from mmspec.ground.errors import ContextError, MmspecError, UsageError, WriteErr
 from mmspec.prompt.clips import EVENLY, Clip, FrameSampling
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
-from mmspec_cli.kept_conversations import KeptConversations
-from mmspec_cli.report import answer_report
 from mmspec_cli.terminal.answer import Answering, footer, remarks, short_footer, stream
 from mmspec_cli.terminal.attachments import take_images
 from mmspec_cli.terminal.context_room import room_offers
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
-from mmspec_cli.terminal.render import Screen
+from mmspec_cli.terminal.kept_conversations import KeptConversations
+from mmspec_cli.terminal.report import answer_report
+from mmspec_terminal.render import Screen
 
 UNFINISHED = {
     "length": "cut at {} tokens; /max-new-tokens allows longer answers",

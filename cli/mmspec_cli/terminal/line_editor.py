@@ -21,8 +21,8 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from mmspec.ground.escape import visible
 from mmspec.ground.input_files import require_file
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
-from mmspec_cli.kept_conversations import state_directory
 from mmspec_cli.terminal.interrupt import ending_handled
+from mmspec_cli.terminal.kept_conversations import state_directory
 
 FILE_COMMANDS = ("/load", "/save")
 PATH_COMMANDS = ("/image", *FILE_COMMANDS)

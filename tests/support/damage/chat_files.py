@@ -15,8 +15,8 @@ from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import open_picture, picture_from
 from mmspec.prompt.tokenizer import Tokenizer
-from mmspec_cli import kept_conversations
 from mmspec_cli.chat_commands import files
+from mmspec_cli.terminal import kept_conversations
 from support import factory_layouts, scripted_engine
 from support.damage.subject import OPTIONS, TEXT, picture
 from support.films import film

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmspec_cli.completed_values import complete_draft, complete_model
-from mmspec_cli.decoding import decoding_options, parse_gamma, parse_weights
-from mmspec_cli.option_groups import Decorator, together
+from mmspec_terminal.completed_values import complete_draft, complete_model
+from mmspec_terminal.decoding import decoding_options, parse_gamma, parse_weights
+from mmspec_terminal.option_groups import Decorator, together
 
 if TYPE_CHECKING:
     from mmspec.chat.engine import Engine
@@ -232,7 +232,7 @@ DETAILS = click.option(
     "--details", is_flag=True, help="Under an answer show all its figures, not the short line."
 )
 DECODING = together(*DRAFTING, *SAMPLING, EXACT, REPEAT_LIMIT)
-"""The options that `mmspec_cli.decoding.decoding_options` reads."""
+"""The options that `mmspec_terminal.decoding.decoding_options` reads."""
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 PLAIN = click.option(
     "--plain",

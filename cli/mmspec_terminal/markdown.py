@@ -6,7 +6,7 @@ Headings, lists, quotes, rules, tables, code, bold and italic are styled; other 
 import re
 from collections.abc import Iterator
 
-from mmspec_cli.terminal.wrapping import Run
+from mmspec_terminal.wrapping import Run
 
 BOLD, ITALIC, CODE, QUOTE = "bold", "italic", "cyan", "dim"
 

@@ -20,10 +20,10 @@ from rich.text import Text
 from mmspec.chat.answer import Piece
 from mmspec.ground.escape import one_line, visible, visible_json
 from mmspec.ground.progress import Notice
-from mmspec_cli.flags import with_flags
-from mmspec_cli.terminal.markdown import Markdown
-from mmspec_cli.terminal.preview import preview
-from mmspec_cli.terminal.wrapping import Wrap
+from mmspec_terminal.flags import with_flags
+from mmspec_terminal.markdown import Markdown
+from mmspec_terminal.preview import preview
+from mmspec_terminal.wrapping import Wrap
 
 ACCEPTED, QUIET, WRONG = "green", "dim", "bold red"
 OPENING = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
