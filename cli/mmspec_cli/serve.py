@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mmspec.ground.errors import not_installed
-from mmspec_cli.serve_options import LIMITS, LISTENING, access_of, reader_of, settings_of
+from mmspec_cli.serve_options import LIMITS, LISTENING, access_of, limits_of, reader_of
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_terminal.decoding import decoding_options
 from mmspec_terminal.help_pages import GroupedCommand
@@ -41,21 +41,20 @@ def serve(port: int, **values: Any) -> None:
     seed and the number of tokens apply where a request names none.
     """
     _require_packages()
-    from mmspec_server.allocator import share_one_heap
+    from mmspec_server.app import Service
     from mmspec_server.decoding_queue import DecodingQueue
-    from mmspec_server.server import Server, bound
-    from mmspec_server.service import Service
+    from mmspec_server.server import Server, bound, share_one_heap
 
     share_one_heap()
-    access, settings, reader = access_of(values), settings_of(values), reader_of(values)
+    access, limits, reader = access_of(values), limits_of(values), reader_of(values)
     models = {name: values.pop(name) for name in MODELS}
     setup = Setup(models, decoding_options(values), as_json=False, plain=False, accepted=False)
-    queue = DecodingQueue(settings.waiting)
+    queue = DecodingQueue(limits.waiting)
     try:
         with bound(access.host, port) as listener:
             screen = Screen()
             engine = _loaded(setup, queue, screen)
-            service = Service(engine, setup.options, settings, queue, reader, access)
+            service = Service(engine, setup.options, limits, queue, reader, access)
             address = f"http://{access.host}:{listener.getsockname()[1]}"
             screen.note(
                 f"{service.model} answers at {address}/v1, and browsers at {address}; "

@@ -7,8 +7,8 @@ import click
 
 if TYPE_CHECKING:
     from mmspec_server.access import Access
+    from mmspec_server.app import Limits
     from mmspec_server.images import ImageReader
-    from mmspec_server.settings import Settings
 
 HOST = click.option(
     "--host",
@@ -124,11 +124,11 @@ def access_of(values: dict[str, Any]) -> "Access":
     )
 
 
-def settings_of(values: dict[str, Any]) -> "Settings":
+def limits_of(values: dict[str, Any]) -> "Limits":
     """Limits and times; takes their options out of `values`."""
-    from mmspec_server.settings import Settings
+    from mmspec_server.app import Limits
 
-    return Settings(
+    return Limits(
         waiting=values.pop("queue"),
         grace_seconds=values.pop("grace"),
         body_bytes=values.pop("max_body") * 2**20,

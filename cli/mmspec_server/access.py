@@ -1,7 +1,7 @@
 """Who may ask: checks the Host, the Origin and the key of every request."""
 
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
@@ -12,12 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mmspec.ground.errors import UsageError
-from mmspec_server.endpoint import refused
-from mmspec_server.errors import ApiError
-from mmspec_server.page import FILES
-
-OPEN = ("/health", *FILES)
-"""Addresses that need no key."""
+from mmspec_server.endpoint import ApiError, refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +35,7 @@ class Access:
                 "MMSPEC_API_KEY"
             )
 
-    def check(self, path: str, headers: Headers) -> None:
+    def check(self, headers: Headers, *, needs_key: bool = True) -> None:
         """Raise ApiError for a request that is not answered."""
         if not self._is_own_name(headers.get("host", "")):
             reason = "the Host header names another server: see --allow-host"
@@ -48,7 +43,7 @@ class Access:
         if not self.allows_origin(headers):
             reason = "web pages of this origin may not ask: see --allow-origin"
             raise ApiError(403, reason, code="origin_not_allowed")
-        if path not in OPEN and self.key and not self._has_key(headers.get("authorization", "")):
+        if needs_key and self.key and not self._has_key(headers.get("authorization", "")):
             challenge = {"WWW-Authenticate": "Bearer"}
             reason = "the API key is missing or wrong: send Authorization: Bearer KEY"
             raise ApiError(401, reason, code="invalid_api_key", headers=challenge)
@@ -77,9 +72,9 @@ class Access:
 class Guard:
     """ASGI middleware that passes on what `Access` allows, with CORS headers for its origins."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app = app
-        self._access = access
+    def __init__(self, app: ASGIApp, access: Access, public: Collection[str]) -> None:
+        """public: the paths that need no key."""
+        self._app, self._access, self._public = app, access, public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it before its body is read."""
@@ -95,7 +90,7 @@ class Guard:
             if shared and scope["method"] == "OPTIONS":
                 await Response(status_code=204)(scope, receive, send_shared)
                 return
-            self._access.check(scope["path"], headers)
+            self._access.check(headers, needs_key=scope["path"] not in self._public)
         except ApiError as error:
             await refused(error)(scope, receive, send_shared)
             return

@@ -1,25 +1,28 @@
 """Generates one answer on the decoding thread, as events."""
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from mmspec.chat.answer import Answer
+from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
+from mmspec.decoding.likelihoods import Likelihood
 from mmspec.decoding.statistics import Statistics
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answer_ids
+from mmspec.prompt.tokenizer import Tokenizer
+from mmspec_server.chat_request import Transcript
 from mmspec_server.conversation_cache import ConversationCache
-from mmspec_server.errors import ApiError
-from mmspec_server.messages import Dialogue
-from mmspec_server.origins import Origins, Part
-from mmspec_server.stop_strings import StopStrings
-from mmspec_server.token_texts import Entry, entries, within
+from mmspec_server.endpoint import ApiError
+
+Entry = dict[str, Any]
+"""A token's text, bytes and log-probability, and those of the likeliest tokens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class RequestPrompt:
     """A question with the turns before it, and its tokens."""
 
     before: Conversation
@@ -30,10 +33,19 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Fragment:
+    """Text of one origin."""
+
+    text: str
+    drafted: bool = False
+    """True for text of accepted drafted tokens, false for the target's own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     """Text that a round adds to the answer."""
 
-    parts: Sequence[Part]
+    parts: Sequence[Fragment]
     tokens: Sequence[Entry] = ()
     """Log-probabilities of the round's tokens, if they were asked for.
 
@@ -62,21 +74,21 @@ class Finished:
 Event = Prefilled | Text | Finished
 
 
-def prepare(engine: Engine, dialogue: Dialogue) -> Prompt:
-    """The prompt of a dialogue; raises ApiError if the model has no room for an answer."""
+def prepare(engine: Engine, transcript: Transcript) -> RequestPrompt:
+    """The prompt of a transcript; raises ApiError if the model has no room for an answer."""
     target = engine.target
-    *earlier, question = dialogue.messages()
+    *earlier, question = transcript.messages()
     if target.features is None and any(message.pictures for message in (*earlier, question)):
         raise ApiError(400, "messages: this model is text-only and cannot see images", "messages")
-    answers = [answer_ids(text, target.template, target.tokenizer) for text in dialogue.answers]
+    answers = [answer_ids(text, target.template, target.tokenizer) for text in transcript.answers]
     turns = [
         Turn(message, ids, text)
-        for message, ids, text in zip(earlier, answers, dialogue.answers, strict=True)
+        for message, ids, text in zip(earlier, answers, transcript.answers, strict=True)
     ]
-    before = Conversation("\n\n".join(dialogue.system) or None, turns)
+    before = Conversation("\n\n".join(transcript.system) or None, turns)
     opened = Conversation(before.system, [*turns, Turn(question)])
     chunks = target.chunks(opened, most=target.model.config.text.max_position_embeddings)
-    return Prompt(before, question, chunks, _room(engine, chunks))
+    return RequestPrompt(before, question, chunks, _room(engine, chunks))
 
 
 def _room(engine: Engine, chunks: Sequence[Chunk]) -> int:
@@ -91,7 +103,7 @@ def _room(engine: Engine, chunks: Sequence[Chunk]) -> int:
 
 def answer(
     cache: ConversationCache,
-    prompt: Prompt,
+    prompt: RequestPrompt,
     options: Options,
     stops: Sequence[str],
     *,
@@ -111,7 +123,7 @@ def answer(
         cache.keep(chat, prompt.chunks)
 
 
-def _events(chat: Chat, prompt: Prompt, stops: StopStrings) -> Generator[Event]:
+def _events(chat: Chat, prompt: RequestPrompt, stops: "StopStrings") -> Generator[Event]:
     with chat.send(prompt.question, prompt.chunks) as answering:
         tokens, origins = _TokenEntries(chat, answering.answer), Origins()
         for item in answering:
@@ -151,3 +163,95 @@ class _TokenEntries:
         new = within(new, self._characters) if ended else new
         self._characters -= sum(len(entry["token"]) for entry in new)
         return new
+
+
+def entries(
+    likelihoods: Iterable[Likelihood], tokenizer: Tokenizer, stop: Collection[int]
+) -> list[Entry]:
+    """One entry for each token that has text; not for a stop token."""
+    return [_entry(each, tokenizer) for each in likelihoods if each.token not in stop]
+
+
+def within(answer: Sequence[Entry], length: int) -> list[Entry]:
+    """The entries of tokens that begin within the first `length` characters."""
+    beginning, at = [], 0
+    for entry in answer:
+        if at >= length:
+            break
+        beginning.append(entry)
+        at += len(entry["token"])
+    return beginning
+
+
+def _entry(likelihood: Likelihood, tokenizer: Tokenizer) -> Entry:
+    likeliest = [_one(token, value, tokenizer) for token, value in likelihood.likeliest]
+    return {**_one(likelihood.token, likelihood.logprob, tokenizer), "top_logprobs": likeliest}
+
+
+def _one(token: int, logprob: float, tokenizer: Tokenizer) -> Entry:
+    text = _text(token, tokenizer)
+    return {"token": text, "bytes": list(text.encode()), "logprob": logprob}
+
+
+def _text(token: int, tokenizer: Tokenizer) -> str:
+    """The text that a token adds to others; a decoder trims the start of a text."""
+    before = [tokenizer.newline_id]
+    return tokenizer.decode([*before, token])[len(tokenizer.decode(before)) :]
+
+
+@dataclass(slots=True)
+class Origins:
+    """Remembers the origin of text that is withheld until it can be shown."""
+
+    _held: list[Fragment] = field(default_factory=list)
+
+    def add(self, piece: Piece) -> None:
+        """Add the text of a round."""
+        self._held += [Fragment(piece.accepted, drafted=True), Fragment(piece.own)]
+
+    def take(self, length: int) -> Iterator[Fragment]:
+        """Yield the next `length` characters, none of them twice."""
+        while length and self._held:
+            part = self._held.pop(0)
+            shown = replace(part, text=part.text[:length])
+            if shown.text:
+                yield shown
+            length -= len(shown.text)
+            if rest := part.text[len(shown.text) :]:
+                self._held.insert(0, replace(part, text=rest))
+
+
+class StopStrings:
+    """Passes an answer's text on up to the first stop string.
+
+    Withholds text that could be the beginning of one.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        """stops: strings that are not empty."""
+        self._stops = stops
+        self._held = ""
+        self.is_over = False
+        """True after the first stop string."""
+
+    def push(self, text: str) -> str:
+        """The text that can be shown after `text` has come."""
+        self._held += text
+        ends = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        self.is_over = bool(ends)
+        end = min(ends) if ends else len(self._held) - self._beginning()
+        shown, self._held = self._held[:end], self._held[end:]
+        return shown
+
+    def finish(self) -> str:
+        """The withheld text at the answer's end; nothing if a stop string ended it."""
+        return "" if self.is_over else self._held
+
+    def _beginning(self) -> int:
+        """Length of the longest end of the text that begins a stop string."""
+        lengths = range(max(map(len, self._stops), default=1) - 1, 0, -1)
+        ends = (length for length in lengths if self._begins(self._held[-length:], length))
+        return next(ends, 0)
+
+    def _begins(self, end: str, length: int) -> bool:
+        return len(end) == length and any(stop.startswith(end) for stop in self._stops)

@@ -1,6 +1,11 @@
-"""The addresses of the server."""
+"""The addresses of the server, and what their requests share: models, options, limits, queue."""
 
-from functools import partial
+import asyncio
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -9,101 +14,225 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from mmspec_server.access import Guard
-from mmspec_server.answers import Prompt
-from mmspec_server.bodies import read_body
-from mmspec_server.chat_request import ChatRequest, read_chat_request
-from mmspec_server.completions import Completion
-from mmspec_server.endpoint import guarded, http_error
-from mmspec_server.fields import Fields, read_json
-from mmspec_server.messages import read_messages
-from mmspec_server.metrics import Counted
-from mmspec_server.page import page_routes
-from mmspec_server.responses import ResponseReply
-from mmspec_server.responses_request import read_input, read_responses_request
-from mmspec_server.service import Service
-from mmspec_server.streams import EventStream, Reply, streamed, whole
+from mmspec.chat.engine import Engine
+from mmspec.chat.options import Options
+from mmspec.chat.session import Prefilled
+from mmspec.checkpoints.cards import load_cards
+from mmspec_server.access import Access, Guard
+from mmspec_server.answers import Event, Finished, RequestPrompt, answer, prepare
+from mmspec_server.chat_request import (
+    ChatRequest,
+    read_chat_request,
+    read_responses_request,
+    read_transcript,
+)
+from mmspec_server.conversation_cache import ConversationCache
+from mmspec_server.decoding_queue import DecodingQueue
+from mmspec_server.endpoint import ApiError, Fields, guarded, http_error, read_body, read_json
+from mmspec_server.images import ImageReader
+from mmspec_server.metrics import Counted, Metrics
+from mmspec_server.replies import Completion, ResponseReply
+from mmspec_server.streams import EventStream, ReplyWriter, streamed, whole
+
+READ_TOGETHER = 4
+"""Requests whose messages and images are read at the same time; others hold only their bodies."""
+
+FOLDER = Path(__file__).parent / "page"
+KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+FILES = {"/": "index.html"} | {
+    f"/page/{file.name}": file.name for file in sorted(FOLDER.iterdir()) if file.suffix != ".html"
+}
+"""The file at each address; they are the same for everyone, so they need no key."""
+
+POLICY = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "connect-src": "'self'",
+    "img-src": "data:",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "frame-ancestors": "'none'",
+    "require-trusted-types-for": "'script'",
+}
+"""What the page may do: use its own files, ask this server, and show the user's pictures."""
+
+HEADERS = {
+    "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in POLICY.items()),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits and times of a server."""
+
+    waiting: int = 16
+    """Requests that may wait for the one that is answered; more get status 429."""
+    keep_alive_seconds: float = 10.0
+    """Seconds without text after which a stream sends a comment."""
+    grace_seconds: float = 10.0
+    """Seconds that the running answer may take after SIGTERM before it is cut."""
+    body_bytes: int = 32 * 2**20
+    """Bytes of a request's body."""
+    body_seconds: float = 60.0
+    """Seconds in which a request's body must arrive."""
+    images: int = 16
+    """Images of one request."""
+    conversations: int = 8
+    """Conversations whose caches are kept."""
+    cache_bytes: int = 2 * 2**30
+    """Bytes of all caches that are kept."""
+
+
+class Service:
+    """Answers questions with one pair of models: the endpoints and what they share."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        options: Options,
+        limits: Limits,
+        queue: DecodingQueue,
+        reader: ImageReader,
+        access: Access,
+    ) -> None:
+        """options: used where a request names none.  queue: on its thread `engine` was loaded."""
+        self.engine = engine
+        self.options = options
+        self.limits = limits
+        self.queue = queue
+        self.access = access
+        self.cache = ConversationCache(engine, limits.conversations, limits.cache_bytes)
+        self.metrics = Metrics()
+        self.created = int(time.time())
+        self._reader = reader
+        self._reading = asyncio.Semaphore(READ_TOGETHER)
+
+    @property
+    def model(self) -> str:
+        """The target's name in the API: of a directory its last part, because paths are private."""
+        name = self.engine.target.name
+        return Path(name).name if Path(name).is_dir() else name
+
+    async def health(self, _: Request) -> Response:
+        """`/health`: the server can answer."""
+        return JSONResponse({"status": "ok", "model": self.model})
+
+    async def show_metrics(self, _: Request) -> Response:
+        """`/metrics`: counts in Prometheus' text format."""
+        text = self.metrics.text(
+            jobs=self.queue.jobs,
+            cached_conversations=len(self.cache),
+            cache_bytes=self.cache.bytes,
+        )
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    async def list_models(self, _: Request) -> Response:
+        """`/v1/models`: the one model that is loaded."""
+        return JSONResponse({"object": "list", "data": [self._card()]})
+
+    async def show_model(self, request: Request) -> Response:
+        """`/v1/models/{id}`."""
+        self._check_model(request.path_params["id"])
+        return JSONResponse(self._card())
+
+    async def chat(self, request: Request) -> Response:
+        """`/v1/chat/completions`."""
+        asked, prompt = await self._read(request, read_chat_request)
+        return await self._reply(request, asked, prompt, Completion(self.model, asked))
+
+    async def responses(self, request: Request) -> Response:
+        """`/v1/responses`."""
+        asked, prompt = await self._read(request, read_responses_request)
+        return await self._reply(request, asked, prompt, ResponseReply(self.model, asked))
+
+    def _card(self) -> dict[str, Any]:
+        """The model as `/v1/models` lists it; of the bundled one with what it knows."""
+        known = load_cards().get(self.engine.target.name)
+        return {
+            **({"mmspec": {"note": known.note}} if known and known.bundled else {}),
+            "id": self.model,
+            "object": "model",
+            "created": self.created,
+            "owned_by": "mmspec",
+        }
+
+    def _check_model(self, name: str) -> None:
+        """Raise ApiError for the name of a model that is not loaded."""
+        if name != self.model:
+            reason = f"the model {name[:60]!r} is not loaded: use {self.model!r}"
+            raise ApiError(404, reason, "model", "model_not_found")
+
+    async def _read(
+        self, request: Request, read: Callable[[Fields, Options], ChatRequest]
+    ) -> tuple[ChatRequest, RequestPrompt]:
+        """A request as its address reads it, and its prompt, which takes another thread's time."""
+        with self.queue.admission():
+            body = await read_body(request, self.limits.body_bytes, self.limits.body_seconds)
+            fields = read_json(body)
+            self._check_model(fields.text("model", self.model))
+            asked = read(fields, self.options)
+            async with self._reading:
+                return asked, await asyncio.to_thread(self._prompt, asked)
+
+    def _prompt(self, asked: ChatRequest) -> RequestPrompt:
+        """The prompt of a request of at most as many images as the limit and the context allow."""
+        config = self.engine.target.model.config
+        fitting = config.text.max_position_embeddings // max(config.image_tokens, 1)
+        most = min(self.limits.images, fitting)
+        return prepare(self.engine, read_transcript(asked, self._reader, most))
+
+    async def _reply(
+        self, request: Request, asked: ChatRequest, prompt: RequestPrompt, writer: ReplyWriter
+    ) -> Response:
+        """Queue the answer and pass it on; raises ApiError if too many requests wait."""
+        job = self.queue.submit(self._events(asked, prompt))
+        if asked.stream:
+            return EventStream(job, streamed(job, writer, self.limits.keep_alive_seconds))
+        return JSONResponse(await whole(request, job, writer))
+
+    def _events(self, asked: ChatRequest, prompt: RequestPrompt) -> Generator[Event | None]:
+        """The answer's events, on the decoding thread."""
+        for event in answer(self.cache, prompt, asked.options, asked.stops, plain=asked.plain):
+            if isinstance(event, Finished):
+                self.metrics.answer(event.statistics)
+            # An event wakes the thread of the replies, which takes time from this one.
+            yield event if asked.details or not isinstance(event, Prefilled) else None
+
+
+def page_routes() -> list[Route]:
+    """The addresses of the page's files, which are read once."""
+    return [_route(address, FOLDER / name) for address, name in FILES.items()]
+
+
+def _route(address: str, file: Path) -> Route:
+    content = file.read_bytes()
+
+    async def reply(_: Request) -> Response:
+        return Response(content, headers=HEADERS, media_type=KINDS[file.suffix])
+
+    return Route(address, reply)
 
 
 def create_app(service: Service) -> Starlette:
     """The ASGI application of a service."""
-    addresses = Addresses(service)
     routes = [
         *page_routes(),
-        Route("/health", guarded(addresses.health)),
-        Route("/metrics", guarded(addresses.metrics)),
-        Route("/v1/models", guarded(addresses.models)),
-        Route("/v1/models/{id:path}", guarded(addresses.model)),
-        Route("/v1/chat/completions", guarded(addresses.chat), methods=["POST"]),
-        Route("/v1/responses", guarded(addresses.responses), methods=["POST"]),
+        Route("/health", guarded(service.health)),
+        Route("/metrics", guarded(service.show_metrics)),
+        Route("/v1/models", guarded(service.list_models)),
+        Route("/v1/models/{id:path}", guarded(service.show_model)),
+        Route("/v1/chat/completions", guarded(service.chat), methods=["POST"]),
+        Route("/v1/responses", guarded(service.responses), methods=["POST"]),
     ]
     middleware = [
         Middleware(Counted, metrics=service.metrics),
-        Middleware(Guard, access=service.access),
+        Middleware(Guard, access=service.access, public=("/health", *FILES)),
     ]
     handlers = {HTTPException: http_error}
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
-
-
-class Addresses:
-    """The endpoints, which share a service."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def health(self, _: Request) -> Response:
-        """`/health`: the server can answer."""
-        return JSONResponse({"status": "ok", "model": self._service.model})
-
-    async def metrics(self, _: Request) -> Response:
-        """`/metrics`: counts in Prometheus' text format."""
-        service = self._service
-        text = service.metrics.text(
-            jobs=service.queue.jobs,
-            cached_conversations=len(service.cache),
-            cache_bytes=service.cache.bytes,
-        )
-        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
-
-    async def models(self, _: Request) -> Response:
-        """`/v1/models`: the one model that is loaded."""
-        return JSONResponse({"object": "list", "data": [self._service.card()]})
-
-    async def model(self, request: Request) -> Response:
-        """`/v1/models/{id}`."""
-        self._service.check_model(request.path_params["id"])
-        return JSONResponse(self._service.card())
-
-    async def chat(self, request: Request) -> Response:
-        """`/v1/chat/completions`."""
-        service = self._service
-        with service.queue.admission():
-            fields = await self._fields(request)
-            asked = read_chat_request(fields, service.options)
-            prompt = await service.read_prompt(partial(read_messages, fields.blocks("messages")))
-        reply = Completion(service.model, asked.include_usage, asked.details)
-        return await self._replied(request, asked, prompt, reply)
-
-    async def responses(self, request: Request) -> Response:
-        """`/v1/responses`."""
-        service = self._service
-        with service.queue.admission():
-            fields = await self._fields(request)
-            asked = read_responses_request(fields, service.options)
-            prompt = await service.read_prompt(partial(read_input, fields))
-        return await self._replied(request, asked, prompt, ResponseReply(service.model, asked))
-
-    async def _fields(self, request: Request) -> Fields:
-        service = self._service
-        fields = read_json(await read_body(request, service.settings))
-        service.check_model(fields.text("model", service.model))
-        return fields
-
-    async def _replied(
-        self, request: Request, asked: ChatRequest, prompt: Prompt, reply: Reply
-    ) -> Response:
-        job = self._service.submit(prompt, asked)
-        if asked.stream:
-            silence = self._service.settings.keep_alive_seconds
-            return EventStream(job, streamed(job, reply, silence))
-        return JSONResponse(await whole(request, job, reply))

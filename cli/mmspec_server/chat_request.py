@@ -1,17 +1,24 @@
-"""Reads the body of a request to `/v1/chat/completions`."""
+"""Reads requests to `/v1/chat/completions` and `/v1/responses`: options and messages."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from mmspec.chat.options import Options
-from mmspec_server.fields import Fields
+from mmspec.prompt.conversation import Message
+from mmspec.prompt.images import Picture
+from mmspec_server.endpoint import ApiError, Fields
+from mmspec_server.images import ImageReader
 
 MOST_STOPS = 4
 MOST_LOGPROBS = 20
 MOST_TOKENS = 1_000_000
 """The largest `max_tokens` that can be asked for; an answer ends at the model's context."""
 
-REFUSED = {
+LOGPROBS = "message.output_text.logprobs"
+"""The value of `include` that asks for log-probabilities; others are ignored."""
+
+UNSUPPORTED = {
     "tools": "left out: no tools are called",
     "functions": "left out: no functions are called",
     "audio": "left out: answers are text",
@@ -19,12 +26,27 @@ REFUSED = {
 }
 """Fields that change the answer and cannot be obeyed, and what to do."""
 
+STORED = {
+    "previous_response_id": "left out: nothing is stored, so send the whole conversation",
+    "conversation": "left out: nothing is stored, so send the whole conversation",
+    "prompt": "left out: no prompts are stored",
+    "background": "false or left out: answers are not stored",
+}
+"""Fields that need what is not stored, and what to do."""
+
+SYSTEM = ("system", "developer")
+IMAGES = ("image_url", "input_image")
+TEXTS = ("text", "input_text", "output_text")
+
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """The options of one answer."""
+    """The options and messages of one answer."""
 
     options: Options
+    messages: Sequence[Fields]
+    param: str = "messages"
+    """The field that held the messages."""
     stops: Sequence[str] = ()
     stream: bool = False
     include_usage: bool = False
@@ -35,63 +57,81 @@ class ChatRequest:
 
 
 def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
-    """The options of a request; those that it does not name are the server's.
+    """A request to `/v1/chat/completions`; options that it does not name are the server's.
 
     Raises ApiError for values out of range and for what cannot be done.
     """
-    refuse_unsupported(fields)
+    _refuse_unsupported(fields)
     stream, own = fields.flag("stream"), fields.block("mmspec")
-    options = sampling_options(fields, defaults, _most_tokens(fields, defaults))
+    older = fields.integer("max_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
+    most = fields.integer("max_completion_tokens", older, 1, MOST_TOKENS)
+    sampling = _sampling_options(fields, defaults, most)
+    logprobs = _logprobs(fields, "logprobs: true", wanted=fields.flag("logprobs"))
     return ChatRequest(
-        replace(
-            options, logprobs=likeliest(fields, "logprobs: true", wanted=fields.flag("logprobs"))
-        ),
-        _stops(fields),
-        stream,
-        stream and fields.block("stream_options").flag("include_usage"),
-        own.flag("details"),
-        own.flag("plain"),
+        replace(sampling, logprobs=logprobs),
+        stops=_stops(fields),
+        stream=stream,
+        include_usage=stream and fields.block("stream_options").flag("include_usage"),
+        details=own.flag("details"),
+        plain=own.flag("plain"),
+        messages=fields.blocks("messages"),
     )
 
 
-def refuse_unsupported(fields: Fields) -> None:
+def read_responses_request(fields: Fields, defaults: Options) -> ChatRequest:
+    """A request to `/v1/responses`, whose `input` is a string or a list of messages."""
+    fields.refuse(STORED)
+    _refuse_unsupported(fields)
+    _require_text(fields.block("text").block("format"))
+    most = fields.integer("max_output_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
+    sampling = _sampling_options(fields, defaults, most)
+    included = fields.get("include", [])
+    if not isinstance(included, list):
+        raise fields.error("include", "a list of strings")
+    logprobs = _logprobs(fields, f'include: ["{LOGPROBS}"]', wanted=LOGPROBS in included)
+    stream, messages = fields.flag("stream"), _input(fields)
+    instructions = fields.text("instructions", "")
+    first = [Fields({"role": "system", "content": instructions})] if instructions else []
+    options = replace(sampling, logprobs=logprobs)
+    return ChatRequest(options, [*first, *messages], "input", stream=stream)
+
+
+def _input(fields: Fields) -> Sequence[Fields]:
+    if isinstance(fields.get("input"), str):
+        return [Fields({"role": "user", "content": fields.text("input")})]
+    items = fields.blocks("input")
+    for item in items:
+        if item.get("type", "message") != "message":
+            raise item.error("type", "message: no tools are called")
+    return items
+
+
+def _refuse_unsupported(fields: Fields) -> None:
     """Raise ApiError for fields that would be ignored although the answer depends on them."""
-    for name, allowed in REFUSED.items():
-        if fields.get(name):
-            raise fields.error(name, allowed)
+    fields.refuse(UNSUPPORTED)
     fields.integer("n", 1, 1, 1)
     for name in ("presence_penalty", "frequency_penalty"):
         fields.number(name, 0.0, 0.0, 0.0)
-    kind = fields.block("response_format")
-    if kind.get("type", "text") != "text":
-        raise kind.error("type", "text: JSON schemas are not enforced")
+    _require_text(fields.block("response_format"))
 
 
-def sampling_options(fields: Fields, defaults: Options, most_tokens: int) -> Options:
+def _require_text(form: Fields) -> None:
+    if form.get("type", "text") != "text":
+        raise form.error("type", "text: JSON schemas are not enforced")
+
+
+def _sampling_options(fields: Fields, defaults: Options, most_tokens: int) -> Options:
     """The server's options with a request's temperature, top_p, seed and length."""
-    sampling = replace(
-        defaults.sampling,
-        temperature=fields.number("temperature", defaults.sampling.temperature, 0, 2),
-        top_p=_top_p(fields, defaults),
-    )
+    temperature = fields.number("temperature", defaults.sampling.temperature, 0, 2)
+    top_p = fields.number("top_p", defaults.sampling.top_p, 0, 1)
+    if not top_p:
+        raise fields.error("top_p", "a number above 0 and at most 1")
+    sampling = replace(defaults.sampling, temperature=temperature, top_p=top_p)
     seed = fields.integer("seed", defaults.seed, -(2**63), 2**64 - 1)
     return replace(defaults, sampling=sampling, seed=seed, max_new_tokens=most_tokens)
 
 
-def _top_p(fields: Fields, defaults: Options) -> float:
-    top_p = fields.number("top_p", defaults.sampling.top_p, 0, 1)
-    if not top_p:
-        raise fields.error("top_p", "a number above 0 and at most 1")
-    return top_p
-
-
-def _most_tokens(fields: Fields, defaults: Options) -> int:
-    """`max_completion_tokens`, or its old name `max_tokens`."""
-    older = fields.integer("max_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
-    return fields.integer("max_completion_tokens", older, 1, MOST_TOKENS)
-
-
-def likeliest(fields: Fields, switch: str, *, wanted: bool) -> int | None:
+def _logprobs(fields: Fields, switch: str, *, wanted: bool) -> int | None:
     """The number of likeliest tokens to report; None if no log-probabilities are wanted.
 
     switch: the field and value by which they are wanted.
@@ -109,3 +149,114 @@ def _stops(fields: Fields) -> list[str]:
     if not texts or len(stops) > MOST_STOPS:
         raise fields.error("stop", f"a string or a list of up to {MOST_STOPS}, none of them empty")
     return list(stops)
+
+
+@dataclass(slots=True)
+class Transcript:
+    """The text and pictures of a request's messages; answers are text, not tokens."""
+
+    system: list[str] = field(default_factory=list)
+    questions: list[list[str | Picture]] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        """True if the last question has no answer yet."""
+        return len(self.questions) > len(self.answers)
+
+    def add(self, message: Fields, reader: ImageReader) -> None:
+        """Add a message, its pictures opened; raises ApiError where it cannot stand."""
+        role = message.text("role")
+        if role in SYSTEM:
+            if self.questions:
+                raise message.error("role", "user or assistant after the first question")
+            self.system.append(_plain(message))
+        elif role == "assistant":
+            if not self.is_open:
+                raise message.error("role", "user here: an answer follows a question")
+            self.answers.append(_plain(message))
+        elif role == "user":
+            if not self.is_open:
+                self.questions.append([])
+            self.questions[-1] += _parts(message, reader.picture)
+        else:
+            raise message.error(
+                "role", "system, developer, user or assistant (no tools are called)"
+            )
+
+    def messages(self) -> list[Message]:
+        """The questions in order; the last one is open."""
+        return [Message("user", arranged(parts)) for parts in self.questions]
+
+
+def read_transcript(request: ChatRequest, reader: ImageReader, most_images: int) -> Transcript:
+    """The transcript of a request; decodes no image before they are counted.
+
+    Raises ApiError for messages that no chat template can show.
+    """
+    param = request.param
+    images = sum(map(_images, request.messages))
+    if images > most_images:
+        raise ApiError(400, f"{param}: {images} images, at most {most_images} are allowed", param)
+    transcript = Transcript()
+    for message in request.messages:
+        transcript.add(message, reader)
+    if not transcript.is_open:
+        raise ApiError(400, f"{param}: the last message must be the user's", param)
+    return transcript
+
+
+def _images(message: Fields) -> int:
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return sum(isinstance(part, dict) and part.get("type") in IMAGES for part in parts)
+
+
+def _plain(message: Fields) -> str:
+    """The text of a message that cannot have images; an answer may be null."""
+    if message.get("content") is None and message.text("role") == "assistant":
+        return ""
+    return "\n".join(map(str, _parts(message, _no_picture)))
+
+
+def _parts(message: Fields, picture: Callable[[str, str], Picture]) -> list[str | Picture]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return [content]
+    if not isinstance(content, list):
+        raise message.error("content", "a string or a list of parts")
+    return [_part(part, picture) for part in message.blocks("content")]
+
+
+def _part(part: Fields, picture: Callable[[str, str], Picture]) -> str | Picture:
+    kind = part.text("type")
+    if kind in TEXTS:
+        return part.text("text")
+    if kind not in IMAGES:
+        raise part.error("type", "text or image_url (in /v1/responses input_text or input_image)")
+    block, key = (part.block(kind), "url") if kind == "image_url" else (part, "image_url")
+    return picture(block.text(key), f"{block.path}{key}")
+
+
+def _no_picture(_: str, param: str) -> Picture:
+    raise ApiError(400, f"{param}: only the user's messages can show images", param)
+
+
+def arranged(parts: Sequence[str | Picture]) -> tuple[str | Picture, ...]:
+    """A question's parts as `generate` has them: images first, texts joined by line breaks.
+
+    Images between two texts stay where they are, because the texts may speak of their places.
+    """
+    joined = list(_joined(parts))
+    pictures = [part for part in joined if isinstance(part, Picture)]
+    texts = [part for part in joined if isinstance(part, str)]
+    return tuple(joined if len(texts) > 1 else [*pictures, *(texts or [""])])
+
+
+def _joined(parts: Sequence[str | Picture]) -> Iterator[str | Picture]:
+    """The parts with neighbouring texts joined."""
+    for is_text, neighbours in groupby(parts, lambda part: isinstance(part, str)):
+        if is_text:
+            yield "\n".join(map(str, neighbours))
+        else:
+            yield from neighbours

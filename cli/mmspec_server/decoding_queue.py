@@ -9,7 +9,7 @@ from threading import Event as Flag
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
-from mmspec_server.errors import ApiError
+from mmspec_server.endpoint import ApiError
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Job(Generic[T]):
     The generator yields None where it can be stopped and there is no event.
     """
 
-    def __init__(self, work: Callable[[], Generator[T | None]], thread: ThreadPoolExecutor) -> None:
+    def __init__(self, work: Generator[T | None], thread: ThreadPoolExecutor) -> None:
         """Called on the event loop by `DecodingQueue.submit`; waits for its turn on `thread`."""
         self._work = work
         self._loop = asyncio.get_running_loop()
@@ -54,7 +54,7 @@ class Job(Generic[T]):
         self._post(self._end)
 
     def _produce(self) -> None:
-        with closing(self._work()) as events:
+        with closing(self._work) as events:
             for event in events:
                 if event is not None:
                     self._post(event)
@@ -130,7 +130,7 @@ class DecodingQueue:
         finally:
             self._read -= 1
 
-    def submit(self, work: Callable[[], Generator[T | None]]) -> Job[T]:
+    def submit(self, work: Generator[T | None]) -> Job[T]:
         """Let a generator run after those that came before; raises ApiError if too many wait."""
         self._check_room()
         job = Job(work, self._thread)

@@ -1,19 +1,44 @@
-"""Turns whatever goes wrong in a request into OpenAI's error object."""
+"""HTTP of every endpoint: JSON bodies within limits of size and time, errors as OpenAI's object."""
 
+import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from mmspec.ground.errors import ContextError, ImageError, MmspecError, UsageError
-from mmspec_server.errors import ApiError
+from mmspec.ground.json_reader import MismatchError, parse_json, read_value, shown
+
+DISCARDED = 4
+"""Times the limit: what is read of a body that is too large, so that its sender sees the reply."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 log = logging.getLogger("mmspec.server")
+
+
+@dataclass(eq=False)
+class ApiError(Exception):
+    """A refused request or a failed answer; the message holds no path of this machine."""
+
+    status: int
+    message: str
+    param: str | None = None
+    """The field of the request that was wrong, such as 'messages[0].content'."""
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The reply: OpenAI's error object."""
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        fields = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        return {"error": fields}
 
 
 def guarded(endpoint: Endpoint) -> Endpoint:
@@ -58,3 +83,133 @@ async def http_error(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     message = "there is no such address: see /v1/models" if status == 404 else "method not allowed"
     return refused(ApiError(status, message))
+
+
+async def read_body(request: Request, limit: int, seconds: float) -> bytes:
+    """The body of a JSON request; raises ApiError, and never holds more than `limit` bytes."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(415, f"Content-Type is {kind[:60]!r}: it must be application/json")
+    try:
+        async with asyncio.timeout(seconds):
+            return await _received(request, limit)
+    except TimeoutError as error:
+        reason = f"the body did not arrive within {seconds:g} seconds"
+        raise ApiError(408, reason, headers={"Connection": "close"}) from error
+    except ClientDisconnect as error:
+        raise ApiError(400, "the client left before its body had arrived") from error
+
+
+async def _received(request: Request, limit: int) -> bytes:
+    declared = request.headers.get("content-length", "0")
+    size = int(declared) if declared.isdigit() else 0
+    body, received = bytearray(), 0
+    if size > DISCARDED * limit:
+        raise _too_large(limit)
+    async for part in request.stream():
+        received += len(part)
+        if received > DISCARDED * limit:
+            raise _too_large(limit)
+        body += part if max(received, size) <= limit else b""
+    if received > limit:
+        raise _too_large(limit)
+    return bytes(body)
+
+
+def _too_large(limit: int) -> ApiError:
+    reason = f"the body is larger than {limit} bytes: send fewer or smaller images"
+    return ApiError(413, reason, code="body_too_large", headers={"Connection": "close"})
+
+
+def read_json(body: bytes) -> "Fields":
+    """The JSON object in a request's body; raises ApiError for anything else."""
+    try:
+        values = parse_json(body)
+    except ValueError as error:
+        raise ApiError(400, f"the body is not valid JSON: {error}", code="invalid_json") from error
+    if not isinstance(values, dict):
+        raise ApiError(400, f"the body must be a JSON object, not {_kind(values)}")
+    return Fields(values)
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A JSON object of a request; `path` leads to it, such as 'messages[0].'.
+
+    A field that is null counts as missing, and a field that nobody reads is ignored. Methods raise
+    ApiError for a value that is not allowed.
+    """
+
+    values: Mapping[str, Any]
+    path: str = ""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of `key`, or `default`."""
+        value = self.values.get(key)
+        return default if value is None else value
+
+    def error(self, key: str, allowed: str) -> ApiError:
+        """The error for the value of `key`; `allowed` completes the sentence "must be …"."""
+        value, name = self.values.get(key), self.path + key
+        got = "is missing" if value is None else f"is {shown(value)}"
+        return ApiError(400, f"{name} {got}: it must be {allowed}", name, "invalid_value")
+
+    def refuse(self, allowed: Mapping[str, str]) -> None:
+        """Raise ApiError for a field that is there; allowed: for each name what it must be."""
+        for name, text in allowed.items():
+            if self.get(name):
+                raise self.error(name, text)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A text; without a default it must be there."""
+        return str(self._read(key, str, default))
+
+    def flag(self, key: str) -> bool:
+        """True or false; false if it is missing."""
+        return bool(self._read(key, bool, False))
+
+    def number(self, key: str, default: float, least: float, most: float) -> float:
+        """A number from `least` to `most`."""
+        value = float(self._read(key, float, default))
+        if not least <= value <= most:
+            raise self.error(key, f"a number from {least:g} to {most:g}")
+        return value
+
+    def integer(self, key: str, default: int, least: int, most: int) -> int:
+        """An integer from `least` to `most`."""
+        value = int(self._read(key, int, default))
+        if not least <= value <= most:
+            raise self.error(key, f"an integer from {least:,} to {most:,}")
+        return value
+
+    def _read(self, key: str, kind: Any, default: Any) -> Any:
+        """The value of `key` as an annotation describes it."""
+        try:
+            return read_value(kind, self.get(key, default))
+        except MismatchError as error:
+            raise self.error(key, error.allowed) from error
+
+    def block(self, key: str) -> "Fields":
+        """The object at `key`; empty if it is missing."""
+        value = self.get(key, {})
+        if not isinstance(value, dict):
+            raise self.error(key, "an object")
+        return Fields(value, f"{self.path}{key}.")
+
+    def blocks(self, key: str) -> "Sequence[Fields]":
+        """The objects of the list at `key`, which must not be empty."""
+        value = self.get(key, [])
+        if not isinstance(value, list) or not value:
+            raise self.error(key, "a list of at least one object")
+        return [self._block(key, index, entry) for index, entry in enumerate(value)]
+
+    def _block(self, key: str, index: int, entry: Any) -> "Fields":
+        name = f"{key}[{index}]"
+        if not isinstance(entry, dict):
+            raise Fields({name: entry}, self.path).error(name, "an object")
+        return Fields(entry, f"{self.path}{name}.")

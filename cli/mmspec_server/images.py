@@ -2,7 +2,9 @@
 
 import base64
 import binascii
+import os
 import re
+import stat
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,15 +12,14 @@ from functools import partial
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
+from urllib.parse import unquote, urlsplit
 
 from PIL import Image
 
 from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import Picture, decode_picture
-from mmspec_server.errors import ApiError
+from mmspec_server.endpoint import ApiError
 from mmspec_server.fetching import Fetcher, RefusedUrl
-from mmspec_server.media_root import RefusedFile, read_file
-from mmspec_server.picture_cache import PictureCache
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 MEGA = 10**6
@@ -26,6 +27,38 @@ DECODED_BYTES = 2**28
 """Bytes of the pictures that are kept, as sent and as pixels."""
 
 _DATA_URL = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
+
+
+class RefusedFile(Exception):
+    """A file that is not read; the message names no path."""
+
+
+class PictureCache:
+    """Decoded pictures with what they were decoded from; the least recently used leave.
+
+    A stateless request sends the pictures of earlier turns again.
+    """
+
+    def __init__(self, size: int) -> None:
+        """size: the most bytes of all contents and pixels."""
+        self._size = size
+        self._pairs: list[tuple[bytes, Picture]] = []
+
+    def get(self, content: bytes, decode: Callable[[bytes], Picture]) -> Picture:
+        """The picture of a file's content, in any encoding, decoded if it is not here."""
+        # A few comparisons cost less than one digest of megabytes.
+        places = (place for place, pair in enumerate(self._pairs) if pair[0] == content)
+        place = next(places, None)
+        pair = (content, decode(content)) if place is None else self._pairs.pop(place)
+        self._pairs.append(pair)
+        while sum(map(_bytes, self._pairs)) > self._size:
+            del self._pairs[0]
+        return pair[1]
+
+
+def _bytes(pair: tuple[bytes, Picture]) -> int:
+    content, picture = pair
+    return len(content) + 3 * picture.image.width * picture.image.height
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +143,31 @@ class ImageReader:
 def refusal(param: str, reason: str) -> ApiError:
     """The error for an image that is not used."""
     return ApiError(400, f"{param}: {reason}", param, "invalid_image")
+
+
+def read_file(root: Path, url: str, limit: int) -> bytes:
+    """The file that a `file:` URL names, absolute or relative to `root`.
+
+    Raises RefusedFile unless it is a regular file inside `root`, links resolved, of at most `limit`
+    bytes.
+    """
+    try:
+        path = (root / unquote(urlsplit(url).path)).resolve(strict=True)
+        if not path.is_relative_to(root.resolve(strict=True)):
+            raise RefusedFile("there is no such file in the media root")
+        return _content(path, limit)
+    except (OSError, ValueError, RuntimeError) as error:
+        # Python 3.11 raises RuntimeError for links in a circle.
+        raise RefusedFile("there is no such file in the media root") from error
+
+
+def _content(path: Path, limit: int) -> bytes:
+    # Without following a link that has come since, nor waiting for a pipe's writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise RefusedFile("it is not a regular file")
+        if status.st_size > limit:
+            raise RefusedFile(f"it is larger than {limit} bytes")
+        return file.read(limit)

@@ -1,13 +1,15 @@
 """Runs a service on a port until a signal ends it."""
 
+import ctypes
 import os
 import socket
+import sys
+from collections.abc import Mapping
 
 import uvicorn
 
 from mmspec.ground.errors import UsageError
-from mmspec_server.app import create_app
-from mmspec_server.service import Service
+from mmspec_server.app import Service, create_app
 
 CUT_SECONDS = 5.0
 """Seconds after the grace in which a cut answer's last events are sent."""
@@ -15,12 +17,18 @@ CUT_SECONDS = 5.0
 CONNECTIONS = 256
 """Open connections; uvicorn answers more with status 503."""
 
+_ARENA_MAX = -8
+"""`M_ARENA_MAX` of glibc's malloc.h: the parameter that is the most heaps."""
+
+CHOSEN = ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
+"""Environment variables with which a user chooses how glibc keeps memory."""
+
 
 class Server(uvicorn.Server):
     """Ends the running answer, or cuts it, before its connections close."""
 
     def __init__(self, service: Service) -> None:
-        grace = service.settings.grace_seconds
+        grace = service.limits.grace_seconds
         config = uvicorn.Config(
             create_app(service),
             lifespan="off",
@@ -38,7 +46,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse new requests, give the running one its grace, and close."""
-        self._service.queue.drain(self._service.settings.grace_seconds)
+        self._service.queue.drain(self._service.limits.grace_seconds)
         await super().shutdown(sockets)
 
 
@@ -55,3 +63,18 @@ def bound(host: str, port: int) -> socket.socket:
     # the headers, which comes 40 ms later.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
+
+
+def share_one_heap(environment: Mapping[str, str] = os.environ) -> bool:
+    """Let all threads allocate from one heap; False where the user chose or there is no glibc.
+
+    A thread's own heap keeps what its requests freed, for that thread alone: with many requests the
+    memory of the process grows by tens of megabytes that nobody uses. Has an effect on threads that
+    allocate for the first time after it.
+    """
+    if sys.platform != "linux" or any(name in environment for name in CHOSEN):
+        return False
+    try:
+        return bool(ctypes.CDLL(None).mallopt(_ARENA_MAX, 1))
+    except AttributeError:  # another C library than glibc
+        return False

@@ -12,14 +12,13 @@ from starlette.types import Receive, Scope, Send
 from mmspec.chat.session import Prefilled
 from mmspec_server.answers import Event, Finished, Text
 from mmspec_server.decoding_queue import Job
-from mmspec_server.endpoint import api_error
-from mmspec_server.errors import ApiError
+from mmspec_server.endpoint import ApiError, api_error
 
 KEEP_ALIVE = ": waiting\n\n"
 """A comment, which clients of event streams ignore."""
 
 
-class Reply(Protocol):
+class ReplyWriter(Protocol):
     """Writes the reply to one request in the form of its address."""
 
     def whole(self, texts: Sequence[Text], finished: Finished) -> dict[str, Any]:
@@ -66,7 +65,7 @@ async def _with(first: str, others: AsyncIterator[str]) -> AsyncIterator[str]:
         yield text
 
 
-async def streamed(job: Job[Event], reply: Reply, silence: float) -> AsyncIterator[str]:
+async def streamed(job: Job[Event], reply: ReplyWriter, silence: float) -> AsyncIterator[str]:
     """The texts to send; the events before the first text come with it."""
     start = "".join(reply.start())
     async for text in _streamed(job, reply, silence):
@@ -74,7 +73,7 @@ async def streamed(job: Job[Event], reply: Reply, silence: float) -> AsyncIterat
         start = ""
 
 
-async def _streamed(job: Job[Event], reply: Reply, silence: float) -> AsyncIterator[str]:
+async def _streamed(job: Job[Event], reply: ReplyWriter, silence: float) -> AsyncIterator[str]:
     """The events of an answer as they come; comments where nothing else comes."""
     try:
         async for event in job.events(silence):
@@ -91,7 +90,7 @@ async def _streamed(job: Job[Event], reply: Reply, silence: float) -> AsyncItera
         yield reply.failure(api_error(error))
 
 
-async def whole(request: Request, job: Job[Event], reply: Reply) -> dict[str, Any]:
+async def whole(request: Request, job: Job[Event], reply: ReplyWriter) -> dict[str, Any]:
     """The object of a complete answer; empty if the client has left."""
     texts: list[Text] = []
     finished = None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mmspec_server.access import Access
-from mmspec_server.page import FILES, FOLDER
+from mmspec_server.app import FILES, FOLDER
 from support.live_server import Live, live
 from support.scripted_engine import scripted_engine
 

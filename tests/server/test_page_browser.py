@@ -15,8 +15,7 @@ from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
 from mmspec_server.access import Access
-from mmspec_server.answers import Finished, Text
-from mmspec_server.origins import Part
+from mmspec_server.answers import Finished, Fragment, Text
 from support.bundled import SAMPLES
 from support.commands import start_process
 from support.live_server import CHAT, data_url, live, png, text_of, words
@@ -83,7 +82,7 @@ class Speaker:
                 statistics.tokens += 1
                 statistics.rounds += 1
                 statistics.seconds["decode"] += self.seconds
-                yield Text([Part(part, drafted=not plain and number % 2 == 0)])
+                yield Text([Fragment(part, drafted=not plain and number % 2 == 0)])
             yield Finished("stop", statistics)
         finally:
             self.closed.set()
@@ -97,7 +96,7 @@ class Speaker:
 
 @contextmanager
 def speaking(directory, monkeypatch, speaker, **options):
-    monkeypatch.setattr("mmspec_server.service.answer", speaker)
+    monkeypatch.setattr("mmspec_server.app.answer", speaker)
     with live(lambda: scripted_engine(directory), LONG, **options) as server:
         yield server
 

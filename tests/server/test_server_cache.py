@@ -10,8 +10,8 @@ from mmspec.chat import loaded_model
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
 from mmspec_server.answers import Finished, Text, answer, prepare
+from mmspec_server.chat_request import Transcript
 from mmspec_server.conversation_cache import ConversationCache
-from mmspec_server.messages import Dialogue
 from support.live_server import Live, live, shown, text_of, words
 from support.scripted_engine import picture, scripted_engine
 
@@ -25,7 +25,7 @@ def engine(directory):
 
 
 def dialogue(*questions, answers=()):
-    return Dialogue([], [list(parts) for parts in questions], list(answers))
+    return Transcript([], [list(parts) for parts in questions], list(answers))
 
 
 class Client:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmspec.chat.answer import Piece
-from mmspec_server.origins import Origins
+from mmspec_server.answers import Origins
 from support.live_server import CHAT, Live, shown, text_of, words
 
 ASKED = [{"role": "user", "content": [shown("red"), words("What?")]}]

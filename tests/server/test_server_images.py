@@ -14,10 +14,9 @@ import pytest
 from PIL import Image
 
 from mmspec.prompt.images import decode_picture
-from mmspec_server.errors import ApiError
+from mmspec_server.endpoint import ApiError
 from mmspec_server.fetching import Fetcher, RefusedUrl, is_public
-from mmspec_server.images import ImageReader
-from mmspec_server.picture_cache import PictureCache
+from mmspec_server.images import ImageReader, PictureCache
 from support.live_server import data_url, png
 
 RED = decode_picture(png(), "")

@@ -88,7 +88,7 @@ def test_a_job_goes_on_when_its_first_event_has_been_sent(monkeypatch):
         yield "second"
 
     async def send():
-        async for event in DecodingQueue(0).submit(work).events():
+        async for event in DecodingQueue(0).submit(work()).events():
             await asyncio.sleep(0.05)
             order.append(f"{event} is sent")
 

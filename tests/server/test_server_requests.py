@@ -5,8 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mmspec.prompt.images import decode_picture
-from mmspec_server.messages import arranged
-from mmspec_server.stop_strings import StopStrings
+from mmspec_server.answers import StopStrings
+from mmspec_server.chat_request import arranged
 from support.live_server import CHAT, Live, data_url, png, shown
 
 USER = [{"role": "user", "content": "What?"}]

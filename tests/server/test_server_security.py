@@ -219,7 +219,7 @@ def test_a_large_body_is_never_held(small: Live, monkeypatch):
             held.append(len(self) + len(part))
             return super().__iadd__(part)
 
-    monkeypatch.setattr("mmspec_server.bodies.bytearray", Watched, raising=False)
+    monkeypatch.setattr("mmspec_server.endpoint.bytearray", Watched, raising=False)
     assert small.client.post(CHAT, content=b" " * 79_000, headers=JSON).status_code == 413
     assert max(held) == 0
     small.client.post(CHAT, content=iter([b" " * 7_000] * 10), headers=JSON)

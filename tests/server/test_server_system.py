@@ -6,13 +6,12 @@ import sys
 
 import pytest
 
-from mmspec_server.allocator import CHOSEN, share_one_heap
-from mmspec_server.server import bound
+from mmspec_server.server import CHOSEN, bound, share_one_heap
 
 HEAPS = """
 import ctypes
 from threading import Barrier, Thread
-from mmspec_server.allocator import share_one_heap
+from mmspec_server.server import share_one_heap
 if {shared}:
     assert share_one_heap({{}})
 libc = ctypes.CDLL(None)

@@ -15,11 +15,10 @@ from PIL import Image
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec_server.access import Access
+from mmspec_server.app import Limits, Service
 from mmspec_server.decoding_queue import DecodingQueue
 from mmspec_server.images import ImageReader
 from mmspec_server.server import Server, bound
-from mmspec_server.service import Service
-from mmspec_server.settings import Settings
 
 CHAT = "/v1/chat/completions"
 
@@ -53,13 +52,13 @@ def live(
     options: Options | None = None,
     reader: ImageReader | None = None,
     access: Access | None = None,
-    **limits: Any,
+    **settings: Any,
 ) -> Iterator[Live]:
     """Serve the models that `load` loads on the decoding thread."""
-    settings = Settings(**limits)
-    queue = DecodingQueue(settings.waiting)
+    limits = Limits(**settings)
+    queue = DecodingQueue(limits.waiting)
     options, reader = options or Options(max_new_tokens=12), reader or ImageReader()
-    service = Service(queue.call(load), options, settings, queue, reader, access or Access())
+    service = Service(queue.call(load), options, limits, queue, reader, access or Access())
     server, listener = Server(service), bound("127.0.0.1", 0)
     thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

@@ -1,0 +1,240 @@
+"""The replies of `/v1/chat/completions` and `/v1/responses`, whole and as events."""
+
+import json
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mmspec.chat.session import Prefilled
+from mmspec.decoding.statistics import Statistics
+from mmspec_server.answers import Entry, Finished, Fragment, Text
+from mmspec_server.chat_request import ChatRequest
+from mmspec_server.endpoint import ApiError
+
+DONE = "data: [DONE]\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """Writes the reply to one request to `/v1/chat/completions`, whole or in chunks."""
+
+    model: str
+    request: ChatRequest
+    id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def whole(self, texts: Sequence[Text], finished: Finished) -> dict[str, Any]:
+        """The object of an answer that is not streamed."""
+        message = {"role": "assistant", "content": _joined(texts), "refusal": None}
+        tokens = _logprobs(_tokens(texts))
+        choice = {"message": message, **tokens, "finish_reason": finished.reason}
+        usage, figures = (
+            _usage(finished.statistics, "prompt", "completion"),
+            self._figures(finished),
+        )
+        return self._object("chat.completion", [choice], usage=usage, **figures)
+
+    def start(self) -> Iterator[str]:
+        """The event before the first text."""
+        yield self._chunk({"role": "assistant", "content": ""})
+
+    def progress(self, prefilled: Prefilled) -> str:
+        """The event of more of the prompt that has been read; empty without details."""
+        if not self.request.details:
+            return ""
+        read = {"done": prefilled.done, "total": prefilled.total}
+        return self._chunk({}, mmspec={"prompt": read})
+
+    def delta(self, text: Text) -> str:
+        """The event of more text; with details one for each part, the first with all tokens."""
+        if not self.request.details or not text.parts:
+            return self._chunk({"content": text.text}, text.tokens)
+        tokens = [text.tokens, *[()] * (len(text.parts) - 1)]
+        return "".join(map(self._fragment, text.parts, tokens))
+
+    def _fragment(self, part: Fragment, tokens: Sequence[Entry]) -> str:
+        return self._chunk({"content": part.text}, tokens, mmspec={"drafted": part.drafted})
+
+    def end(self, finished: Finished) -> Iterator[str]:
+        """The events after the last text."""
+        yield self._chunk({}, reason=finished.reason, **self._figures(finished))
+        if self.request.include_usage:
+            counts = _usage(finished.statistics, "prompt", "completion")
+            yield _event(self._object("chat.completion.chunk", [], usage=counts))
+        yield DONE
+
+    def failure(self, error: ApiError) -> str:
+        """The events of a stream that ends in an error."""
+        return _event(error.body) + DONE
+
+    def _figures(self, finished: Finished) -> dict[str, Any]:
+        """The figures of an answer, if they were asked for."""
+        if not self.request.details:
+            return {}
+        figures = {
+            "speed_up": finished.speed_up,
+            "plain_reason": finished.plain_reason,
+            "stats": finished.statistics.as_dict(),
+        }
+        return {"mmspec": figures}
+
+    def _chunk(
+        self,
+        delta: Mapping[str, Any],
+        tokens: Sequence[Entry] = (),
+        reason: str | None = None,
+        **details: Any,
+    ) -> str:
+        choice = {"delta": delta, **_logprobs(tokens), "finish_reason": reason}
+        without: dict[str, Any] = {"usage": None} if self.request.include_usage else {}
+        return _event(self._object("chat.completion.chunk", [choice], **without, **details))
+
+    def _object(self, kind: str, choices: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "choices": [{"index": 0, **choice} for choice in choices],
+            **fields,
+        }
+
+
+@dataclass(slots=True)
+class ResponseReply:
+    """Writes the reply to one request to `/v1/responses`, whole or as typed events."""
+
+    model: str
+    request: ChatRequest
+    id: str = field(default_factory=lambda: secrets.token_hex(12))
+    created: int = field(default_factory=lambda: int(time.time()))
+    _texts: list[Text] = field(default_factory=list)
+    _events: int = 0
+
+    def whole(self, texts: Sequence[Text], finished: Finished) -> dict[str, Any]:
+        """The object of a complete answer."""
+        cut = finished.reason == "length"
+        status = "incomplete" if cut else "completed"
+        content = [_output_text(_joined(texts), _tokens(texts))]
+        reply = self._object(status, [self._item(status, content)])
+        reply["incomplete_details"] = {"reason": "max_output_tokens"} if cut else None
+        reply["usage"] = _usage(finished.statistics, "input", "output")
+        reply["usage"]["output_tokens_details"]["reasoning_tokens"] = 0
+        return reply
+
+    def start(self) -> Iterator[str]:
+        """The events before the first text."""
+        begun = self._object("in_progress", [])
+        yield self._event("response.created", response=begun)
+        yield self._event("response.in_progress", response=begun)
+        item = self._item("in_progress", [])
+        yield self._event("response.output_item.added", output_index=0, item=item)
+        yield self._event("response.content_part.added", **self._place, part=_output_text("", []))
+
+    def progress(self, _: Prefilled) -> str:
+        """Nothing: this API has no event for it."""
+        return ""
+
+    def delta(self, text: Text) -> str:
+        """The event of more text."""
+        self._texts.append(text)
+        return self._event(
+            "response.output_text.delta", **self._place, delta=text.text, logprobs=text.tokens
+        )
+
+    def end(self, finished: Finished) -> Iterator[str]:
+        """The events after the last text."""
+        reply = self.whole(self._texts, finished)
+        [item] = reply["output"]
+        [part] = item["content"]
+        text = {name: part[name] for name in ("text", "logprobs")}
+        yield self._event("response.output_text.done", **self._place, **text)
+        yield self._event("response.content_part.done", **self._place, part=part)
+        yield self._event("response.output_item.done", output_index=0, item=item)
+        yield self._event(f"response.{reply['status']}", response=reply)
+
+    def failure(self, error: ApiError) -> str:
+        """The event of a stream that ends in an error."""
+        reply = self._object("failed", [])
+        reply["error"] = {"code": error.code or "server_error", "message": error.message}
+        return self._event("response.failed", response=reply)
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        return {"item_id": f"msg_{self.id}", "output_index": 0, "content_index": 0}
+
+    def _event(self, kind: str, **fields: Any) -> str:
+        value = {"type": kind, "sequence_number": self._events, **fields}
+        self._events += 1
+        return f"event: {kind}\n{_event(value)}"
+
+    def _item(self, status: str, content: list[Any]) -> dict[str, Any]:
+        return {
+            "id": f"msg_{self.id}",
+            "type": "message",
+            "role": "assistant",
+            "status": status,
+            "content": content,
+        }
+
+    def _object(self, status: str, output: list[Any]) -> dict[str, Any]:
+        options = self.request.options
+        return {
+            "id": f"resp_{self.id}",
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "error": None,
+            "incomplete_details": None,
+            "model": self.model,
+            "output": output,
+            "max_output_tokens": options.max_new_tokens,
+            "temperature": options.sampling.temperature,
+            "top_p": options.sampling.top_p,
+            "top_logprobs": options.logprobs or 0,
+            "parallel_tool_calls": False,
+            "tool_choice": "none",
+            "tools": [],
+            "store": False,
+            "usage": None,
+        }
+
+
+def _output_text(text: str, tokens: Sequence[Entry]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": tokens}
+
+
+def _joined(texts: Sequence[Text]) -> str:
+    return "".join(text.text for text in texts)
+
+
+def _tokens(texts: Sequence[Text]) -> list[Entry]:
+    return [token for text in texts for token in text.tokens]
+
+
+def _logprobs(tokens: Sequence[Entry]) -> dict[str, Any]:
+    return {"logprobs": {"content": list(tokens), "refusal": None} if tokens else None}
+
+
+def _event(value: Mapping[str, Any]) -> str:
+    """A server-sent event with a JSON object."""
+    return f"data: {json.dumps(value)}\n\n"
+
+
+def _usage(statistics: Statistics, prompt: str, answer: str) -> dict[str, Any]:
+    """The counts of tokens, the drafted ones under OpenAI's names for predicted outputs.
+
+    prompt, answer: an address' names for both.
+    """
+    return {
+        f"{prompt}_tokens": statistics.prompt_tokens,
+        f"{answer}_tokens": statistics.tokens,
+        "total_tokens": statistics.prompt_tokens + statistics.tokens,
+        f"{prompt}_tokens_details": {"cached_tokens": statistics.cached_tokens},
+        f"{answer}_tokens_details": {
+            "accepted_prediction_tokens": statistics.accepted,
+            "rejected_prediction_tokens": statistics.drafted - statistics.accepted,
+        },
+    }
