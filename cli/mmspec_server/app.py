@@ -27,7 +27,7 @@ from mmspec_server.chat_request import (
     read_transcript,
 )
 from mmspec_server.conversation_cache import ConversationCache
-from mmspec_server.decoding_queue import DecodingQueue
+from mmspec_server.decoding_queue import DecodingQueue, Job
 from mmspec_server.endpoint import ApiError, Fields, guarded, http_error, read_body, read_json
 from mmspec_server.images import ImageReader
 from mmspec_server.metrics import Counted, Metrics
@@ -191,7 +191,7 @@ class Service:
         self, request: Request, asked: ChatRequest, prompt: RequestPrompt, writer: ReplyWriter
     ) -> Response:
         """Queue the answer and pass it on; raises ApiError if too many requests wait."""
-        job = self.queue.submit(self._events(asked, prompt))
+        job: Job[Event] = self.queue.submit(self._events(asked, prompt))
         if asked.stream:
             return EventStream(job, streamed(job, writer, self.limits.keep_alive_seconds))
         return JSONResponse(await whole(request, job, writer))
