@@ -1,12 +1,11 @@
-"""Downloads a repository's files into the hub's cache: resumed, and verified before they count.
+"""Downloads a repository's files into the hub's cache, and verifies them by the hub's digests.
 
-huggingface_hub compares sizes alone and begins an interrupted file anew. A file is downloaded here
-beside its place, under a name made of the digest that the hub lists for it, and put in place once
-its content has that digest. The layout of the cache is the hub's own.
+huggingface_hub lays out the cache. It compares sizes alone and begins an interrupted file anew, so
+contents are downloaded here, under names made of the digests that the hub lists: the next download
+goes on with them, and huggingface_hub finds only those that have their digests.
 """
 
 import hashlib
-import os
 import re
 import shutil
 import time
@@ -17,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from mmspec.checkpoints.hub_cache import PULLED
 from mmspec.ground.errors import HubError, WriteError
-from mmspec.ground.output_files import ABANDONED_SECONDS, replace_file, replace_text
+from mmspec.ground.output_files import ABANDONED_SECONDS, replace_text
 from mmspec.ground.progress import Progress
 
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -30,71 +29,58 @@ PIECE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file as the hub lists it."""
+    """A file as the hub lists it, and where the cache has its content."""
 
     path: str
     size: int
     digest: str
+    blob: Path
+
+    @property
+    def partial(self) -> Path:
+        """Where the content grows until it is complete."""
+        return self.blob.with_suffix(".incomplete")
+
+    @property
+    def missing_bytes(self) -> int:
+        """The bytes that a download has to fetch."""
+        received = self.partial.stat().st_size if self.partial.exists() else 0
+        return self.size - received if received <= self.size else self.size
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """The files of one commit of a repository that are wanted, and where the cache has them."""
+    """The files of one commit of a repository that are wanted."""
 
     repository: str
     revision: str
     commit: str
     files: tuple[HubFile, ...]
-    cache: Path
-
-    @property
-    def folder(self) -> Path:
-        """The repository's folder in the cache."""
-        return self.cache / f"models--{self.repository.replace('/', '--')}"
+    folder: Path
+    """The repository's folder in the cache."""
 
     @property
     def snapshot(self) -> Path:
         """The directory of the commit's files in the cache."""
         return self.folder / "snapshots" / self.commit
 
-    def place(self, file: HubFile) -> Path:
-        """Where readers find a file."""
-        return self.snapshot / file.path
-
-    def blob(self, file: HubFile) -> Path:
-        """Where the content of a file is, once it is complete."""
-        return self.folder / "blobs" / file.digest
-
-    def partial(self, file: HubFile) -> Path:
-        """Where the content of a file grows."""
-        return self.blob(file).with_suffix(".incomplete")
-
-    def missing(self) -> list[HubFile]:
-        """The files that are not in the cache, the large ones last.
-
-        So a snapshot with all its weights has all other files too.
-        """
-        missing = (file for file in self.files if not self.place(file).exists())
-        return sorted(missing, key=lambda file: file.size)
-
 
 def wanted(repository: str, revision: str) -> Download:
-    """What the hub lists; raises the hub's errors, HubError for names and digests that are none."""
+    """The hub's list; raises the hub's errors, HubError for names and digests that are none."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.hf_api import RepoFile
 
     api = HfApi()
     commit = api.model_info(repository, revision=revision).sha or ""
-    entries = api.list_repo_tree(repository, recursive=True, revision=commit)
-    listed = [
-        HubFile(entry.path, entry.size, entry.lfs.sha256 if entry.lfs else entry.blob_id)
-        for entry in entries
-        if isinstance(entry, RepoFile)
-    ]
-    for file in listed:
-        _check(repository, file)
-    files = tuple(file for file in listed if any(fnmatch(file.path, each) for each in PULLED))
-    return Download(repository, revision, commit, files, Path(constants.HF_HUB_CACHE))
+    folder = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}"
+    files = list[HubFile]()
+    for entry in api.list_repo_tree(repository, recursive=True, revision=commit):
+        if isinstance(entry, RepoFile):
+            digest = entry.lfs.sha256 if entry.lfs else entry.blob_id
+            _check(repository, entry.path, digest)
+            files.append(HubFile(entry.path, entry.size, digest, folder / "blobs" / digest))
+    matching = (file for file in files if any(fnmatch(file.path, each) for each in PULLED))
+    return Download(repository, revision, commit, tuple(matching), folder)
 
 
 def proposals(repository: str) -> list[str]:
@@ -114,55 +100,45 @@ def proposals(repository: str) -> list[str]:
     ]
 
 
-def _check(repository: str, file: HubFile) -> None:
+def _check(repository: str, path: str, digest: str) -> None:
     """Raise HubError for a name that leads out of the repository, and for a digest of no kind."""
-    parts = PurePosixPath(file.path).parts
-    if not file.path.isprintable() or "\\" in file.path or {"..", "/", ""} & {*parts, file.path}:
+    parts = PurePosixPath(path).parts
+    if not path.isprintable() or "\\" in path or {"..", "/", ""} & {*parts, path}:
         raise HubError(
-            f"{repository} names a file {file.path!r}, which does not lie in its folder: nothing "
+            f"{repository} names a file {path!r}, which does not lie in its folder: nothing "
             "was downloaded; report it to the hub"
         )
-    if not _DIGEST.fullmatch(file.digest):
+    if not _DIGEST.fullmatch(digest):
         raise HubError(
-            f"{repository} names no digest of {file.path}, but {file.digest!r}: its content could "
+            f"{repository} names no digest of {path}, but {digest!r}: its content could "
             "not be verified, and nothing was downloaded"
         )
 
 
 def fetch(download: Download, note: Progress) -> None:
-    """Download what is missing; a repetition goes on where one was interrupted.
+    """Download the missing files; a repetition goes on where one was interrupted.
 
     note: shows the size and the free disk before the first byte. Raises WriteError if the disk is
     too small, HubError for content that the hub's digest is not of.
     """
-    missing = download.missing()
+    from huggingface_hub import snapshot_download
+
+    missing = [file for file in download.files if not file.blob.exists()]
     if missing:
         _require_disk(download, missing, note)
     for file in missing:
-        _fetch_one(download, file)
+        _fetch_blob(download, file)
+    snapshot_download(download.repository, revision=download.commit, allow_patterns=PULLED)
     _delete_abandoned(download.folder / "blobs")
-    if not _DIGEST.fullmatch(download.revision):
+    if download.revision != download.commit:  # last, so that an older snapshot stands until now
         reference = download.folder / "refs" / download.revision
         reference.parent.mkdir(parents=True, exist_ok=True)
         replace_text(reference, download.commit)
 
 
-def _delete_abandoned(blobs: Path) -> None:
-    """Delete what interrupted downloads left of files that the hub has replaced since."""
-    limit = time.time() - ABANDONED_SECONDS
-    for partial in blobs.glob("*.incomplete"):
-        with suppress(OSError):  # another download has just ended
-            if partial.stat().st_mtime < limit:
-                partial.unlink()
-
-
 def _require_disk(download: Download, missing: list[HubFile], note: Progress) -> None:
-    size = sum(file.size for file in missing) - sum(
-        partial.stat().st_size
-        for file in missing
-        if (partial := download.partial(file)).exists() and partial.stat().st_size <= file.size
-    )
-    cache = download.cache
+    size = sum(file.missing_bytes for file in missing)
+    cache = download.folder.parent
     there = next(path for path in (cache, *cache.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free
     line = f"{_amount(size)} in {len(missing)} files, {_amount(free)} free in {cache}"
@@ -178,32 +154,37 @@ def _amount(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
-def _fetch_one(download: Download, file: HubFile) -> None:
+def _fetch_blob(download: Download, file: HubFile) -> None:
+    """Append to the partial file what it lacks, and make it the blob if it has the digest."""
     from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
-    partial, blob = download.partial(file), download.blob(file)
-    lock = download.cache / ".locks" / download.folder.name / f"{file.digest}.lock"
-    for folder in (blob.parent, lock.parent):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = download.folder
+    lock = folder.parent / ".locks" / folder.name / f"{file.digest}.lock"
+    for each in (file.blob.parent, lock.parent):
+        each.mkdir(parents=True, exist_ok=True)
     with WeakFileLock(lock):
-        if not blob.exists():
-            _receive(download, file, partial)
-            _verify(download, file, partial)
-            partial.replace(blob)
-        _link(blob, download.place(file))
+        if file.blob.exists():
+            return
+        _receive(download, file)
+        digest = _digest(file)
+        if digest != file.digest:
+            file.partial.unlink()
+            raise HubError(
+                f"{download.repository}: {file.path} is not the file that the hub names (its "
+                f"digest is {digest[:12]}…, not {file.digest[:12]}…): it was deleted; pull again"
+            )
+        file.partial.replace(file.blob)
 
 
-def _receive(download: Download, file: HubFile, partial: Path) -> None:
-    """Append to `partial` what it lacks."""
+def _receive(download: Download, file: HubFile) -> None:
     from huggingface_hub import hf_hub_url
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
-    with partial.open("ab") as out:
+    with file.partial.open("ab") as out:
         if out.tell() > file.size:
             out.truncate(0)
-        start = out.tell()
-        if start < file.size:
+        if (start := out.tell()) < file.size:
             http_get(
                 hf_hub_url(download.repository, file.path, revision=download.commit),
                 out,
@@ -214,35 +195,23 @@ def _receive(download: Download, file: HubFile, partial: Path) -> None:
             )
 
 
-def _verify(download: Download, file: HubFile, partial: Path) -> None:
-    """Delete a file that is not what the hub names, and raise HubError."""
-    digest = _digest(partial, file)
-    if digest != file.digest:
-        partial.unlink()
-        raise HubError(
-            f"{download.repository}: {file.path} is not the file that the hub names (its digest is "
-            f"{digest[:12]}…, not {file.digest[:12]}…): it was deleted; pull again"
-        )
-
-
-def _digest(path: Path, file: HubFile) -> str:
-    """The digest of a file's content, of the kind that the hub lists for it."""
+def _digest(file: HubFile) -> str:
+    """The digest of the partial file, of the kind that the hub lists for it."""
     if len(file.digest) == 64:
         digest = hashlib.sha256()
     else:
-        digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-    with path.open("rb") as content:
-        while piece := content.read(PIECE):
+        size = file.partial.stat().st_size
+        digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    with file.partial.open("rb") as stream:
+        while piece := stream.read(PIECE):
             digest.update(piece)
     return digest.hexdigest()
 
 
-def _link(blob: Path, place: Path) -> None:
-    """Let readers find a blob; copy it where the system has no links."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.unlink(missing_ok=True)
-    try:
-        place.symlink_to(os.path.relpath(blob, place.parent))
-    except (OSError, NotImplementedError):
-        with replace_file(place) as partial:
-            shutil.copyfile(blob, partial)
+def _delete_abandoned(blobs: Path) -> None:
+    """Delete what interrupted downloads left of files that the hub has replaced since."""
+    limit = time.time() - ABANDONED_SECONDS
+    for partial in blobs.glob("*.incomplete"):
+        with suppress(OSError):  # another download has just ended
+            if partial.stat().st_mtime < limit:
+                partial.unlink()

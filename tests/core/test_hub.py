@@ -1,6 +1,5 @@
 """Names to directories, with a real hub cache filled from a hub that runs in this process."""
 
-import json
 import os
 import shutil
 import time
@@ -225,36 +224,6 @@ def test_what_is_left_of_files_that_the_hub_has_replaced_is_deleted(
         os.utime(partial, (time.time() - age,) * 2)
     pull("llama-68m", "torch")
     assert [file.name for file in blobs.glob("*.incomplete")] == ["growing.incomplete"]
-
-
-def test_without_links_whole_files_are_copied(
-    hub: type[FakeHub], empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A copy that a kill ends is no file of the model."""
-
-    def refused(*_: object) -> None:
-        raise OSError
-
-    def ended(_: Path, place: Path) -> None:
-        place.write_bytes(b"half")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Path, "symlink_to", refused)
-    with monkeypatch.context() as patch:
-        patch.setattr("shutil.copyfile", ended)
-        with pytest.raises(KeyboardInterrupt):
-            pull("llama-68m", "torch")
-    content = (hub.repositories["JackFram/llama-68m"] / "model.safetensors").read_bytes()
-    path = pull("llama-68m", "torch")
-    assert (path / "model.safetensors").read_bytes() == content
-    assert json.loads((path / "config.json").read_text())
-    assert not (path / "config.json").is_symlink()
-
-
-def test_the_weights_come_last(hub: type[FakeHub]) -> None:
-    """So what has its weights has everything, wherever a pull was killed."""
-    pull("llama-68m", "torch")
-    assert hub.requested[-1] == "model.safetensors"
 
 
 def test_what_a_broken_download_left_is_not_trusted(hub: type[FakeHub], empty_cache: Path) -> None:

@@ -77,7 +77,8 @@ class FakeHub(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Type", "application/json")
         self.send_header("ETag", f'"{git_digest(body)}"')
-        self.send_header("X-Repo-Commit", COMMIT)
+        asked = re.search(r"/resolve/([0-9a-f]{40})/", self.path)
+        self.send_header("X-Repo-Commit", asked[1] if asked else COMMIT)
         if error:
             self.send_header("X-Error-Code", error)
         for name, value in self.headers_of_every_answer.items():
