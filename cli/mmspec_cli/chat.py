@@ -16,14 +16,14 @@ from mmspec_cli.terminal.image_arguments import STANDARD_INPUT, open_images, typ
 from mmspec_cli.terminal.input import Read, is_interactive, questions, read_pipe
 from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
 from mmspec_terminal.completed_values import complete_files
-from mmspec_terminal.help_pages import GroupedCommand
+from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import Setup, shared_options
 from mmspec_terminal.render import Screen
 
 HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=EverydayCommand)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...", shell_complete=complete_files)
 @click.option("--resume", is_flag=True, help="Go on with the last conversation, and its model.")
 @click.option(

@@ -15,12 +15,12 @@ from mmspec_cli.terminal.image_arguments import STANDARD_INPUT, open_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt
 from mmspec_cli.terminal.report import answer_report
 from mmspec_terminal.completed_values import complete_files
-from mmspec_terminal.help_pages import GroupedCommand
+from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import Setup, shared_options
 from mmspec_terminal.render import Screen
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=EverydayCommand)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...", shell_complete=complete_files)
 @click.option(
     "--prompt", required=True, metavar="TEXT", help="The question; - reads it from stdin."

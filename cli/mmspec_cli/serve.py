@@ -12,7 +12,7 @@ from mmspec.ground.errors import not_installed
 from mmspec_cli.serve_options import LIMITS, LISTENING, access_of, limits_of, reader_of
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_terminal.decoding import decoding_options
-from mmspec_terminal.help_pages import GroupedCommand
+from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.option_groups import together
 from mmspec_terminal.options import (
     CAPTIONER,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mmspec_server.server import Server
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=EverydayCommand)
 @click.argument("model", default="auto", metavar="[MODEL]")
 @together(*LISTENING, *LIMITS)
 @together(DRAFT, PLACE, CAPTIONER, DECODING)

@@ -1,5 +1,7 @@
 """How `--help` is laid out: the options of people who chat first, the others under titles."""
 
+from typing import Any
+
 import click
 
 FIRST = (
@@ -18,6 +20,9 @@ FIRST = (
     *("preview", "port", "details", "json"),
 )
 """Options that a command's help begins with, after those that are required, if it has them."""
+
+EVERYDAY = {*FIRST, "host", "api-key", "backend", "device", "plain"}
+"""Options that `--help` shows of a command which has `--help-all` for the others."""
 
 MOST_FIRST = 8
 """Options under the first title, --help included."""
@@ -65,11 +70,7 @@ class GroupedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, each once."""
-        records = {
-            param.opts[-1].lstrip("-"): record
-            for param in self.get_params(ctx)
-            if isinstance(param, click.Option) and (record := param.get_help_record(ctx))
-        }
+        records = _records(self, ctx)
         groups = {"Options": _first(records, _required(self))}
         for title, names in TITLES.items():
             groups[title] = [records.pop(name) for name in names if name in records]
@@ -80,6 +81,54 @@ class GroupedCommand(click.Command):
                     formatter.write_dl(options)
 
 
+class EverydayCommand(GroupedCommand):
+    """A command whose `--help` shows the options of every day, and `--help-all` shows all."""
+
+    def __init__(self, *args: Any, **values: Any) -> None:
+        super().__init__(*args, **values)
+        help_all = click.Option(
+            ["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_all,
+            help="Show every option and exit.",
+        )
+        self.params.append(help_all)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of every day, or all."""
+        if ctx.meta.get(ALL):
+            super().format_options(ctx, formatter)
+            return
+        records = _records(self, ctx)
+        wanted = dict.fromkeys((*_required(self), *FIRST, *records))
+        last = ("help", "help-all")
+        shown = [name for name in wanted if name in records and name in EVERYDAY]
+        with formatter.section("Options"):
+            formatter.write_dl([records[name] for name in (*shown, *last)])
+
+
+ALL = "mmspec.help_all"
+"""Key of a context's `meta` that is true if its help shows every option."""
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[ALL] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
+def _records(command: click.Command, ctx: click.Context) -> dict[str, Record]:
+    """The help of a command's options by their names."""
+    return {
+        param.opts[-1].lstrip("-"): record
+        for param in command.get_params(ctx)
+        if isinstance(param, click.Option) and (record := param.get_help_record(ctx))
+    }
+
+
 def _required(command: click.Command) -> list[str]:
     return [param.opts[-1].lstrip("-") for param in command.params if param.required]
 
@@ -87,8 +136,9 @@ def _required(command: click.Command) -> list[str]:
 def _first(records: dict[str, Record], required: list[str]) -> list[Record]:
     """Take the first options out of `records`."""
     wanted = dict.fromkeys([*required, *FIRST])
-    names = [name for name in wanted if name in records][: MOST_FIRST - 1]
-    return [records.pop(name) for name in (*names, "help")]
+    last = [name for name in ("help", "help-all") if name in records]
+    names = [name for name in wanted if name in records][: MOST_FIRST - len(last)]
+    return [records.pop(name) for name in (*names, *last)]
 
 
 class WholeGroup(click.Group):

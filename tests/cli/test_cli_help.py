@@ -6,7 +6,7 @@ import click
 import pytest
 
 from mmspec_cli.main import cli
-from mmspec_terminal.help_pages import MOST_FIRST, TITLES
+from mmspec_terminal.help_pages import MOST_FIRST, TITLES, EverydayCommand
 from support.commands import Run
 
 MANY = 10
@@ -38,17 +38,22 @@ def sections(text: str) -> dict[str, list[str]]:
     return found
 
 
-def test_the_help_of_chat_begins_with_the_options_of_people_who_chat(run: Run):
-    first = sections(run("chat", "--help").out)["Options"]
-    assert len(first) <= MOST_FIRST
-    assert {"--model", "--draft", "--temperature", "--max-new-tokens", "--help"} <= {*first}
+@pytest.mark.parametrize("command", ["chat", "generate", "serve"])
+def test_help_is_one_screen_and_help_all_shows_every_option(run: Run, command):
+    page = run(command, "--help").out
+    assert len(page.splitlines()) <= 40
+    [(_, shown)] = sections(page).items()
+    assert {"--draft", "--temperature", "--max-new-tokens", "--help", "--help-all"} <= {*shown}
+    assert not {"--adaptive", "--weights", "--tree-width", "--captions", "--exact"} & {*shown}
+    assert "--tree-width" in run(command, "--help-all").out
 
 
 @pytest.mark.parametrize("words", PAGES)
 def test_every_option_is_described_and_under_one_title(run: Run, words):
     options = [param for param in PAGES[words].params if isinstance(param, click.Option)]
     assert [param.opts[-1] for param in options if not param.help] == []
-    page = run(*words.split(), "--help").out
+    everyday = isinstance(PAGES[words], EverydayCommand)
+    page = run(*words.split(), "--help-all" if everyday else "--help").out
     shown = sections(page)
     listed = [option for each in shown.values() for option in each]
     assert sorted(listed) == sorted({*(param.opts[-1] for param in options), "--help"})
