@@ -64,12 +64,12 @@ ALLOWED = {
 """Where each package is, and what any of its files may name in an import, also inside functions."""
 
 ALSO = {
+    "cli/mmspec_cli/terminal/image_sources.py": {"PIL"},
     "cli/mmspec_cli/terminal/line_editor.py": {"prompt_toolkit"},
     "cli/mmspec_terminal/preview.py": {"rich", "PIL", "textual_image"},
     "cli/mmspec_terminal/render.py": {"rich", "PIL"},
     "cli/mmspec_terminal/wrapping.py": {"rich"},
     "cli/mmspec_cli/serve.py": {"mmspec_server"},
-    "cli/mmspec_cli/serve_options.py": {"mmspec_server"},
     "cli/mmspec_cli/train.py": {"mmspec_train"},
     "cli/mmspec_cli/train_options.py": {"mmspec_train"},
     "mmspec/prompt/tokenizer_files.py": {"transformers", "sentencepiece"},

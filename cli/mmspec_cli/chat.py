@@ -9,16 +9,15 @@ from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.prompt.clips import FrameSampling
 from mmspec_cli.chat_commands.files import go_on
 from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
-from mmspec_cli.clip_options import clip_options
-from mmspec_cli.introduction import introduction
+from mmspec_cli.terminal.answer import introduction
 from mmspec_cli.terminal.dialogue import Dialogue
-from mmspec_cli.terminal.image_arguments import STANDARD_INPUT, open_images, type_at_terminal
+from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_at_terminal
 from mmspec_cli.terminal.input import Read, is_interactive, questions, read_pipe
 from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
-from mmspec_terminal.completed_values import complete_files
 from mmspec_terminal.help_pages import EverydayCommand
-from mmspec_terminal.options import Setup, shared_options
+from mmspec_terminal.options import complete_files
 from mmspec_terminal.render import Screen
+from mmspec_terminal.setup import Setup, clip_options, shared_options
 
 HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 

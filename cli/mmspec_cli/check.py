@@ -9,11 +9,10 @@ from mmspec.diagnostics.prompts import typed_prompts
 from mmspec.drafters.views import PLAIN
 from mmspec.prompt.clips import FrameSampling
 from mmspec_bench.prompts import prompts_for
-from mmspec_cli.clip_options import clip_options
-from mmspec_terminal.documentation import more
 from mmspec_terminal.help_pages import GroupedCommand
-from mmspec_terminal.options import Setup, shared_options
 from mmspec_terminal.render import Screen
+from mmspec_terminal.setup import Setup, clip_options, shared_options
+from mmspec_terminal.wording import more
 
 DEFAULT_PROMPTS = 6
 

@@ -6,18 +6,22 @@ import click
 
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.clips import FrameSampling
-from mmspec_cli.clip_options import clip_options
-from mmspec_cli.introduction import introduction
 from mmspec_cli.main import INTERRUPTED
-from mmspec_cli.terminal.answer import footer, remarks, short_footer, stream
+from mmspec_cli.terminal.answer import (
+    answer_report,
+    footer,
+    introduction,
+    remarks,
+    short_footer,
+    stream,
+)
 from mmspec_cli.terminal.attachments import unseen_images
-from mmspec_cli.terminal.image_arguments import STANDARD_INPUT, open_images
+from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt
-from mmspec_cli.terminal.report import answer_report
-from mmspec_terminal.completed_values import complete_files
 from mmspec_terminal.help_pages import EverydayCommand
-from mmspec_terminal.options import Setup, shared_options
+from mmspec_terminal.options import complete_files
 from mmspec_terminal.render import Screen
+from mmspec_terminal.setup import Setup, clip_options, shared_options
 
 
 @click.command(cls=EverydayCommand)

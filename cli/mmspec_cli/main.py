@@ -1,18 +1,22 @@
 """The `mmspec` command: a table of commands, each imported only when it runs."""
 
 import io
+import logging
 import os
 import sys
-from collections.abc import Sequence
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from typing import Any
 
 import click
 
 from mmspec.ground.errors import MmspecError, choice
-from mmspec.ground.escape import one_line
+from mmspec.ground.escape import one_line, visible
 from mmspec_cli.terminal.interrupt import orderly_end
-from mmspec_cli.terminal.library_messages import visible_messages, visible_traceback
-from mmspec_terminal.flags import with_flags
+from mmspec_terminal.wording import with_flags
 
 COMMANDS = {
     "chat": "Talk about images.",
@@ -146,3 +150,29 @@ def _where_help_is(error: click.UsageError) -> str:
 def _drop_output() -> None:
     """Discard buffered output: the reader has closed the pipe, or the disk is full."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def visible_messages() -> Iterator[None]:
+    """Context in which log records and warnings are `visible`: a hub's answer may be in them."""
+    make, show = logging.getLogRecordFactory(), warnings.formatwarning
+
+    def record(*arguments: Any, **named: Any) -> logging.LogRecord:
+        made = make(*arguments, **named)
+        made.msg, made.args = visible(made.getMessage()), ()
+        if made.exc_info and made.exc_info[1]:
+            made.exc_text = visible_traceback(made.exc_info[1])
+        return made
+
+    logging.setLogRecordFactory(record)
+    warnings.formatwarning = lambda *arguments, **named: visible(show(*arguments, **named))
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(make)
+        warnings.formatwarning = show
+
+
+def visible_traceback(error: BaseException) -> str:
+    """The traceback of an error, as Python prints it but for control characters."""
+    return visible("".join(traceback.format_exception(error)).rstrip())

@@ -14,10 +14,10 @@ from mmspec.diagnostics.parity import ParityReport, StageParity
 from mmspec.diagnostics.parity import parity as compare_all
 from mmspec.diagnostics.prompts import read_prompts
 from mmspec_bench.prompts import prompts_for
-from mmspec_terminal.documentation import more
 from mmspec_terminal.help_pages import GroupedCommand
 from mmspec_terminal.options import DEVICE, EXACT, JSON, LONGEST, PLAIN, THREADS
 from mmspec_terminal.render import Screen
+from mmspec_terminal.wording import more
 
 DEFAULT_PROMPTS = 4
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 import click
 from click.core import ParameterSource
 
-from mmspec_terminal.option_groups import Decorator, together
+from mmspec_terminal.options import Decorator, together
 from mmspec_train.recipes import DEFAULT, PAPERS
 from mmspec_train.settings import (
     DraftSettings,

@@ -1,21 +1,69 @@
 """The options that commands share."""
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import wraps
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from mmspec_terminal.completed_values import complete_draft, complete_model
-from mmspec_terminal.decoding import decoding_options, parse_gamma, parse_weights
-from mmspec_terminal.option_groups import Decorator, together
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from mmspec.chat.engine import Engine
-    from mmspec.chat.options import Options
+    from mmspec.chat.options import Gamma
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def together(*options: Decorator) -> Decorator:
+    """Decorator that adds several options to a command, listed in this order."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
+
+
+def complete_model(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Targets with a card, or directories if none begins so."""
+    return _cards("target", ["auto"], typed)
+
+
+def complete_draft(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Drafts and heads with a card, or directories if none begins so."""
+    return _cards("draft", ["auto", "none"], typed)
+
+
+def complete_files(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Files, which the shell completes itself."""
+    return [CompletionItem(typed, type="file")]
+
+
+def _cards(kind: str, words: Iterable[str], typed: str) -> list[CompletionItem]:
+    from mmspec.checkpoints.cards import load_cards
+
+    names = [*words, *(name for name, card in load_cards().items() if kind in card.uses)]
+    fitting = [CompletionItem(name) for name in names if name.startswith(typed)]
+    return fitting or [CompletionItem(typed, type="dir")]
+
+
+def parse_weights(value: Any) -> tuple[float, ...]:
+    """Parse `2,1,1`; raises BadParameter naming the invalid part."""
+    try:
+        return tuple(float(number) for number in value.split(",")) if value else ()
+    except ValueError as error:
+        reason = f"{value!r}: give numbers separated by commas, such as 2,1,1"
+        raise click.BadParameter(reason) from error
+
+
+def parse_gamma(value: Any) -> "Gamma":
+    """Parse `5` or `auto`; raises BadParameter for anything else."""
+    try:
+        return "auto" if value == "auto" else int(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: give a number such as 5, or auto") from error
+
 
 LONGEST = "Tokens of an answer at most."
 """What --max-new-tokens means in every command."""
@@ -232,7 +280,7 @@ DETAILS = click.option(
     "--details", is_flag=True, help="Under an answer show all its figures, not the short line."
 )
 DECODING = together(*DRAFTING, *SAMPLING, EXACT, REPEAT_LIMIT)
-"""The options that `mmspec_terminal.decoding.decoding_options` reads."""
+"""The options that `mmspec_terminal.setup.decoding_options` reads."""
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 PLAIN = click.option(
     "--plain",
@@ -240,48 +288,22 @@ PLAIN = click.option(
     help="No colour, no boxes; also where NO_COLOR is set or output is piped.",
 )
 ACCEPTED = click.option("--accepted", is_flag=True, help="Mark the drafted tokens that were kept.")
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """The shared options: models, decoding and output."""
-
-    models: Mapping[str, Any]
-    """Keywords of `mmspec.chat.engine.load`."""
-    options: "Options"
-    as_json: bool
-    plain: bool
-    accepted: bool
-    details: bool = False
-
-    def load(self, progress: Callable[[str], object]) -> "Engine":
-        """Load target, draft and captioner; raises MmspecError, before that for invalid options."""
-        progress("loading")
-        from mmspec.chat.engine import load
-
-        return load(**self.models, options=self.options, progress=progress)
-
-    def load_other(
-        self, model: str, options: "Options", progress: Callable[[str], object]
-    ) -> "Engine":
-        """Load another target with the draft that its card names; raises MmspecError."""
-        models = {**self.models, "model": model, "draft": "auto"}
-        return replace(self, models=models, options=options).load(progress)
-
-
-def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator that adds all shared options, passed as the first argument, a `Setup`."""
-
-    @wraps(command)
-    def with_setup(
-        *, as_json: bool, plain: bool, accepted: bool, details: bool, **values: Any
-    ) -> Any:
-        models = {name: values.pop(name) for name in MODELS}
-        setup = Setup(models, decoding_options(values), as_json, plain, accepted, details)
-        return command(setup, **values)
-
-    shared = together(LOADING, CAPTIONER, DECODING, JSON, PLAIN, ACCEPTED, DETAILS)
-    return shared(with_setup)
+FRAMES = together(
+    click.option(
+        "--fps",
+        type=float,
+        default=2.0,
+        show_default=True,
+        help="Frames a second that are taken of a clip, evenly; 4 at least.",
+    ),
+    click.option(
+        "--max-frames",
+        type=int,
+        metavar="N",
+        help="Frames of a clip at most, up to 768. Default: 64; of these, models that see frames "
+        "as images are shown as many as fit into half of their context.",
+    ),
+)
 
 
 def _writable(_: click.Context, __: click.Parameter, out: Path | None) -> Path | None:

@@ -20,9 +20,9 @@ from rich.text import Text
 from mmspec.chat.answer import Piece
 from mmspec.ground.escape import one_line, visible, visible_json
 from mmspec.ground.progress import Notice
-from mmspec_terminal.flags import with_flags
 from mmspec_terminal.markdown import Markdown
 from mmspec_terminal.preview import preview
+from mmspec_terminal.wording import with_flags
 from mmspec_terminal.wrapping import Wrap
 
 ACCEPTED, QUIET, WRONG = "green", "dim", "bold red"

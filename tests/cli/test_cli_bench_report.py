@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from mmspec_cli.main import main
-from mmspec_terminal.documentation import SITE
+from mmspec_terminal.wording import SITE
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from mmspec.chat.options import Options
 from mmspec_cli.main import COMMANDS, cli
-from mmspec_terminal.options import Setup
+from mmspec_terminal.setup import Setup
 from support.commands import Run
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mmspec_terminal.documentation import SITE, more
+from mmspec_terminal.wording import SITE, more
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -17,9 +17,17 @@ from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
 from mmspec_bench.suite.run_folder import Settings
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
-from mmspec_terminal.completed_values import complete_draft
 from mmspec_terminal.help_pages import GroupedCommand
-from mmspec_terminal.options import CAPTIONER, EXACT, JSON, LONGEST, MODEL, PLACE, gamma_option
+from mmspec_terminal.options import (
+    CAPTIONER,
+    EXACT,
+    JSON,
+    LONGEST,
+    MODEL,
+    PLACE,
+    complete_draft,
+    gamma_option,
+)
 from mmspec_terminal.options import PLAIN as UNADORNED
 from mmspec_terminal.render import Screen
 

@@ -14,7 +14,7 @@ from mmspec_bench.random_weights.checkpoints import write_checkpoints
 from mmspec_bench.random_weights.measure import RandomWeightsReport, measure
 from mmspec_bench.random_weights.shapes import SHAPES
 from mmspec_bench.report.table import Table
-from mmspec_terminal.option_groups import together
+from mmspec_terminal.options import together
 from mmspec_terminal.render import Screen
 
 SYNTHETIC = together(

@@ -8,8 +8,8 @@ from mmspec.ground.paths import expand_home
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
 from mmspec_cli.chat_commands import words
-from mmspec_cli.terminal.clipboard import clipboard_picture
 from mmspec_cli.terminal.dialogue import Dialogue
+from mmspec_cli.terminal.image_sources import clipboard_picture
 
 
 def image(dialogue: Dialogue, typed: str) -> None:

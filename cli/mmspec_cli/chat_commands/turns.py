@@ -4,8 +4,8 @@ from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Conversation, Turn
 from mmspec_cli.chat_commands import words
+from mmspec_cli.terminal.answer import stats_report
 from mmspec_cli.terminal.dialogue import Dialogue
-from mmspec_cli.terminal.report import stats_report
 
 BACK = "; /undo brings the conversation back"
 """End of a notice that the conversation has been replaced."""

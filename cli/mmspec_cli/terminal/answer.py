@@ -1,12 +1,18 @@
-"""Shows an answer as it is generated, and a line with its cost."""
+"""Shows an answer as it is generated, and what it cost: a line, or a JSON object."""
 
 from collections.abc import Generator
 from contextlib import closing, suppress
+from dataclasses import asdict
 from time import perf_counter
+from typing import Any
 
 from mmspec.chat.answer import Answer, Piece, Stream
+from mmspec.chat.chat import Chat
+from mmspec.chat.engine import Engine
 from mmspec.chat.session import Prefilled
+from mmspec.checkpoints.cards import load_cards
 from mmspec.decoding.statistics import Statistics
+from mmspec.decoding.tree import Tree
 from mmspec_cli.terminal.interrupt import Interrupt
 from mmspec_terminal.render import Screen
 
@@ -14,6 +20,14 @@ Answering = Stream | Generator[Prefilled | Piece]
 
 FASTER = 1.05
 """The least ratio to plain decoding that the short line under an answer calls faster."""
+
+
+def introduction(engine: Engine) -> list[str]:
+    """The engine's notes and, for the bundled model, its abilities and limits."""
+    card = load_cards().get(engine.target.name)
+    if card is None or card.bundled is None:
+        return engine.notes
+    return [*engine.notes, f"{card.name}: {card.note}"]
 
 
 def stream(
@@ -99,3 +113,37 @@ def _prompt(statistics: Statistics) -> str:
 
 def _memory(size: int) -> str:
     return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def stats_report(chat: Chat) -> dict[str, Any]:
+    """The drafting and costs of the last answer, as `/stats` prints them."""
+    answer = chat.answer
+    return {
+        "drafting": answer.drafting.spec,
+        "weights": [round(weight, 6) for weight in answer.weights],
+        "gamma": chat.options.gamma,
+        **chat.models.exact_fields(chat.options.exact),
+        "stats": answer.statistics.as_dict(),
+    }
+
+
+def answer_report(chat: Chat) -> dict[str, Any]:
+    """The last answer with its models and options."""
+    models, answer = chat.models, chat.answer
+    adaptive, tree = chat.options.adaptive, chat.options.tree
+    return {
+        "text": answer.text,
+        "token_ids": answer.token_ids,
+        "prompt_tokens": answer.statistics.prompt_tokens,
+        "finish_reason": answer.finish_reason,
+        "model": models.target.name,
+        "draft": models.drafts.name if models.drafts else None,
+        "backend": models.backend.name,
+        "device": models.target.model.device,
+        "dtype": models.target.model.dtype,
+        "quantize": models.target.model.quantize,
+        **stats_report(chat),
+        "adaptive": asdict(adaptive) if adaptive else None,
+        "tree": asdict(tree) if isinstance(tree, Tree) else tree,
+        "notes": [*models.notes, *answer.notes],
+    }

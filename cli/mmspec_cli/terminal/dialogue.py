@@ -1,6 +1,7 @@
 """A chat on a screen: staged images, questions, answers and remarks."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,12 +19,17 @@ from mmspec.ground.errors import ContextError, MmspecError, UsageError, WriteErr
 from mmspec.prompt.clips import EVENLY, Clip, FrameSampling
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
-from mmspec_cli.terminal.answer import Answering, footer, remarks, short_footer, stream
+from mmspec_cli.terminal.answer import (
+    Answering,
+    answer_report,
+    footer,
+    remarks,
+    short_footer,
+    stream,
+)
 from mmspec_cli.terminal.attachments import take_images
-from mmspec_cli.terminal.context_room import room_offers
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.kept_conversations import KeptConversations
-from mmspec_cli.terminal.report import answer_report
 from mmspec_terminal.render import Screen
 
 UNFINISHED = {
@@ -255,3 +261,27 @@ def counted(pictures: Sequence[Picture]) -> str:
     clips = sum(isinstance(picture, Clip) for picture in pictures)
     kinds = ((len(pictures) - clips, "image"), (clips, "clip"))
     return ", ".join(f"{count} {kind}{'s' * (count > 1)}" for count, kind in kinds if count)
+
+
+def room_offers(chat: Chat, excess: int) -> str:
+    """The commands that would free `excess` positions or more, with what each one does."""
+    fitting = chat.options.max_new_tokens - excess
+    shorter = [f"/max-new-tokens {fitting} shortens the answer"] if fitting > 0 else []
+    return ", ".join([*_drop(chat, excess), *shorter, "/reset starts again"])
+
+
+def _drop(chat: Chat, excess: int) -> list[str]:
+    """The /drop that forgets the fewest questions which free `excess` positions."""
+    conversation, turns = chat.conversation, chat.conversation.turns
+    whole = chat.positions(conversation)
+
+    def freed(number: int) -> int:
+        return whole - chat.positions(Conversation(conversation.system, turns[number:]))
+
+    numbers = range(1, len(turns) + 1)
+    place = bisect_left(numbers, excess, key=freed)  # few, for each renders a conversation
+    return [
+        f"/drop {number} forgets the first {number} question{'s' * (number > 1)} "
+        f"({freed(number)} positions)"
+        for number in numbers[place : place + 1]
+    ]

@@ -1,33 +1,83 @@
-"""Parses the options that choose how to decode."""
+"""Reads the shared options: which models, how to decode, which frames of clips."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
-import click
-
 from mmspec.ground.errors import UsageError
+from mmspec_terminal.options import (
+    ACCEPTED,
+    CAPTIONER,
+    DECODING,
+    DETAILS,
+    FRAMES,
+    JSON,
+    LOADING,
+    MODELS,
+    PLAIN,
+    together,
+)
 
 if TYPE_CHECKING:
-    from mmspec.chat.options import Gamma, Options
+    from mmspec.chat.engine import Engine
+    from mmspec.chat.options import Options
     from mmspec.decoding.adaptive_weights import Adaptation
     from mmspec.decoding.tree import Tree
 
 
-def parse_weights(value: Any) -> tuple[float, ...]:
-    """Parse `2,1,1`; raises BadParameter naming the invalid part."""
-    try:
-        return tuple(float(number) for number in value.split(",")) if value else ()
-    except ValueError as error:
-        reason = f"{value!r}: give numbers separated by commas, such as 2,1,1"
-        raise click.BadParameter(reason) from error
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The shared options: models, decoding and output."""
+
+    models: Mapping[str, Any]
+    """Keywords of `mmspec.chat.engine.load`."""
+    options: "Options"
+    as_json: bool
+    plain: bool
+    accepted: bool
+    details: bool = False
+
+    def load(self, progress: Callable[[str], object]) -> "Engine":
+        """Load target, draft and captioner; raises MmspecError, before that for invalid options."""
+        progress("loading")
+        from mmspec.chat.engine import load
+
+        return load(**self.models, options=self.options, progress=progress)
+
+    def load_other(
+        self, model: str, options: "Options", progress: Callable[[str], object]
+    ) -> "Engine":
+        """Load another target with the draft that its card names; raises MmspecError."""
+        models = {**self.models, "model": model, "draft": "auto"}
+        return replace(self, models=models, options=options).load(progress)
 
 
-def parse_gamma(value: Any) -> "Gamma":
-    """Parse `5` or `auto`; raises BadParameter for anything else."""
-    try:
-        return "auto" if value == "auto" else int(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r}: give a number such as 5, or auto") from error
+def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator that adds all shared options, passed as the first argument, a `Setup`."""
+
+    @wraps(command)
+    def with_setup(
+        *, as_json: bool, plain: bool, accepted: bool, details: bool, **values: Any
+    ) -> Any:
+        models = {name: values.pop(name) for name in MODELS}
+        setup = Setup(models, decoding_options(values), as_json, plain, accepted, details)
+        return command(setup, **values)
+
+    shared = together(LOADING, CAPTIONER, DECODING, JSON, PLAIN, ACCEPTED, DETAILS)
+    return shared(with_setup)
+
+
+def clip_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator that adds them, passed as `sampling`, a `mmspec.prompt.clips.FrameSampling`."""
+
+    @wraps(command)
+    def with_sampling(*args: Any, fps: float, max_frames: int | None, **values: Any) -> Any:
+        from mmspec.prompt.clips import FrameSampling
+
+        return command(*args, sampling=FrameSampling(fps, max_frames), **values)
+
+    return FRAMES(with_sampling)
 
 
 def decoding_options(values: dict[str, Any]) -> "Options":

@@ -1,6 +1,9 @@
-"""Turns the arguments that errors of the Python API name into the options of the commands."""
+"""Words that commands add: options for arguments of the Python API, and links to the site."""
 
 import re
+
+SITE = "https://mmspec.github.io/mmspec"
+"""The address of the site; `Documentation` in pyproject.toml."""
 
 ADAPTIVE = dict.fromkeys(("rule", "window", "carry"), "adaptive")
 TREE = dict.fromkeys(("width", "nodes"), "tree")
@@ -23,3 +26,8 @@ def _flag(match: re.Match[str]) -> str:
     name, value = match.groups()
     words = [_GROUPS[name], name] if name in _GROUPS else name.split("_")
     return " ".join(filter(None, [f"--{'-'.join(words)}", value]))
+
+
+def more(page: str, place: str = "") -> str:
+    """A line that says where a page explains what was shown; place: a heading's anchor."""
+    return f"More: {SITE}/{page}/{place and f'#{place}'}"
