@@ -27,10 +27,9 @@ from mmspec_world.drawing import (
     COLOURS,
     NUMBERS,
     SHAPES,
-    label,
     render,
 )
-from mmspec_world.pictures import UNIT, Bar, Chart, Scene, Thing
+from mmspec_world.pictures import Scene, Thing
 from mmspec_world.questions import relation
 from mmspec_world.split import KEY_SEPARATOR
 
@@ -196,14 +195,6 @@ def test_label_colours_match_the_pixels() -> None:
             total += 1
     assert total > 200
     assert right == total
-
-
-def test_a_bar_is_as_high_as_its_value() -> None:
-    chart = Chart("white", (Bar("red", 5), Bar("blue", 1), Bar("black", 3)))
-    labels = label(chart.marks(random.Random(0)), chart.background, 48)
-    for bar in chart.bars:
-        height = (labels["value"] == bar.value).any(axis=1).sum()
-        assert height == pytest.approx(48 * UNIT * bar.value, abs=2)
 
 
 @pytest.mark.parametrize("place", range(9))

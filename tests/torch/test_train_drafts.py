@@ -1,6 +1,5 @@
 """Training drafts: they read what decoding reads, become checkpoints, and learn what is said."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +18,7 @@ from mmspec_train.data.teacher import Teacher
 from mmspec_train.distillation.losses import target_log_probabilities
 from mmspec_train.distillation.training import train
 from mmspec_train.drafts.draft_checkpoint import save_draft
-from mmspec_train.drafts.draft_columns import to_draft_columns
-from mmspec_train.drafts.draft_model import read_draft, untrained_draft
+from mmspec_train.drafts.draft_model import read_draft, to_draft_columns, untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee
 from mmspec_train.drafts.train_drafts import Baselines, check_same_tower, image_positions
 from mmspec_train.llama import llama_of_shape
@@ -107,17 +105,6 @@ def test_transformers_reads_an_exported_draft(data, tmp_path):
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
-def test_a_text_draft_is_read_back_as_it_was(data, tmp_path):
-    draft = draft_of(data, 0)
-    save_draft(draft, data.teacher.directory, tmp_path)
-    again = read_draft(tmp_path, data.teacher.config, 0)
-    ours, theirs = (
-        log_probabilities(model, data, record_with_images(data)) for model in (draft, again)
-    )
-    assert torch.equal(ours, theirs)
-    assert TorchBackend().load(tmp_path, device="cpu").config.vision is None
-
-
 def test_every_guess_of_a_draft_that_is_the_target_is_accepted(data):
     config = data.teacher.config
     twin = read_draft(data.teacher.directory, config, config.image_tokens)
@@ -150,17 +137,6 @@ def test_the_four_baselines_come_from_one_another(data, tmp_path):
     for draft in BASELINES:
         config = TorchBackend().load(tmp_path / draft, device="cpu").config
         assert config.text.num_hidden_layers == 1
-
-
-def test_the_projector_stage_leaves_the_llama_alone(data, tmp_path):
-    draft = draft_of(data, 4)
-    before = {name: tensor.clone() for name, tensor in draft.state_dict().items()}
-    with quiet_log(tmp_path) as log:
-        train(DraftTrainee.of(draft, data, CE, ["projector"]), STEPS, tmp_path / "out", log)
-    after = draft.state_dict().items()
-    changed = {name for name, tensor in after if (tensor != before[name]).any()}
-    assert changed
-    assert all(name.startswith("multi_modal_projector.") for name in changed)
 
 
 def test_an_interrupted_draft_ends_at_the_same_weights(data, tmp_path, monkeypatch):
@@ -209,17 +185,6 @@ def test_tokens_that_a_draft_lacks_are_padded_and_said(data, tmp_path, capsys):
     assert capsys.readouterr().out.count(line) == 1
     trained = read_draft(tmp_path / "out", data.teacher.config, 0)
     assert (trained.text.vocab_size, trained.padded_tokens) == (320, 0)
-
-
-def test_a_draft_has_the_targets_words(data, tmp_path):
-    other = factory.tiny_llama(tmp_path / "other")
-    file = other / "tokenizer.json"
-    whole = json.loads(file.read_text())
-    ids = whole["model"]["vocab"]
-    ids["A"], ids["B"] = ids["B"], ids["A"]
-    file.write_text(json.dumps(whole))
-    with pytest.raises(errors.UsageError, match="another vocabulary"):
-        data.teacher.check_vocabulary(other)
 
 
 def test_a_tower_is_known_by_its_tensors_and_settings(data, tmp_path):

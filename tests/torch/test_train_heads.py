@@ -18,8 +18,8 @@ from mmspec.drafters.heads.eagle3 import Fused
 from mmspec.ground import errors
 from mmspec_torch.backend import TorchBackend
 from mmspec_train.data.batch import gather_columns
-from mmspec_train.data.batches import ConversationBatches, epoch_at, visual_share
-from mmspec_train.distillation.acceptance import DraftScore, DraftStarts, all_starts, round_starts
+from mmspec_train.data.batches import ConversationBatches
+from mmspec_train.distillation.acceptance import DraftScore, DraftStarts, all_starts
 from mmspec_train.distillation.losses import (
     Output,
     divergence,
@@ -124,12 +124,6 @@ def test_an_exported_head_is_read_back(family_data, tmp_path, kind):
     assert all(torch.equal(stored[name], t.half()) for name, t in head.state_dict().items())
 
 
-@pytest.mark.parametrize(("epoch", "share"), [(1, 0), (20, 0), (21, 0.05), (39, 0.95), (40, 1)])
-def test_images_come_in_by_the_schedule(epoch, share):
-    assert visual_share(epoch) == pytest.approx(share)
-    assert epoch_at((epoch - 0.5) / 40) == epoch
-
-
 def test_divergences_are_what_they_are_called():
     draws = np.random.default_rng(0)
     p, q = draws.dirichlet(np.ones(7), size=(2, 4))
@@ -162,11 +156,6 @@ def test_a_loss_weighs_depths_and_counts_only_what_can_be_judged(data):
     assert head_loss(first, batch, starts, output, only).item() == pytest.approx(3.5 * shared)
     astray = wanted + 4 * ~starts.alive.unsqueeze(-1)
     assert head_loss(astray, batch, starts, output, only).item() == pytest.approx(0, abs=1e-5)
-
-
-def test_a_round_begins_after_the_tokens_of_the_one_before():
-    assert list(round_starts([5, 6, 7, 8, 20, 21], [1, 0, 0, 0, 0, 0])) == [5, 7, 8, 20, 21]
-    assert list(round_starts([5, 6, 7, 8, 20, 21], [3, 0, 0, 0, 1, 0])) == [5, 20]
 
 
 def test_the_targets_own_states_are_accepted_to_the_end(data):
@@ -209,12 +198,6 @@ def test_an_interrupted_head_ends_at_the_same_weights(data, tmp_path, monkeypatc
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
-def test_a_budget_in_steps_is_judged_at_fixed_steps(data, tmp_path):
-    trained(data, tmp_path, steps=20)
-    marks = (tmp_path / "marks.csv").read_text().splitlines()[1:]
-    assert [int(line.split(",")[0]) for line in marks] == [*range(2, 21, 2)]
-
-
 def test_training_ends_early_and_keeps_the_best(data, tmp_path, monkeypatch):
     values = iter([1.0, 3.0, 2.0, 2.5, 9.0])
     monkeypatch.setattr(DraftScore, "figures", lambda _: {"value": next(values)})
@@ -254,19 +237,6 @@ def test_a_broken_sample_stops_training_with_its_name(data, tmp_path, monkeypatc
     assert (tmp_path / "training" / "state.checkpoint").exists()
 
 
-def test_a_head_learns_its_target(data, tmp_path):
-    marks = tmp_path / "marks.csv"
-    out = tmp_path
-    own = replace(data, corpora=(data.corpora[0],) * 2)
-    method = HeadMethodSettings(rollout=2, gamma=2, rate=5e-3, every=100)
-    with quiet_log(out) as log:
-        train(new_trainee("hydra", HeadShape(2), method, own), Budget(steps=120), out, log)
-    rows = marks.read_text().splitlines()
-    assert rows[0].split(",")[:4] == ["step", "stage", "seconds", "tokens per round"]
-    losses = [float(row.split(",")[3]) for row in (out / "log.csv").read_text().splitlines()[1:]]
-    assert np.mean(losses[-10:]) < 0.95 * np.mean(losses[:10])
-
-
 @pytest.mark.parametrize("norms", ["3", "3.1"])
 def test_an_eagle3_head_learns_its_own_features(data, tmp_path, norms):
     """Training-time test over three tokens; the head's vocabulary is that of the answers."""
@@ -290,27 +260,10 @@ def test_an_eagle3_head_learns_its_own_features(data, tmp_path, norms):
     )
 
 
-def test_the_targets_distribution_is_over_the_tokens_that_the_head_drafts(data):
-    _, batch = held_out_batch(data)
-    ids, matrix = torch.tensor([5, 9, 300]), data.teacher.output_matrix
-    whole = Output(matrix, log_probabilities).of_target(batch)
-    limited = Output(matrix, log_probabilities, ids).of_target(batch)
-    torch.testing.assert_close(limited, whole[:, ids].log_softmax(dim=-1))
-
-
 def test_cross_entropy_needs_every_token(data):
     method = HeadMethodSettings(loss="ce")
     with pytest.raises(errors.UsageError, match="leave out --draft-vocabulary"):
         new_trainee("eagle3", HeadShape(draft_vocabulary=60), method, data)
-
-
-def test_unknown_choices_are_refused(data):
-    with pytest.raises(errors.UsageError, match="unknown loss 'kll'"):
-        HeadMethodSettings(loss="kll")
-    with pytest.raises(errors.UsageError, match="unknown schedule"):
-        HeadMethodSettings(schedule="later")
-    with pytest.raises(errors.UsageError, match="unknown kind of head 'mds'"):
-        head_config("mds", data.teacher.config, HeadShape())
 
 
 def test_a_directory_is_for_one_training(data, tmp_path, monkeypatch):

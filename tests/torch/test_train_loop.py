@@ -158,40 +158,6 @@ def test_other_stages_and_what_a_checkpoint_holds_stay(tmp_path):
     assert rows(tmp_path) == [("1", "toy"), ("9", "other"), ("1", "toy/held-out")]
 
 
-def test_a_log_without_a_directory_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with open_log(None) as log:
-        log.write_step(Position(1, "toy", 1.0), 1.0, 1.0)
-        log.write_evaluation(Position(1, "toy", 1.0), {"sum": 1.0})
-        log.show("toy", 1, 0.5)
-        log.drop_rows_after("toy", 0)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_only_steps_decide_which_state_is_kept(tmp_path):
-    """Every step takes longer than a checkpoint may be old, as on a slow machine."""
-    slow, usual = phase(every=4), phase(every=4)
-    train(tmp_path / "slow", steps=10, of=slow, seconds=0.0)
-    train(tmp_path / "usual", steps=10, of=usual)
-    assert [row[0] for row in rows(tmp_path / "slow", "marks.csv")] == ["4", "8", "10"]
-    assert rows(tmp_path / "slow", "marks.csv") == rows(tmp_path / "usual", "marks.csv")
-    assert torch.equal(slow.module.weight, usual.module.weight)
-
-
-@pytest.mark.parametrize(
-    ("budget", "steps"),
-    [(Budget(steps=1500), 150), (Budget(steps=7), 1), (Budget(minutes=5), None), (Budget(), None)],
-)
-def test_a_budget_in_steps_is_evaluated_ten_times(budget, steps):
-    assert budget.steps_of_evaluation == steps
-
-
-def test_a_finished_phase_is_not_evaluated_again(tmp_path):
-    train(tmp_path)
-    train(tmp_path)
-    assert [step for step, _ in rows(tmp_path, "marks.csv")] == ["2", "4", "6"]
-
-
 class Second(Processes):
     """A process that is not the first: the first one's files are there once it has waited."""
 

@@ -20,7 +20,7 @@ from mmspec_train.drafts.draft_model import untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee
 from mmspec_train.heads.train_heads import new_trainee
 from mmspec_train.llama import llama_of_shape
-from mmspec_train.recipes import OURS, PAPERS, RECIPES, UpdateRule
+from mmspec_train.recipes import RECIPES, UpdateRule
 from mmspec_train.run import loop
 from mmspec_train.run.loop import Phase
 from mmspec_train.run.machine import Machine
@@ -41,31 +41,6 @@ from support.teacher_data import Killed, prepare, quiet_log, with_settings
 def test_the_learning_rate_rises_and_falls_as_in_the_paper(name, points):
     for step, progress, share in points:
         assert RECIPES[name].rule.rate_share(step, progress) == pytest.approx(share)
-
-
-def test_the_papers_have_their_figures():
-    llava = PAPERS["llava"]
-    assert (llava.rule.batch, llava.projector_rule.batch, llava.epochs) == (128, 256, 1)
-    assert (llava.options["rate"], llava.options["projector_rate"]) == (2e-5, 1e-3)
-    assert PAPERS["ibed"] is llava
-    for name, rate, epochs in (("msd", 5e-5, 40), ("eagle", 3e-5, 20)):
-        recipe = PAPERS[name]
-        assert (recipe.options["rate"], recipe.epochs, recipe.rule.batch) == (rate, epochs, 4)
-        assert (recipe.rule.betas, recipe.rule.weight_decay, recipe.rule.clip) == (
-            (0.9, 0.95),
-            0,
-            0.5,
-        )
-        HeadMethodSettings(**{k: v for k, v in recipe.options.items() if k != "answers"})
-
-
-def test_a_paper_trains_every_tensor_by_adamw():
-    module = nn.ModuleDict({"layers": nn.ModuleList([nn.Linear(4, 4)])})
-    [adamw] = Optimizer([(module, 1e-3)], PAPERS["msd"].rule)._optimizers
-    assert isinstance(adamw, torch.optim.AdamW)
-    [group] = adamw.param_groups
-    assert (group["betas"], group["weight_decay"], len(group["params"])) == ((0.9, 0.95), 0, 2)
-    assert len(Optimizer([(module, 1e-3)], OURS)._optimizers) == 2
 
 
 @pytest.mark.parametrize(
@@ -158,33 +133,6 @@ def llava_trainee(data, recipe="llava"):
     model = untrained_draft(text, 0, config.vision.hidden_size, config.image_tokens)
     settings = MethodSettings(recipe=recipe, loss="ce", rate=2e-5, projector_rate=1e-3)
     return DraftTrainee.of(model, data, settings, ("projector", "tuning"))
-
-
-def test_llavas_stages_have_their_own_rates_and_steps(data):
-    projector, tuning = llava_trainee(data).stages()
-    assert ({rate for _, rate in projector.parts}, projector.rule.batch) == ({1e-3}, 256)
-    assert ({rate for _, rate in tuning.parts}, tuning.rule.batch) == ({2e-5}, 128)
-    assert len(tuning.parts) > len(projector.parts) == 1
-
-
-def test_a_final_rate_replaces_the_recipes(data):
-    settings = {"recipe": "llava", "loss": "ce", "final_rate": 0.5}
-    model = llava_trainee(data).module
-    stages = DraftTrainee.of(model, data, MethodSettings(**settings), ("projector", "tuning"))
-    head = new_trainee("msd", HeadShape(), HeadMethodSettings(final_rate=0.5), data)
-    for stage in (*stages.stages(), *head.stages()):
-        assert stage.rule.rate_share(10**6, 1.0) == pytest.approx(0.5)
-    assert stages.stages()[1].rule.batch == 128
-
-
-def test_the_samples_of_a_step_replace_the_recipes_and_are_drawn_one_by_one(data):
-    method = HeadMethodSettings(recipe="msd", step_samples=3, schedule="msd")
-    [stage] = new_trainee("msd", HeadShape(), method, data).stages()
-    assert stage.rule.batch == 3
-    assert stage.rule.betas == RECIPES["msd"].rule.betas
-    single = replace(data, settings=replace(data.settings, batch=1))
-    batches = single.batches("all").batches(0)
-    assert [len(next(batches).lengths) for _ in range(4)] == [1, 1, 1, 1]
 
 
 def trainee_of(data, name):

@@ -1,7 +1,6 @@
 """What is learned from: a target's answers on disk, and batches of them."""
 
 import io
-import itertools
 from dataclasses import replace
 
 import msgspec
@@ -17,9 +16,7 @@ from mmspec_train.data.batches import SCHEDULES
 from mmspec_train.data.cache import TeacherCache
 from mmspec_train.data.corpus import WorldCorpus
 from mmspec_train.data.teacher import Teacher
-from mmspec_train.data.teacher_data import Preparation
-from mmspec_train.run.log import Log, open_log
-from mmspec_train.settings import DataSettings
+from mmspec_train.run.log import open_log
 from support import factory
 from support.teacher_data import prepare, teacher_data, with_settings
 
@@ -68,14 +65,6 @@ def test_batches_are_a_function_of_their_number(data):
         assert torch.equal(batch.states, again.states)
 
 
-def test_text_and_images_part_the_conversations(data):
-    contents = "all", "text", "images"
-    whole, text, images = (data.batches(content).records() for content in contents)
-    assert {r.number for r in text} | {r.number for r in images} == {r.number for r in whole}
-    assert not any(record.images for record in text)
-    assert all(record.images for record in images)
-
-
 def test_a_cache_of_another_target_is_refused(data, tmp_path):
     other = Teacher(factory.tiny_llava(tmp_path / "other", seed=3), "cpu")
     with pytest.raises(errors.UsageError, match=r"target is .* but is now"):
@@ -98,13 +87,6 @@ def test_answers_go_on_after_a_kill(family_data, tmp_path):
         assert torch.equal(ours.read(record), theirs.read(record))
 
 
-def test_more_answers_are_added_to_any_number_of_them(teacher, tmp_path):
-    made = teacher_data(teacher, tmp_path, samples=3, answer_rows=2)
-    prepare(made)
-    prepare(with_settings(made, samples=21))
-    assert [record.number for record in made.batches("all").cache.records()] == list(range(21))
-
-
 def test_conversations_without_room_are_counted_in_one_line(teacher, tmp_path):
     """An answer of so many tokens a turn fits one turn alone."""
     room, output = teacher.config.text.max_position_embeddings, io.StringIO()
@@ -123,33 +105,6 @@ def test_conversations_without_room_are_counted_in_one_line(teacher, tmp_path):
     ]
 
 
-def test_progress_is_shown_after_every_batch_of_answers(teacher, tmp_path, monkeypatch):
-    shown = []
-    monkeypatch.setattr(Log, "show", lambda log, *figures: shown.append(figures))
-    prepare(teacher_data(teacher, tmp_path, samples=6, answer_rows=2))
-    train = [(step, progress) for stage, step, progress in shown if stage == "answers (train)"]
-    assert train == [(0, 0), (2, 2 / 6), (4, 4 / 6), (6, 1), (6, 1)]
-
-
-def test_answers_that_are_ended_say_how_far_they_came(teacher, tmp_path, monkeypatch):
-    made, output = teacher_data(teacher, tmp_path, samples=40, answer_rows=2), io.StringIO()
-    real, calls = Preparation.answer_pool, itertools.count(1)
-
-    def pressed(preparation, conversations, show):
-        if next(calls) == 2:
-            raise KeyboardInterrupt
-        real(preparation, conversations, show)
-
-    monkeypatch.setattr(Preparation, "answer_pool", pressed)
-    with (
-        open_log(tmp_path, Console(file=output, width=40)) as log,
-        pytest.raises(KeyboardInterrupt),
-    ):
-        made.prepare(log)
-    stopped = "answers (train): stopped after 16; the same command goes on from there"
-    assert output.getvalue().splitlines()[-1] == stopped
-
-
 def test_a_schedule_needs_conversations_of_its_kind(teacher, tmp_path):
     made = teacher_data(teacher, tmp_path, samples=2, held_out=1)
     size = teacher.config.vision.image_size
@@ -160,11 +115,6 @@ def test_a_schedule_needs_conversations_of_its_kind(teacher, tmp_path):
     for schedule in ("msd", "images"):
         with pytest.raises(errors.UsageError, match=r"no conversation with images .* mixed"):
             made.require(SCHEDULES[schedule])
-
-
-@pytest.mark.parametrize(("samples", "held_out"), [(1, 1), (24, 4), (640, 128), (8000, 128)])
-def test_a_fifth_of_the_conversations_is_held_out_at_most(samples, held_out):
-    assert DataSettings("", samples=samples).held_out_samples == held_out
 
 
 def test_the_cache_stays_within_its_bound(teacher, tmp_path):

@@ -19,8 +19,7 @@ from mmspec_train.distillation.acceptance import DraftStarts, all_starts
 from mmspec_train.distillation.losses import divergence, target_log_probabilities
 from mmspec_train.distillation.training import Stage, Trainee
 from mmspec_train.drafts.draft_checkpoint import save_draft
-from mmspec_train.drafts.draft_columns import DraftColumns, to_draft_columns
-from mmspec_train.drafts.draft_model import DraftModel
+from mmspec_train.drafts.draft_model import DraftColumns, DraftModel, to_draft_columns
 from mmspec_train.recipes import RECIPES, Recipe
 from mmspec_train.settings import MethodSettings, as_options
 

@@ -15,8 +15,8 @@ from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch
 from mmspec_train.distillation.acceptance import DraftStarts
-from mmspec_train.heads.decoder_layer import DecoderLayer
 from mmspec_train.heads.layered import CachedHead, before
+from mmspec_train.heads.layers import DecoderLayer
 
 
 class FusedLayer(DecoderLayer):

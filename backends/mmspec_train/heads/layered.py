@@ -18,7 +18,7 @@ from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch, gather_columns
 from mmspec_train.distillation.acceptance import DraftStarts
 from mmspec_train.distillation.losses import log_probabilities
-from mmspec_train.heads.decoder_layer import DecoderLayer, KeysValues
+from mmspec_train.heads.layers import DecoderLayer, KeysValues
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,27 @@
-"""Untrained LLaVA models and their training forward pass, in transformers' own modules."""
+"""Untrained LLaVA models, their training forward pass, and the pre-training of their tower.
 
+The modules are transformers' own.
+"""
+
+from collections.abc import Mapping
 from math import isqrt
 
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration
+from transformers import (
+    CLIPVisionConfig,
+    CLIPVisionModel,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+)
 
 from mmspec.families.grid import Grid
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.record import IGNORED
 from mmspec_train.llama import ATTENTION, llama_config, llama_of_shape
 from mmspec_train.mini.recipe import Rates, Recipe
-from mmspec_train.mini.samples import SampleBatch
+from mmspec_train.mini.samples import LabelledBatch, SampleBatch
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD, token_id
 from mmspec_train.settings import LlamaShape
 
@@ -101,3 +110,42 @@ def learned_loss(model: LlavaForConditionalGeneration, batch: SampleBatch) -> Te
     logits = model.lm_head(hidden[learned]).float()
     losses = nn.functional.cross_entropy(logits, batch.targets[learned], reduction="none")
     return (losses * batch.weights).sum() / batch.weights.sum()
+
+
+EMPTY_WEIGHT = 0.2
+"""Loss weight of empty cells, which are the majority."""
+
+
+class CellClassifier(nn.Module):
+    """A tower with a linear classifier per label on the features that LLaVA reads."""
+
+    def __init__(self, tower: CLIPVisionModel, hidden: int, labels: Mapping[str, int]) -> None:
+        """Add classifiers to a tower of width `hidden`; `labels`: number of classes by label."""
+        super().__init__()
+        self.tower = tower
+        heads = {name: nn.Linear(hidden, classes) for name, classes in labels.items()}
+        self.heads = nn.ModuleDict(heads)
+
+    def forward(self, pixels: Tensor) -> dict[str, Tensor]:
+        """Return (images, patches, classes) logits of each label."""
+        features = patch_features(self.tower, pixels)
+        return {name: head(features).float() for name, head in self.heads.items()}
+
+    def loss(self, batch: LabelledBatch) -> Tensor:
+        """Return the sum of the labels' cross-entropies."""
+        losses = [
+            nn.functional.cross_entropy(
+                logits.flatten(0, 1), classes.flatten(), _weights(name, logits)
+            )
+            for classes, (name, logits) in zip(
+                batch.labels, self(batch.pixels).items(), strict=True
+            )
+        ]
+        return torch.stack(losses).sum()
+
+
+def _weights(name: str, logits: Tensor) -> Tensor:
+    weights = torch.ones(logits.shape[-1], device=logits.device)
+    if name != "background":
+        weights[0] = EMPTY_WEIGHT
+    return weights

@@ -22,7 +22,8 @@ from mmspec.ground import errors
 from mmspec.ground.output_files import new_directory, replace_text
 from mmspec.prompt.tokenizer_files import read_backend
 from mmspec_torch.device.tensor_files import safetensors_errors, save_tensors
-from mmspec_train.mini import build, conversation, pair_checkpoint, samples
+from mmspec_train.mini import build, pair_checkpoint, samples
+from mmspec_train.mini.build import CellClassifier
 from mmspec_train.mini.recipe import (
     DRAFT_SHARES,
     RECIPES,
@@ -30,7 +31,6 @@ from mmspec_train.mini.recipe import (
     Recipe,
 )
 from mmspec_train.mini.tokenizer import train_tokenizer
-from mmspec_train.mini.tower import CellClassifier
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase, run_phase
 from mmspec_train.run.machine import Machine, pick_device
@@ -155,7 +155,7 @@ class PairRun:
             for task in tasks
             for number in range(TOKENIZER_SAMPLES // len(tasks))
         )
-        texts = (text for sample in world_samples for text in conversation.texts(sample))
+        texts = (text for sample in world_samples for text in samples.texts(sample))
         tokenizer = train_tokenizer(texts, self.recipe.vocabulary)
         replace_text(self.result("tokenizer"), tokenizer.to_str(pretty=True))
 
