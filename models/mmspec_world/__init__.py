@@ -4,8 +4,8 @@ It imports nothing from mmspec."""
 
 from mmspec_world.drawing import LABELS
 from mmspec_world.facts import CATEGORIES, Fact, Sample, Turn, judge
-from mmspec_world.samples import CLIP_TASKS, SCRIPTS, TASKS, labelled_picture, sample
 from mmspec_world.split import Split, split_of
+from mmspec_world.tasks import CLIP_TASKS, SCRIPTS, TASKS, labelled_picture, sample
 
 __all__ = [
     "CATEGORIES",

@@ -10,7 +10,6 @@ from mmspec_world.wording import (
     Drawing,
     an,
     background_fact,
-    background_sentence,
     bar_fact,
     bar_in_words,
     describe,
@@ -57,7 +56,7 @@ def reply(rng: random.Random, query: Query) -> str:
 def long_description(rng: random.Random, drawing: Drawing) -> tuple[str, tuple[Fact, ...]]:
     """Describe a drawing in several sentences; also return the facts that they state."""
     body = join_sentences(_kind(rng, drawing), describe(rng, drawing), _extra(rng, drawing))
-    ground = background_sentence(rng, drawing.background)
+    ground = say_sentence(rng, "description.background", b=drawing.background)
     text = join_sentences(body, ground) if rng.random() < 0.7 else join_sentences(ground, body)
     facts = (*_facts(rng, drawing), background_fact(drawing.background))
     return join_sentences(text, maybe_sentence(rng, 0.4, "description.mood")), facts

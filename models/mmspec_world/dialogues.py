@@ -129,7 +129,9 @@ def conversation(rng: random.Random, split: Split) -> Script:
 def free_chat(rng: random.Random, split: Split) -> Script:
     """Chat about one picture: greetings, descriptions, questions and follow-ups."""
     drawing, query = draw_any_query(rng, split)
-    turns = [_greeting(rng)] if rng.random() < 0.15 else []
+    turns = []
+    if rng.random() < 0.15:
+        turns.append(Turn(say(rng, "chat.greeting"), say(rng, "chat.welcome"), ()))
     if rng.random() < 0.5:
         turns.append(_overview(rng, drawing))
     queries = queries_about(rng, drawing, rng.randint(0 if turns else 1, 3))
@@ -183,10 +185,6 @@ def _same_fact(fact: Fact, other: Fact) -> bool:
 
 def _is_new(query: Query, turns: list[Turn]) -> bool:
     return not any(_same_fact(query.fact, fact) for turn in turns for fact in turn.facts)
-
-
-def _greeting(rng: random.Random) -> Turn:
-    return Turn(say(rng, "chat.greeting"), say(rng, "chat.welcome"), ())
 
 
 def _overview(rng: random.Random, drawing: Drawing) -> Turn:

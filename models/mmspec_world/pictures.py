@@ -259,11 +259,6 @@ class Word:
         """The letters alone, so that training shows a held-out word in no colour."""
         return f"word {self.text}"
 
-    @property
-    def spelled(self) -> str:
-        """The word's letters, separated by commas."""
-        return ", ".join(self.text)
-
     def marks(self, rng: random.Random) -> list[Mark]:
         """Return the letters as marks, from left to right, near the middle of the card."""
         tracking = rng.uniform(0.03, 0.10)

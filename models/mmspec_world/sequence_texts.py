@@ -37,11 +37,8 @@ def ending_text(rng: random.Random, story: Story) -> str:
     hero, name = story.heroes[-1], story.name
     move = say_sentence(rng, "story.last", n=name, place=place_name(rng, hero.place))
     event = _ending(rng, story, name)
-    review, moral = (
-        maybe_sentence(rng, 0.4, "story.review"),
-        maybe_sentence(rng, 0.6, "story.moral"),
-    )
-    return join_sentences(review, move, event, moral)
+    review = maybe_sentence(rng, 0.4, "story.review")
+    return join_sentences(review, move, event, maybe_sentence(rng, 0.6, "story.moral"))
 
 
 def _ending(rng: random.Random, story: Story, name: str) -> str:

@@ -86,17 +86,8 @@ class Story:
         return "story " + " > ".join(scene.key for scene in self.scenes)
 
 
-def five_frames(rng: random.Random) -> Story:
-    """Draw a story of five frames."""
-    return _story(rng, 5)
-
-
-def four_frames(rng: random.Random) -> Story:
-    """Draw a story of four frames."""
-    return _story(rng, 4)
-
-
-def _story(rng: random.Random, frames: int) -> Story:
+def draw_story(rng: random.Random, frames: int) -> Story:
+    """Draw a story of so many frames."""
     background = choose_background(rng)
     colours, shapes = choose_colours(rng, 2, background), rng.sample(SHAPES, 2)
     places = _hero_path(rng, frames)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from PIL import Image
+
 from mmspec_world import answers, prompts, sequence_texts
 from mmspec_world.answers import (
     conclude,
@@ -25,9 +27,9 @@ from mmspec_world.dialogues import (
     picture_swap,
     queries_about,
 )
-from mmspec_world.drawing import LETTERS
+from mmspec_world.drawing import LETTERS, Labels, label, render
 from mmspec_world.drills import lookup_drill
-from mmspec_world.facts import Fact, Query, Turn
+from mmspec_world.facts import Fact, Query, Sample, Turn
 from mmspec_world.pictures import bar_chart, few_things, many_things, two_apart, written_word
 from mmspec_world.questions import presence_query, puzzle_query
 from mmspec_world.sequences import (
@@ -36,11 +38,10 @@ from mmspec_world.sequences import (
     Pair,
     Story,
     changed_pair,
-    five_frames,
-    four_frames,
+    draw_story,
     moving_scene,
 )
-from mmspec_world.split import Split, draw_in_split
+from mmspec_world.split import KEY_SEPARATOR, Split, draw_in_split, generator
 from mmspec_world.wording import Drawing, describe, say, sentence
 
 DrawQuery = Callable[[random.Random, Split], tuple[Drawing, Query]]
@@ -92,16 +93,17 @@ def science(rng: random.Random, split: Split) -> Script:
     return _one_turn(drawing, question, f"{explain(rng, query)} {final}", (query.fact, fact))
 
 
-def spot(rng: random.Random, split: Split) -> Script:
-    """Ask for the difference between two images (Spot-the-Diff)."""
+def two_images(
+    wordings: tuple[str, ...],
+    answer: Callable[[random.Random, Pair], str],
+    rng: random.Random,
+    split: Split,
+) -> Script:
+    """Ask about two images that differ in one thing."""
     pair = draw_in_split(split, changed_pair, rng)
-    return _of_pair(pair, _prompt(rng, prompts.SPOT), answers.difference_text(rng, pair))
-
-
-def edit_instruction(rng: random.Random, split: Split) -> Script:
-    """Ask how to edit one image into the other (IEdit)."""
-    pair = draw_in_split(split, changed_pair, rng)
-    return _of_pair(pair, _prompt(rng, prompts.EDIT), answers.edit_text(rng, pair))
+    prompt = wordings[0] if rng.random() < 0.5 else rng.choice(wordings[1:])
+    turn = Turn(prompt, answer(rng, pair), answers.pair_facts(pair), 2)
+    return Script(pair.scenes, (turn,), (pair.key,))
 
 
 def text_only(rng: random.Random, split: Split) -> Script:
@@ -129,27 +131,22 @@ def _text_only_pair(rng: random.Random, split: Split) -> Script:
 
 def story_ending(prompt: str, rng: random.Random, split: Split) -> Script:
     """Ask for the end of a story of five captioned images."""
-    story: Story = draw_in_split(split, five_frames, rng)
+    story: Story = draw_in_split(split, partial(draw_story, frames=5), rng)
     captions = [
         f"{prompts.IMAGE} Caption #{i + 1}: {sequence_texts.frame_caption(rng, story, i)}"
         for i in range(4)
     ]
     question = " ".join([prompt, *captions, f"{prompts.IMAGE} Caption #5:"])
-    turn = Turn(
-        question, sequence_texts.ending_text(rng, story), sequence_texts.ending_facts(story), 5
-    )
+    answer, facts = sequence_texts.ending_text(rng, story), sequence_texts.ending_facts(story)
+    turn = Turn(question, answer, facts, 5)
     return Script(story.scenes, (turn,), (story.key,))
 
 
 def video(rng: random.Random, split: Split) -> Script:
     """Ask what happens in four frames of a video."""
-    story = draw_in_split(split, four_frames, rng)
-    turn = Turn(
-        rng.choice(prompts.VIDEO),
-        sequence_texts.video_text(rng, story),
-        sequence_texts.video_facts(story),
-        4,
-    )
+    story = draw_in_split(split, partial(draw_story, frames=4), rng)
+    question, answer = rng.choice(prompts.VIDEO), sequence_texts.video_text(rng, story)
+    turn = Turn(question, answer, sequence_texts.video_facts(story), 4)
     return Script(story.scenes, (turn,), (story.key,))
 
 
@@ -162,21 +159,13 @@ def _any_drawing(rng: random.Random, split: Split) -> Drawing:
     return draw_in_split(split, make, rng)
 
 
-def _prompt(rng: random.Random, wordings: tuple[str, ...]) -> str:
-    return wordings[0] if rng.random() < 0.5 else rng.choice(wordings[1:])
-
-
-def _of_pair(pair: Pair, question: str, answer: str) -> Script:
-    return Script(pair.scenes, (Turn(question, answer, answers.pair_facts(pair), 2),), (pair.key,))
-
-
 TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
     "chart": partial(question, draw_chart_query),  # ChartQA
     "text": partial(question, draw_word_query),  # TextVQA
     "general": partial(question, draw_scene_query),  # VQAv2
     "hallucination": partial(question, _draw_presence_query),  # HallusionBench, POPE
-    "spot": spot,
-    "edit": edit_instruction,
+    "spot": partial(two_images, prompts.SPOT, answers.difference_text),  # Spot-the-Diff
+    "edit": partial(two_images, prompts.EDIT, answers.edit_text),  # IEdit
     "pororo": partial(story_ending, prompts.PORORO),  # PororoSV
     "vist": partial(story_ending, prompts.VIST),  # VIST
     "conversation": conversation,
@@ -218,3 +207,43 @@ CLIP_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
     f"clip{frames}": partial(clip_script, frames) for frames in (4, 8, 16)
 }
 """The scripts by task; the bundled pair was not trained on them."""
+
+TASKS, CLIP_TASKS = tuple(TASK_SCRIPTS), tuple(CLIP_SCRIPTS)
+SCRIPTS = TASK_SCRIPTS | CLIP_SCRIPTS
+
+
+def sample(task: str, seed: int, *, split: Split, size: int = 144) -> Sample:
+    """Return the sample of a task and a seed, with images of `size` x `size` pixels.
+
+    The result is the same in every process. No content is in both splits.
+    """
+    rng = generator(task, split, seed)
+    script = SCRIPTS[task](rng, split)
+    images = tuple(render(rng, p.marks(rng), p.background, size) for p in script.drawings)
+    return Sample(task, images, script.turns, KEY_SEPARATOR.join(script.keys))
+
+
+def labelled_picture(
+    seed: int, *, split: Split, size: int = 144, grid: int = 12
+) -> tuple[Image.Image, Labels]:
+    """Return a picture and, for each name in LABELS, integer labels [grid, grid] of its cells.
+
+    0 means no label, except for "background", whose classes start at 0.
+    """
+    rng = generator("labelled", split, seed)
+    drawing = draw_in_split(split, rng.choice(MAKERS), rng)
+    marks = drawing.marks(rng)
+    return render(rng, marks, drawing.background, size), label(marks, drawing.background, grid)
+
+
+MAKERS: tuple[Callable[[random.Random], Drawing], ...] = (
+    few_things,
+    few_things,
+    many_things,
+    many_things,
+    bar_chart,
+    bar_chart,
+    *[written_word] * 7,  # a vision tower learns letters last
+    lambda rng: rng.choice(draw_story(rng, 5).scenes),
+    lambda rng: rng.choice(changed_pair(rng).scenes),
+)

@@ -148,32 +148,19 @@ def describe(rng: random.Random, drawing: Drawing) -> str:
     """Describe everything in a drawing except its background."""
     match drawing:
         case Scene():
-            return inventory(rng, drawing) if rng.random() < 0.7 else tour(rng, drawing)
+            if rng.random() < 0.7:
+                things = things_at_places(rng, drawing.things)
+                return say_sentence(rng, "description.all_things", things=things)
+            return " ".join(_thing_sentence(rng, thing) for thing in drawing.things)
         case Chart():
             return bars_in_words(rng, drawing)
         case Word():
             return spelling(rng, drawing)
 
 
-def inventory(rng: random.Random, scene: Scene) -> str:
-    """Name all things with their places in one sentence, in reading order."""
-    things = things_at_places(rng, scene.things)
-    return say_sentence(rng, "description.all_things", things=things)
-
-
-def tour(rng: random.Random, scene: Scene) -> str:
-    """Name each thing with its place, in a sentence of its own."""
-    return " ".join(
-        say_sentence(
-            rng, "description.one_thing", there=place_phrase(rng, thing.place), thing=an(thing.name)
-        )
-        for thing in scene.things
-    )
-
-
-def background_sentence(rng: random.Random, background: str) -> str:
-    """Return a sentence that names the background."""
-    return say_sentence(rng, "description.background", b=background)
+def _thing_sentence(rng: random.Random, thing: Thing) -> str:
+    there = place_phrase(rng, thing.place)
+    return say_sentence(rng, "description.one_thing", there=there, thing=an(thing.name))
 
 
 def bar_in_words(rng: random.Random, bar: Bar) -> str:
@@ -189,10 +176,5 @@ def bars_in_words(rng: random.Random, chart: Chart) -> str:
 
 def spelling(rng: random.Random, word: Word) -> str:
     """Return a sentence that spells a word letter by letter."""
-    return say_sentence(
-        rng,
-        "description.letters",
-        letters=word.spelled,
-        c=word.colour,
-        n=NUMBERS[len(word.text) - 1],
-    )
+    letters, count = ", ".join(word.text), NUMBERS[len(word.text) - 1]
+    return say_sentence(rng, "description.letters", letters=letters, c=word.colour, n=count)
