@@ -24,7 +24,7 @@ from mmspec_train.recipes import RECIPES, UpdateRule
 from mmspec_train.run import loop
 from mmspec_train.run.loop import Phase
 from mmspec_train.run.machine import Machine
-from mmspec_train.run.optimizer import Optimizer
+from mmspec_train.run.optimizer import MATCHED, Float32Muon, Optimizer
 from mmspec_train.settings import Budget, HeadMethodSettings, HeadShape, LlamaShape, MethodSettings
 from support.teacher_data import Killed, prepare, quiet_log, with_settings
 
@@ -59,6 +59,22 @@ def test_gradients_are_clipped_by_group_by_norm_or_by_value(clip_by, expected):
     optimizer._clip()
     for part, gradient in zip(parts, expected, strict=True):
         assert part[0].grad.tolist() == pytest.approx(gradient, abs=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(24, 8), (8, 24)])
+def test_muon_in_float32_takes_the_steps_of_pytorchs(shape):
+    torch.manual_seed(0)
+    start, gradients = torch.randn(shape), torch.randn(3, *shape)
+    ends = []
+    for kind in (torch.optim.Muon, Float32Muon):
+        weight = nn.Parameter(start.clone())
+        muon = kind([weight], lr=0.1, weight_decay=0.02, adjust_lr_fn=MATCHED)
+        for gradient in gradients:
+            weight.grad = gradient.clone()
+            muon.step()
+        ends.append(weight.detach())
+    torch.testing.assert_close(*ends, atol=0.003, rtol=0)
+    assert (ends[0] - start).abs().mean() > 0.02
 
 
 # Steps of several batches

@@ -8,9 +8,35 @@ import torch
 from torch import nn
 
 from mmspec_train.recipes import OURS, UpdateRule
+from mmspec_train.run.machine import multiplies_bfloat16
 
 HIDDEN = re.compile(r"(^|\.)(layers|heads|slots)\.\d+\.|^(fc|vision)\.")
 """Pattern of the names of matrices that map hidden vectors to hidden vectors: Muon trains them."""
+
+
+MATCHED = "match_rms_adamw"
+"""PyTorch's name of updates with the size of AdamW's."""
+
+
+class Float32Muon(torch.optim.Muon):
+    """PyTorch's Muon, which orthogonalises in bfloat16, for CPUs that have no units for it."""
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002
+        """Take a step with Nesterov momentum; updates have the size of AdamW's."""
+        for group in self.param_groups:
+            for p in (p for p in group["params"] if p.grad is not None):
+                buffer = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p.grad))
+                buffer.lerp_(p.grad, 1 - group["momentum"])
+                x = p.grad.lerp(buffer, group["momentum"])
+                x = x.T if (is_tall := x.shape[0] > x.shape[1]) else x
+                x = x / x.norm().clamp(min=group["eps"])
+                a, b, c = group["ns_coefficients"]
+                for _ in range(group["ns_steps"]):
+                    gram = x @ x.T
+                    x = a * x + (b * gram + c * gram @ gram) @ x
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.sub_(x.T if is_tall else x, alpha=0.2 * max(p.shape) ** 0.5 * group["lr"])
 
 
 class Optimizer:
@@ -35,10 +61,10 @@ class Optimizer:
             )
             self._optimizers.append(adamw)
         if matrices:
-            muon = torch.optim.Muon(
-                matrices, weight_decay=rule.weight_decay, adjust_lr_fn="match_rms_adamw"
-            )
-            self._optimizers.append(muon)
+            on_cpu = all(p.is_cpu for group in matrices for p in group["params"])
+            kind = Float32Muon if on_cpu and not multiplies_bfloat16() else torch.optim.Muon
+            decay = rule.weight_decay
+            self._optimizers.append(kind(matrices, weight_decay=decay, adjust_lr_fn=MATCHED))
 
     @property
     def highest_rate(self) -> float:
