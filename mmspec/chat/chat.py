@@ -3,7 +3,6 @@
 import math
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from functools import cached_property
 from statistics import median_low
 from time import perf_counter
 
@@ -20,7 +19,7 @@ from mmspec.decoding.statistics import Round
 from mmspec.draft_length.policy import DraftLength, FixedDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.prompt.any_image import AnyImage, pictures_of
-from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn
+from mmspec.prompt.conversation import Chunk, Conversation, Message
 from mmspec.prompt.images import Picture
 
 PLAIN_ROUNDS = 9
@@ -38,22 +37,25 @@ class Chat:
         self.conversation = conversation
         self.speculate = True
         self.answer = Answer()
+        self._opened: Session | None = None
         self._drafter: OpenDrafter | None = None
         self._rendering = Rendering(models.target)
         self._plain_rounds: deque[float] = deque(maxlen=PLAIN_ROUNDS)
 
-    @cached_property
+    @property
     def _session(self) -> Session:
-        target = self.models.target
-        exact = self.models.exact_rows(self.options.exact)
-        opened = target.model.open_target(self.options.sampling, exact)
-        views = target.views(self.models.caption)
-        return Session(opened, views, target.view, whole_chunks=exact is not None)
+        """The caches, opened when they are first used."""
+        if self._opened is None:
+            target = self.models.target
+            exact = self.models.exact_rows(self.options.exact)
+            opened = target.model.open_target(self.options.sampling, exact)
+            views = target.views(self.models.caption)
+            self._opened = Session(opened, views, target.view, whole_chunks=exact is not None)
+        return self._opened
 
     def close(self) -> None:
         """Free the caches; a later question computes the whole prompt anew."""
-        vars(self).pop("_session", None)
-        self._drafter = None
+        self._opened = self._drafter = None
 
     def __enter__(self) -> "Chat":
         return self
@@ -117,14 +119,6 @@ class Chat:
         answer = Answer()
         return Stream(self._sent(message, chunks, answer), answer)
 
-    def _sent(
-        self, message: Message, chunks: Sequence[Chunk] | None, answer: Answer
-    ) -> Generator[Prefilled | Piece]:
-        require_sight(self.models.target, message.pictures)
-        turns = list(self.conversation.turns)
-        self.conversation.add(message)
-        yield from self._answered_or(turns, chunks, answer)
-
     def reply(self, text: str, images: AnyImage | Iterable[AnyImage] = ()) -> Answer:
         """Ask a question and wait for the whole answer; see `ask`."""
         stream = self.ask(text, images)
@@ -135,12 +129,7 @@ class Chat:
     def retry(self) -> Stream:
         """Answer the last question again; the old answer stays if no new one can start."""
         answer = Answer()
-        return Stream(self._retried(answer), answer)
-
-    def _retried(self, answer: Answer) -> Generator[Prefilled | Piece]:
-        turns = list(self.conversation.turns)
-        self.conversation.reopen()
-        yield from self._answered_or(turns, None, answer)
+        return Stream(self._sent(None, None, answer), answer)
 
     def resume(self, conversation: Conversation) -> None:
         """Continue a saved conversation.
@@ -153,10 +142,16 @@ class Chat:
             require_own_answer(self.models.target, number, turn)
         self.conversation = conversation
 
-    def _answered_or(
-        self, turns: list[Turn], chunks: Sequence[Chunk] | None, answer: Answer
+    def _sent(
+        self, message: Message | None, chunks: Sequence[Chunk] | None, answer: Answer
     ) -> Generator[Prefilled | Piece]:
-        """Answer the last question; if that fails at once, set the conversation back to `turns`."""
+        """Answer a question, or the last one again; if that fails at once, no turn changes."""
+        turns = list(self.conversation.turns)
+        if message is None:
+            self.conversation.reopen()
+        else:
+            require_sight(self.models.target, message.pictures)
+            self.conversation.add(message)
         try:
             yield from self._answered(chunks, answer)
         except Exception:

@@ -33,7 +33,7 @@ Loading = partial[LoadedModel]
 """`load_model`, bound to the backend and options that target, draft and captioner share."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Engine(Models):
     """Loaded models, which open conversations.
 
@@ -123,7 +123,8 @@ def load(
     )
     if options:
         engine.prepare(options)  # may probe: the user waits anyway
-    return replace(engine, load_seconds=perf_counter() - started)
+    engine.load_seconds = perf_counter() - started
+    return engine
 
 
 def _find_target(

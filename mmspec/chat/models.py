@@ -26,7 +26,7 @@ MAX_CAPTIONS = 4096
 """The most images whose captions stay in memory, of about a kilobyte each."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Models:
     """A target and, optionally, a draft model or head, and a captioner."""
 

@@ -1,10 +1,11 @@
-"""Keeps a conversation's prompts from one turn to the next, so that each is rendered once."""
+"""A conversation as a model reads it: its prompts, each rendered once, and its answers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 from mmspec.chat.loaded_model import LoadedModel
-from mmspec.prompt.conversation import Chunk, Conversation, Message
+from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answer_ids
 
 
 class Rendering:
@@ -31,3 +32,13 @@ class Rendering:
     def _shared(self, questions: Sequence[Message]) -> int:
         pairs = zip(self._questions, questions, strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def translated(conversation: Conversation, target: LoadedModel) -> Conversation:
+    """A conversation with its answers in the tokens of another target."""
+    return Conversation(conversation.system, [_turn(turn, target) for turn in conversation.turns])
+
+
+def _turn(turn: Turn, target: LoadedModel) -> Turn:
+    ids = answer_ids(turn.answer_text, target.template, target.tokenizer)
+    return replace(turn, answer=ids, answer_text=target.tokenizer.decode(ids).removeprefix(" "))

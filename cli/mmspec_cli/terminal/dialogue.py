@@ -13,8 +13,8 @@ import click
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
+from mmspec.chat.rendering import translated
 from mmspec.chat.requirements import require_sight
-from mmspec.chat.translation import translated
 from mmspec.ground.errors import ContextError, MmspecError, UsageError, WriteError
 from mmspec.prompt.clips import EVENLY, Clip, FrameSampling
 from mmspec.prompt.conversation import Conversation
@@ -180,7 +180,7 @@ class Dialogue:
         engine = self._load(name, self.chat.options)
         chat = engine.chat(self.chat.options)
         chat.speculate = self.chat.speculate
-        chat.resume(translated(self.chat.conversation, engine))
+        chat.resume(translated(self.chat.conversation, engine.target))
         self.chat.close()
         self.chat = chat
         self._replaced.clear()  # in tokens of the old model
