@@ -17,7 +17,7 @@ from time import perf_counter
 import click
 
 from mmspec.checkpoints.cards import load_cards
-from mmspec.checkpoints.shape_memory import weight_bytes
+from mmspec.checkpoints.manifest import weight_bytes
 from support import factory_qwen
 
 CARD = "qwen3-vl-2b"

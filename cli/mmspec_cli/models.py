@@ -10,7 +10,7 @@ from mmspec.chat.plugins import BACKENDS, installed_backends, load_backend, regi
 from mmspec.checkpoints.cards import Card, card, load_cards, pair_of, present
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
 from mmspec.checkpoints.hub import pull, resolve
-from mmspec.checkpoints.shape_memory import PRECISIONS, weight_bytes
+from mmspec.checkpoints.manifest import PRECISIONS, weight_bytes
 from mmspec.diagnostics.doctor import memory_bytes
 from mmspec.diagnostics.recommendation import recommendations
 from mmspec.ground.errors import choice

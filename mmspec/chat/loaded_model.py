@@ -10,7 +10,7 @@ from typing import Never
 import numpy as np
 
 from mmspec.chat.latest_values import LatestValues
-from mmspec.checkpoints.shape_memory import cache_bytes
+from mmspec.checkpoints.manifest import cache_bytes
 from mmspec.decoding.contract import Float32, Head
 from mmspec.decoding.inspection import InspectableBackend, InspectableFeatures, InspectableModel
 from mmspec.drafters.views import Branch, Views

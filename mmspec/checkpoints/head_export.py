@@ -15,10 +15,9 @@ from typing import Any, Literal
 import numpy as np
 
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
-from mmspec.checkpoints.draft_vocabulary import read_draft_ids
 from mmspec.checkpoints.eagle3_config import CAPTURED, DRAFT_VOCABULARY, SPECULATORS_TYPE, Eagle3
 from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require_fit
-from mmspec.checkpoints.head_manifest import LAYER, MIDLAYER, plan_head
+from mmspec.checkpoints.head_manifest import LAYER, MIDLAYER, plan_head, read_draft_ids
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.checkpoints.safetensors_file import Content, stored_content, write_safetensors
 from mmspec.families.decoder import TextConfig

@@ -1,4 +1,4 @@
-"""The tensors of a model under canonical names, and their names in files.
+"""The tensors of a model under canonical names, their names in files, and the memory they take.
 
 The canonical names are those transformers 5 uses in memory, without the leading `model.`:
 
@@ -10,6 +10,8 @@ The canonical names are those transformers 5 uses in memory, without the leading
 Shapes are PyTorch's: linear (out, in), convolution (out, in, height, width).
 """
 
+from math import prod
+
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.families.decoder import TextConfig
 from mmspec.families.tensors import Shape, Tensors, renamed
@@ -19,6 +21,10 @@ TOWER = "vision_tower."
 
 LM_HEAD = "lm_head.weight"
 EMBEDDING = "language_model.embed_tokens.weight"
+PRECISIONS = (16, 8, 4)
+"""Bits of a weight: as published, and as `mmspec models quantize` writes them."""
+GROUP = 64
+"""Weights that share a scale and an offset of 16 bits each."""
 
 
 def canonical(name: str, config: ModelConfig) -> str:
@@ -84,3 +90,27 @@ def decoder_layer(text: TextConfig) -> dict[str, Shape]:
         "mlp.up_proj.weight": (inner, width),
         "mlp.down_proj.weight": (width, inner),
     }
+
+
+def weight_bytes(config: ModelConfig, bits: int) -> int:
+    """Bytes of all weights; with fewer than 16 bits the vision tower stays in 16."""
+    return sum(_bytes(name, shape, bits) for name, shape in manifest(config).items())
+
+
+def step_bytes(config: ModelConfig, bits: int) -> int:
+    """Bytes of the weights that one forward of a token reads: the layers and the output head."""
+    head = EMBEDDING if config.text.tie_word_embeddings else LM_HEAD
+    shapes = manifest(config).items()
+    read = ((name, shape) for name, shape in shapes if ".layers." in name or name == head)
+    return sum(_bytes(name, shape, bits) for name, shape in read if not name.startswith(TOWER))
+
+
+def _bytes(name: str, shape: tuple[int, ...], bits: int) -> int:
+    whole = bits == 16 or name.startswith(TOWER) or len(shape) != 2 or shape[1] % GROUP
+    return prod(shape) * 2 if whole else prod(shape) * bits // 8 + prod(shape) // GROUP * 4
+
+
+def cache_bytes(text: TextConfig, positions: int, width: int = 2) -> int:
+    """Bytes of the keys and values of so many positions; width: bytes of a number."""
+    features = text.num_key_value_heads * text.head_dim
+    return 2 * text.num_hidden_layers * features * width * positions

@@ -12,7 +12,7 @@ from typing import Any
 
 from mmspec.checkpoints.cards import Card, load_cards
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.checkpoints.shape_memory import cache_bytes, step_bytes, weight_bytes
+from mmspec.checkpoints.manifest import cache_bytes, step_bytes, weight_bytes
 
 USABLE = 2 / 3
 """Share of a machine's memory that a model may take: macOS gives a GPU so much."""

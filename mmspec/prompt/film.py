@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from PIL import Image
 
 from mmspec.ground.errors import ImageError
-from mmspec.prompt import image_memory
+from mmspec.prompt import images
 from mmspec.prompt.clips import FPS, Clip, FrameSampling, clip_of
 from mmspec.prompt.images import MAX_ASPECT, Picture, named_errors, picture_from, readable_file
 
@@ -152,9 +152,9 @@ class _Film:
     def _size(self, stream: "VideoStream", count: int) -> tuple[int, int]:
         """The film's width and height, or a part with which `count` frames fit into memory."""
         width, height = stream.width, stream.height
-        for scale in image_memory.SCALES:
+        for scale in images.SCALES:
             size = max(width // scale, 1), max(height // scale, 1)
-            if count * size[0] * size[1] * image_memory.KEPT <= image_memory.MAX_MEMORY:
+            if count * size[0] * size[1] * images.KEPT <= images.MAX_MEMORY:
                 return size
         raise self._error(f"{count} frames of this size are too many; take fewer (`max_frames`)")
 

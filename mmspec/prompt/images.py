@@ -16,7 +16,6 @@ from PIL.JpegImagePlugin import JpegImageFile
 from mmspec.ground.errors import ImageError
 from mmspec.ground.input_files import require_file
 from mmspec.ground.paths import expand_home
-from mmspec.prompt import image_memory
 from mmspec.prompt.file_kinds import conversion, enable_heif, is_heif, other_kind
 
 MAX_ASPECT = 500
@@ -33,6 +32,28 @@ BAND = 2**20
 
 HEAD = 64
 """Bytes at the beginning of a file that tell HEIF from other formats."""
+
+# tests/core/test_image_memory.py compares these estimates with peaks of processes, with Pillow 13.
+MAX_MEMORY = 1_000_000_000
+"""Bytes that opening one image may take."""
+
+MAX_FILE = MAX_MEMORY // 2
+"""Bytes of an image's file at most: some decoders hold it twice before they name its size."""
+
+KEPT = 4
+"""Bytes of a picture's pixel: Pillow keeps RGB in four."""
+
+SCALES = (1, 2, 4, 8)
+"""Divisors of an image's size that JPEG decoders offer."""
+
+# Bytes of a decoded pixel, by mode; four in any other.
+_DECODED = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2}
+# Bytes a pixel of decoders that hold the image several times over.
+_DECODER = {"WEBP": 9, "AVIF": 6, "HEIF": 4, "TIFF": 2}
+_WHOLE = ("WEBP", "AVIF", "HEIF")
+"""Formats whose decoders hold the whole file."""
+_COEFFICIENTS = 6
+"""Bytes a pixel that decoding a progressive JPEG takes at any scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +125,7 @@ def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture
 def _file_bytes(source: Path | BytesIO, label: str) -> int:
     """The size of an image's file; raises ImageError if reading it takes too much memory."""
     size = source.getbuffer().nbytes if isinstance(source, BytesIO) else source.stat().st_size
-    if size > image_memory.MAX_FILE:
+    if size > MAX_FILE:
         raise _too_large(label, f"a file of {size / 1e9:.1f} GB may take twice that to open")
     return size
 
@@ -142,11 +163,32 @@ def _opened_jpeg(source: Path | BytesIO) -> Image.Image:
     return JpegImageFile(source)
 
 
+def set_smaller_scale(image: Image.Image, file_bytes: int) -> bool:
+    """Let `image`, not yet loaded, be decoded at the first scale that fits into MAX_MEMORY.
+
+    Only JPEG offers smaller ones. Returns False if none fits.
+    """
+    for scale in SCALES if isinstance(image, JpegImageFile) else SCALES[:1]:
+        if needed_memory(image, file_bytes, scale) <= MAX_MEMORY:
+            image.draft(None, (image.width // scale, image.height // scale))
+            return True
+    return False
+
+
+def needed_memory(image: Image.Image, file_bytes: int, scale: int = 1) -> int:
+    """Bytes that opening `image` takes at 1/scale of its size, about."""
+    pixels = image.width * image.height
+    each = _DECODED.get(image.mode, 4) + _DECODER.get(image.format or "", 0) + KEPT
+    whole = _COEFFICIENTS if "progressive" in image.info else 0
+    held = file_bytes if image.format in _WHOLE else 0
+    return pixels * each // scale**2 + pixels * whole + held
+
+
 def _check_size(image: Image.Image, file_bytes: int, label: str) -> None:
     """Refuse strips, and images that need too much memory at any scale, before decoding."""
     _check_shape(image, label)
-    if not image_memory.set_smaller_scale(image, file_bytes):
-        needed = image_memory.needed_memory(image, file_bytes) / 1e9
+    if not set_smaller_scale(image, file_bytes):
+        needed = needed_memory(image, file_bytes) / 1e9
         width, height = image.size
         raise _too_large(label, f"{width} x {height} pixels take {needed:.1f} GB to open")
 
@@ -160,7 +202,7 @@ def _check_shape(image: Image.Image, label: str) -> None:
 
 
 def _too_large(label: str, needed: str) -> ImageError:
-    allowed = f"{image_memory.MAX_MEMORY / 1e9:.1f} GB of memory is allowed"
+    allowed = f"{MAX_MEMORY / 1e9:.1f} GB of memory is allowed"
     return ImageError(f"{label}: {needed}, and {allowed}; make it smaller first")
 
 

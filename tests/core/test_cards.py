@@ -8,7 +8,7 @@ import pytest
 
 from mmspec.checkpoints.cards import card, load_cards
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.checkpoints.shape_memory import PRECISIONS, cache_bytes, weight_bytes
+from mmspec.checkpoints.manifest import PRECISIONS, cache_bytes, weight_bytes
 from mmspec.ground.errors import UsageError
 
 BACKENDS = Path(__file__).parents[2] / "docs" / "backends.md"

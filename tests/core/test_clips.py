@@ -16,7 +16,7 @@ from transformers.video_utils import VideoMetadata
 import mmspec
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt import film as film_file
-from mmspec.prompt import image_memory
+from mmspec.prompt import images
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling, shown_frames
 from mmspec.prompt.conversation import Conversation, Message
@@ -103,12 +103,12 @@ def test_a_film_of_a_phone_is_upright(tmp_path):
 
 def test_large_frames_are_made_smaller_until_they_fit(tmp_path, monkeypatch):
     path = film(tmp_path / "a.mkv", 10)
-    monkeypatch.setattr(image_memory, "MAX_MEMORY", 64 * 48 * image_memory.KEPT)
+    monkeypatch.setattr(images, "MAX_MEMORY", 64 * 48 * images.KEPT)
     clip = open_clip(path, max_frames=4)
     assert {frame.image.size for frame in clip.frames} == {(32, 24)}
     expected = np.asarray(drawing(0).resize((32, 24)), float)
     assert np.abs(np.asarray(clip.image, float)[:10] - expected[:10]).mean() < 3
-    monkeypatch.setattr(image_memory, "MAX_MEMORY", 200)
+    monkeypatch.setattr(images, "MAX_MEMORY", 200)
     assert "10 frames of this size are too many; take fewer" in refusal(path, fps=1000)
 
 

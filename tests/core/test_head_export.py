@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from mmspec.checkpoints.draft_vocabulary import read_draft_ids
 from mmspec.checkpoints.head_config import read_head_config
 from mmspec.checkpoints.head_export import LAYOUTS, export_head
-from mmspec.checkpoints.head_manifest import plan_head
+from mmspec.checkpoints.head_manifest import plan_head, read_draft_ids
 from mmspec.ground.errors import UsageError
 from support.factory_heads import KINDS, tiny_head
 

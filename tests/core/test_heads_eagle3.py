@@ -7,10 +7,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from mmspec.checkpoints.config import read_config
-from mmspec.checkpoints.draft_vocabulary import read_draft_ids
 from mmspec.checkpoints.eagle3_config import default_layers
 from mmspec.checkpoints.head_config import is_head, read_head_config, require_fit
-from mmspec.checkpoints.head_manifest import head_manifest, plan_head
+from mmspec.checkpoints.head_manifest import head_manifest, plan_head, read_draft_ids
 from mmspec.ground.errors import CheckpointError, UsageError
 from support.factory_heads import specforge, speculators, tiny_head
 

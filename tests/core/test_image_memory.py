@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from mmspec.ground.errors import ImageError
-from mmspec.prompt import image_memory, images
+from mmspec.prompt import images
 from mmspec.prompt.file_kinds import enable_heif
 from mmspec.prompt.images import decode_picture, open_picture, picture_from
 from support import opening_process
@@ -35,8 +35,8 @@ def test_a_large_jpeg_is_decoded_at_the_first_scale_that_fits(tmp_path, monkeypa
     original = smooth(333, 250)
     path = saved(tmp_path / "a.jpg", original)
     with Image.open(path) as image:
-        allowed = image_memory.needed_memory(image, path.stat().st_size, scale)
-    monkeypatch.setattr(image_memory, "MAX_MEMORY", allowed)
+        allowed = images.needed_memory(image, path.stat().st_size, scale)
+    monkeypatch.setattr(images, "MAX_MEMORY", allowed)
     found = open_picture(path).image
     assert found.size == (-(-333 // scale), -(-250 // scale))
     difference = np.asarray(found, float) - np.asarray(original.resize(found.size), float)
@@ -47,7 +47,7 @@ def test_an_image_decoded_smaller_is_upright(tmp_path, monkeypatch):
     exif = Image.Exif()
     exif[0x0112] = 6
     path = saved(tmp_path / "a.jpg", smooth(320, 200), exif=exif)
-    monkeypatch.setattr(image_memory, "MAX_MEMORY", 320 * 200 * 8 // 4)
+    monkeypatch.setattr(images, "MAX_MEMORY", 320 * 200 * 8 // 4)
     found = open_picture(path).image
     assert found.size == (100, 160)
     assert found.getpixel((99, 0))[0] < 20 < 200 < found.getpixel((99, 159))[0]
@@ -82,7 +82,7 @@ def refusal(path: Path) -> str:
 
 
 def test_what_takes_too_much_memory_is_refused_with_both_figures(tmp_path, monkeypatch):
-    monkeypatch.setattr(image_memory, "MAX_MEMORY", 200_000_000)
+    monkeypatch.setattr(images, "MAX_MEMORY", 200_000_000)
     path = saved(tmp_path / "a.png", Image.new("RGB", (6000, 5000)))
     assert refusal(path).endswith(
         "a.png: 6000 x 5000 pixels take 0.2 GB to open, and 0.2 GB of memory is allowed; "
@@ -93,9 +93,9 @@ def test_what_takes_too_much_memory_is_refused_with_both_figures(tmp_path, monke
 
 def test_a_progressive_jpeg_needs_its_coefficients_at_any_scale(tmp_path, monkeypatch):
     path = saved(tmp_path / "a.jpg", smooth(320, 200), progressive=True)
-    monkeypatch.setattr(image_memory, "MAX_MEMORY", 320 * 200 * 6)
+    monkeypatch.setattr(images, "MAX_MEMORY", 320 * 200 * 6)
     assert "320 x 200 pixels take 0.0 GB to open" in refusal(path)
-    monkeypatch.setattr(image_memory, "MAX_MEMORY", 320 * 200 * 8)
+    monkeypatch.setattr(images, "MAX_MEMORY", 320 * 200 * 8)
     assert open_picture(path).image.size == (160, 100)
 
 
@@ -114,11 +114,11 @@ def test_above_pillows_own_limit_a_jpeg_opens_and_others_are_refused(tmp_path, m
 def test_files_that_take_too_much_memory_to_read_are_refused(tmp_path, monkeypatch):
     path = saved(tmp_path / "a.webp", smooth(40, 30))
     size = path.stat().st_size
-    monkeypatch.setattr(image_memory, "MAX_FILE", size)
+    monkeypatch.setattr(images, "MAX_FILE", size)
     assert open_picture(path) == decode_picture(path.read_bytes(), "a.webp")
-    monkeypatch.setattr(image_memory, "MAX_MEMORY", 40 * 30 * 17 + size - 1)
+    monkeypatch.setattr(images, "MAX_MEMORY", 40 * 30 * 17 + size - 1)
     assert "40 x 30 pixels take" in refusal(path)
-    monkeypatch.setattr(image_memory, "MAX_FILE", size - 1)
+    monkeypatch.setattr(images, "MAX_FILE", size - 1)
     for message in (refusal(path), refused_bytes(path.read_bytes())):
         assert "a file of 0.0 GB may take twice that to open, and 0.0 GB" in message
 
@@ -139,7 +139,7 @@ def test_the_largest_webp_is_opened_within_the_limit(tmp_path, mode, lossless):
     large = written(tmp_path / "large.webp", 7650, **options)
     size, peak = opened_apart(small, large)
     assert size == (7650, 7650)
-    assert peak < 1.01 * image_memory.MAX_MEMORY
+    assert peak < 1.01 * images.MAX_MEMORY
     assert "7700 x 7700 pixels take 1.0 GB" in refusal(written(large, 7700, **options))
 
 
@@ -195,7 +195,7 @@ def test_opening_takes_less_than_twelve_bytes_a_pixel(tmp_path, name):
     assert peak < OWN.get(name, 12) * 5000 * 5000
     enable_heif(name)
     with Image.open(large) as image:
-        assert peak < 1.15 * image_memory.needed_memory(image, large.stat().st_size)
+        assert peak < 1.15 * images.needed_memory(image, large.stat().st_size)
 
 
 @pytest.mark.slow
@@ -205,4 +205,4 @@ def test_a_jpeg_of_any_size_is_opened_within_the_limit(tmp_path):
     large = saved(tmp_path / "large.jpg", Image.new("RGB", (20_000, 15_000), (9, 99, 200)))
     size, peak = opened_apart(small, large)
     assert size == (10_000, 7_500)
-    assert peak < 12 * 10_000 * 7_500 < image_memory.MAX_MEMORY
+    assert peak < 12 * 10_000 * 7_500 < images.MAX_MEMORY

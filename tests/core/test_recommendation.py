@@ -3,7 +3,7 @@
 import pytest
 
 from mmspec.checkpoints.cards import card
-from mmspec.checkpoints.shape_memory import cache_bytes, step_bytes, weight_bytes
+from mmspec.checkpoints.manifest import cache_bytes, step_bytes, weight_bytes
 from mmspec.diagnostics.recommendation import USABLE, milliseconds, recommendations
 
 SPEEDS = {

@@ -5,9 +5,8 @@ from pathlib import Path
 import mlx.core as mx
 
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.checkpoints.draft_vocabulary import read_draft_ids
 from mmspec.checkpoints.head_config import read_head_config, require_fit
-from mmspec.checkpoints.head_manifest import plan_head
+from mmspec.checkpoints.head_manifest import plan_head, read_draft_ids
 from mmspec.drafters.heads.head import Head
 from mmspec.ground.errors import CheckpointError
 from mmspec_mlx.device.weights import Files, Weights, evaluate

@@ -5,12 +5,13 @@ from pathlib import Path
 from torch import Tensor
 
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.checkpoints.draft_vocabulary import draft_ids, read_draft_ids
 from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import (
     VOCABULARY_MAPS,
+    draft_ids,
     head_pickle,
     plan_head,
+    read_draft_ids,
     require_tensors,
 )
 from mmspec.drafters.heads.head import Head
