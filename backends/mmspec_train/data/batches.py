@@ -7,13 +7,12 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import count
 from typing import Literal
 
 from mmspec.decoding.contract import Float32
 from mmspec.families.family import Preprocessing, Vision
 from mmspec.ground import errors
-from mmspec.prompt.images import Picture
 from mmspec_train.data.batch import Batch, collate
 from mmspec_train.data.cache import TeacherCache
 from mmspec_train.data.corpus import Corpus
@@ -125,40 +124,25 @@ class ConversationBatches:
 
     def pixels(self, records: Sequence[ConversationRecord]) -> list[Float32]:
         """Return the pixels [3, height, width] of every image in the records."""
+        images: list[Float32] = []
         if self.preprocessing is None:
-            return []
-        pictures = chain.from_iterable(self._pictures(record) for record in records)
-        return [self.preprocessing.pixels(picture.image) for picture in pictures]
-
-    def _pictures(self, record: ConversationRecord) -> list[Picture]:
-        if not record.images:
-            return []
-        turns = self.corpus.turns(record.number)
-        pictures = [picture for turn in turns for picture in turn.question.pictures]
-        if len(pictures) != record.images:
-            reason = f"conversation {record.number} has {record.images} images in place of"
-            raise self.cache.damaged(self.cache.records_file, f"{reason} {len(pictures)}")
-        return pictures
-
-
-def visual_share(epoch: int) -> float:
-    """Return the probability that a batch of an epoch, from 1 to EPOCHS, contains images.
-
-    It is 0 in the first half, then grows by equal steps to 1 in the last epoch.
-    """
-    half = EPOCHS // 2
-    return max(0.0, (epoch - half) / (EPOCHS - half))
-
-
-def epoch_at(progress: float) -> int:
-    """Return the epoch, from 1, at `progress` (0 to 1) of the run."""
-    return min(EPOCHS, 1 + int(progress * EPOCHS))
+            return images
+        for record in records:
+            turns = self.corpus.turns(record.number) if record.images else []
+            pictures = [picture for turn in turns for picture in turn.question.pictures]
+            if len(pictures) != record.images:
+                reason = f"conversation {record.number} has {record.images} images in place of"
+                raise self.cache.damaged(self.cache.records_file, f"{reason} {len(pictures)}")
+            images += [self.preprocessing.pixels(picture.image) for picture in pictures]
+        return images
 
 
 def pick_source(sources: int, seed: int, step: int, progress: float) -> int:
     """Return the index of the source of a step's batch: of two sources, 1 has the images.
 
-    It is the same in every run for the same arguments.
+    Its probability is 0 in the first half of the EPOCHS, then grows by equal steps to 1. It is the
+    same in every run for the same arguments.
     """
-    share = visual_share(epoch_at(progress)) if sources > 1 else 0.0
+    epoch, half = min(EPOCHS, 1 + int(progress * EPOCHS)), EPOCHS // 2
+    share = max(0.0, (epoch - half) / (EPOCHS - half)) if sources > 1 else 0.0
     return int(random.Random(f"{seed}/images/{step}").random() < share)

@@ -161,7 +161,7 @@ def planned_draft(
     with torch.device("meta"):
         draft = untrained_draft(text, 0, width, target.image_tokens)
     parameters = sum(tensor.numel() for tensor in draft.parameters())
-    return Trained(parameters, 1, vocabulary, RECIPES[method.recipe].epochs)
+    return parameters, 1, vocabulary, RECIPES[method.recipe].epochs
 
 
 def check_same_tower(draft: Path, target: Path) -> None:

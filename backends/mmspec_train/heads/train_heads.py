@@ -147,7 +147,7 @@ def planned_head(
     parameters = sum(map(prod, head_manifest(config).values()))
     vocabulary = config.eagle3.draft_vocab_size if config.eagle3 else config.vocab_size
     depth = min(method.rollout, config.slots or method.rollout)
-    return Trained(parameters, depth, vocabulary, RECIPES[method.recipe].epochs)
+    return parameters, depth, vocabulary, RECIPES[method.recipe].epochs
 
 
 def new_trainee(
