@@ -45,7 +45,7 @@ def phase(name="toy", every=2):
     module = nn.Linear(2, 1)
     judge = EarlyStopping(Judge(module).evaluate, every=every)
 
-    def loss(batch, _):
+    def loss(batch):
         return module(batch.x).square().mean()
 
     return Phase(name, module, [(module, 1e-3)], loss, [Numbers()], Numbers(), early_stopping=judge)
@@ -193,15 +193,15 @@ class Twin(Processes):
 
 
 def drawn(folder, processes):
-    """The batches of each step of four samples, with the seeds of their random numbers."""
+    """The batches of steps of four samples, with the seeds of their random numbers."""
     log, folder = [], folder / str(processes.rank)
     folder.mkdir()
     mine = replace(phase(every=None), rule=UpdateRule(batch=4), early_stopping=None)
 
-    def loss(batch, step):
+    def loss(batch):
         if torch.is_grad_enabled():
-            log.append((step, batch.x[0, 0].item(), torch.initial_seed()))
-        return mine.loss(batch, step)
+            log.append((batch.x[0, 0].item(), torch.initial_seed()))
+        return mine.loss(batch)
 
     train(folder, steps=2, processes=processes, of=replace(mine, loss=loss))
     return log
@@ -212,7 +212,7 @@ def test_two_processes_take_the_batches_and_random_numbers_of_one(tmp_path):
     tmp_path = tmp_path / "two"
     tmp_path.mkdir()
     two = [drawn(tmp_path, Twin(rank, 2)) for rank in range(2)]
-    assert [number for _, number, _ in two[1]] == [1.0, 3.0, 5.0, 7.0]
+    assert [number for number, _ in two[1]] == [1.0, 3.0, 5.0, 7.0]
     assert sorted(two[0] + two[1]) == sorted(alone)
     assert len({seed for *_, seed in alone}) == len(alone)
 
@@ -223,7 +223,7 @@ def test_a_batch_that_does_not_reach_the_trained_part_teaches_nothing(tmp_path):
     whole = nn.ModuleList([tower, projector])
     before = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
 
-    def loss(batch, _step):
+    def loss(batch):
         return tower(batch.x).square().mean()
 
     train(tmp_path, of=Phase("toy", whole, [(projector, 1e-3)], loss, [Numbers()], Numbers()))

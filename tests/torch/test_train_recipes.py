@@ -99,7 +99,7 @@ def toy(batch, gradients):
     module.weight.register_post_accumulate_grad_hook(lambda p: gradients.append(float(p.grad)))
     rule = UpdateRule(batch=batch, clip=100.0)
 
-    def loss(item, _):
+    def loss(item):
         return (module.weight * item.x).sum()
 
     parts = [(module, 1e-3)]

@@ -44,7 +44,7 @@ class Stage:
     """Name of the stage; empty if there is only one."""
     parts: list[tuple[nn.Module, float]]
     """The modules to train, with their peak learning rates."""
-    loss: Callable[[Batch, int], Tensor]
+    loss: Callable[[Batch], Tensor]
     contents: Sequence[Content]
     """Which conversations each source of batches contains, as in SCHEDULES."""
     budget_share: float = 1.0

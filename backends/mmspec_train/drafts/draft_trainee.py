@@ -98,14 +98,14 @@ class DraftTrainee(Trainee):
         """Write the draft's checkpoint, with the target's tower if the draft has vision."""
         save_draft(self.module, self.data.teacher.directory, directory)
 
-    def text_loss(self, conversations: Batch, _step: int) -> Tensor:
+    def text_loss(self, conversations: Batch) -> Tensor:
         """Return the mean cross-entropy of every token but the first."""
         columns = self._columns(conversations)
         states = self.module(columns, ()).flatten(0, 1)
         q = self.module.log_probabilities(states[columns.followed])
         return divergence("ce", q, q, columns.ids.flatten()[columns.followed + 1]).mean()
 
-    def loss(self, conversations: Batch, _step: int) -> Tensor:
+    def loss(self, conversations: Batch) -> Tensor:
         """Return the mean loss over learned columns."""
         teacher = self.data.teacher
         if self.method.loss == "ce":

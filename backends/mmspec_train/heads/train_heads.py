@@ -83,7 +83,7 @@ class HeadTrainee(Trainee):
         """Write the head's checkpoint."""
         save_head(self.module, directory)
 
-    def loss(self, conversations: Batch, _step: int) -> Tensor:
+    def loss(self, conversations: Batch) -> Tensor:
         """Return the loss of a batch; noise needs gradients enabled."""
         teacher, method = self.data.teacher, self.method
         batch = teacher.read(conversations)

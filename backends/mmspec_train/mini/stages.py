@@ -6,6 +6,7 @@ an interrupted one resumes from its checkpoint.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -167,7 +168,7 @@ class PairRun:
             "tower",
             classifier,
             [(classifier, self.recipe.tower_rate)],
-            lambda batch, _: classifier.loss(batch),
+            classifier.loss,
             [pictures],
             replace(pictures, split="held-out"),
         )
@@ -214,7 +215,7 @@ class PairRun:
             stage,
             model,
             build.parts(model, rates),
-            lambda batch, _: build.learned_loss(model, batch),
+            partial(build.learned_loss, model),
             [self.conversations("train", draft=stage == "draft")],
             self.conversations("held-out", draft=stage == "draft"),
         )
@@ -235,8 +236,8 @@ class PairRun:
 
     def _export(self, name: str, model: LlavaForConditionalGeneration) -> None:
         """Write a trained model's checkpoint atomically; converts the model to float16."""
-        with new_directory(self.checkpoint(name)) as partial, safetensors_errors():
-            pair_checkpoint.save_pair_model(model, self.tokenizer, self.recipe.tower, partial)
+        with new_directory(self.checkpoint(name)) as folder, safetensors_errors():
+            pair_checkpoint.save_pair_model(model, self.tokenizer, self.recipe.tower, folder)
 
     def _cell_classifier(self) -> CellClassifier:
         tower = self._llava(self.recipe.target).model.vision_tower

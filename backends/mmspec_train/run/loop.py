@@ -48,8 +48,8 @@ class Phase(Generic[Item]):
     name: str
     module: nn.Module
     parts: list[tuple[nn.Module, float]]
-    loss: Callable[[Item, int], Tensor]
-    """Loss of a batch at a step; its random numbers depend only on its place in the run."""
+    loss: Callable[[Item], Tensor]
+    """Loss of a batch; its random numbers depend only on its place in the run."""
     sources: Sequence[Source[Item]]
     held_out: Source[Item]
     pick: Callable[[int, float], int] = lambda number, progress: 0  # noqa: ARG005
@@ -208,7 +208,7 @@ class _Run(Generic[Item]):
 
     def _backward(self, batch: Item) -> float:
         with self.machine.autocast():
-            loss = self.phase.loss(self.machine.on_device(batch), self.step)
+            loss = self.phase.loss(self.machine.on_device(batch))
         value = loss.item()
         if not math.isfinite(value):
             raise errors.MmspecError(
@@ -258,5 +258,5 @@ class _Run(Generic[Item]):
     def _held_out_loss(self) -> float:
         batches = list(itertools.islice(self.phase.held_out.batches(0), HELD_OUT_BATCHES))
         with self.machine.autocast():
-            losses = [self.phase.loss(self.machine.on_device(b), 0).item() for b in batches]
+            losses = [self.phase.loss(self.machine.on_device(b)).item() for b in batches]
         return sum(losses) / len(losses)
