@@ -15,10 +15,14 @@ from mmspec_torch.backend import TorchBackend
 from mmspec_train.data.batch import Batch
 from mmspec_train.data.record import IGNORED
 from mmspec_train.data.teacher import Teacher
-from mmspec_train.distillation.losses import target_log_probabilities
+from mmspec_train.distillation.objective import target_log_probabilities
 from mmspec_train.distillation.training import train
-from mmspec_train.drafts.draft_checkpoint import save_draft
-from mmspec_train.drafts.draft_model import read_draft, to_draft_columns, untrained_draft
+from mmspec_train.drafts.draft_model import (
+    read_draft,
+    save_draft,
+    to_draft_columns,
+    untrained_draft,
+)
 from mmspec_train.drafts.draft_trainee import DraftTrainee
 from mmspec_train.drafts.train_drafts import Baselines, check_same_tower, image_positions
 from mmspec_train.llama import llama_of_shape

@@ -18,10 +18,12 @@ from mmspec.drafters.heads.eagle3 import Fused
 from mmspec.ground import errors
 from mmspec_torch.backend import TorchBackend
 from mmspec_train.data.batch import gather_columns
-from mmspec_train.data.batches import ConversationBatches
-from mmspec_train.distillation.acceptance import DraftScore, DraftStarts, all_starts
-from mmspec_train.distillation.losses import (
+from mmspec_train.data.stored import ConversationBatches
+from mmspec_train.distillation.objective import (
+    DraftScore,
+    DraftStarts,
     Output,
+    all_starts,
     divergence,
     head_loss,
     log_probabilities,

@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import LM_HEAD
 from mmspec.decoding.contract import Float32
@@ -34,11 +33,6 @@ DIGESTED = 4096
 """Number of rows of a matrix that are copied to the host at once for its digest."""
 
 
-def preprocessing(config: ModelConfig, directory: Path) -> Preprocessing | None:
-    """Return that of a checkpoint's images, with the limit on tokens that a chat has by default."""
-    return config.vision.preprocessing(directory).limited(None) if config.vision else None
-
-
 class Teacher:
     """The frozen target model, its tokenizer, chat template and preprocessing."""
 
@@ -48,18 +42,15 @@ class Teacher:
         self.config = self.model.config
         self.tokenizer = Tokenizer.read(directory, self.config.family.image_tokens)
         self.template = load_template(directory)
-        self.preprocessing = preprocessing(self.config, directory)
-        self.output_matrix = self._output_matrix()
+        vision, language = self.config.vision, self.model.language
+        # With the limit on tokens that a chat has by default.
+        self.preprocessing = vision.preprocessing(directory).limited(None) if vision else None
+        self.output_matrix = language.embedding
+        if not self.config.text.tie_word_embeddings:
+            matrix = read_tensor(plan(directory, self.config)[LM_HEAD], language.dtype)
+            self.output_matrix = matrix.to(language.device)
         self.captured: tuple[int, ...] = ()
         """Layers whose outputs are computed too, in every read: they are never stored."""
-
-    def _output_matrix(self) -> Tensor:
-        language = self.model.language
-        if self.config.text.tie_word_embeddings:
-            return language.embedding
-        return read_tensor(plan(self.directory, self.config)[LM_HEAD], language.dtype).to(
-            language.device
-        )
 
     @property
     def stop(self) -> frozenset[int]:

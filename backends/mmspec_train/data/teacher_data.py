@@ -15,10 +15,9 @@ from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import Picture
 from mmspec_train.data.answers import answer_all
 from mmspec_train.data.batch import collate
-from mmspec_train.data.batches import Content, ConversationBatches
-from mmspec_train.data.cache import TeacherCache
 from mmspec_train.data.corpus import Corpus, open_corpora
 from mmspec_train.data.record import ConversationRecord, is_caption, tokenize, tokenize_caption
+from mmspec_train.data.stored import Content, ConversationBatches, TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log
 from mmspec_train.run.machine import Machine, Processes, join_processes, pick_device

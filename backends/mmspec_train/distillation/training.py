@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from mmspec.ground import errors
 from mmspec.ground.output_files import replace_text
 from mmspec_train.data.batch import Batch
-from mmspec_train.data.batches import Content, pick_source
+from mmspec_train.data.stored import Content, pick_source
 from mmspec_train.data.teacher_data import TeacherData
-from mmspec_train.distillation.acceptance import DraftScore, DraftStarts
-from mmspec_train.distillation.losses import target_log_probabilities
+from mmspec_train.distillation.objective import DraftScore, DraftStarts, target_log_probabilities
 from mmspec_train.recipes import OURS, UpdateRule
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import EarlyStopping, Phase, run_phase

@@ -13,13 +13,16 @@ from torch import Tensor, nn
 
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.batch import Batch
-from mmspec_train.data.batches import SCHEDULES
+from mmspec_train.data.stored import SCHEDULES
 from mmspec_train.data.teacher_data import TeacherData
-from mmspec_train.distillation.acceptance import DraftStarts, all_starts
-from mmspec_train.distillation.losses import divergence, target_log_probabilities
+from mmspec_train.distillation.objective import (
+    DraftStarts,
+    all_starts,
+    divergence,
+    target_log_probabilities,
+)
 from mmspec_train.distillation.training import Stage, Trainee
-from mmspec_train.drafts.draft_checkpoint import save_draft
-from mmspec_train.drafts.draft_model import DraftColumns, DraftModel, to_draft_columns
+from mmspec_train.drafts.draft_model import DraftColumns, DraftModel, save_draft, to_draft_columns
 from mmspec_train.recipes import RECIPES, Recipe
 from mmspec_train.settings import MethodSettings, as_options
 

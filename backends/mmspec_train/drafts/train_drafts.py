@@ -13,10 +13,9 @@ from mmspec.families.llava import LlavaVision
 from mmspec.ground import errors
 from mmspec_train.data.plan import Trained
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
-from mmspec_train.distillation.acceptance import DraftScore
+from mmspec_train.distillation.objective import DraftScore
 from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, train
-from mmspec_train.drafts.draft_checkpoint import tower_digest
-from mmspec_train.drafts.draft_model import read_draft, untrained_draft
+from mmspec_train.drafts.draft_model import read_draft, tower_digest, untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.recipes import RECIPES

@@ -14,9 +14,8 @@ from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch
-from mmspec_train.distillation.acceptance import DraftStarts
-from mmspec_train.heads.layered import CachedHead, before
-from mmspec_train.heads.layers import DecoderLayer
+from mmspec_train.distillation.objective import DraftStarts
+from mmspec_train.heads.layered import CachedHead, DecoderLayer, before
 
 
 class FusedLayer(DecoderLayer):

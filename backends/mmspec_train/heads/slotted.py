@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec_train.data.batch import Batch, gather_columns
-from mmspec_train.distillation.acceptance import DraftStarts
-from mmspec_train.distillation.losses import log_probabilities
+from mmspec_train.distillation.objective import DraftStarts, log_probabilities
 
 
 class VisualAttention(nn.Module):

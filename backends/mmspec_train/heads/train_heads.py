@@ -17,11 +17,17 @@ from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.ground.errors import UsageError
 from mmspec_train.data.batch import Batch
-from mmspec_train.data.batches import SCHEDULES
 from mmspec_train.data.plan import Trained
+from mmspec_train.data.stored import SCHEDULES
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
-from mmspec_train.distillation.acceptance import DraftScore, DraftStarts, all_starts
-from mmspec_train.distillation.losses import Output, head_loss, noisy_states
+from mmspec_train.distillation.objective import (
+    DraftScore,
+    DraftStarts,
+    Output,
+    all_starts,
+    head_loss,
+    noisy_states,
+)
 from mmspec_train.distillation.training import (
     REPORT_FILE,
     Stage,

@@ -1,0 +1,213 @@
+"""The starts of drafts in a batch, the losses of their guesses, and how many are accepted.
+
+No decoding is needed for the acceptance. While the guesses of a chain are right, the draft reads
+the tokens of the target's own greedy answer. So its guesses along that answer give the number of
+tokens accepted from every start, and stepping from start to start gives the rounds.
+
+Shape letters: B sequences, L columns, A starts, D depths, n learned columns or rows, H width,
+V vocabulary; p is the target's distribution, q the draft's.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec_train.data.batch import Batch, gather_columns
+from mmspec_train.settings import HeadMethodSettings
+
+
+@dataclass(frozen=True, slots=True)
+class DraftStarts:
+    """The columns after which drafts begin.
+
+    At start c a head reads the hidden states before column c and the token at c. Its guess at
+    depth d (from 0) is the token after column c + d.
+    """
+
+    columns: Tensor
+    """[B, A] the column after which each draft begins."""
+    alive: Tensor
+    """[D, B, A] True where the answer reaches this depth, so that the guess can be judged."""
+
+    @property
+    def depth(self) -> int:
+        """D, the number of depths that are judged."""
+        return len(self.alive)
+
+    def after(self, depth: int) -> Tensor:
+        """The columns [B, A] that the drafts reach at `depth`; 0 where the answer has ended."""
+        return torch.where(self.alive[depth], self.columns + depth, 0)
+
+    def pick(self, values: Tensor, batch: Batch) -> Tensor:
+        """Return those of the learned columns' values [n] that drafts reach, as [D, B, A]."""
+        row = batch.learned_row
+        rows = [row.gather(1, self.after(depth)) for depth in range(self.depth)]
+        return values[torch.stack(rows).clamp(min=0)]
+
+
+def all_starts(batch: Batch, depth: int) -> DraftStarts:
+    """All starts in the answers of a batch, for drafts of `depth` tokens."""
+    begins = batch.learned & ~batch.visual
+    begins[:, 0] = False
+    count = max(1, int(begins.sum(dim=1).max()))
+    columns = begins.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :count]
+    return DraftStarts(columns, _alive(batch.learned, begins.gather(1, columns), columns, depth))
+
+
+def _alive(learned: Tensor, begins: Tensor, columns: Tensor, depth: int) -> Tensor:
+    alive = [begins]
+    last = learned.shape[1] - 1
+    for distance in range(1, depth):
+        later = columns + distance
+        goes_on = learned.gather(1, later.clamp(max=last)) & (later <= last)
+        alive.append(alive[-1] & goes_on)
+    return torch.stack(alive)
+
+
+@dataclass
+class DraftScore:
+    """Counts of guesses that a greedy target would accept, over held-out answers."""
+
+    tokens: int = 0
+    rounds: int = 0
+    judged: list[int] = field(default_factory=list)
+    """[D] number of starts with a guess to judge at each depth."""
+    right: list[int] = field(default_factory=list)
+    """[D] number of starts whose guess at each depth is the target's token."""
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Mean tokens per round of D guesses, the target's own token included."""
+        return self.tokens / max(1, self.rounds)
+
+    @property
+    def agreement(self) -> list[float]:
+        """[D] share of right guesses at each depth, if all tokens before are the target's."""
+        return [right / max(1, n) for right, n in zip(self.right, self.judged, strict=True)]
+
+    def figures(self) -> dict[str, float]:
+        """Return the tokens per round and the agreement at each depth, by name."""
+        shares = {f"agreement {depth}": s for depth, s in enumerate(self.agreement, start=1)}
+        return {"tokens per round": self.tokens_per_round} | shares
+
+    def add(self, agree: Tensor, starts: DraftStarts) -> None:
+        """Count a batch; agree [D, B, A] is True where a guess is the target's token."""
+        alive = starts.alive[: len(agree)]
+        right = agree & alive
+        for counts, flags in (self.judged, alive), (self.right, right):
+            counts += [0] * (len(agree) - len(counts))
+            for depth, count in enumerate(flags.flatten(1).sum(dim=1).tolist()):
+                counts[depth] += count
+        lengths = right.cumprod(dim=0).sum(dim=0)  # the number of guesses accepted from each start
+        for row, real in enumerate(starts.alive[0]):
+            columns, accepted = (part[row][real].tolist() for part in (starts.columns, lengths))
+            self.tokens += len(columns)
+            self.rounds += sum(1 for _ in round_starts(columns, accepted))
+
+
+def round_starts(columns: Sequence[int], accepted: Sequence[int]) -> Iterator[int]:
+    """Yield those of the ascending `columns` after which a round begins.
+
+    accepted: number of guesses accepted at each column. A round adds these and one more token.
+    """
+    start = 0
+    while start < len(columns):
+        yield columns[start]
+        start = bisect_left(columns, columns[start] + accepted[start] + 1, lo=start + 1)
+
+
+def divergence(name: str, p: Tensor, q: Tensor, targets: Tensor) -> Tensor:
+    """Return the loss [n] of each row, from log-probabilities p, q [n, V] and targets [n].
+
+    "kl" is Σ p log(p/q), "reverse-kl" Σ q log(q/p), "tv" ½ Σ |p - q|, and "ce" -log q(t) with t the
+    token of the data; "ce" ignores p.
+    """
+    if name == "ce":
+        return -q.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    if name == "tv":
+        return (p.exp() - q.exp()).abs().sum(dim=-1) / 2
+    first, second = (p, q) if name == "kl" else (q, p)
+    return (first.exp() * (first - second)).sum(dim=-1)
+
+
+def target_log_probabilities(batch: Batch, output_matrix: Tensor) -> Tensor:
+    """Return the target's log-probabilities [n, V] after every learned column."""
+    with torch.no_grad(), torch.autocast(output_matrix.device.type, enabled=False):
+        return log_probabilities(batch.states[batch.learned], output_matrix)
+
+
+def log_probabilities(features: Tensor, output_matrix: Tensor) -> Tensor:
+    """Return the log-probabilities [n, V] of features [n, H]."""
+    return F.linear(features.to(output_matrix.dtype), output_matrix).float().log_softmax(dim=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The tokens that a head drafts, and the distributions over them."""
+
+    matrix: Tensor
+    """[V, H] the target's output matrix."""
+    head: Callable[[Tensor, Tensor], Tensor]
+    """Function from features [n, H] and the matrix to the head's log-probabilities [n, d]."""
+    ids: Tensor | None = None
+    """[d] the tokens that the head can draft; None if it drafts all of them."""
+
+    def of_target(self, batch: Batch) -> Tensor:
+        """The target's log-probabilities [n, d] of these tokens after every learned column."""
+        matrix = self.matrix if self.ids is None else self.matrix[self.ids]
+        return target_log_probabilities(batch, matrix)
+
+    def of_head(self, features: Tensor) -> Tensor:
+        """The head's log-probabilities [n, d]."""
+        return self.head(features, self.matrix)
+
+    def likeliest(self, features: Tensor) -> Tensor:
+        """The head's likeliest token of each feature [n, H]."""
+        best = self.of_head(features).argmax(dim=-1)
+        return best if self.ids is None else self.ids[best]
+
+
+def head_loss(
+    features: Tensor,
+    batch: Batch,
+    starts: DraftStarts,
+    output: Output,
+    method: HeadMethodSettings,
+) -> Tensor:
+    """Return the loss of features [D, B, A, H]: the mean over live starts, weighted by decay^depth.
+
+    The loss of one guess is token_weight · divergence(p, q) + feature_weight · SmoothL1(feature,
+    hidden state).
+    """
+    log_p, row = output.of_target(batch), batch.learned_row
+    total, weights = features.new_zeros(()), 0.0
+    for depth, guesses in enumerate(features):
+        alive = starts.alive[depth]
+        if not alive.any():
+            break
+        columns = starts.after(depth)
+        live_guesses = guesses[alive]
+        weight = method.decay**depth
+        weights += weight
+        if method.token_weight:
+            p = log_p[row.gather(1, columns)[alive]]
+            q = output.of_head(live_guesses)
+            tokens = batch.targets.gather(1, columns)[alive]
+            loss = divergence(method.loss, p, q, tokens).mean()
+            total = total + weight * method.token_weight * loss
+        if method.feature_weight:
+            states = gather_columns(batch.states, columns)[alive]
+            loss = F.smooth_l1_loss(live_guesses.float(), states)
+            total = total + weight * method.feature_weight * loss
+    return total / max(weights, 1e-9)
+
+
+def noisy_states(batch: Batch, scale: float) -> Tensor:
+    """Return hidden states [B, L, H] plus EAGLE's uniform noise of width scale · 512 / length."""
+    noise = torch.rand_like(batch.states) - 0.5
+    lengths = torch.tensor(batch.lengths, device=noise.device).view(-1, 1, 1)
+    return batch.states + noise * (scale * 512 / lengths)
