@@ -100,10 +100,6 @@ def found_text(template, messages, prompt: bool) -> str:
         return f"refused: {str(error).partition(' cannot be used: ')[2]}"
 
 
-def test_forty_styles_are_compared():
-    assert len(STYLES) >= 40
-
-
 def test_special_tokens_have_the_names_that_transformers_gives(tokenizer, directory):
     assert special_tokens(directory) == tokenizer.special_tokens_map
 
