@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -112,7 +113,8 @@ def trained_probabilities(data, batch, head, column, ids):
     starts = DraftStarts(torch.tensor([[column]]), torch.ones(3, 1, 1, dtype=torch.bool))
     with torch.no_grad():
         features = head(replace(batch, **more), starts)
-    return head.log_probabilities(features[:, 0, 0], data.teacher.output_matrix).exp()
+    output = train_heads.HeadTrainee(head, data, HeadMethodSettings())._output
+    return output.of_head(features[:, 0, 0]).exp()
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -146,7 +148,8 @@ def test_a_loss_weighs_depths_and_counts_only_what_can_be_judged(data):
     _, batch = held_out_batch(data)
     starts = all_starts(batch, 3)
     wanted = torch.stack([gather_columns(batch.states, starts.after(depth)) for depth in range(3)])
-    output = Output(data.teacher.output_matrix, log_probabilities)
+    matrix = data.teacher.output_matrix
+    output = Output(matrix, partial(log_probabilities, output_matrix=matrix))
     both = HeadMethodSettings(feature_weight=1.0, decay=0.5)
     assert head_loss(wanted, batch, starts, output, both).item() == pytest.approx(0, abs=1e-5)
     wrong = wanted + 4 * starts.alive.unsqueeze(-1)

@@ -151,8 +151,8 @@ class Output:
 
     matrix: Tensor
     """[V, H] the target's output matrix."""
-    head: Callable[[Tensor, Tensor], Tensor]
-    """Function from features [n, H] and the matrix to the head's log-probabilities [n, d]."""
+    of_head: Callable[[Tensor], Tensor]
+    """Function from features [n, H] to the head's log-probabilities [n, d]."""
     ids: Tensor | None = None
     """[d] the tokens that the head can draft; None if it drafts all of them."""
 
@@ -161,10 +161,6 @@ class Output:
         matrix = self.matrix if self.ids is None else self.matrix[self.ids]
         return target_log_probabilities(batch, matrix)
 
-    def of_head(self, features: Tensor) -> Tensor:
-        """The head's log-probabilities [n, d]."""
-        return self.head(features, self.matrix)
-
     def likeliest(self, features: Tensor) -> Tensor:
         """The head's likeliest token of each feature [n, H]."""
         best = self.of_head(features).argmax(dim=-1)
@@ -172,11 +168,7 @@ class Output:
 
 
 def head_loss(
-    features: Tensor,
-    batch: Batch,
-    starts: DraftStarts,
-    output: Output,
-    method: HeadMethodSettings,
+    features: Tensor, batch: Batch, starts: DraftStarts, output: Output, method: HeadMethodSettings
 ) -> Tensor:
     """Return the loss of features [D, B, A, H]: the mean over live starts, weighted by decay^depth.
 

@@ -82,7 +82,7 @@ class Fused(CachedHead):
         rows = self._rows(batch), before(starts), batch.positions
         return torch.stack(list(self.chains(*rows, batch, starts)))
 
-    def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:  # noqa: ARG002
+    def log_probabilities(self, features: Tensor) -> Tensor:
         """Return the log-probabilities [n, d] of features [n, H], by the head's own matrix."""
         logits: Tensor = self.lm_head(self.norm(features)).float()
         return logits.log_softmax(dim=-1)

@@ -18,7 +18,7 @@ from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.drafters.heads.packing import Outline, Span
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch, gather_columns
-from mmspec_train.distillation.objective import DraftStarts, log_probabilities
+from mmspec_train.distillation.objective import DraftStarts
 from mmspec_train.llama import llama_config
 
 KeysValues = tuple[Tensor, Tensor]
@@ -286,10 +286,6 @@ class Layered(CachedHead):
             feature, slots = next(features), list(self.slots)[: starts.depth]
             return torch.stack([feature + F.silu(slot(feature)) for slot in slots])
         return torch.stack(list(features))
-
-    def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:
-        """Return the log-probabilities [n, V] of features [n, H], by the target's output matrix."""
-        return log_probabilities(features, output_matrix)
 
     def _fused(self, token: Tensor, feature: Tensor) -> Tensor:
         fused: Tensor = self.fc(torch.cat((token, feature), dim=-1)).float()

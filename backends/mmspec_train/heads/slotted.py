@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec_train.data.batch import Batch, gather_columns
-from mmspec_train.distillation.objective import DraftStarts, log_probabilities
+from mmspec_train.distillation.objective import DraftStarts
 
 
 class VisualAttention(nn.Module):
@@ -103,10 +103,6 @@ class Slotted(nn.Module):
                 inputs = torch.cat((inputs, token), dim=-1)
             features.append(slot(state, inputs))
         return torch.stack(features)
-
-    def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:
-        """Return the log-probabilities [n, V] of features [n, H], by the target's output matrix."""
-        return log_probabilities(features, output_matrix)
 
     def _visual(self, state: Tensor, batch: Batch, starts: DraftStarts) -> Tensor:
         columns = torch.arange(batch.ids.shape[1], device=state.device)

@@ -5,6 +5,7 @@ Shape letters: B sequences, k drafted tokens, H width.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from math import prod
 from pathlib import Path
@@ -26,6 +27,7 @@ from mmspec_train.distillation.objective import (
     Output,
     all_starts,
     head_loss,
+    log_probabilities,
     noisy_states,
 )
 from mmspec_train.distillation.training import (
@@ -109,8 +111,9 @@ class HeadTrainee(Trainee):
     def _output(self) -> Output:
         """How the target's states and the head's features become distributions."""
         head, matrix = self.module, self.data.teacher.output_matrix
-        ids = head.ids if isinstance(head, Fused) else None
-        return Output(matrix, head.log_probabilities, ids)
+        if isinstance(head, Fused):
+            return Output(matrix, head.log_probabilities, head.ids)
+        return Output(matrix, partial(log_probabilities, output_matrix=matrix))
 
 
 def distill_head(
