@@ -23,7 +23,7 @@ from mmspec.ground import errors
 from mmspec.ground.output_files import new_directory, replace_text
 from mmspec.prompt.tokenizer_files import read_backend
 from mmspec_torch.device.tensor_files import safetensors_errors, save_tensors
-from mmspec_train.mini import build, pair_checkpoint, samples
+from mmspec_train.mini import build, samples
 from mmspec_train.mini.build import CellClassifier
 from mmspec_train.mini.recipe import (
     DRAFT_SHARES,
@@ -187,7 +187,7 @@ class PairRun:
         model = self._llava(self.recipe.target)
         _load(model, self.result("projector"))
         self._train_llava("target", model, self.recipe.target_rates, budget, log)
-        pair_checkpoint.round_to_float16(model)
+        build.round_to_float16(model)
         self._export("target", model)
 
     def _train_draft(self, budget: Budget, log: Log) -> None:
@@ -237,7 +237,7 @@ class PairRun:
     def _export(self, name: str, model: LlavaForConditionalGeneration) -> None:
         """Write a trained model's checkpoint atomically; converts the model to float16."""
         with new_directory(self.checkpoint(name)) as folder, safetensors_errors():
-            pair_checkpoint.save_pair_model(model, self.tokenizer, self.recipe.tower, folder)
+            build.save_pair_model(model, self.tokenizer, self.recipe.tower, folder)
 
     def _cell_classifier(self) -> CellClassifier:
         tower = self._llava(self.recipe.target).model.vision_tower
