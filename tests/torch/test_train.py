@@ -228,3 +228,17 @@ def test_a_recipe_that_continues_a_model_has_no_stage_but_the_target(tmp_path: P
         with pytest.raises(UsageError, match="continues mini: give --stage target alone"):
             run.check_starts(chosen)
     run.check_starts(("target",))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mini", "test"])
+def test_every_stage_of_a_recipe_runs(tmp_path: Path, name: str) -> None:
+    machine = Machine(torch.device("cpu"), 0, False)
+    run = stages.PairRun(tmp_path, recipe.RECIPES[name], machine)
+    budgets = {stage: Budget(steps=20) for stage in STAGES}
+    with quiet_log(tmp_path) as log:
+        run.train_stages(STAGES, budgets, log)
+    for stage in STAGES[1:]:
+        assert (tmp_path / "log.csv").read_text().count(f",{stage},") == 20
+    assert (run.checkpoint("target") / "model.safetensors").exists()
+    assert (run.checkpoint("draft") / "model.safetensors").exists()
