@@ -18,11 +18,13 @@ from mmspec.families.grid import Grid
 from mmspec.ground.errors import UsageError
 from mmspec_torch.device.device_io import to_host
 from mmspec_torch.device.weights import Weights
-from mmspec_torch.graphs.pool import Statics
+from mmspec_torch.graphs.capture import CudaGraphs
+from mmspec_torch.graphs.executor import ReplayedExecutor
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.families import build_vision
 from mmspec_torch.network.vision import TorchFeatures, digest
 from mmspec_torch.sequence.drafter import TorchDrafter
+from mmspec_torch.sequence.executor import Executor
 from mmspec_torch.sequence.target import TorchTarget
 
 
@@ -36,7 +38,9 @@ class TorchModel:
         self.quantize = weights.scheme.name if weights.scheme else "none"
         self.language = LanguageModel(weights, config.text, device, dtype)
         self._vision = build_vision(weights, config)
-        self.statics = Statics(self.language)
+        self.executor = Executor(self.language)
+        if device.type == "cuda":
+            self.executor = ReplayedExecutor(self.language, CudaGraphs(device))
 
     @property
     def device(self) -> str:
@@ -76,7 +80,7 @@ class TorchModel:
 
     def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> TorchTarget:
         """Open an empty target sequence."""
-        return TorchTarget(self.language, self.placed, self.statics, sampling, exact)
+        return TorchTarget(self.language, self.placed, self.executor, sampling, exact)
 
     def open_drafter(
         self,
@@ -87,5 +91,5 @@ class TorchModel:
         tree: Tree | None = None,
     ) -> TorchDrafter:
         """Open an empty draft sequence with `branches` rows, for a target of `vocabulary` ids."""
-        model = self.language, self.placed, self.statics
+        model = self.language, self.placed, self.executor
         return TorchDrafter(*model, branches, vocabulary, sampling, adaptation, tree)

@@ -11,7 +11,7 @@ from mmspec.ground.arrays import A
 Out = TypeVar("Out", covariant=True)
 
 
-class Columns(Protocol[Out]):
+class ColumnCache(Protocol[Out]):
     """A cache on the device, indexed by column; its owner knows how many columns are valid."""
 
     def read(self, start: int, stop: int) -> Out:
@@ -24,7 +24,7 @@ class Columns(Protocol[Out]):
         """Wait until all writes are computed, in a framework that computes lazily."""
 
 
-class ColumnRows(Columns[A], Protocol[A]):
+class ColumnRows(ColumnCache[A], Protocol[A]):
     """An array with one row [H] per column of a sequence."""
 
     def write(self, start: int, rows: A) -> None:

@@ -7,18 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, NamedTuple
+from typing import Generic, NamedTuple
 
 from mmspec.decoding.acceptance import Verdict, read_verdict
-from mmspec.decoding.block_attention import BLOCK, Places, chain_places, tree_places, whole_blocks
 from mmspec.decoding.contents import Projection, Row, chunks
 from mmspec.decoding.contract import Float32, Segment
 from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft
-from mmspec.decoding.exact_rows import ExactRows, Tile
+from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.feeding import Columns, ExactFeeding, Feeding, OrdinaryFeeding, Outputs
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
-from mmspec.decoding.stored_states import ColumnRows, Columns, StoredStates
+from mmspec.decoding.stored_states import ColumnCache, ColumnRows, StoredStates
 from mmspec.ground.arrays import A, Positions
 
 
@@ -30,29 +30,21 @@ class State(NamedTuple):
     """The verdict whose paths the next commit may accept."""
 
 
-class Fed(NamedTuple, Generic[A]):
-    """What feeding the last token and n drafted ones computes."""
-
-    states: A
-    """[n + 1, H] the hidden states."""
-    logits: A
-    """[n + 1, V] the logits of the tokens after them."""
-
-
 class TargetSequence(ABC, Generic[A]):
     """Implements `InspectableTarget` and `contract.HiddenStates`; subclasses add forwards."""
 
     def __init__(
         self,
         framework: Framework[A],
-        cache: Columns[A],
+        cache: ColumnCache[A],
         place: Projection[A],
         sampling: Sampling,
         exact: ExactRows | None = None,
     ) -> None:
         """cache: an empty cache of one row.  place: computes embeddings of an image's features."""
         self._framework, self._cache, self._place = framework, cache, place
-        self._exact = exact
+        self._feeding: Feeding[A]
+        self._feeding = ExactFeeding(framework, exact) if exact else OrdinaryFeeding()
         self._sampler = framework.sampler(sampling)
         self._row: Row[A] = Row()
         self._state = State()
@@ -69,10 +61,10 @@ class TargetSequence(ABC, Generic[A]):
         end = self.length + len(segment)
         with self._framework.inference():
             self._row.append(self.length, segment, self._place)
-            if self._exact and segment.is_answer:
-                self._decode_again(self._exact, self._fed, end - 1)
+            if segment.is_answer:
+                self._feeding.feed_answer(self, self._fed, end - 1)
             else:
-                self._prefill(self._fed, end - 1)
+                self.prefill(self._fed, end - 1)
         self._state = State(end)
 
     def rewind(self, length: int) -> None:
@@ -134,7 +126,7 @@ class TargetSequence(ABC, Generic[A]):
             captured = self._new_rows(len(layers)) if layers else None
             self._stored = StoredStates(self._new_rows(1), self._new_rows(1), captured)
             with self._framework.inference():
-                self._prefill(0, self._fed)
+                self.prefill(0, self._fed)
         return self
 
     def states(self, start: int, stop: int) -> A:
@@ -173,16 +165,33 @@ class TargetSequence(ABC, Generic[A]):
             raise ValueError("this target keeps no hidden states: call hidden_states() first")
         return self._stored
 
-    def _prefill(self, start: int, end: int) -> None:
-        for at, stop in chunks(start, end):
-            x = self._recorded(self._embed_columns(at, stop), at)
-            outputs = self._append(x, at)
-            if self._stored:
-                self._states(outputs, at)
-            self._cache.settle()
-            self._settle_states()
+    def prefill(self, start: int, stop: int) -> None:
+        """Feed the columns `start` to `stop` as those of a prompt."""
+        for low, high in chunks(start, stop):
+            self.forward(self.embed_columns(low, high), Columns(low))
+            self.settle()
 
-    def _feed(self, draft: DeviceDraft[A] | None, ancestry: Ancestry | None) -> Fed[A]:
+    def embed_columns(self, start: int, stop: int) -> A:
+        """Embeddings [n, H] of columns, after storing them for a head: feeding may change them."""
+        return self._recorded(self._embed_columns(start, stop), start)
+
+    def forward(self, x: A, columns: Columns) -> A:
+        """Feed x [m, H] to columns; returns the hidden states [m, H], after storing them."""
+        outputs, stored = self._forward(x, columns), self._stored
+        if stored and stored.captured:
+            outputs, captured = self._parted(outputs)
+            stored.captured.write(columns.first, captured)
+        states = self._normalised(outputs)
+        if stored:
+            stored.states.write(columns.first, states)
+        return states
+
+    def settle(self) -> None:
+        """Wait until all writes are computed, in a framework that computes lazily."""
+        self._cache.settle()
+        self._settle_states()
+
+    def _feed(self, draft: DeviceDraft[A] | None, ancestry: Ancestry | None) -> Outputs[A]:
         """Feed the last token and a draft of n tokens."""
         start = self.length - 1
         if start < 0:
@@ -194,59 +203,8 @@ class TargetSequence(ABC, Generic[A]):
         if draft is not None:
             x = self._framework.concat([x, self.embed(draft.ids)], 0)
         x = self._recorded(x, start)
-        if self._exact:
-            return self._feed_exactly(self._exact, x, start, ancestry)
-        if draft is None or ancestry is None:
-            outputs = self._append(x, start)
-        else:
-            outputs = self._branch(x, start, ancestry, draft.levels)
-        states = self._states(outputs, start)
-        return Fed(states, self.project(states))
-
-    def _decode_again(self, exact: ExactRows, start: int, end: int) -> None:
-        """Feed columns of an earlier answer with the bits that decoding gave them."""
-        x = self._recorded(self._embed_columns(start, end), start)
-        for tile in exact.tiles(len(x)):
-            self._feed_tile(exact, x, start, None, tile)
-            self._cache.settle()
-            self._settle_states()
-
-    def _feed_exactly(
-        self, exact: ExactRows, x: A, start: int, ancestry: Ancestry | None
-    ) -> Fed[A]:
-        """Feed x [n + 1, H] in forwards of exact numbers of rows."""
-        parts: list[Fed[A]] = []
-        for tile in exact.tiles(len(x)):
-            states, count = self._feed_tile(exact, x, start, ancestry, tile), tile.stop - tile.start
-            parts.append(Fed(states[:count], self.project(states)[:count]))
-        if len(parts) == 1:
-            return parts[0]
-        states, logits = (self._framework.concat([*each], 0) for each in zip(*parts, strict=True))
-        return Fed(states, logits)
-
-    def _feed_tile(
-        self, exact: ExactRows, x: A, start: int, ancestry: Ancestry | None, tile: Tile
-    ) -> A:
-        """The hidden states [m, H] of a tile of x, whose first row is in column `start`.
-
-        Padding writes only columns that come after those of the rows themselves.
-        """
-        rows, first = self._framework.integers(tile.padded), start + tile.start
-        if ancestry is not None:
-            ancestry = ancestry.of(self._framework.xp, rows, tile.stop)
-        x = self._framework.pick(x, rows)
-        return self._states(self._by_blocks(exact, x, first, start, ancestry), first)
-
-    def _places(
-        self, exact: ExactRows, first: int, end: int, root: int, ancestry: Ancestry | None
-    ) -> Places:
-        """The places of the rows that `_by_blocks` feeds to columns `first` to `end`."""
-        xp, count = self._framework.xp, self._framework.count
-        if ancestry is None:
-            rows: Any = count(end - first)
-            return chain_places(xp, count, rows + first, end, exact.multiple)
-        blocks = whole_blocks(end) // BLOCK - root // BLOCK
-        return tree_places(xp, count, ancestry, root, end, exact.multiple, blocks)
+        levels = draft.levels if draft else 0
+        return self._feeding.feed(self, x, Columns(start, ancestry, start, levels))
 
     def _settle_states(self) -> None:
         for rows in self._stored.all() if self._stored else ():
@@ -257,16 +215,6 @@ class TargetSequence(ABC, Generic[A]):
         if self._stored:
             self._stored.embeddings.write(start, x)
         return x
-
-    def _states(self, outputs: A, start: int) -> A:
-        """The hidden states [n, H] of columns from `start` on, after storing them for a head."""
-        if self._stored and self._stored.captured:
-            outputs, captured = self._parted(outputs)
-            self._stored.captured.write(start, captured)
-        states = self._normalised(outputs)
-        if self._stored:
-            self._stored.states.write(start, states)
-        return states
 
     @abstractmethod
     def embed(self, ids: A) -> A:
@@ -281,24 +229,11 @@ class TargetSequence(ABC, Generic[A]):
         """Embeddings [n, H] of columns `start` to `stop`, images included."""
 
     @abstractmethod
-    def _append(self, x: A, start: int) -> A:
-        """Feed x [n, H] to the columns from `start` on; returns the last layer's output [n, H].
+    def _forward(self, x: A, columns: Columns) -> A:
+        """Feed x [m, H]; returns the last layer's output [m, H].
 
-        Here and below the outputs of the captured layers are beside it, [n, (1 + c) H].
-        """
-
-    @abstractmethod
-    def _branch(self, x: A, start: int, ancestry: Ancestry, levels: int) -> A:
-        """Feed the last token and a tree; returns outputs [n + 1, H].  Nodes see only ancestors."""
-
-    @abstractmethod
-    def _by_blocks(
-        self, exact: ExactRows, x: A, first: int, root: int, ancestry: Ancestry | None
-    ) -> A:
-        """Feed x [m, H] to the columns from `first` on; returns outputs [m, H].
-
-        ancestry: of the rows, in a tree whose root is in column `root`; None for a chain.
-        Attention is by blocks; every column up to the end of a block has finite content.
+        The outputs of the captured layers are beside it, [m, (1 + c) H]. Where attention is by
+        blocks, every column up to the end of a block has finite content.
         """
 
     @abstractmethod

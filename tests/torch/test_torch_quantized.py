@@ -23,7 +23,7 @@ from mmspec_bench.weight_memory import held_bytes
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.device import quantized as quantization
 from mmspec_torch.device.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
-from mmspec_torch.graphs.cache import StaticCache
+from mmspec_torch.graphs.executor import ReplayedExecutor, StaticCache
 from mmspec_torch.model import TorchModel
 from support import factory, transformers_oracle
 from support import sequence_helpers as helpers
@@ -144,7 +144,7 @@ def test_the_static_form_says_what_the_dynamic_one_says(pair_paths, monkeypatch,
     expected, logits = conversation(pair, views, [0, 1], GREEDY)
     capture = Recording()
     for model in pair:
-        monkeypatch.setattr(model.statics, "capture", capture)
+        monkeypatch.setattr(model, "executor", ReplayedExecutor(model.language, capture))
     found, ours = conversation(pair, views, [0, 1], GREEDY)
     assert capture.replayed > capture.captured > 0
     if dtype == "float32":

@@ -24,8 +24,9 @@ from mmspec.prompt.clips import clip_of
 from mmspec.prompt.images import picture_from
 from mmspec_bench.prompts import world_prompts
 from mmspec_torch.backend import TorchBackend
-from mmspec_torch.graphs.cache import StaticCache
 from mmspec_torch.graphs.capture import Replays
+from mmspec_torch.graphs.executor import ReplayedExecutor, StaticCache
+from mmspec_torch.sequence.executor import TargetExecutor
 from support import sequence_helpers as helpers
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
@@ -56,9 +57,8 @@ def capture(request, monkeypatch):
 def switch(monkeypatch):
     def on(models, capture):
         for model in models:
-            monkeypatch.setattr(model.statics, "capture", capture)
-            model.statics._targets.clear()
-            model.statics._drafters.clear()
+            executor = ReplayedExecutor(model.language, capture)
+            monkeypatch.setattr(model, "executor", executor)
 
     return on
 
@@ -204,9 +204,10 @@ def test_the_next_sequence_is_lent_what_the_last_has_captured(pair, views, switc
     assert conversation(pair, views, [0, 1], GREEDY)[0] == expected
     gc.collect()
     assert capture.captured == before
-    assert len(pair[0].statics._targets) == 1
+    free = pair[0].executor.free["target", False]
+    assert len(free) == 1
     both = [helpers.target(pair[0], view) for view in views[:2]]
-    assert not pair[0].statics._targets
+    assert not free
     assert both[0]._cache is not both[1]._cache
 
 
@@ -308,8 +309,7 @@ def test_a_number_of_the_host_is_seen_to_be_stale():
 
 
 def test_on_a_cpu_rounds_are_dynamic(pair):
-    assert pair[0].statics.capture is None
-    assert helpers.target(pair[0], helpers.TEXT)._static is None
+    assert type(helpers.target(pair[0], helpers.TEXT)._executor) is TargetExecutor
 
 
 def asked(engine, options):

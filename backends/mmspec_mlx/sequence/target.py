@@ -3,16 +3,18 @@
 Shape letters: n rows fed or drafted, V vocabulary, H width.
 """
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 
 from mmspec.decoding.contents import Projection
-from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.feeding import Columns
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.target_sequence import TargetSequence
 from mmspec_mlx.device.framework import framework
 from mmspec_mlx.network.cache import Cache
-from mmspec_mlx.network.decoder import LanguageModel, additive, behind, causal
+from mmspec_mlx.network.decoder import LanguageModel, Visible, additive, behind, causal
 from mmspec_mlx.network.rotary import Rotation
 from mmspec_mlx.sequence.contents import deepstack, embed
 from mmspec_mlx.sequence.hidden_states import Rows
@@ -46,12 +48,25 @@ class MlxTarget(TargetSequence[mx.array]):
     def _embed_columns(self, start: int, stop: int) -> mx.array:
         return embed(self._language, self._row, start, stop)
 
-    def _append(self, x: mx.array, start: int) -> mx.array:
-        end, mask = start + len(x), causal(start, len(x), x.dtype)
-        added = deepstack(self._language, [self._row], start, end)
-        rows, turn = mx.expand_dims(x, 0), self._turn(start, end)
-        captured = self._captured
-        return self._language.feed(rows, self._cache, start, turn, mask, added, captured)[0]
+    def _forward(self, x: mx.array, columns: Columns) -> mx.array:
+        start, end = columns.first, columns.first + len(x)
+        visible: Visible
+        added: Sequence[mx.array] = ()
+        if columns.multiple:
+            visible = columns.places(self._framework.xp, self._framework.count, len(x))
+            shift = self._row.shift(start)
+            own = visible.own + shift if shift else visible.own
+            turn = self._language.rotary.each(mx.expand_dims(own, 0), end + max(shift, 0))
+        elif columns.ancestry:
+            visible = behind(start, additive(columns.ancestry.visible, x.dtype))
+            first = self._row.position(start)
+            own = mx.expand_dims(first + columns.ancestry.depths, 0)
+            turn = self._language.rotary.each(own, first + columns.levels)
+        else:
+            visible, turn = causal(start, len(x), x.dtype), self._turn(start, end)
+            added = deepstack(self._language, [self._row], start, end)
+        rows, captured = mx.expand_dims(x, 0), self._captured
+        return self._language.feed(rows, self._cache, start, turn, visible, added, captured)[0]
 
     def _turn(self, start: int, end: int) -> Rotation:
         """Return the rotation of columns, of which those of a draft count up."""
@@ -59,24 +74,6 @@ class MlxTarget(TargetSequence[mx.array]):
         if self._row.counts_up(start, end):
             return rotary.at([self._row.position(start)], end - start)
         return rotary.planes(self._row.positions(start, end)[None])
-
-    def _branch(self, x: mx.array, start: int, ancestry: Ancestry, levels: int) -> mx.array:
-        first = self._row.position(start)
-        positions = mx.expand_dims(first + ancestry.depths, 0)
-        turn = self._language.rotary.each(positions, first + levels)
-        mask = behind(start, additive(ancestry.visible, x.dtype))
-        rows, captured = mx.expand_dims(x, 0), self._captured
-        return self._language.feed(rows, self._cache, start, turn, mask, (), captured)[0]
-
-    def _by_blocks(
-        self, exact: ExactRows, x: mx.array, first: int, root: int, ancestry: Ancestry | None
-    ) -> mx.array:
-        end, shift = first + len(x), self._row.shift(first)
-        places = self._places(exact, first, end, root, ancestry)
-        own = mx.expand_dims(places.own + shift if shift else places.own, 0)
-        turn = self._language.rotary.each(own, end + max(shift, 0))
-        rows, captured = mx.expand_dims(x, 0), self._captured
-        return self._language.feed(rows, self._cache, first, turn, places, (), captured)[0]
 
     def _normalised(self, outputs: mx.array) -> mx.array:
         return self._language.states(outputs)

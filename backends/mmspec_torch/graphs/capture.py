@@ -57,18 +57,19 @@ class CudaGraphs:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._side_stream: torch.cuda.Stream | None = None
-        self._pool: Any = None
+        with torch.cuda.device(device):
+            self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            self._pool: Any = torch.cuda.graph_pool_handle()
 
     def __call__(self, compute: Compute) -> Compute:
         """Run `compute` once on the side stream, so that libraries initialize, then capture it."""
         with torch.cuda.device(self._device):
-            side_stream = self._stream()
-            with torch.cuda.stream(side_stream):
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
                 compute()
-            torch.cuda.current_stream().wait_stream(side_stream)
+            torch.cuda.current_stream().wait_stream(self._stream)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool, stream=side_stream):
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
                 outputs = compute()
 
         def replay() -> Outputs:
@@ -76,14 +77,6 @@ class CudaGraphs:
             return copies(outputs)
 
         return replay
-
-    def _stream(self) -> torch.cuda.Stream:
-        """Return the side stream, after making it wait for the current stream."""
-        if self._side_stream is None:
-            self._side_stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            self._pool = torch.cuda.graph_pool_handle()
-        self._side_stream.wait_stream(torch.cuda.current_stream())
-        return self._side_stream
 
 
 def copies(outputs: Outputs) -> Outputs:

@@ -1,75 +1,30 @@
 """The KV cache of R rows that are fed together."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from mmspec.decoding.block_attention import whole_blocks
 from mmspec_torch.device.device_io import upload
 
 STEP = 256
 """Number of columns by which a cache grows at a time."""
 
 
-class LayerCache(Protocol):
-    """The part of a cache that one layer uses during a forward."""
+class LayerCache(NamedTuple):
+    """The part of a cache that one layer writes and sees during a forward."""
 
-    @property
-    def rows(self) -> int:
-        """The number of rows R."""
-
-    def update(self, keys_values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write keys and values [R, 2 * heads, n, D], keys first.
-
-        Returns all keys and values to attend to, each [R, heads, end, D].
-        """
-
-
-class Span(Protocol):
-    """The cache columns that a forward writes and sees."""
-
-    def layers(self) -> "list[LayerCache]":
-        """The part of the cache that each layer writes and sees."""
-
-
-class LayerSpan(NamedTuple):
-    """Implements `LayerCache` with views of a buffer."""
-
-    written: Tensor
+    write: Callable[[Tensor], object]
+    """Function that stores keys and values [R, 2 * heads, n, D], keys first."""
     keys: Tensor
+    """[R, heads, C, D] of all columns that the forward sees, as `values`."""
     values: Tensor
 
     @property
     def rows(self) -> int:
         """The number of rows R."""
         return self.keys.shape[0]
-
-    def update(self, keys_values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new keys and values; returns those of all columns so far."""
-        self.written.copy_(keys_values)
-        return self.keys, self.values
-
-
-class CacheSpan(NamedTuple):
-    """The cache columns of a forward that writes `start` to `end` and sees all before `end`."""
-
-    cache: "Cache"
-    start: int
-    end: int
-
-    def layers(self) -> list[LayerCache]:
-        """The part of the cache that each layer writes and sees."""
-        return self.cache.layers(self.start, self.end, self.end)
-
-
-class BlockSpan(CacheSpan):
-    """A forward that also sees the columns up to the end of a block, whose content is finite."""
-
-    def layers(self) -> list[LayerCache]:
-        """The part of the cache that each layer writes and sees."""
-        return self.cache.layers(self.start, self.end, whole_blocks(self.end))
 
 
 class Cache:
@@ -78,6 +33,8 @@ class Cache:
     The owner knows how many columns are valid, so rewinding costs nothing: later columns are
     overwritten.
     """
+
+    step: int = STEP
 
     def __init__(
         self,
@@ -101,14 +58,17 @@ class Cache:
         """Number of allocated columns."""
         return self._buffer.shape[3]
 
-    def layers(self, start: int, end: int, visible: int) -> list[LayerCache]:
-        """For each layer, the columns `start` to `end` to write and the first `visible` to see."""
-        if visible > self.columns:
-            self._grow(visible)
+    def layers(self, start: int, end: int, visible: int | None = None) -> list[LayerCache]:
+        """For each layer, the columns `start` to `end` to write and the first `visible` to see.
+
+        visible: None for all before `end`.
+        """
+        visible = visible or end
+        self.reserve(visible)
         written = self._buffer.narrow(3, start, end - start)
         keys, values = self._buffer.narrow(3, 0, visible).chunk(2, dim=2)  # of all layers at once
         parts = zip(written.unbind(), keys.unbind(), values.unbind(), strict=True)
-        return [LayerSpan(*part) for part in parts]
+        return [LayerCache(part.copy_, *views) for part, *views in parts]
 
     def read(self, start: int, stop: int) -> Tensor:
         """Return the keys and values [n, W] of columns in all layers."""
@@ -124,9 +84,12 @@ class Cache:
     def settle(self) -> None:
         """Do nothing: PyTorch is not lazy."""
 
-    def _grow(self, end: int) -> None:
+    def reserve(self, end: int) -> None:
+        """Allocate at least `end` columns; new ones are zeros, as masks do not hide a NaN."""
         layers, rows, heads, columns, head_dim = self._buffer.shape
-        wider = -(-end // STEP) * STEP
+        if end <= columns:
+            return
+        wider = -(-end // self.step) * self.step
         buffer = self._buffer.new_zeros(layers, rows, heads, wider, head_dim)
         buffer[:, :, :, :columns] = self._buffer
         self._buffer = buffer

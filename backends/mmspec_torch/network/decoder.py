@@ -32,7 +32,8 @@ class Step(NamedTuple):
     """Positions, cache columns and mask of one forward."""
 
     angles: Angles
-    span: cache.Span
+    layers: Sequence[cache.LayerCache]
+    """The part of the cache that each layer writes and sees."""
     mask: Tensor | None = None
     """Mask added to the attention scores, broadcast to [R, heads, n, C]."""
     causal: bool = False
@@ -85,8 +86,8 @@ class Attention:
             turned.copy_(self._qk_norm(turned))
         qkv = qkv.transpose(1, 2)
         rotate(qkv.narrow(1, 0, heads + kv_heads), step.angles)
-        keys, values = memory.update(qkv.narrow(1, heads, 2 * kv_heads))
-        attended = _attended(qkv.narrow(1, 0, heads), keys, values, step)
+        memory.write(qkv.narrow(1, heads, 2 * kv_heads))
+        attended = _attended(qkv.narrow(1, 0, heads), memory.keys, memory.values, step)
         return self.o_proj.added(attended.transpose(1, 2).reshape(len(x), -1), residual)
 
 
@@ -198,7 +199,7 @@ class Decoder:
         The outputs of the step's captured layers are put beside it, [R * n, (1 + c) H].
         """
         added, captured = chain(step.deepstack, repeat(None)), []
-        layers = zip(self._layers, step.span.layers(), added, strict=False)
+        layers = zip(self._layers, step.layers, added, strict=False)
         for before, (layer, memory, extra) in enumerate(layers):
             if before in step.captured:
                 captured.append(x.clone())
@@ -223,29 +224,31 @@ class Decoder:
         else:
             cos, sin = self.rotary.planes(positions[None])
             angles = cos[0], sin[0]
-        return self.follow(x, cache.CacheSpan(memory, start, end), angles)
+        return self.follow(x, memory, start, angles)
 
     def follow(
         self,
         x: Tensor,
-        span: cache.CacheSpan,
+        memory: cache.Cache,
+        start: int,
         angles: Angles,
         padding: Tensor | None = None,
         deepstack: Sequence[Tensor] = (),
         captured: Sequence[int] = (),
     ) -> Tensor:
-        """Feed embeddings [R * n, H] to a span of columns, with a causal mask.
+        """Feed embeddings [R * n, H] to columns `start` onwards, with a causal mask.
 
         x may be overwritten.  padding: mask [R, 1, 1, C or more] that hides it; None if none.
         deepstack, captured: see `Step`.  Returns what `forward` does.
         """
-        several = span.end - span.start > 1
-        mask = None if padding is None else padding[..., : span.end]
-        if several and (span.start or mask is not None):
-            order = causal_mask(span.start, span.end, x)
+        count = len(x) // memory.rows
+        end = start + count
+        mask = None if padding is None else padding[..., :end]
+        if count > 1 and (start or mask is not None):
+            order = causal_mask(start, end, x)
             mask = order if mask is None else mask + order
-        causal = several and mask is None
-        step = Step(angles, span, mask, causal, deepstack=deepstack, captured=captured)
+        causal, layers = count > 1 and mask is None, memory.layers(start, end)
+        step = Step(angles, layers, mask, causal, deepstack=deepstack, captured=captured)
         return self.forward(x, step)
 
 

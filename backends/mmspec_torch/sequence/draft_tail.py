@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec_torch.network.cache import Cache, CacheSpan
+from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import Decoder, Step, hidden
 from mmspec_torch.network.rotary import Angles
 
@@ -37,14 +37,14 @@ class TorchDraftTail:
 
     def feed(self, x: Tensor, parents: Tensor | None) -> Tensor:
         """Feed x [w, H] to every row; returns outputs [R * w, H].  parents: None in a chain."""
-        rows, start = self._cache.rows, self._end
+        rows, start, angles = self._cache.rows, self._end, next(self._angles)
         self._end += len(x)
-        span, angles = CacheSpan(self._cache, start, self._end), next(self._angles)
         x = x if rows == 1 else torch.cat([x] * rows)
         if parents is None:
-            return self._decoder.follow(x, span, angles, self._padding)
+            return self._decoder.follow(x, self._cache, start, angles, self._padding)
         mask = self._mask(self._lineage.add(parents, x))
-        return self._decoder.forward(x, Step(angles, span, mask))
+        layers = self._cache.layers(start, self._end)
+        return self._decoder.forward(x, Step(angles, layers, mask))
 
     def _mask(self, lineage: Tensor) -> Tensor:
         """Put the sequence's columns before a level's mask [w, E]; [R, 1, w, ...] with padding."""

@@ -12,22 +12,18 @@ from torch import Tensor
 from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs
 from mmspec.decoding.contents import Projection, chunks
 from mmspec.decoding.draft import DeviceDraft
-from mmspec.decoding.drafter_sequence import DrafterSequence, State
+from mmspec.decoding.drafter_sequence import DrafterSequence
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec_torch.device.framework import TorchDraft, framework
-from mmspec_torch.graphs.drafter import NUMBERS, Pending, StaticDrafter
-from mmspec_torch.graphs.pool import Statics
-from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.rotary import Angles
 from mmspec_torch.sequence.contents import deepstack, embed
 from mmspec_torch.sequence.draft_tail import TorchDraftTail
 from mmspec_torch.sequence.ensemble import Ensemble
+from mmspec_torch.sequence.executor import Chain, Executor, TorchState
 from mmspec_torch.sequence.padding import Padding
-
-TorchState = State[Tensor, Padding]
 
 
 class TorchDrafter(DrafterSequence[Tensor, Padding]):
@@ -37,7 +33,7 @@ class TorchDrafter(DrafterSequence[Tensor, Padding]):
         self,
         language: LanguageModel,
         place: Projection[Tensor],
-        statics: Statics,
+        executor: Executor,
         branches: int,
         vocabulary: int,
         sampling: Sampling,
@@ -46,8 +42,9 @@ class TorchDrafter(DrafterSequence[Tensor, Padding]):
     ) -> None:
         """place: returns the rows [N, W] of an image's features."""
         self._language = language
-        self._static = statics.drafter(self, branches, vocabulary, sampling, adaptation is None)
-        self._cache = self._static.cache if self._static else language.new_cache(branches)
+        settings = branches, vocabulary, sampling, adaptation is None
+        self._executor = executor.drafter(self, *settings)
+        self._cache = self._executor.cache
         ensemble = Ensemble(language, branches, vocabulary)
         own = framework(language.device), place, language.embed, ensemble
         super().__init__(*own, branches, sampling, adaptation, tree)
@@ -64,7 +61,8 @@ class TorchDrafter(DrafterSequence[Tensor, Padding]):
             part = slice(at - start, stop - start)
             angles = cos[:, :, part], sin[:, :, part]
             added = deepstack(self._language, self._rows, at, stop)
-            self._forward(x[:, part].flatten(0, 1), at, stop, angles, mask, added)
+            x_part = x[:, part].flatten(0, 1)
+            self._language.follow(x_part, self._cache, at, angles, mask, added)
 
     def _begin(self, state: TorchState, levels: int) -> tuple[Tensor, TorchDraftTail]:
         start, rows = state.start, len(self._rows)
@@ -72,32 +70,19 @@ class TorchDrafter(DrafterSequence[Tensor, Padding]):
         x = x if rows == 1 else torch.cat([x] * rows)
         mask = _mask(state, state.columns + levels)
         first, *angles = self._angles(state, levels)
-        x = self._forward(x, start, state.columns, first, mask)
+        x = self._language.follow(x, self._cache, start, first, mask)
         last = x.view(rows, state.columns - start, -1)[:, -1]
         return last, TorchDraftTail(self._language, self._cache, state.columns, angles, mask)
 
     def _new_draft(
         self, state: TorchState, k: int, tree: Tree | None, blend: Tensor, noise: Noise
     ) -> DeviceDraft[Tensor]:
-        if self._static and not tree and (pending := self._pending(state, k)):
-            return self._static_draft(self._static, pending, k, blend, noise)
-        return super()._new_draft(state, k, tree, blend, noise)
-
-    def _pending(self, state: TorchState, k: int) -> Pending | None:
-        """The pending tokens for the static form; None if it cannot feed them."""
-        row, start = self._rows[0], state.start
-        numbers = 1 + state.columns - start + len(state.lengths) + 2 * k
-        outrun = max(state.positions) > state.columns  # as by a clip's time
-        if numbers > NUMBERS or outrun or row.has_image(start, state.columns):
-            return None
-        tokens = row.ids(start, state.columns, self._language.config.vocab_size)
-        return Pending(tokens, state.columns, state.positions, _mask(state, state.columns + k))
-
-    def _static_draft(
-        self, static: StaticDrafter, pending: Pending, k: int, blend: Tensor, noise: Noise
-    ) -> DeviceDraft[Tensor]:
-        ids, q = static.chain(pending, k, blend, noise, self._choose)
-        adapts = self._state.tally is not None
+        request = Chain(self._rows[0], state, k, blend, noise, self._choose)
+        drafted = None if tree else self._executor.chain(request)
+        if drafted is None:
+            return super()._new_draft(state, k, tree, blend, noise)
+        ids, q = drafted
+        adapts = state.tally is not None
         return TorchDraft(ids, BranchOutputs(blend, self._ensemble.padded(q)) if adapts else None)
 
     def _choose(self, last: Tensor, blend: Tensor, keys: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -110,17 +95,6 @@ class TorchDrafter(DrafterSequence[Tensor, Padding]):
         pending = state.columns - state.start
         positions = [range(end - pending, end + k - 1) for end in state.positions]
         return self._language.rotary.runs(positions, [pending] + [1] * (k - 1))
-
-    def _forward(
-        self,
-        x: Tensor,
-        start: int,
-        end: int,
-        angles: Angles,
-        mask: Tensor | None,
-        added: Sequence[Tensor] = (),
-    ) -> Tensor:
-        return self._language.follow(x, CacheSpan(self._cache, start, end), angles, mask, added)
 
 
 def _mask(state: TorchState, columns: int) -> Tensor | None:

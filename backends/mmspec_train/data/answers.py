@@ -19,7 +19,6 @@ from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.prompt.images import Picture
 from mmspec_torch.device.device_io import upload
 from mmspec_torch.device.framework import keys, sampler
-from mmspec_torch.network.cache import CacheSpan
 from mmspec_torch.network.decoder import LanguageModel, Step, hidden
 from mmspec_torch.sequence.contents import deepstack
 from mmspec_train.data.record import PICTURE, ConversationRecord
@@ -140,7 +139,7 @@ class _Rows:
         self._is_token = torch.cat((self._is_token, columns < ends[:, None]), dim=1)
         step = Step(
             language.rotary.planes(np.stack([r.positions(start, end) for r in self._contents])),
-            CacheSpan(self._cache, start, end),
+            self._cache.layers(start, end),
             self._mask(start, x) if start else None,
             causal=not start,
             deepstack=deepstack(language, self._contents, start, end),

@@ -1,0 +1,261 @@
+"""Executors that replay captures, over caches at fixed addresses.
+
+Shape letters: R branches, m rows of a target fed, M rows after padding, n columns fed, C visible
+columns, k drafted tokens, H width.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+from weakref import finalize
+
+import array_api_compat.torch as xp
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mmspec.decoding.block_attention import BLOCK, tree_places, whole_blocks
+from mmspec.decoding.contents import Row
+from mmspec.decoding.draft import Ancestry
+from mmspec.decoding.feeding import Columns
+from mmspec.decoding.tree import MOST_NODES
+from mmspec_torch.graphs.capture import Capture, Outputs, Replays
+from mmspec_torch.network.cache import Cache, LayerCache
+from mmspec_torch.network.decoder import LanguageModel, Step, hidden
+from mmspec_torch.network.rotary import Angles
+from mmspec_torch.sequence.executor import Chain, Choose, DrafterExecutor, Executor, TargetExecutor
+from mmspec_torch.sequence.padding import Padding
+
+ROWS = 1 << MOST_NODES.bit_length()
+"""The most rows of a draft that are fed at once: a power of two, as all numbers of rows."""
+PROMPT_ROWS = 128
+"""The most rows of a prompt that are fed as a graph: longer ones keep a GPU busy anyway."""
+NUMBERS = 256
+"""The most numbers that a drafter's round uploads to the device."""
+
+
+class StaticCache(Cache):
+    """A cache at one address until it grows, its captures, and their tables of angles."""
+
+    step = 1024
+    """Number of columns by which it grows; forwards see a multiple of it."""
+
+    def __init__(self, language: LanguageModel, rows: int, capture: Capture) -> None:
+        text, self._language = language.config, language
+        sizes = text.num_hidden_layers, rows, text.num_key_value_heads, text.head_dim
+        super().__init__(*sizes, language.device, language.dtype)
+        self.replays, self.numbers = Replays(capture), torch.arange(0)
+        self._angles: dict[int, Angles] = {}
+
+    def reach(self, end: int) -> int:
+        """Allocate columns up to `end`; returns how many of them a forward sees."""
+        self.reserve(end)
+        if self.columns != len(self.numbers):
+            self.replays.clear()
+            self.numbers = torch.arange(self.columns, device=self._language.device)
+        return self.turn(end)
+
+    def turn(self, end: int) -> int:
+        """Compute the angles of positions up to `end`; returns how many, a multiple of the step."""
+        length = -(-end // self.step) * self.step
+        if length not in self._angles:  # graphs read these tables but do not keep them alive
+            self._angles[length] = self._language.rotary.run(0, length)
+        return length
+
+    def angles(self, length: int, positions: Tensor) -> Angles:
+        """Return the angles [..., D] of positions [...] below `length`, which `turn` returned."""
+        cos, sin = self._angles[length]
+        return F.embedding(positions, cos), F.embedding(positions, sin)
+
+    def static_layers(self, columns: Tensor, width: int) -> list[LayerCache]:
+        """For each layer, the part of the cache: columns [n] to write, the first `width` to see."""
+        keys, values = self._buffer.narrow(3, 0, width).chunk(2, dim=2)
+        parts = zip(self._buffer.unbind(), keys.unbind(), values.unbind(), strict=True)
+        return [
+            LayerCache(partial(buffer.index_copy_, 2, columns), *views) for buffer, *views in parts
+        ]
+
+
+class ReplayedTarget(TargetExecutor):
+    """Feeds padded rows: one capture serves a token, chains and trees of as many rows."""
+
+    cache: StaticCache
+
+    def __init__(self, language: LanguageModel, cache: StaticCache, prompt_rows: int) -> None:
+        """prompt_rows: the most rows of a prompt that are fed as a graph."""
+        super().__init__(language, cache)
+        device, width = language.device, language.config.hidden_size
+        self._prompt_rows, self._starts = prompt_rows, torch.zeros(3, dtype=torch.int64).to(device)
+        self._x = torch.zeros(ROWS, width, device=device, dtype=language.dtype)
+        self._chain = torch.ones(ROWS, ROWS, device=device, dtype=torch.bool).tril_()
+        self._visible = self._chain.clone()
+
+    def feed(
+        self, x: Tensor, columns: Columns, row: Row[Tensor], captured: tuple[int, ...]
+    ) -> Tensor:
+        """Feed x [m, H]; see `TargetExecutor.feed`."""
+        first, count, multiple = columns.first, len(x), columns.multiple
+        root, visible = first, self._chain[:count, :count]
+        if columns.ancestry:
+            root, visible = columns.root, columns.ancestry.visible
+        elif not multiple:
+            is_wide = row.image_width(first, first + count) > x.shape[1]
+            if count > self._prompt_rows or is_wide or not row.counts_up(first, first + count):
+                return super().feed(x, columns, row, captured)
+        rows, shift = 1 << (max(count, multiple or 1) - 1).bit_length(), row.shift(first)
+        nodes = rows if visible.shape[1] <= rows else ROWS
+        width = self.cache.reach(first + nodes + 2 * BLOCK)
+        turns = max(width, self.cache.turn(root + nodes + shift))  # a clip's time outruns columns
+        send((first, root, shift), self._starts)
+        self._x[:count].copy_(x)
+        self._visible[:count].zero_()  # padding keeps what it saw, at least the root
+        self._visible[:count, : visible.shape[1]].copy_(visible)
+        key = rows, nodes, width, turns, multiple, captured
+        [outputs] = self.cache.replays.run(key, lambda: self._forward(*key))
+        return outputs[:count]
+
+    def _forward(
+        self,
+        rows: int,
+        nodes: int,
+        width: int,
+        turns: int,
+        multiple: int | None,
+        captured: tuple[int, ...],
+    ) -> Outputs:
+        cache, (first, root, shift) = self.cache, torch.split(self._starts, 1)
+        visible = self._visible[:rows, :nodes]
+        ancestry, mask, places = Ancestry(visible, visible.sum(1) - 1), None, None
+        if multiple is None:
+            mask = self._mask(visible, root, width)
+        else:
+            blocks, count = whole_blocks(BLOCK - 1 + nodes) // BLOCK, cache.numbers.narrow
+            places = tree_places(
+                xp, lambda n: count(0, 0, n), ancestry, root, width, multiple, blocks
+            )
+        angles = cache.angles(turns, root + shift + ancestry.depths)
+        layers = cache.static_layers(first + cache.numbers[:rows], width)
+        step = Step(angles, layers, mask, places=places, captured=captured)
+        return (self.language.forward(self._x[:rows].clone(), step),)
+
+    def _mask(self, visible: Tensor, root: Tensor, width: int) -> Tensor:
+        """The mask [M, C] of rows that see all columns before `root`, and nodes after it."""
+        rows, nodes = visible.shape
+        shade = self._x.new_zeros(rows, nodes + 2)
+        shade[:, 1:-1].masked_fill_(~visible, hidden(shade.dtype))
+        shade[:, -1:].fill_(hidden(shade.dtype))
+        place = (self.cache.numbers[:width] - root).clamp(-1, nodes) + 1
+        return shade.index_select(1, place)
+
+
+class ReplayedDrafter(DrafterExecutor):
+    """Drafts a chain of text, with all its tokens and branches, as one capture."""
+
+    cache: StaticCache
+
+    def __init__(self, language: LanguageModel, cache: StaticCache) -> None:
+        super().__init__(cache)
+        self._language, device = language, language.device
+        self._numbers = torch.zeros(NUMBERS, dtype=torch.int64, device=device)
+        self._blend = torch.zeros(cache.rows, device=device)
+        self._shade = torch.zeros(cache.rows, 1, 1, 0, device=device, dtype=language.dtype)
+
+    def chain(self, request: Chain) -> tuple[Tensor, Tensor] | None:
+        """Draft k tokens at once; see `DrafterExecutor.chain`."""
+        row, state, k, blend, noise, choose = request
+        start, columns = state.start, state.columns
+        tokens = row.ids(start, columns, self._language.config.vocab_size)
+        numbers = [start, *tokens, *state.positions, *chain.from_iterable(noise.keys(k))]
+        outrun = max(state.positions) > columns  # as by a clip's time
+        if len(numbers) > NUMBERS or outrun or row.has_image(start, columns):
+            return None
+        key = k, len(tokens), self.cache.reach(columns + k)
+        send(numbers, self._numbers)
+        self._blend.copy_(blend)
+        self._hide(state.padding, columns + k)
+        ids, q = self.cache.replays.run(key, lambda: self._forward(*key, choose))
+        return ids, q
+
+    def _hide(self, padding: Padding | None, columns: int) -> None:
+        """Copy the mask of padding to its buffer, which has a place for each allocated column."""
+        width = self.cache.columns
+        if self._shade.shape[-1] != width:
+            self._shade = self._shade.new_zeros(self.cache.rows, 1, 1, width)
+        self._shade.zero_()
+        if padding:
+            mask = padding.mask(columns)[..., :width]
+            self._shade[..., : mask.shape[-1]].copy_(mask)
+
+    def _forward(self, k: int, count: int, width: int, choose: Choose) -> Outputs:
+        language, rows, numbers = self._language, self.cache.rows, self.cache.numbers
+        sizes = [1, count, rows, 2 * k]
+        start, tokens, following, keys = torch.split(self._numbers[: sum(sizes)], sizes)
+        keys = keys.view(k, 2).to(torch.int32)
+        x, columns = language.embed(tokens).repeat(rows, 1), start + numbers[:count]
+        positions = following.unsqueeze(1) - count + numbers[:count]
+        ids: list[Tensor] = []
+        record: list[Tensor] = []
+        for node in range(k):
+            if ids:
+                x = language.embed(ids[-1].expand(rows))
+                columns, positions = columns[-1:] + 1, positions[:, -1:] + 1
+            x = language.forward(x, self._step(width, columns, positions))
+            last = x.view(rows, len(columns), -1)[:, -1]
+            token, q = choose(last, self._blend, keys[node : node + 1])
+            ids.append(token)
+            record += q
+        return torch.cat(ids), torch.stack(record) if record else ids[0][:0]
+
+    def _step(self, width: int, columns: Tensor, positions: Tensor) -> Step:
+        """Return a forward that feeds columns [n] at positions [R, n] and sees `width` columns."""
+        cos, sin = self.cache.angles(width, positions)
+        later = self.cache.numbers[:width] > columns.unsqueeze(1)
+        mask = cos.new_zeros(later.shape).masked_fill_(later, hidden(cos.dtype))
+        if self.cache.rows > 1:
+            mask = mask + self._shade[..., :width]
+        layers = self.cache.static_layers(columns, width)
+        return Step((cos.unsqueeze(1), sin.unsqueeze(1)), layers, mask)
+
+
+class ReplayedExecutor(Executor):
+    """Lends executors to sequences, one to each that is open, so that captures are reused.
+
+    It is for CUDA: elsewhere a kernel costs little to enqueue, and attending to unused columns
+    would cost more.
+    """
+
+    def __init__(self, language: LanguageModel, capture: Capture) -> None:
+        super().__init__(language)
+        self._capture = capture
+        self.free: dict[Hashable, list[Any]] = defaultdict(list)
+        """The executors that no sequence uses, by kind and settings."""
+
+    def target(self, owner: object, *, is_exact: bool) -> TargetExecutor:
+        """Lend an executor to a target until `owner` is garbage-collected."""
+        prompt_rows = 0 if is_exact else PROMPT_ROWS
+        make = partial(ReplayedTarget, prompt_rows=prompt_rows)
+        executor: TargetExecutor = self._lent(owner, ("target", is_exact), 1, make)
+        return executor
+
+    def drafter(self, owner: object, rows: int, *settings: Hashable) -> DrafterExecutor:
+        """Lend an executor to a drafter of `rows` rows until `owner` is garbage-collected."""
+        key = "drafter", rows, *settings
+        executor: DrafterExecutor = self._lent(owner, key, rows, ReplayedDrafter)
+        return executor
+
+    def _lent(self, owner: object, key: Hashable, rows: int, make: Callable[..., Any]) -> Any:
+        free = self.free[key]
+        if not free:
+            free.append(make(self.language, StaticCache(self.language, rows, self._capture)))
+        executor = free.pop()
+        finalize(owner, free.append, executor).atexit = False
+        return executor
+
+
+def send(values: Sequence[float], to: Tensor) -> None:
+    """Copy numbers to the front of a buffer on the device, without waiting."""
+    cuda = to.device.type == "cuda"
+    numbers = torch.tensor(values, dtype=to.dtype, pin_memory=cuda)
+    to[: len(values)].copy_(numbers, non_blocking=cuda)
