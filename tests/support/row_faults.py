@@ -59,7 +59,7 @@ def attention_of_trees(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
 def states_by_rows(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     """Let hidden states differ that no logit shows, if there is more than one row."""
     target = _named(backend, "sequence.target", "Target")
-    states, project = target._states, target.project
+    states, project = target.forward, target.project
 
     def changed(self: Any, outputs: Any, start: int) -> Any:
         found = states(self, outputs, start)
@@ -68,7 +68,7 @@ def states_by_rows(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     def restored(self: Any, found: Any) -> Any:
         return project(self, found - (64 if found.shape[0] > 1 else 0))
 
-    monkeypatch.setattr(target, "_states", changed)
+    monkeypatch.setattr(target, "forward", changed)
     monkeypatch.setattr(target, "project", restored)
 
 
