@@ -1,6 +1,6 @@
 """Generates one answer on the decoding thread, as events."""
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from mmspec.chat.session import Prefilled
 from mmspec.decoding.likelihoods import Likelihood
 from mmspec.decoding.statistics import Statistics
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answer_ids
-from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_server.chat_request import Transcript
 from mmspec_server.conversation_cache import ConversationCache
 from mmspec_server.endpoint import ApiError
@@ -154,49 +153,30 @@ class _TokenEntries:
         self._characters = 0
 
     def new(self, text: str, *, ended: bool) -> list[Entry]:
-        """The entries of new rounds; ended: only of tokens that begin within the shown text."""
+        """The entries of new rounds, without stop tokens.
+
+        ended: only of tokens that begin within the shown text.
+        """
         rounds = self._answer.rounds[self._rounds :]
         self._rounds += len(rounds)
-        likelihoods = [each for round_ in rounds for each in round_.likelihoods]
         self._characters += len(text)
-        new = entries(likelihoods, self._target.tokenizer, self._target.stop)
-        new = within(new, self._characters) if ended else new
-        self._characters -= sum(len(entry["token"]) for entry in new)
+        new: list[Entry] = []
+        for likelihood in (each for round_ in rounds for each in round_.likelihoods):
+            if likelihood.token in self._target.stop or (ended and self._characters <= 0):
+                continue
+            new.append(self._entry(likelihood))
+            self._characters -= len(new[-1]["token"])
         return new
 
+    def _entry(self, likelihood: Likelihood) -> Entry:
+        likeliest = [self._one(token, logprob) for token, logprob in likelihood.likeliest]
+        return {**self._one(likelihood.token, likelihood.logprob), "top_logprobs": likeliest}
 
-def entries(
-    likelihoods: Iterable[Likelihood], tokenizer: Tokenizer, stop: Collection[int]
-) -> list[Entry]:
-    """One entry for each token that has text; not for a stop token."""
-    return [_entry(each, tokenizer) for each in likelihoods if each.token not in stop]
-
-
-def within(answer: Sequence[Entry], length: int) -> list[Entry]:
-    """The entries of tokens that begin within the first `length` characters."""
-    beginning, at = [], 0
-    for entry in answer:
-        if at >= length:
-            break
-        beginning.append(entry)
-        at += len(entry["token"])
-    return beginning
-
-
-def _entry(likelihood: Likelihood, tokenizer: Tokenizer) -> Entry:
-    likeliest = [_one(token, value, tokenizer) for token, value in likelihood.likeliest]
-    return {**_one(likelihood.token, likelihood.logprob, tokenizer), "top_logprobs": likeliest}
-
-
-def _one(token: int, logprob: float, tokenizer: Tokenizer) -> Entry:
-    text = _text(token, tokenizer)
-    return {"token": text, "bytes": list(text.encode()), "logprob": logprob}
-
-
-def _text(token: int, tokenizer: Tokenizer) -> str:
-    """The text that a token adds to others; a decoder trims the start of a text."""
-    before = [tokenizer.newline_id]
-    return tokenizer.decode([*before, token])[len(tokenizer.decode(before)) :]
+    def _one(self, token: int, logprob: float) -> Entry:
+        tokenizer = self._target.tokenizer
+        before = [tokenizer.newline_id]  # a decoder trims the start of a text
+        text = tokenizer.decode([*before, token])[len(tokenizer.decode(before)) :]
+        return {"token": text, "bytes": list(text.encode()), "logprob": logprob}
 
 
 @dataclass(slots=True)

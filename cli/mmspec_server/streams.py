@@ -1,9 +1,9 @@
 """Passes a job's events to a client; a client that leaves ends its job."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -12,32 +12,13 @@ from starlette.types import Receive, Scope, Send
 from mmspec.chat.session import Prefilled
 from mmspec_server.answers import Event, Finished, Text
 from mmspec_server.decoding_queue import Job
-from mmspec_server.endpoint import ApiError, api_error
+from mmspec_server.endpoint import api_error
+from mmspec_server.replies import Completion, ResponseReply
+
+ReplyWriter = Completion | ResponseReply
 
 KEEP_ALIVE = ": waiting\n\n"
 """A comment, which clients of event streams ignore."""
-
-
-class ReplyWriter(Protocol):
-    """Writes the reply to one request in the form of its address."""
-
-    def whole(self, texts: Sequence[Text], finished: Finished) -> dict[str, Any]:
-        """The object of a complete answer."""
-
-    def start(self) -> Iterator[str]:
-        """The events before the first text."""
-
-    def progress(self, prefilled: Prefilled) -> str:
-        """The event of more of the prompt that has been read; empty where none is wanted."""
-
-    def delta(self, text: Text) -> str:
-        """The event of more text."""
-
-    def end(self, finished: Finished) -> Iterator[str]:
-        """The events after the last text."""
-
-    def failure(self, error: ApiError) -> str:
-        """What ends a stream after an error."""
 
 
 class EventStream(StreamingResponse):

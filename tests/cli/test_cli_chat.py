@@ -81,15 +81,6 @@ def test_a_misspelt_file_is_said_and_the_question_sent_when_it_comes_again(chat,
     assert answer["prompt_tokens"] > other["prompt_tokens"]  # the staged image was kept for it
 
 
-def test_a_picture_that_cannot_be_read_uses_up_no_staged_image(chat, red):
-    refused = ["which? page.pdf", "which? https://example.org/cat.jpg"]
-    result = chat("/image red.png", *refused, "which?", options=["--json"])
-    clean = answers(chat("/image red.png", "which?", options=["--json"]))
-    assert [answer["token_ids"] for answer in answers(result)] == [clean[0]["token_ids"]]
-    assert "pdftoppm" in result.err
-    assert "nothing is fetched" in result.err
-
-
 def test_too_much_for_the_context_is_said_before_and_loses_nothing(chat, red):
     result = chat(
         "/image red.png", "long " * 9000, "which?", options=["--json", "--max-new-tokens", "12"]
@@ -143,13 +134,6 @@ def test_stats_say_whether_decoding_is_exact(chat, monkeypatch, tmp_path):
     assert record["exact_rows"] == {"multiple": 8, "most": 8}
 
 
-def test_save_and_load_go_on_where_it_was(chat, red):
-    chat("which? red.png", "/save talk.json")
-    loaded = answers(chat("/load talk.json", "and?", options=["--json"]))
-    whole = answers(chat("which? red.png", "and?", options=["--json"]))
-    assert loaded[0]["token_ids"] == whole[1]["token_ids"]
-
-
 def test_a_file_whose_image_is_away_is_overwritten_only_when_said_twice(chat, red):
     chat("which? red.png", "/save talk.json")
     red.unlink()
@@ -200,6 +184,8 @@ def test_a_conversation_of_other_tokens_is_refused_and_nothing_lost(chat, tmp_pa
         ("/load red.png", "red.png cannot be read"),
         ("/save red.png", "red.png exists"),
         ("/save no/where.json", "no/where.json cannot be written"),
+        ("/quit now", "/quit takes nothing after it: leave 'now' out"),
+        ("/spec", "/spec needs on|off: /spec on|off"),
     ],
 )
 def test_a_command_that_fails_says_why_and_the_chat_goes_on(chat, red, line, words):
@@ -235,10 +221,6 @@ def test_every_line_is_json_where_that_was_asked_for(chat, red):
     assert "leave" in records[0]["help"]["/quit"]
 
 
-def test_quit_leaves_before_the_next_line(chat):
-    assert chat("/quit", "one") == (0, "", "")
-
-
 @pytest.mark.parametrize("word", ["exit", "Quit"])
 def test_what_people_type_to_leave_leaves(chat, word):
     assert chat(word, "one") == (0, "", "")
@@ -249,37 +231,6 @@ def test_accepted_tokens_can_be_marked_while_talking(chat):
     out = chat("/accepted on", "one", "/accepted off", "/retry", options=["--gamma", "3"]).out
     assert out.count("‹") > 0  # noqa: RUF001
     assert "‹" not in out.splitlines()[-1]  # noqa: RUF001
-
-
-def test_a_block_is_one_question(chat):
-    replies = answers(chat('"""one', 'two"""', options=["--json"]))
-    assert len(replies) == 1
-
-
-def test_a_bad_image_at_the_start_ends_with_one_line(chat):
-    status, out, err = chat("one", images=["none.png"])
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert "none.png" in err
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("/quit now", "/quit takes nothing after it: leave 'now' out"),
-        ("/undo 5", "/undo takes nothing after it: leave '5' out"),
-        ("/spec", "/spec needs on|off: /spec on|off"),
-    ],
-)
-def test_a_command_with_words_that_it_does_not_take_does_nothing(chat, line, message):
-    asked = chat("one", line, "two", options=["--json"])
-    assert len(answers(asked)) == 2
-    assert message in asked.err
-
-
-def test_a_conversation_that_is_not_loaded_is_named(chat, tmp_path):
-    (tmp_path / "list.json").write_text("[1]")
-    errors = chat("one", f"/load {tmp_path / 'list.json'}").err
-    assert f"{tmp_path / 'list.json'} was not loaded: " in errors
 
 
 def test_a_note_that_differs_in_its_numbers_alone_is_shown_once(chat, monkeypatch):

@@ -91,11 +91,6 @@ def test_the_history_is_every_question_with_its_images_and_answer(chat):
     assert f"1> [red.png] which?\n{answers[0]}\n" in shown
 
 
-def test_a_loaded_conversation_says_how_many_questions_came(chat):
-    chat("one", "two", "/save talk.json")
-    assert notices(chat("/load talk.json")) == ["went on from talk.json: 2 questions"]
-
-
 @pytest.mark.parametrize("change", ["moved", "changed"])
 def test_a_conversation_loads_without_an_image_that_is_gone(chat, red, blue, change):
     chat("which? red.png 'blue one.png'", "and?", "/save talk.json")

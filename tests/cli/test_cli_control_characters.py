@@ -212,7 +212,7 @@ def test_a_defect_keeps_its_traceback_without_them(monkeypatch, run):
     def fail(*_):
         raise ValueError(EVIL)
 
-    monkeypatch.setattr("mmspec_terminal.options.Setup.load", fail)
+    monkeypatch.setattr("mmspec_terminal.setup.Setup.load", fail)
     result = run("generate", "--prompt", "?")
     assert result.status == 1
     assert "Traceback" in result.err

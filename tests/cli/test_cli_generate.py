@@ -180,10 +180,6 @@ def test_a_text_only_draft_cannot_draft_from_images(run: Run, pair, llama_path):
     assert "text-only" in err
 
 
-def test_the_longest_draft_that_can_be_asked_for_drafts(run: Run, pair, red):
-    assert report_of(run, red, *pair, "--gamma", "64")["stats"]["drafted"] > 0
-
-
 def test_an_over_long_prompt_is_told_what_works_here(run: Run, pair):
     status, out, err = run("generate", "--prompt", "long " * 9000, *pair)
     assert (status, out, err.count("\n")) == (2, "", 1)

@@ -1,7 +1,5 @@
 """Markdown as it arrives: what is styled, what stays, in pieces of any size."""
 
-from itertools import product
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,14 +72,6 @@ def test_what_is_no_markup_stays(source):
 
 def test_an_escaped_marker_is_a_letter():
     assert rendered(r"\*not italic\*") == [("*not italic*", None)]
-
-
-@pytest.mark.parametrize("length", range(1, 5))
-def test_two_pieces_give_the_runs_of_one(length):
-    for letters in product("a` *_-#>|\\\n", repeat=length):
-        source = "".join(letters)
-        for cut in range(1, length):
-            assert rendered(source[:cut], source[cut:]) == rendered(source), source
 
 
 @settings(max_examples=500)

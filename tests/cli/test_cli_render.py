@@ -2,7 +2,6 @@
 
 import json
 import re
-import string
 
 import pytest
 
@@ -86,13 +85,6 @@ def test_a_bar_counts_and_says_what_it_is_told(terminal, capsys):
     assert out == ""
 
 
-def test_no_bar_where_nothing_may_vanish(capsys):
-    screen = Screen()
-    with screen.bar(3) as advance:
-        advance("2.50 tokens per round")
-    assert capsys.readouterr() == ("", "")
-
-
 def test_remarks_are_one_line_and_do_not_cut_into_the_answer(capsys):
     screen = Screen()
     screen.piece(Piece("", "unfinished"))
@@ -124,30 +116,6 @@ def test_a_table_breaks_no_words_and_loses_no_column(terminal, capsys, plain, co
     assert out.count("acceptance") == (1 if columns > 60 else 2)
 
 
-@pytest.mark.parametrize("plain", [True, False])
-def test_a_header_has_neither_markup_nor_control_characters(terminal, capsys, plain):
-    terminal()
-    Screen(plain=plain).table(["[red]x[/red]\x9b"], [["cell"]])
-    assert r"[red]x[/red]\x9b" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("width", [80, 40, 25])
-def test_a_narrow_terminal_gets_all_of_a_table(terminal, capsys, width):
-    terminal(COLUMNS=str(width))
-    columns = ("", "written", "model", "questions", "first question")
-    row = ("1", "2026-11-23 10:39", "mini", "2", "ABC DEFGH IJKLMNOP QRSTUV WXYZ")
-    Screen().table(columns, [row])
-    assert set(string.ascii_uppercase) <= set(capsys.readouterr().out)
-
-
-def test_a_pipe_gets_a_text_unchanged(capsys):
-    text = "a\x07b\x0b\x0c\x08\r[red]\x1b[0m\n"
-    screen = Screen()
-    screen.piece(Piece("", text))
-    screen.end_line()
-    assert capsys.readouterr().out == text
-
-
 def test_json_is_one_line(capsys):
     Screen().json({"text": "a\nb\x1bä"})
     out = capsys.readouterr().out
@@ -166,12 +134,6 @@ def test_footer_says_what_was_measured():
     )
 
 
-def test_footer_of_an_answer_that_never_began():
-    assert footer(Statistics(), None) == (
-        "0 tokens, 0.0/s · no drafting · prompt 0 cached + 0 new · peak 0 MB"
-    )
-
-
 @pytest.mark.parametrize(
     ("drafted", "plain_seconds", "line"),
     [
@@ -186,12 +148,6 @@ def test_the_short_line_says_what_drafting_gained(drafted, plain_seconds, line):
     answer.add(Round([1, 2, 3, 4], drafted, drafted, 3))
     answer.statistics.seconds["decode"] = 0.1
     assert short_footer(answer) == line
-
-
-def test_one_token_is_one_token():
-    answer = Answer()
-    answer.add(Round([1], 0, 0, 0))
-    assert short_footer(answer) == "1 token in 0.0 s"
 
 
 def test_arguments_in_a_remark_are_options_of_the_command(capsys):

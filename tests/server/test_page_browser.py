@@ -267,18 +267,6 @@ def test_a_race_of_the_last_question_warms_both_up_and_leaves_the_conversation(
     assert speaker.questions() == ["First?", "Second?"]
 
 
-def test_a_long_race_is_run_once_and_other_caches_are_told(page, spoken, speaker):
-    speaker.seconds, speaker.cached = 0.6, iter(range(9))
-    page.open(address(spoken))
-    page.one("#question").send_keys("What?")
-    page.one("#race").click()
-    page.until(lambda: page.text(".verdict"))
-    assert len(speaker.asked) == 4
-    assert "timed: once each" in page.text(".method")
-    assert "2 to 3 were in the cache: another program asked in between" in page.text(".method")
-    assert [each.text for each in page.all(".speed b")] == ["1.7", "1.7"]
-
-
 def test_a_race_whose_texts_differ_says_where(page, spoken, speaker):
     speaker.plain_parts = ["one ", "too"]
     page.open(address(spoken))
@@ -428,19 +416,6 @@ def test_the_keyboard_and_a_screen_reader_are_enough(page, spoken, speaker):
     assert len(page.all(".turn")) == 1
 
 
-def test_escape_stops_an_answer_and_the_focus_is_kept(page, directory, monkeypatch):
-    with speaking(directory, monkeypatch, Speaker(["word "] * 5000, pause=0.05)) as server:
-        page.open(address(server))
-        page.one("#question").send_keys("What?")
-        page.one("#ask").send_keys(ENTER)
-        page.until(lambda: "word word" in page.text(".turn .answer"))
-        assert page.script("return document.activeElement.id") == "stop"
-        page.type(ESCAPE)
-        page.until(page.idle)
-        assert page.script("return document.activeElement.id") == "question"
-        assert page.text("#status") == "Stopped"
-
-
 def test_the_page_follows_an_answer_until_the_user_scrolls_back(page, directory, monkeypatch):
     at_end = "const p = document.documentElement; return p.scrollHeight - innerHeight - scrollY < 2"
     with speaking(directory, monkeypatch, Speaker(["line\n"] * 5000, pause=0.02)) as server:
@@ -485,24 +460,6 @@ def test_it_fits_a_phone_in_light_and_dark(page, spoken, speaker, tmp_path, sche
     histogram = pixels(page, tmp_path / "phone.png").histogram()
     assert (sum(histogram[:128]) > sum(histogram[128:])) == dark
     assert sum(count > 0 for count in histogram) > 30
-
-
-def test_a_race_stands_side_by_side_where_there_is_room(page, spoken):
-    page.open(address(spoken))
-    page.one("#question").send_keys("What?")
-    page.one("#race").click()
-    page.until(lambda: page.text(".verdict"))
-    lanes = [each.rect for each in page.all(".lane")]
-    assert lanes[0]["y"] == lanes[1]["y"]
-    assert lanes[0]["x"] < lanes[1]["x"]
-
-
-def test_the_browser_asks_this_server_alone(page, spoken):
-    page.open(address(spoken))
-    page.ask("What?")
-    asked = page.script("return performance.getEntriesByType('resource').map(e => e.name)")
-    assert len(asked) > 6
-    assert all(each.startswith((address(spoken), "data:")) for each in asked)
 
 
 def test_a_new_conversation_forgets_the_old(page, spoken, speaker):

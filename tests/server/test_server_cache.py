@@ -80,13 +80,6 @@ def test_other_images_under_the_same_text_are_not_shared(engine):
     assert other.cached_tokens < 16
 
 
-def test_another_question_about_an_image_shares_the_image(engine):
-    client = Client(engine)
-    short = replace(OPTIONS, max_new_tokens=2)
-    client.check(dialogue(["what?", A]), short)
-    assert client.check(dialogue(["how?", A]), short).cached_tokens > 16
-
-
 def test_a_long_conversation_is_not_given_up_for_a_short_beginning(engine):
     client = Client(engine)
     long, other = dialogue(["what is this? " * 9, A]), dialogue(["a", A])
@@ -103,17 +96,6 @@ def test_the_same_question_again_shares_all_of_it_after_a_longer_answer(engine):
         again = client.check(asked, long)
         assert again.cached_tokens == again.prompt_tokens - 1 < 30
     assert len(client.cache) == 1
-
-
-def test_a_plain_answer_has_the_caches_of_a_drafted_one(engine):
-    client, asked = Client(engine), dialogue(["what is this?", A])
-    drafted = client.check(asked)
-    plain_text, plain = client.ask(asked, plain=True)
-    text, again = client.ask(asked)
-    assert plain_text == text
-    assert [statistics.drafted > 0 for statistics in (drafted, plain, again)] == [True, False, True]
-    assert plain.rounds == plain.tokens > again.rounds
-    assert plain.cached_tokens == again.cached_tokens == plain.prompt_tokens - 1
 
 
 def test_conversations_in_turn_keep_their_caches_up_to_the_count(engine):
@@ -191,15 +173,6 @@ def test_whatever_came_before_the_text_is_a_cold_run_s(engine, asked, count):
         answers = ["a red circle.", "three"][: len(questions) - 1]
         client.check(dialogue(*questions, answers=answers), options, ["\x00"])
     assert len(client.cache) <= count
-
-
-def test_usage_tells_cached_tokens(scripted: Live):
-    asked = [{"role": "user", "content": [shown("purple"), words("Is it purple?")]}]
-    first = scripted.chat(asked).json()
-    again = scripted.chat(asked).json()
-    assert text_of(first) == text_of(again)
-    details = [reply["usage"]["prompt_tokens_details"] for reply in (first, again)]
-    assert details[0]["cached_tokens"] < 16 < details[1]["cached_tokens"]
 
 
 def test_a_prompt_is_rendered_once(scripted: Live, monkeypatch):

@@ -71,18 +71,6 @@ def test_a_stream_has_the_same_text_in_chunks_and_ends_with_usage(pair: Live):
     assert len(choices) > 4
 
 
-def test_usage_counts_prompt_answer_and_drafted_tokens(pair: Live):
-    usage = pair.ask([shown("red"), words("What?")])["usage"]
-    answer = pair.service.engine.chat(pair.service.options)
-    statistics = answer.reply("What?", [picture("red")]).statistics
-    assert usage["prompt_tokens"] == statistics.prompt_tokens
-    assert usage["completion_tokens"] == statistics.tokens
-    assert usage["total_tokens"] == statistics.prompt_tokens + statistics.tokens
-    details = usage["completion_tokens_details"]
-    assert details["accepted_prediction_tokens"] == statistics.accepted > 0
-    assert details["rejected_prediction_tokens"] == statistics.drafted - statistics.accepted > 0
-
-
 def picture(colour: str):
     from mmspec.prompt.images import decode_picture
 

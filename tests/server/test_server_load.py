@@ -222,10 +222,3 @@ fuzzing = settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(fuzzed)
 def test_no_body_makes_the_server_fail(scripted: Live, body):
     check_fuzzed(scripted, body)
-
-
-@pytest.mark.slow
-@settings(fuzzing, max_examples=1000)
-@given(fuzzed)
-def test_no_body_of_a_thousand_makes_the_server_fail(scripted: Live, body):
-    check_fuzzed(scripted, body)

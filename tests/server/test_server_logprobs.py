@@ -1,10 +1,8 @@
 """Log-probabilities: the model's own, one entry a token, drafted or not, streamed or not."""
 
 import json
-import math
 
 import numpy as np
-import openai
 import pytest
 
 from mmspec.diagnostics.single_turn import feed, prefilled_target
@@ -81,27 +79,3 @@ def test_no_tokens_are_told_after_a_stop_string(mini: Live):
     reply = mini.chat(ASKED, max_tokens=20, stop=f" {stop}", logprobs=True).json()
     told = "".join(entry["token"] for entry in content(reply)).strip()
     assert told == text_of(reply) == text[: text.index(f" {stop}")]
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"top_logprobs": 3}, "top_logprobs"),
-        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
-        ({"logprobs": 3}, "logprobs"),
-    ],
-)
-def test_wrong_fields_are_refused(scripted: Live, fields, param):
-    reply = scripted.chat(ASKED, **fields)
-    assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
-
-
-def test_the_sdk_reads_them(pair: Live):
-    base = f"{pair.client.base_url}/v1"
-    with openai.OpenAI(base_url=base, api_key="none", max_retries=0) as client:
-        reply = client.chat.completions.create(
-            model=pair.service.model, messages=ASKED, logprobs=True, top_logprobs=2
-        )
-    entries = reply.choices[0].logprobs.content
-    assert all(math.exp(entry.logprob) <= 1 for entry in entries)
-    assert all(len(entry.top_logprobs) == 2 for entry in entries)

@@ -78,6 +78,14 @@ REFUSED = {
     "five stops": ({"messages": USER, "stop": list("abcde")}, "stop"),
     "an empty stop": ({"messages": USER, "stop": ""}, "stop"),
     "a stream in words": ({"messages": USER, "stream": "yes"}, "stream"),
+    "details in words": ({"messages": USER, "mmspec": {"details": "yes"}}, "mmspec.details"),
+    "details that are no object": ({"messages": USER, "mmspec": 1}, "mmspec"),
+    "top_logprobs alone": ({"messages": USER, "top_logprobs": 3}, "top_logprobs"),
+    "too many logprobs": (
+        {"messages": USER, "logprobs": True, "top_logprobs": 21},
+        "top_logprobs",
+    ),
+    "logprobs of a number": ({"messages": USER, "logprobs": 3}, "logprobs"),
     "a seed of text": ({"messages": USER, "seed": "7"}, "seed"),
     "not base64": ({"messages": image("data:image/png;base64,%%%")}, IMAGE),
     "no image": ({"messages": image("data:image/png;base64,aGVsbG8=")}, IMAGE),
@@ -100,18 +108,22 @@ def test_what_cannot_be_done_is_refused_and_named(scripted: Live, name):
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"null", b"\xff", b'{"messages": NaN}', b"[" * 100_000]
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff",
+        b'{"messages": NaN}',
+        b"[" * 100_000,
+        b'{"user": "\\ud800"}',
+    ],
 )
 def test_a_body_that_is_no_json_object_is_refused(scripted: Live, body):
     reply = scripted.client.post(CHAT, content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code == 400
     assert "JSON" in reply.json()["error"]["message"]
-
-
-def test_text_that_is_no_unicode_is_refused(scripted: Live):
-    body = b'{"messages": [{"role": "user", "content": "\\ud800"}]}'
-    reply = scripted.client.post(CHAT, content=body, headers={"Content-Type": "application/json"})
-    assert reply.status_code == 400
 
 
 RED, BLUE = (decode_picture(png(colour), "") for colour in ("red", "blue"))
@@ -148,9 +160,3 @@ def test_text_in_pieces_ends_at_the_first_stop_string(pieces, stops):
     assert filtered.is_over == bool(ends)
     # The stop string that is whole first ends the text, although another may begin before it.
     assert shown in {text[:end] for end in ends} if ends else shown == text
-
-
-@given(st.lists(st.text("abc", max_size=3), max_size=12))
-def test_without_stop_strings_nothing_is_withheld(pieces):
-    filtered = StopStrings([])
-    assert [filtered.push(piece) for piece in pieces] == pieces

@@ -100,11 +100,6 @@ def test_log_probabilities_are_those_of_a_chat_completion(pair: Live, client):
     assert last.response.top_logprobs == 2
 
 
-def test_log_probabilities_come_on_request_alone(pair: Live):
-    reply = respond(pair, input="What?", include=[]).json()
-    assert reply["output"][0]["content"][0]["logprobs"] == []
-
-
 def test_instructions_come_first(scripted: Live):
     text = respond(scripted, input="What?", instructions="Be short.").json()
     system = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "What?"}]

@@ -50,12 +50,6 @@ def test_a_request_without_the_key_is_refused(guarded: Live, value):
         assert reply.headers["www-authenticate"] == "Bearer"
 
 
-def test_the_key_opens(guarded: Live):
-    headers = {"Authorization": f"Bearer {KEY}"}
-    assert guarded.client.get("/v1/models", headers=headers).status_code == 200
-    assert guarded.client.get("/health").status_code == 200
-
-
 def test_keys_are_compared_in_constant_time(guarded: Live, monkeypatch):
     compared = []
 
