@@ -7,7 +7,6 @@ from mmspec_bench.commands.grounding import grounding
 from mmspec_bench.commands.peers import peers
 from mmspec_bench.commands.report import report
 from mmspec_bench.commands.run import run
-from mmspec_bench.commands.simulate import simulate
 from mmspec_bench.commands.speed import speed
 from mmspec_terminal.help_pages import WholeGroup
 
@@ -17,5 +16,5 @@ def bench() -> None:
     """Measure speed and grounding; run the benchmark suite and report on it."""
 
 
-for command in (speed, grounding, run, report, peers, context_command, simulate):
+for command in (speed, grounding, run, report, peers, context_command):
     bench.add_command(command)

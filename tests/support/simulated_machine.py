@@ -90,6 +90,22 @@ class Clock:
         self._shown += cost * slow * self._dice.uniform(1 - JITTER, 1 + JITTER)
 
 
+TOKEN = {64: 0.05}
+"""Cost of a drafted token: that of a head, in plain rounds."""
+MACHINES = (
+    Machine("M4 Pro, 4 bits", {64: {1: 1.0, 4: 1.43, 8: 2.84}}, TOKEN),
+    Machine("M3 Ultra, 4 bits", {64: {1: 1.0, 4: 3.26, 8: 6.12}}, TOKEN),
+    Machine("flat", {64: {1: 1.0, 8: 1.0}}, TOKEN),
+    Machine(
+        "flat, then steep",
+        {64: {1: 1.0, 8: 1.5}, 8192: {1: 5.0, 8: 29.0}},
+        {64: 0.05, 8192: 0.25},
+    ),
+)
+"""Two Macs (mlx issues 3852 and 4265), a machine on which rows cost nothing, and one on which they
+cost little after a short context and much after a long one."""
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatedDraft:
     """Implements `mmspec.decoding.contract.Draft`: a chain or a tree."""
@@ -136,18 +152,18 @@ class SimulatedTarget:
         """Forget all tokens from `length` on."""
         self.length = length
 
-    def verify(self, draft: Draft | None, noise: Noise) -> Verdict:  # noqa: ARG002 - greedy
+    def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
         """Charge the forward; the target's own tokens are the positions."""
         tree = draft if isinstance(draft, SimulatedDraft) else NOTHING
         self._clock.spend(self._machine.verification(tree.size + 1, self.length))
         own = [self.length + len(path) for path in ((), *tree.paths)]
         return Verdict(tree.tokens, tree.parents, own)
 
-    def commit(self, path: Sequence[int], token: int) -> None:  # noqa: ARG002 - known
+    def commit(self, path: Sequence[int], token: int) -> None:
         """Append the accepted nodes and a token."""
         self.length += len(path) + 1
 
-    def hidden_states(self, layers: Sequence[int] = ()) -> NoReturn:  # noqa: ARG002
+    def hidden_states(self, layers: Sequence[int] = ()) -> NoReturn:
         """Raise ValueError: there are no states."""
         raise ValueError("a simulated target computes no hidden states: draft without a head")
 
@@ -182,8 +198,8 @@ class SimulatedDrafter:
     def draft(
         self,
         k: int,
-        weights: Sequence[float],  # noqa: ARG002 - there is one branch
-        noise: Noise,  # noqa: ARG002 - greedy
+        weights: Sequence[float],
+        noise: Noise,
         nodes: int | None = None,
     ) -> SimulatedDraft:
         """Charge and draft a chain of k tokens or a tree of k levels."""
@@ -200,9 +216,9 @@ class SimulatedDrafter:
 
     def commit(
         self,
-        path: Sequence[int],  # noqa: ARG002 - `tokens` begin with it
+        path: Sequence[int],
         tokens: Sequence[int],
-        evidence: Evidence | None = None,  # noqa: ARG002 - weights are fixed
+        evidence: Evidence | None = None,
     ) -> None:
         """Append `tokens`."""
         self.length += len(tokens)
@@ -223,6 +239,6 @@ class SimulatedDrafter:
 class OnlyBranch:
     """Implements `mmspec.decoding.loop.Weighting` for one branch."""
 
-    def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:  # noqa: ARG002
+    def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:
         """The weight of the branch."""
         return (1.0,)
