@@ -14,11 +14,10 @@ import click
 
 from mmspec.chat.engine import load
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.ground.progress import silent
 from mmspec_bench.measure.exact_price import exact_prices
 from mmspec_bench.prompts import text_prompts
-from mmspec_bench.random_weights.checkpoints import write_checkpoints
 from mmspec_cli.main import main as mmspec
+from support.random_checkpoints import write_pair
 
 ROWS = ExactRows(1, 64)
 REPEATS = 3
@@ -26,7 +25,7 @@ REPEATS = 3
 
 def main(directory: Path, name: str) -> None:
     whole, quantized = (
-        write_checkpoints(name, directory, silent).target,
+        write_pair(name, directory)[0],
         directory / f"{name}-4-bits",
     )
     if not quantized.exists():

@@ -1,7 +1,6 @@
 """The MLX backend: loads models and heads, and reports on devices and memory."""
 
 import os
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -90,12 +89,6 @@ class MlxBackend:
     def reset_peak_memory(self) -> None:
         """Start a new measurement of peak memory."""
         mx.reset_peak_memory()
-
-    def copier(self, size: int, device: str) -> Callable[[], object]:
-        """Return a function that adds 0 to `size` bytes: MLX would share the array, not copy it."""
-        source = mx.random.uniform(shape=(size // 4,), stream=stream(device))
-        mx.eval(source)
-        return lambda: mx.eval(mx.add(source, 0.0, stream=stream(device)))
 
     def set_threads(self, count: int | None) -> None:
         """Compute matrix products on a CPU with so many threads of OpenBLAS."""

@@ -1,7 +1,7 @@
 """The PyTorch backend: loads models and heads, and reports on devices and memory."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +85,6 @@ class TorchBackend:
         """Start a new measurement of the GPU's peak memory; a process's peak cannot be reset."""
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
-
-    def copier(self, size: int, device: str) -> Callable[[], object]:
-        """Return a function that copies `size` bytes on the device."""
-        source = torch.rand(size // 4, device=device)
-        sink = torch.empty_like(source)
-        return lambda: sink.copy_(source)
 
     def set_threads(self, count: int | None) -> None:
         """Compute with so many CPU threads in the whole process."""

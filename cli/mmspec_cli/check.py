@@ -1,14 +1,17 @@
 """`mmspec check`: tests whether speculative decoding is lossless here."""
 
+from pathlib import Path
+
 import click
 
 from mmspec.checkpoints.quantization import computed
 from mmspec.diagnostics.check import CheckReport, Comparison, Divergence
 from mmspec.diagnostics.check import check as compare_all
-from mmspec.diagnostics.prompts import typed_prompts
+from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.drafters.views import PLAIN
 from mmspec.prompt.clips import FrameSampling
 from mmspec_bench.prompts import prompts_for
+from mmspec_cli.check_across import check_across
 from mmspec_terminal.help_pages import GroupedCommand
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, clip_options, shared_options
@@ -21,33 +24,63 @@ DEFAULT_PROMPTS = 6
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @click.option(
     "--prompt",
-    "prompts",
+    "questions",
     multiple=True,
     metavar="TEXT",
     help="A question; may be given several times. Default: questions about synthetic pictures.",
 )
+@click.option(
+    "--prompts", type=Path, metavar="FILE", help='Lines {"prompt": TEXT, "images": [FILE, ...]}.'
+)
+@click.option(
+    "--across",
+    metavar="BACKEND,BACKEND...",
+    help="Compare these backends, the first with every other, in float32 by default.",
+)
+@click.option(
+    "--stages",
+    is_flag=True,
+    help="With --across: compare pixels, features and logits too, not answers alone.",
+)
+@click.option(
+    "--reference",
+    metavar="NAME|REPO|DIR",
+    help="With --across: the float original of a quantized model, to tell quantization error from "
+    "port error.",
+)
 @clip_options
 @shared_options
 def check(
-    setup: Setup, images: tuple[str, ...], prompts: tuple[str, ...], sampling: FrameSampling
+    setup: Setup,
+    images: tuple[str, ...],
+    questions: tuple[str, ...],
+    prompts: Path | None,
+    across: str | None,
+    stages: bool,
+    reference: str | None,
+    sampling: FrameSampling,
 ) -> int:
-    """Decode plainly and speculatively and compare, token for token.
+    """Decode plainly and speculatively and compare, token for token; or compare backends.
 
     Exit status: 0 identical, 3 if they differ only where rounding decides between two tokens, 1 a
-    bug.
+    bug. With --across 0 if all differences are within the limits, else 1.
     """
+    if (stages or reference) and not across:
+        raise click.UsageError("--stages and --reference compare backends: add --across torch,mlx")
+    chosen = typed_prompts(questions, images, sampling) + (read_prompts(prompts) if prompts else [])
+    if across:
+        return check_across(setup, chosen, across, reference, stages=stages)
     screen = Screen(plain=setup.plain)
     if (setup.options.drafting or setup.models["draft"]) == PLAIN.spec:
         raise click.UsageError(
             "check compares drafting with plain decoding: give a --draft, and no --drafting none"
         )
-    chosen = typed_prompts(prompts, images, sampling)
     engine = setup.load(screen.progress)
     for note in () if setup.as_json else engine.notes:
         screen.note(note)
     screen.progress("decoding")
-    questions = chosen or prompts_for(engine.target.model.config, DEFAULT_PROMPTS)
-    report = compare_all(engine, questions, setup.options)
+    asked = chosen or prompts_for(engine.target.model.config, DEFAULT_PROMPTS)
+    report = compare_all(engine, asked, setup.options)
     if setup.as_json:
         screen.json(report.as_dict())
     else:

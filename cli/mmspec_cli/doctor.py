@@ -1,64 +1,29 @@
-"""`mmspec doctor`: what is installed, what is missing and how to get it; or a full report."""
+"""`mmspec doctor`: what is installed, what is missing and how to get it."""
 
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
 from mmspec.diagnostics.doctor import examine
 from mmspec.diagnostics.recommendation import Recommendation
-from mmspec_bench.commands.output import Output
-from mmspec_bench.full_report.run import DRAFT, MODEL, Lines, full_report, outcome_line
-from mmspec_terminal.options import JSON, PLAIN, THREADS
+from mmspec_terminal.options import JSON, PLAIN
 from mmspec_terminal.render import Screen, in_words
 
 
 @click.command()
-@click.option("--full", is_flag=True, help="Pull a pair, then check, compare and measure it.")
-@click.option(
-    "--model", default=MODEL, show_default=True, metavar="NAME|REPO|DIR", help="For --full."
-)
-@click.option(
-    "--draft", default=DRAFT, show_default=True, metavar="NAME|REPO|DIR", help="For --full."
-)
-@click.option(
-    "--out",
-    type=Path,
-    default=Path("mmspec-doctor.json"),
-    show_default=True,
-    help="Where --full writes its report, and finds what is done of it.",
-)
-@click.option("--mlx-vlm", metavar="PYTHON", help="For --full: of mlx-vlm's own environment.")
-@THREADS
 @JSON
 @PLAIN
-def doctor(
-    full: bool,
-    model: str,
-    draft: str,
-    out: Path,
-    mlx_vlm: str | None,
-    threads: int | None,
-    as_json: bool,
-    plain: bool,
-) -> int:
+def doctor(*, as_json: bool, plain: bool) -> int:
     """Show what is installed, what is missing and the command that installs it.
 
-    --full measures for minutes to hours, and says how long each stage takes. A stage that is done
-    is in the file: a second run goes on after it, unless models or versions changed.
-
-    Exit status: 0, or 1 if something needed is missing or a stage of --full failed.
+    Exit status: 0, or 1 if something needed is missing.
     """
     screen = Screen(plain=plain)
-    if not full:
-        report = examine()
-        Output(screen, None, as_json).report(report, partial(_show, screen, report))
-        return int(report["exit_code"])
-    lines = Lines(screen.progress, screen.note)
-    report = full_report(model, draft, out, lines, mlx_vlm, threads)
-    Output(screen, None, as_json).report(report, partial(_show_stages, screen, report))
-    screen.note(f"wrote {out}")
+    report = examine()
+    if as_json:
+        screen.json(report)
+    else:
+        _show(screen, report)
     return int(report["exit_code"])
 
 
@@ -106,8 +71,3 @@ def _show_recommendations(screen: Screen, every: list[dict[str, Any]]) -> None:
 def _recommendation_row(each: Recommendation) -> tuple[str, ...]:
     size = f"{each.bytes / 1e9:.1f} GB"
     return each.target, f"{each.bits} bits", each.draft or "none", size, each.gain, each.reason
-
-
-def _show_stages(screen: Screen, report: dict[str, Any]) -> None:
-    rows = [(name, outcome_line(stage)) for name, stage in report["stages"].items()]
-    screen.table(("stage", "outcome"), rows)

@@ -23,10 +23,9 @@ COMMANDS = {
     "generate": "Answer one question.",
     "serve": "Answer programs that speak OpenAI's API.",
     "check": "Compare speculative decoding with plain decoding, token for token.",
-    "parity": "Compare the backends stage by stage.",
     "models": "List, show, pull and quantize models.",
     "calibrate": "Measure what rounds cost here, for --gamma auto to start from.",
-    "bench": "Measure speed and grounding; run the benchmark suite and report on it.",
+    "bench": "Measure speed; run the benchmark suite and report on it.",
     "train": "Train heads and drafts for any target, or the bundled pair.",
     "completion": "Print what bash, zsh or fish needs to complete this command.",
     "doctor": "Say what is installed, what is missing and how to get it.",
@@ -88,7 +87,7 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; every error becomes one line on stderr.
 
-    The status is 2 for a usage error and 130 for an interrupt; `check` and `parity` define others.
+    The status is 2 for a usage error and 130 for an interrupt; `check` defines others.
     An error that nobody foresaw keeps its traceback, and the status is 1.
     """
     _fill_standard_descriptors()

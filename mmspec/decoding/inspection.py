@@ -4,7 +4,6 @@ Shape letters: n drafted tokens, N visual positions of one image, D width of the
 width of the language model, V vocabulary, W numbers of all layers' keys and values at a column.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -79,12 +78,6 @@ class InspectableBackend(Backend[InspectableModel], Protocol):
 
     def reset_peak_memory(self) -> None:
         """Reset the device's peak counter, if it has one."""
-
-    def copier(self, size: int, device: str) -> Callable[[], object]:
-        """A function that enqueues one copy of `size` bytes within the memory of `device`.
-
-        Its bandwidth bounds the speed of every forward that reads its weights once.
-        """
 
     def set_threads(self, count: int | None) -> None:
         """Compute with so many CPU threads in the whole process; None: all cores but one.

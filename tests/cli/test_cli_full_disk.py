@@ -149,15 +149,6 @@ def test_a_bench_report_leaves_the_old_one(run: Run, models, disk):
     assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
 
 
-def test_random_weights_leave_no_directory(run: Run, disk, monkeypatch):
-    monkeypatch.setattr("mmspec_bench.random_weights.checkpoints._require_space", lambda *_: None)
-    folder = disk.folder / "synthetic"
-    with disk.full(free=8192):
-        result = run("bench", "speed", "--synthetic", "tiny", "--synthetic-dir", folder)
-    refusal(result, folder / "tiny" / "target")
-    assert not (folder / "tiny" / "target").exists()
-
-
 def train(out: Path, *stage: str) -> list[str]:
     steps = [word for name in ("tower", "projector", "target") for word in ("--steps", name, "2")]
     chosen = [word for name in stage for word in ("--stage", name)]

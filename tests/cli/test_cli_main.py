@@ -60,9 +60,6 @@ def test_help_and_version_succeed(run: Run, arguments):
         (["bench", "speed", "--captions", "no.jsonl"], ["cannot read no.jsonl"]),
         (["bench", "speed", "--gammas", "0"], ["--gammas '0'"]),
         (["bench", "speed", "--repeats", "0"], ["--repeats"]),
-        (["bench", "speed", "--synthetic", "llava"], ["llava-1.5-7b"]),
-        (["bench", "speed", "--synthetic", "tiny", "--model", "mini"], ["leave --model out"]),
-        (["bench", "speed", "--synthetic", "tiny", "--drafting", "M"], ["leave --drafting out"]),
     ],
 )
 def test_errors_are_one_line_that_says_what_to_do(run: Run, monkeypatch, arguments, words):

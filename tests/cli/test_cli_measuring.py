@@ -1,19 +1,12 @@
-"""`check`, `parity`, `bench` and `doctor`: their output and exit statuses."""
+"""`check`, `bench` and `doctor`: their output and exit statuses."""
 
 import json
-import os
-import subprocess
-import sys
-import time
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from mmspec.chat import plugins
 from mmspec.diagnostics import check as core_check
-from mmspec_bench.full_report import run as full_report
-from mmspec_bench.full_report.stages import Stage
 from mmspec_terminal.render import Screen
 
 
@@ -84,23 +77,23 @@ def test_check_needs_a_question_for_images(run, pair, red, monkeypatch):
     assert "--prompt" in result.err
 
 
-def test_parity_passes_and_states_its_limits(run, llava_path, tmp_path, red):
+def test_backends_agree_within_stated_limits(run, llava_path, tmp_path, red):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text(json.dumps({"prompt": "What?", "images": [red.name]}))
     options = "--model", llava_path, "--prompts", prompts, "--max-new-tokens", "4"
-    result = run("parity", *options)
+    result = run("check", "--across", "torch,mlx", "--stages", *options)
     assert result.status == 0
     assert "identical" in result.out
     assert "relative differences up to 0.0001" in result.out
-    told = json.loads(run("parity", *options, "--json").out)
+    told = json.loads(run("check", "--across", "torch,mlx", "--stages", *options, "--json").out)
     assert told["port"]["mlx"][0]["stage"] == "pixels"
     ordinary = {"exact": False, "exact_mode": "auto", "exact_rows": None}
     assert told["decoding"] == {"torch": ordinary, "mlx": ordinary}
 
 
-def test_parity_names_a_backend_that_is_not_installed(run, llava_path, monkeypatch):
+def test_across_names_a_backend_that_is_not_installed(run, llava_path, monkeypatch):
     monkeypatch.setitem(plugins.FRAMEWORKS, "mlx", "no_such_framework")
-    result = run("parity", "--model", llava_path)
+    result = run("check", "--across", "torch,mlx", "--model", llava_path)
     assert result.status == 2
     assert 'pip install "mmspec[mlx]"' in result.err
     assert len(result.err.splitlines()) == 1
@@ -141,24 +134,12 @@ def test_speed_takes_exact_on_and_off_together_and_no_other_list(run, pair, monk
     assert f"{value!r}: use auto, on, off or on,off" in result.err
 
 
-@pytest.mark.parametrize("value", ["maybe", "on", "off"])
-def test_random_weights_have_ordinary_forwards_or_both(run, tmp_path, value):
-    where = "--synthetic", "tiny", "--synthetic-dir", tmp_path / "weights"
-    result = run("bench", "speed", *where, "--exact", value)
-    assert (result.status, len(result.err.splitlines())) == (2, 1)
-    assert value in result.err
-    assert "on,off" in result.err
-    assert not (tmp_path / "weights").exists()
-
-
 FIRST = "--repeats", "1", "--count", "1", "--gammas", "2", "--drafting", "M"
 PROBING = {
     "run": ("bench", "run", "--methods", "none", "--tasks", "chart", "--limit", "1"),
     "speed": ("bench", "speed", *FIRST),
     "prices": ("bench", "speed", *FIRST, "--exact", "on,off"),
-    "grounding": ("bench", "grounding", "--samples", "1"),
-    "context": ("bench", "context", "--lengths", "8"),
-    "parity": ("parity", "--backends", "torch,mlx"),
+    "across": ("check", "--across", "torch,mlx"),
     "calibrate": ("calibrate",),
 }
 
@@ -179,17 +160,6 @@ def test_a_probe_is_shown_while_it_goes_on(run, pair_paths, tmp_path, monkeypatc
     assert shown[-1].startswith("measuring once whether this machine can decode")
 
 
-def test_grounding_prints_the_cards_table(run, pair, tmp_path):
-    out = tmp_path / "grounding.json"
-    few = "--samples", "1", "--blank", "--out", out
-    result = run("bench", "grounding", *pair, *few)
-    assert result.status == 0
-    assert result.out.startswith("| facts |")
-    written = json.loads(out.read_text())
-    assert written["blanked"]["conversations"] > 0
-    assert (written["exact"], written["exact_mode"], written["exact_rows"]) == (False, "auto", None)
-
-
 def test_doctor_names_what_is_missing(run):
     result = run("doctor")
     assert "mmspec models pull llava-1.5-7b" in result.out
@@ -205,78 +175,3 @@ def test_doctor_says_what_is_known_of_exact_decoding(run, pair, monkeypatch, tmp
     lines = [line for line in run("doctor").out.splitlines() if "9.00 times" in line]
     assert len(lines) == 1
     assert "float32, torch on cpu" in lines[0]
-
-
-def test_doctor_full_says_where_to_find_network(run, tmp_path):
-    out = tmp_path / "report.json"
-    result = run("doctor", "--full", "--out", out)
-    assert result.status == 2
-    assert len(result.err.splitlines()) == 1
-    assert not out.exists()
-
-
-def mini_report(out):
-    return "doctor", "--full", "--model", "mini", "--draft", "mini-draft", "--out", out
-
-
-def test_doctor_full_shows_stages_and_writes_them_as_they_end(run, tmp_path, monkeypatch):
-    out = tmp_path / "report.json"
-
-    def brief(pair, *_):
-        assert pair.model["torch"].name == "mini"
-        found = {"torch": {"exit_code": 0}, "mlx": {"exit_code": 1}}
-        return [Stage("check", name, partial(dict, found[name]), 1, 10) for name in found]
-
-    monkeypatch.setattr(full_report, "stages_of", brief)
-    status, shown, remarks = run(*mini_report(out))
-    assert status == 1
-    assert [line.split()[:3] for line in shown.splitlines()[1:]] == [
-        ["check", "torch", "passed"],
-        ["check", "mlx", "FAILED"],
-    ]
-    assert [line.split(",")[0] for line in remarks.splitlines()] == [
-        *("1 of 2: check torch", "check torch: passed in 0 s"),
-        *("2 of 2: check mlx", "check mlx: FAILED in 0 s", f"wrote {out}"),
-    ]
-    again = run(*mini_report(out), "--json")
-    assert again.err.startswith(f"2 of 2 stages are in {out} already\n")
-    assert json.loads(again.out) == json.loads(out.read_text())
-
-
-@pytest.mark.slow
-def test_doctor_full_goes_on_after_a_kill(tmp_path):
-    out = tmp_path / "report.json"
-    environment = os.environ | {"MMSPEC_CACHE": str(tmp_path)}
-    command = [sys.executable, "-m", "mmspec_cli", *map(str, mini_report(out))]
-
-    def killed_after(count):
-        """The file of a run that is killed once it has `count` stages; read as a kill leaves it."""
-        with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
-            while process.poll() is None and len(read().get("stages", ())) < count:
-                time.sleep(0.1)
-            process.kill()
-        return read()
-
-    def read():
-        return json.loads(out.read_text()) if out.exists() else {}
-
-    first = killed_after(2)
-    second = killed_after(4)
-    assert [*second["stages"]][:4] == [
-        f"{kind} torch" for kind in ("start", "check", "speed", "costs")
-    ]
-    for name, stage in first["stages"].items():
-        assert second["stages"][name] == stage
-        assert second["starts"][name] == 1
-
-
-def test_context_prints_a_table_and_writes_json(run, pair, tmp_path):
-    given = ["bench", "context", *pair[:6], "--gamma", "2", "--lengths", "16,8"]
-    result = run(*given, "--exact", "off", "--out", tmp_path / "context.json")
-    assert result.status == 0
-    assert [line.split()[0] for line in result.out.splitlines()[2:4]] == ["8", "16"]
-    written = json.loads((tmp_path / "context.json").read_text())
-    assert [each["tokens"] for each in written["costs"]] == [8, 16]
-    assert (written["exact"], written["exact_mode"], written["exact_rows"]) == (False, "off", None)
-    refused = run(*given[:-1], "ten")
-    assert (refused.status, len(refused.err.splitlines())) == (2, 1)

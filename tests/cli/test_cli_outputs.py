@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.parametrize("out", ["missing/report.json", "."])
-@pytest.mark.parametrize("command", ["speed", "grounding", "peers"])
+@pytest.mark.parametrize("command", ["speed", "peers"])
 def test_a_report_that_cannot_be_written_is_refused_at_once(run, tmp_path, command, out):
     result = run("bench", command, "--out", tmp_path / out)
     assert result.status == 2

@@ -8,7 +8,6 @@ import pytest
 
 from mmspec.chat.plugins import BACKENDS, load_backend, registered
 from mmspec.ground.threads import VARIABLES
-from mmspec_bench.random_weights.bandwidth_bound import copy_bandwidth
 from support.conformance_cases import PICTURES, small
 
 ROOT = Path(__file__).parent.parent.parent
@@ -49,7 +48,3 @@ def threads_of(backend):
 def test_an_answers_peak_memory_is_counted(engine):
     answer = engine.chat(small(engine)).reply("What is this?", PICTURES[:1])
     assert answer.statistics.peak_memory_bytes > 10_000
-
-
-def test_copies_can_be_timed(engine):
-    assert copy_bandwidth(engine) > 1e8

@@ -16,7 +16,7 @@ from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
-from mmspec.diagnostics.parity import parity
+from mmspec.diagnostics.across import across
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.exactness import probe
 from mmspec.prompt.conversation import Conversation, render
@@ -255,7 +255,7 @@ def test_the_hubs_flat_config_means_the_same(tmp_path):
 
 def test_parity_compares_all_stages(paths):
     prompt = user_prompt("What is it?", shown(2, 52, 17) + shown(1, 33, 33), "three")
-    report = parity(
+    report = across(
         lambda backend, where: load(str(where), str(paths[1]), backend=backend),
         paths[0],
         ["torch", "mlx"],

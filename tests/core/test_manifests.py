@@ -11,8 +11,8 @@ from mmspec.checkpoints.loading_plan import plan, read_tensors
 from mmspec.checkpoints.manifest import canonical, manifest, optional
 from mmspec.families.llava import PATCHES
 from mmspec.ground.errors import CheckpointError
-from mmspec_bench.random_weights.shapes import llava, text
 from support.full_size import FULL_SIZE, transformers_layout
+from support.random_checkpoints import llava, text
 
 
 @pytest.fixture(scope="module", params=FULL_SIZE)

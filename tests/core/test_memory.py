@@ -7,8 +7,8 @@ import pytest
 
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import TensorSource, plan
-from mmspec_bench.weight_memory import weight_bytes as foreseen
 from support.full_size import FULL_SIZE
+from support.weight_memory import weight_bytes as foreseen
 
 DOCS = Path(__file__).parents[2] / "docs" / "backends.md"
 HALF = 2

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmspec_bench.random_weights.shapes import llava, text
+from support.random_checkpoints import llava, text
 
 Entries = dict[str, tuple[str, tuple[int, ...]]]
 """Dtype and shape of each tensor, by the name that the file gives it."""

@@ -19,7 +19,6 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.check import check
 from mmspec.ground.errors import UsageError
 from mmspec_bench.prompts import prompts_for
-from mmspec_bench.weight_memory import held_bytes
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.device import quantized as quantization
 from mmspec_torch.device.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
@@ -31,6 +30,7 @@ from support.meta_weights import meta_weights
 from support.quantized_oracle import GROUPS, LINEAR, Held, half_steps, round_linear_layers, rounded
 from support.replayed import Recording
 from support.segments import flat
+from support.weight_memory import held_bytes
 
 DOCS = Path(__file__).parents[2] / "docs" / "backends.md"
 ROWS = [1, 6, 40]

@@ -45,7 +45,7 @@ COUNT = click.IntRange(min=1)
 @gamma_option(5)
 @EXACT
 @click.option("--threads", type=COUNT, help="Of every process. Default: as the environment says.")
-@click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for parity.")
+@click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for check.")
 @click.option("--count", type=COUNT, default=4, show_default=True, help="Default prompts, by set.")
 @click.option("--repeats", type=COUNT, default=3, show_default=True, help="Processes of each peer.")
 @click.option("--max-new-tokens", type=COUNT, default=96, show_default=True, help=LONGEST)

@@ -15,7 +15,6 @@ from mmspec.drafters.views import UNLETTERED
 from mmspec.exactness.finding import MODES
 from mmspec.ground.errors import UsageError, choice
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
-from mmspec_bench.commands.synthetic import SYNTHETIC, measure_random, require_alone, tables
 from mmspec_bench.compare.script_io import Task
 from mmspec_bench.measure.exact_price import price_table
 from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, ProgramMethod, SpeedReport
@@ -44,7 +43,7 @@ COUNT = click.IntRange(min=1)
 @click.command(cls=GroupedCommand)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @click.option("--prompt", help="Asked about the images. Default: synthetic questions.")
-@click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for parity.")
+@click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for check.")
 @click.option("--count", type=COUNT, default=6, show_default=True, help="Of the default prompts.")
 @click.option("--tasks", default="", metavar="LIST", help="Tasks of the synthetic world.")
 @LOADING
@@ -61,8 +60,7 @@ COUNT = click.IntRange(min=1)
     default="auto",
     show_default=True,
     metavar="auto|on|off|on,off",
-    help="The same bits whatever drafts; on,off also times target forwards of both kinds. With "
-    "--synthetic: auto, which times ordinary forwards, or on,off.",
+    help="The same bits whatever drafts; on,off also times target forwards of both kinds.",
 )
 @click.option(
     "--every", is_flag=True, help="Measure every one of --gammas, in place of the fastest."
@@ -71,7 +69,6 @@ COUNT = click.IntRange(min=1)
 @click.option("--max-new-tokens", default=96, show_default=True, help=LONGEST)
 @click.option("--against", metavar=TRANSFORMERS, help="Another project's loop (torch only).")
 @click.option("--against-backend", metavar="NAME", help="The same checkpoint there.")
-@SYNTHETIC
 @with_output
 def speed(
     output: Output,
@@ -89,21 +86,13 @@ def speed(
     max_new_tokens: int,
     against: str | None,
     against_backend: str | None,
-    synthetic: str | None,
-    synthetic_dir: Path | None,
     **loading: Any,
 ) -> int:
     """Compare tokens per second, paired and interleaved: medians and ranges.
 
     Exit status: 0, or 1 if an answer differs from plain decoding's.
     """
-    screen, priced = output.screen, _priced(exact, synthetic)
-    if synthetic:
-        require_alone()
-        place = synthetic_dir
-        costs = measure_random(screen, synthetic, place, repeats, loading, priced=priced)
-        output.report(costs.as_dict(), partial(show_tables, screen, tables(costs)))
-        return 0
+    screen, priced = output.screen, _priced(exact)
     lengths = [_gamma(gamma) for gamma in split(gammas)] or GAMMAS
     questions = (
         read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
@@ -129,15 +118,10 @@ def speed(
     return 0 if all(method.identical for method in report.methods) else 1
 
 
-def _priced(exact: str, synthetic: str | None) -> bool:
-    """True if --exact asks for both kinds of forwards; raises UsageError for what it cannot be."""
+def _priced(exact: str) -> bool:
+    """True if --exact asks for both kinds of forwards; raises UsageError for an unknown value."""
     if exact not in EXACT_VALUES:
         raise choice("value of --exact", exact, EXACT_VALUES)
-    if synthetic and exact in ("on", "off"):
-        raise UsageError(
-            f"--exact {exact}: --synthetic times ordinary forwards, and with --exact {BOTH} exact "
-            f"ones beside them: give {BOTH}, or leave --exact out"
-        )
     return exact == BOTH
 
 

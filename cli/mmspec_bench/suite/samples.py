@@ -6,10 +6,11 @@ from functools import partial
 from itertools import cycle
 from typing import Literal
 
+from PIL import Image
+
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message
-from mmspec.prompt.images import Picture
-from mmspec_bench.measure.grounding import blanked
+from mmspec.prompt.images import Picture, picture_from
 from mmspec_world import Fact
 
 FollowUp = Literal["next", "story", "caption", "summary"]
@@ -46,6 +47,15 @@ class SuiteSample:
     """Task and number, such as `chart/17`."""
     task: str
     read: Callable[[], tuple[Question, ...]]
+
+
+GREY = (128, 128, 128)
+"""Colour (red, green, blue) of blank pictures."""
+
+
+def blanked(picture: Picture) -> Picture:
+    """A mid-grey picture of the same size."""
+    return picture_from(Image.new("RGB", picture.image.size, GREY), picture.name)
 
 
 def with_follow_up(samples: Sequence[SuiteSample], follow_up: FollowUp | None) -> list[SuiteSample]:

@@ -5,7 +5,6 @@ from pathlib import Path
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import CalibrationFile
 from mmspec.exactness.finding import Finding, FindingFile
-from mmspec_bench.full_report.report_file import ReportFile
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.write import sections
 from mmspec_bench.suite.metrics import summarise
@@ -16,16 +15,13 @@ KEY = {"machine": "x", "backend": {"name": "torch"}}
 
 
 def make_measured(folder: Path) -> None:
-    """A calibration, a finding and a report."""
+    """A calibration and a finding."""
     CalibrationFile(folder / "calibration.json", KEY).write(FLAT.calibration())
     FindingFile(folder / "finding.json", KEY).write(Finding(1.02, True, ExactRows(8, 64)))
-    report = ReportFile(folder / "report.json", KEY, {})
-    report.start("start torch")
-    report.end("start torch", {"ok": True, "result": {"token_seconds": 0.1}, "seconds": 1.0})
 
 
 def use_measured(file: Path, _: str) -> None:
-    """Read all three, and use what they hold."""
+    """Read both, and use what they hold."""
     calibration, _ = CalibrationFile(file.parent / "calibration.json", KEY).read()
     for context in (0, 100, 10**6):
         calibration.round_costs(1, context)
@@ -35,9 +31,6 @@ def use_measured(file: Path, _: str) -> None:
         finding.line()
         if finding.rows:
             list(finding.rows.tiles(100))
-    report = ReportFile(file.parent / "report.json", KEY, {})
-    report.resume()
-    report.is_over("start torch")
 
 
 METHODS = ("none", "M", "MT", "adaptive:MT", "draft")

@@ -53,7 +53,7 @@ CORE = {
     "card": Subject(chat_files.use_card, ("card.toml",), chat_files.make_card),
     "measured": Subject(
         measured_files.use_measured,
-        ("calibration.json", "finding.json", "report.json"),
+        ("calibration.json", "finding.json"),
         measured_files.make_measured,
     ),
     "runs": Subject(

@@ -35,7 +35,7 @@ Results = tuple[dict[str, Float32], dict[str, Answer]]
 
 
 @dataclass(frozen=True, slots=True)
-class StageParity:
+class StageDifference:
     """One stage of one prompt, compared between two backends or two checkpoints."""
 
     prompt: str
@@ -56,7 +56,7 @@ class StageParity:
 
 
 @dataclass(frozen=True, slots=True)
-class ParityReport:
+class AcrossReport:
     """Differences between backends, and between quantized and float weights on one backend."""
 
     model: str
@@ -65,10 +65,10 @@ class ParityReport:
     dtype: str
     allowed: float
     near_tie: float
-    port: dict[str, list[StageParity]]
+    port: dict[str, list[StageDifference]]
     """Comparisons with the first backend, by the name of the other backend."""
     reference: str | None
-    quantization: list[StageParity]
+    quantization: list[StageDifference]
     """Comparison with the float `reference` on the first backend; reported, never failed."""
     decoding: dict[str, dict[str, Any]]
     """Whether each backend decodes `directory` exactly: `ExactFields` by its name."""
@@ -88,22 +88,24 @@ class ParityReport:
         return {"passed": self.passed, "exit_code": self.exit_code} | asdict(self)
 
 
-def parity(
+def across(
     load: Load,
     directory: Path,
     backends: Sequence[str],
     prompts: Sequence[Prompt],
     options: Options,
     *,
+    stages: bool = True,
     reference: Path | None = None,
-) -> ParityReport:
+) -> AcrossReport:
     """Compare every backend with the first, and a quantized checkpoint with a float one.
 
-    options: drafting options, and the number of tokens to compare.  Raises UsageError for fewer
+    options: drafting options, and the number of tokens to compare.  stages: compare pixels,
+    features and logits too, not tokens alone.  Raises UsageError for fewer
     than two backends, or for a reference if `directory` is not quantized.
     """
     if len(set(backends)) < max(2, len(backends)):
-        raise UsageError(f"`backends={','.join(backends)}`: give two or more different ones")
+        raise UsageError(f"`across={','.join(backends)}`: give two or more different ones")
     engine = load(backends[0], directory)
     draft, dtype = engine.drafts.name if engine.drafts else None, engine.target.model.dtype
     if reference and engine.target.model.config.quantization is None:
@@ -112,17 +114,17 @@ def parity(
             "error to tell apart; leave `reference` out"
         )
     decoding = {backends[0]: engine.exact_fields(options.exact)}
-    base = [_results(engine, prompt, options) for prompt in prompts]
+    base = [_results(engine, prompt, options, stages=stages) for prompt in prompts]
     del engine
 
-    def compared(backend: str, where: Path) -> list[StageParity]:
+    def compared(backend: str, where: Path) -> list[StageDifference]:
         other = load(backend, where)
         decoding.setdefault(backend, other.exact_fields(options.exact))
         pairs = zip(prompts, base, strict=True)
         return [part for pair in pairs for part in _compare(other, *pair, options, dtype)]
 
     quantization = compared(backends[0], reference) if reference else []
-    return ParityReport(
+    return AcrossReport(
         model=str(directory),
         draft=draft,
         backends=list(backends),
@@ -136,11 +138,11 @@ def parity(
     )
 
 
-def _results(engine: Engine, prompt: Prompt, options: Options) -> Results:
+def _results(engine: Engine, prompt: Prompt, options: Options, *, stages: bool) -> Results:
     plain = replace(options, drafting=PLAIN.spec)
     ways = {"plain": plain, "speculative": options} if engine.drafts else {"plain": plain}
     answers = {kind: answer_once(engine, prompt.message, way) for kind, way in ways.items()}
-    return dict(_arrays(engine, prompt)), answers
+    return dict(_arrays(engine, prompt) if stages else ()), answers
 
 
 def _arrays(engine: Engine, prompt: Prompt) -> Iterator[tuple[str, Float32]]:
@@ -157,16 +159,17 @@ def _arrays(engine: Engine, prompt: Prompt) -> Iterator[tuple[str, Float32]]:
 
 def _compare(
     engine: Engine, prompt: Prompt, first: Results, options: Options, dtype: str
-) -> Iterator[StageParity]:
-    (arrays, answers), (others, other_answers) = first, _results(engine, prompt, options)
+) -> Iterator[StageDifference]:
+    arrays, answers = first
+    others, other_answers = _results(engine, prompt, options, stages=bool(arrays))
     for stage, array in arrays.items():
         allowed = 0.0 if stage == "pixels" else RELATIVE[dtype]
         largest, relative = difference(array, others[stage])
-        yield StageParity(prompt.name, stage, largest, relative, relative <= allowed)
+        yield StageDifference(prompt.name, stage, largest, relative, relative <= allowed)
     for kind, answer in answers.items():
         divergence = first_divergence(engine, prompt.message, answer, other_answers[kind], options)
         passed = divergence is None or divergence.outcome(NEAR_TIES[dtype]) != "bug"
-        yield StageParity(prompt.name, f"{kind} tokens", None, None, passed, divergence)
+        yield StageDifference(prompt.name, f"{kind} tokens", None, None, passed, divergence)
 
 
 def difference(first: Float32, second: Float32) -> tuple[float, float]:

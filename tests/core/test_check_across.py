@@ -1,4 +1,4 @@
-"""`parity`: equal backends pass, unequal ones fail at the stage where they part."""
+"""`check --across`: equal backends pass, unequal ones fail at the stage where they part."""
 
 import json
 
@@ -7,8 +7,8 @@ import pytest
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.diagnostics import parity as parity_module
-from mmspec.diagnostics.parity import difference, parity
+from mmspec.diagnostics import across as across_module
+from mmspec.diagnostics.across import across, difference
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.ground.errors import UsageError
 from mmspec_bench.prompts import world_prompts
@@ -33,7 +33,7 @@ PROMPTS = [
 
 def test_both_backends_pass_on_one_checkpoint_with_a_draft(pair_paths):
     target, draft = pair_paths
-    report = parity(loading(str(draft)), target, BACKENDS, PROMPTS, OPTIONS)
+    report = across(loading(str(draft)), target, BACKENDS, PROMPTS, OPTIONS)
     assert report.passed
     assert report.exit_code == 0
     seen, text = [*STAGES, *TOKENS], [STAGES[-1], *TOKENS]
@@ -44,7 +44,7 @@ def test_both_backends_pass_on_one_checkpoint_with_a_draft(pair_paths):
 
 
 def test_quantization_error_is_told_apart_from_port_error(mlx_path, llava_path):
-    report = parity(loading(), mlx_path, BACKENDS, PROMPTS[:1], OPTIONS, reference=llava_path)
+    report = across(loading(), mlx_path, BACKENDS, PROMPTS[:1], OPTIONS, reference=llava_path)
     assert report.passed
     for stage in (1, 2, 3):
         assert report.port["mlx"][stage].relative < 1e-5
@@ -54,19 +54,19 @@ def test_quantization_error_is_told_apart_from_port_error(mlx_path, llava_path):
 
 def test_a_reference_needs_packed_weights(llava_path):
     with pytest.raises(UsageError, match="not quantized"):
-        parity(loading(), llava_path, BACKENDS, PROMPTS, OPTIONS, reference=llava_path)
+        across(loading(), llava_path, BACKENDS, PROMPTS, OPTIONS, reference=llava_path)
 
 
 @pytest.mark.parametrize("names", [["torch"], ["torch", "torch"]])
 def test_one_backend_is_not_enough(llava_path, names):
     with pytest.raises(UsageError, match="two or more"):
-        parity(loading(), llava_path, names, PROMPTS, OPTIONS)
+        across(loading(), llava_path, names, PROMPTS, OPTIONS)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_stage_that_is_off_is_the_one_that_fails(llava_path, monkeypatch, stage):
     """Pixels must be equal; other stages may differ by the tolerance of their dtype."""
-    original, engines = parity_module._arrays, []
+    original, engines = across_module._arrays, []
 
     def changed(engine, prompt):
         engines.append(engine)
@@ -74,8 +74,8 @@ def test_the_stage_that_is_off_is_the_one_that_fails(llava_path, monkeypatch, st
             error = 1e-6 if name == "pixels" else 1e-3
             yield name, array * np.float32(1 + error * (name == stage and len(engines) == 2))
 
-    monkeypatch.setattr(parity_module, "_arrays", changed)
-    report = parity(loading(), llava_path, BACKENDS, PROMPTS[:1], OPTIONS)
+    monkeypatch.setattr(across_module, "_arrays", changed)
+    report = across(loading(), llava_path, BACKENDS, PROMPTS[:1], OPTIONS)
     assert [each.stage for each in report.port["mlx"] if not each.passed] == [stage]
     assert (report.passed, report.exit_code) == (False, 1)
 
@@ -94,7 +94,7 @@ def test_what_is_not_finite_is_far(value):
 @pytest.mark.parametrize("stage", TOKENS)
 def test_answers_may_part_only_at_a_near_tie(pair_paths, monkeypatch, stage):
     target, draft = pair_paths
-    original = parity_module.answer_once
+    original = across_module.answer_once
 
     def meddled(engine, message, options):
         answer = original(engine, message, options)
@@ -102,15 +102,15 @@ def test_answers_may_part_only_at_a_near_tie(pair_paths, monkeypatch, stage):
             answer.token_ids[3] = WRONG
         return answer
 
-    monkeypatch.setattr(parity_module, "answer_once", meddled)
+    monkeypatch.setattr(across_module, "answer_once", meddled)
     arguments = loading(str(draft)), target, BACKENDS, PROMPTS[2:], OPTIONS
-    report = parity(*arguments)
+    report = across(*arguments)
     [failed] = [each for each in report.port["mlx"] if not each.passed]
     assert (failed.stage, report.exit_code) == (stage, 1)
     assert (failed.divergence.position, failed.divergence.second) == (3, WRONG)
     gap, shortfall = failed.divergence.gap, failed.divergence.shortfall
     assert gap < 0.9 * shortfall, "the wrong token is not the second likeliest"
     for threshold, passed in ((0.99 * shortfall, False), (1.01 * shortfall, True)):
-        monkeypatch.setitem(parity_module.NEAR_TIES, "float32", threshold)
-        assert parity(*arguments).passed == passed
+        monkeypatch.setitem(across_module.NEAR_TIES, "float32", threshold)
+        assert across(*arguments).passed == passed
         assert (failed.divergence.outcome(threshold) == "near-tie") == passed, "as check judges"
