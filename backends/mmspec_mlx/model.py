@@ -18,8 +18,7 @@ from mmspec.ground.errors import UsageError
 from mmspec_mlx.device import device_io
 from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.network.decoder import LanguageModel
-from mmspec_mlx.network.families import build_vision
-from mmspec_mlx.network.vision import MlxFeatures, digest
+from mmspec_mlx.network.vision import MlxFeatures, MlxTowerParts
 from mmspec_mlx.sequence.drafter import MlxDrafter
 from mmspec_mlx.sequence.target import MlxTarget
 
@@ -32,7 +31,9 @@ class MlxModel:
     def __init__(self, weights: Weights, config: ModelConfig, device: str) -> None:
         self.config, self.device = config, device
         self.language = LanguageModel(weights, config.text)
-        self._vision = build_vision(weights, config)
+        self._parts = MlxTowerParts(weights)
+        vision = config.vision
+        self._tower = vision.tower(self._parts, config.text) if vision else None
 
     @property
     def dtype(self) -> str:
@@ -42,15 +43,15 @@ class MlxModel:
     @cached_property
     def tower(self) -> str:
         """Digest of the tower's tensors, dtype and settings; '' without a tower."""
-        return digest(self._vision) if self._vision else ""
+        return self._parts.digest(self._tower.settings) if self._tower else ""
 
     def encode(self, pixels: Float32, grid: Grid | None = None) -> MlxFeatures:
         """Run the tower on preprocessed pixels; see `mmspec.decoding.contract.Model.encode`."""
-        if self._vision is None:
+        if self._tower is None or self.config.vision is None:
             raise UsageError("this model is text-only: it cannot look at an image")
-        features = self._vision.encode(mx.array(pixels).astype(self.language.dtype))
-        mx.eval(features.rows)
-        return MlxFeatures(features.rows, grid or features.grid)
+        rows = self._tower.encode(mx.array(pixels).astype(self.language.dtype))
+        mx.eval(rows)
+        return MlxFeatures(rows, grid or self.config.vision.grid(*pixels.shape[-2:]))
 
     def project(self, features: Features) -> Float32:
         """Return an image's rows [N, W] on the host.  Blocks."""
@@ -58,9 +59,10 @@ class MlxModel:
 
     def placed(self, features: Features) -> mx.array:
         """Return an image's rows [N, W]; UsageError for features that this model cannot read."""
-        if self._vision is None or not isinstance(features, MlxFeatures):
+        if self._tower is None or not isinstance(features, MlxFeatures):
             raise UsageError("these image features are not ones this model can read")
-        return self._vision.place(features.rows)
+        projected: mx.array = self._tower.project(features.rows)
+        return projected
 
     def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> MlxTarget:
         """Open an empty target sequence."""

@@ -21,8 +21,7 @@ from mmspec_torch.device.weights import Weights
 from mmspec_torch.graphs.capture import CudaGraphs
 from mmspec_torch.graphs.executor import ReplayedExecutor
 from mmspec_torch.network.decoder import LanguageModel
-from mmspec_torch.network.families import build_vision
-from mmspec_torch.network.vision import TorchFeatures, digest
+from mmspec_torch.network.vision import TorchFeatures, TorchTowerParts
 from mmspec_torch.sequence.drafter import TorchDrafter
 from mmspec_torch.sequence.executor import Executor
 from mmspec_torch.sequence.target import TorchTarget
@@ -37,7 +36,9 @@ class TorchModel:
         self.config = config
         self.quantize = weights.scheme.name if weights.scheme else "none"
         self.language = LanguageModel(weights, config.text, device, dtype)
-        self._vision = build_vision(weights, config)
+        self._parts = TorchTowerParts(weights, device, dtype)
+        vision = config.vision
+        self._tower = vision.tower(self._parts, config.text) if vision else None
         self.executor = Executor(self.language)
         if device.type == "cuda":
             self.executor = ReplayedExecutor(self.language, CudaGraphs(device))
@@ -55,17 +56,17 @@ class TorchModel:
     @cached_property
     def tower(self) -> str:
         """Digest of the tower's tensors, dtype and settings; '' without a tower."""
-        return digest(self._vision) if self._vision else ""
+        return self._parts.digest(self._tower.settings) if self._tower else ""
 
     @torch.inference_mode()
     def encode(self, pixels: Float32, grid: Grid | None = None) -> TorchFeatures:
         """Run the tower on preprocessed pixels; see `mmspec.decoding.contract.Model.encode`."""
-        if self._vision is None:
+        if self._tower is None or self.config.vision is None:
             raise UsageError("this model is text-only: it cannot look at an image")
-        features = self._vision.encode(
+        rows = self._tower.encode(
             torch.tensor(pixels).to(self.language.device, self.language.dtype)
         )
-        return TorchFeatures(features.rows, grid or features.grid)
+        return TorchFeatures(rows, grid or self.config.vision.grid(*pixels.shape[-2:]))
 
     @torch.inference_mode()
     def project(self, features: Features) -> Float32:
@@ -74,9 +75,11 @@ class TorchModel:
 
     def placed(self, features: Features) -> Tensor:
         """Return an image's rows [N, W]; UsageError for features that this model cannot read."""
-        if self._vision is None or not isinstance(features, TorchFeatures):
+        if self._tower is None or not isinstance(features, TorchFeatures):
             raise UsageError("these image features are not ones this model can read")
-        return self._vision.place(features.rows.to(self.language.device, self.language.dtype))
+        rows = features.rows.to(self.language.device, self.language.dtype)
+        projected: Tensor = self._tower.project(rows)
+        return projected
 
     def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> TorchTarget:
         """Open an empty target sequence."""

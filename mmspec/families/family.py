@@ -5,17 +5,17 @@ Shape letters: N visual positions of one image.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import Literal, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from mmspec.families.decoder import TextConfig
 from mmspec.families.grid import Grid
 from mmspec.families.tensors import Prefixes, Tensors
+from mmspec.families.tower import Tower, TowerParts
 from mmspec.ground.json_file import Block
-
-if TYPE_CHECKING:  # a config is read without them, as by commands that list models
-    import numpy as np
-    from numpy.typing import NDArray
-    from PIL import Image
 
 
 class Preprocessing(Protocol):
@@ -27,7 +27,7 @@ class Preprocessing(Protocol):
         Raises ImageError for a size that the family cannot see.
         """
 
-    def pixels(self, image: "Image.Image") -> "NDArray[np.float32]":
+    def pixels(self, image: Image.Image) -> NDArray[np.float32]:
         """The pixel values [3, height, width] of an upright RGB image."""
 
     def for_clip(self, frames: int) -> Self:
@@ -64,7 +64,10 @@ class Vision(Protocol):
         """Numbers of positions to which an image can be pooled, largest first."""
 
     def tensors(self, text: TextConfig) -> Tensors:
-        """The tensors of tower and projector, in the order of the forward pass."""
+        """The tensors of tower and projector."""
+
+    def tower(self, parts: TowerParts, text: TextConfig) -> Tower:
+        """Take tower and projector; text: the decoder that gets the embeddings."""
 
     def grid(self, height: int, width: int) -> Grid:
         """The visual positions of pixel values [3, height, width]."""

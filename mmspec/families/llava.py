@@ -1,19 +1,19 @@
 """LLaVA-1.5: CLIP's tower up to a feature layer, a projector of two layers, and Llama."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
+from mmspec.families.clip_images import ClipImages, read_clip_images
 from mmspec.families.decoder import Epsilon, Heads, Layers, TextConfig, TokenId, Width
 from mmspec.families.family import Architecture, ImageTokens
 from mmspec.families.grid import Grid
 from mmspec.families.llama import read_llama
-from mmspec.families.tensors import Prefixes, Tensors, affine
+from mmspec.families.tensors import Prefixes, Tensors, listed
+from mmspec.families.tower import Array, Layer, TowerParts, cut, mlp, whole
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
-
-if TYPE_CHECKING:
-    from mmspec.families.clip_images import ClipImages
 
 Pixels = Annotated[int, Range(1, 10_000)]
 """The side of an image or a patch, in pixels."""
@@ -83,25 +83,66 @@ class LlavaVision:
         """That of an image: frames of clips are images."""
         return self.grid(height, width)
 
-    def preprocessing(self, directory: Path) -> "ClipImages":
+    def preprocessing(self, directory: Path) -> ClipImages:
         """CLIP's preprocessing with a checkpoint's settings.  Raises CheckpointError."""
-        from mmspec.families.clip_images import read_clip_images  # pixels need numpy and Pillow
-
         return read_clip_images(directory, self.image_size)
 
     def tensors(self, text: TextConfig) -> Tensors:
         """The tensors of tower and projector; those after the feature layer are not loaded."""
-        width, inner, patch = self.hidden_size, self.intermediate_size, self.patch_size
-        yield "vision_tower.embeddings.class_embedding", (width,), True
-        yield PATCHES, (width, self.num_channels, patch, patch), True
-        yield "vision_tower.embeddings.position_embedding.weight", (self.rows, width), True
-        yield from affine("vision_tower.pre_layrnorm", width)
-        for layer in range(self.num_hidden_layers):
-            path = f"vision_tower.encoder.layers.{layer}"
-            yield from _encoder_layer(path, width, inner, layer < self.layers)
-        yield from affine("vision_tower.post_layernorm", width, needed=False)
-        yield from affine("multi_modal_projector.linear_1", text.hidden_size, width)
-        yield from affine("multi_modal_projector.linear_2", text.hidden_size, text.hidden_size)
+        yield from listed(lambda parts: self.tower(parts, text))
+        for index in range(self.layers, self.num_hidden_layers):
+            yield from listed(partial(_layer, self, index=index), needed=False)
+        norm = "vision_tower.post_layernorm", self.hidden_size, self.layer_norm_eps
+        yield from listed(lambda parts: parts.layer_norm(*norm), needed=False)
+
+    def tower(self, parts: TowerParts, text: TextConfig) -> "LlavaTower":
+        """Take tower and projector."""
+        return LlavaTower(self, parts, text.hidden_size)
+
+
+class LlavaTower:
+    """Implements `mmspec.families.tower.Tower`: CLIP, and a projector of two layers."""
+
+    def __init__(self, config: LlavaVision, parts: TowerParts, text_width: int) -> None:
+        # Layers after the feature layer are not built, and don't change the features.
+        self.settings = repr(replace(config, num_hidden_layers=config.layers, feature_layer=0))
+        self._config, self._parts = config, parts
+        width, size, path = config.hidden_size, config.patch_size, "vision_tower.embeddings"
+        self._class = parts.tensor(f"{path}.class_embedding", width)
+        self._patches = parts.convolution(PATCHES, width, config.num_channels, size, size)
+        self._places = parts.tensor(f"{path}.position_embedding.weight", config.rows, width)
+        self._norm = parts.layer_norm("vision_tower.pre_layrnorm", width, config.layer_norm_eps)
+        self._layers = [_layer(config, parts, index) for index in range(config.layers)]
+        first = parts.linear(width, text_width, "multi_modal_projector.linear_1")
+        second = parts.linear(text_width, text_width, "multi_modal_projector.linear_2")
+        self.project = mlp(first, parts.gelu, second)
+
+    def encode(self, pixels: Array) -> Array:
+        """Features [N, D] of pixel values [3, height, width], after the feature layer."""
+        config, xp = self._config, self._parts.xp
+        side = config.side * config.patch_size  # pixels beyond the last whole patch are ignored
+        patches = self._patches(cut(xp, pixels[:, :side, :side], config.patch_size))
+        x = self._norm(xp.concat([self._class[None], patches]) + self._places)
+        attend = whole(self._parts)
+        for layer in self._layers:
+            x = layer(x, attend)
+        return x[1:] if config.drops_class_token else x
+
+
+def _layer(config: LlavaVision, parts: TowerParts, index: int) -> Layer:
+    """Take a layer of CLIP, whose MLP has a quick GELU."""
+    width, inner, epsilon = config.hidden_size, config.intermediate_size, config.layer_norm_eps
+    path = f"vision_tower.encoder.layers.{index}"
+    first = parts.linear(width, inner, f"{path}.mlp.fc1")
+    second = parts.linear(inner, width, f"{path}.mlp.fc2")
+    return Layer(
+        config.num_attention_heads,
+        parts.layer_norm(f"{path}.layer_norm1", width, epsilon),
+        parts.linear(width, width, *(f"{path}.self_attn.{name}_proj" for name in "qkv")),
+        parts.linear(width, width, f"{path}.self_attn.out_proj"),
+        parts.layer_norm(f"{path}.layer_norm2", width, epsilon),
+        mlp(first, lambda x: x * parts.xp.sigmoid(1.702 * x), second),
+    )
 
 
 class Llava:
@@ -143,15 +184,6 @@ class Llava:
             _vision(whole),
             whole.read("image_token_index" if old else "image_token_id", TokenId, 32000),
         )
-
-
-def _encoder_layer(path: str, width: int, inner: int, needed: bool) -> Tensors:
-    yield from affine(f"{path}.layer_norm1", width, needed=needed)
-    for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
-        yield from affine(f"{path}.self_attn.{projection}", width, width, needed=needed)
-    yield from affine(f"{path}.layer_norm2", width, needed=needed)
-    yield from affine(f"{path}.mlp.fc1", inner, width, needed=needed)
-    yield from affine(f"{path}.mlp.fc2", width, inner, needed=needed)
 
 
 def _vision(whole: Block) -> LlavaVision:

@@ -1,28 +1,38 @@
-"""Qwen2.5-VL: a tower of any resolution, whose patches attend in windows, and Qwen2 with M-RoPE."""
+"""Qwen2.5-VL: a tower of any resolution, whose patches attend in windows, and Qwen2 with M-RoPE.
+
+Shape letters: P patches of one image, N visual positions, W windows of S patches.
+"""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mmspec.families.decoder import TextConfig, TokenId, Width
 from mmspec.families.family import Architecture
 from mmspec.families.grid import PlaneGrid
 from mmspec.families.qwen2 import DEFAULTS, read_qwen2_vl
+from mmspec.families.qwen_images import QwenImages, qwen2_images, read_qwen_images
 from mmspec.families.qwen_vision import (
+    EPSILON,
     HUB_PREFIXES,
     IMAGE_TOKENS,
     PATCHES,
     STORED_PREFIXES,
+    Patches,
     QwenVision,
     check_vision,
+    cut_patches,
+    patch_positions,
+    rotation,
+    take_layer,
     vision_theta,
 )
-from mmspec.families.tensors import Tensors, affine
+from mmspec.families.tower import Array, Attend, Layer, TowerParts, mlp, swiglu, whole
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
-
-if TYPE_CHECKING:
-    from mmspec.families.qwen_images import QwenImages
 
 Rate = Annotated[int, Range(0, 100)]
 
@@ -59,25 +69,95 @@ class Qwen25VLVision(QwenVision):
 
     def _time(self, place: int, step: float) -> int:
         """The rotary position in time of a moment, in float32 as transformers computes it."""
-        import numpy as np  # a config is read without it
-
         return int(np.float32(place) * np.float32(self.tokens_per_second * step))
 
-    def preprocessing(self, directory: Path) -> "QwenImages":
+    def preprocessing(self, directory: Path) -> QwenImages:
         """Qwen's preprocessing with a checkpoint's settings.  Raises CheckpointError."""
-        from mmspec.families.qwen_images import qwen2_images, read_qwen_images  # they need Pillow
-
         return read_qwen_images(directory, self, qwen2_images(self.cell))
 
-    def tensors(self, text: TextConfig) -> Tensors:
-        """The tensors of the tower and its merger."""
-        width, patch = self.hidden_size, self.patch_size
-        yield PATCHES, (width, 3, self.temporal_patch_size, patch, patch), True
-        for layer in range(self.depth):
-            yield from _block(f"vision_tower.blocks.{layer}", width, self.intermediate_size)
-        yield "vision_tower.merger.ln_q.weight", (width,), True
-        yield from affine("vision_tower.merger.mlp.0", self.merged_size, self.merged_size)
-        yield from affine("vision_tower.merger.mlp.2", text.hidden_size, self.merged_size)
+    def tower(self, parts: TowerParts, text: TextConfig) -> "Qwen25VLTower":
+        """Take the tower and its merger."""
+        return Qwen25VLTower(self, parts, text.hidden_size)
+
+
+class Qwen25VLTower:
+    """Implements `mmspec.families.tower.Tower`; features [N, H] are embeddings."""
+
+    def __init__(self, config: Qwen25VLVision, parts: TowerParts, text_width: int) -> None:
+        self.settings = repr(config)
+        self._config, self._parts = config, parts
+        width, merged, size = config.hidden_size, config.merged_size, config.patch_size
+        shape = width, 3, config.temporal_patch_size, size, size
+        self._patches = parts.convolution(PATCHES, *shape)
+        self._layers = [_layer(config, parts, index) for index in range(config.depth)]
+        self._norm = parts.rms_norm("vision_tower.merger.ln_q", width, EPSILON)
+        first = parts.linear(merged, merged, "vision_tower.merger.mlp.0")
+        second = parts.linear(merged, text_width, "vision_tower.merger.mlp.2")
+        self._merge = mlp(first, parts.gelu, second)
+
+    def encode(self, pixels: Array) -> Array:
+        """Embeddings [N, H] of pixel values [3, height, width], or [2, 3, height, width]."""
+        config, parts = self._config, self._parts
+        at = patch_positions(config, *pixels.shape[-2:])
+        rotate, everywhere = rotation(config, parts, at), whole(parts)
+        inside = _within(parts, windows(at, config.window))
+        x = self._patches(cut_patches(config, parts.xp, pixels))
+        for index, layer in enumerate(self._layers):
+            attend = everywhere if index in config.fullatt_block_indexes else inside
+            x = layer(x, attend, rotate)
+        return self._merge(self._norm(x).reshape(-1, config.merged_size))
+
+    def project(self, rows: Array) -> Array:
+        """The features themselves: the merger has projected them."""
+        return rows
+
+
+def _layer(config: Qwen25VLVision, parts: TowerParts, index: int) -> Layer:
+    width, inner, path = (
+        config.hidden_size,
+        config.intermediate_size,
+        f"vision_tower.blocks.{index}",
+    )
+    first = parts.linear(width, inner, f"{path}.mlp.gate_proj", f"{path}.mlp.up_proj")
+    second = parts.linear(inner, width, f"{path}.mlp.down_proj")
+    return take_layer(config, parts, path, parts.rms_norm, mlp(first, swiglu(parts), second))
+
+
+class Windows(NamedTuple):
+    """Squares of patches that attend to each other; those at the edges may have fewer."""
+
+    patches: NDArray[np.int64]
+    """[W, S] numbers of the patches of each window, after the last of them 0."""
+    filled: NDArray[np.bool_]
+    """[W, S] true where a window has a patch."""
+    back: NDArray[np.int64]
+    """[P] the index of each patch among the W * S."""
+
+
+def windows(at: Patches, side: int) -> Windows:
+    """The windows of an image's patches; side: that of a window in patches."""
+    rows, columns = (at // side).T
+    numbers = rows * (columns.max() + 1) + columns
+    sizes = np.bincount(numbers)
+    order = np.argsort(numbers, kind="stable")
+    filled = np.arange(sizes.max()) < sizes[:, None]
+    index = np.zeros(filled.shape, dtype=np.int64)
+    index[filled] = order
+    back = np.empty_like(order)
+    back[order] = np.flatnonzero(filled)
+    return Windows(index, filled, back)
+
+
+def _within(parts: TowerParts, windows: Windows) -> Attend:
+    """Attention of every row to those of its window."""
+    patches, filled, back = map(parts.upload, windows)
+
+    def attend(*heads: Array) -> Array:
+        query, key, value = (each[patches] for each in heads)
+        attended = parts.attention(query, key, value, filled)
+        return attended.reshape(-1, attended.shape[-1])[back]
+
+    return attend
 
 
 class Qwen25VL:
@@ -115,16 +195,6 @@ TEXT = replace(
     rope_theta=1e6,
 )
 """Transformers' sizes of a Qwen2.5-VL's decoder whose config names none."""
-
-
-def _block(path: str, width: int, inner: int) -> Tensors:
-    yield f"{path}.norm1.weight", (width,), True
-    yield f"{path}.norm2.weight", (width,), True
-    yield from affine(f"{path}.attn.qkv", 3 * width, width)
-    yield from affine(f"{path}.attn.proj", width, width)
-    yield from affine(f"{path}.mlp.gate_proj", inner, width)
-    yield from affine(f"{path}.mlp.up_proj", inner, width)
-    yield from affine(f"{path}.mlp.down_proj", width, inner)
 
 
 def _vision(vision: Block, text: TextConfig) -> Qwen25VLVision:

@@ -2,33 +2,43 @@
 
 Besides embeddings the tower computes features that the decoder's first layers add to their outputs
 (DeepStack).
+
+Shape letters: P patches of one image, N visual positions, H width of the decoder, L layers of
+DeepStack.
 """
 
 from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mmspec.families.decoder import Layers, TextConfig, TokenId, Width
 from mmspec.families.family import Architecture
 from mmspec.families.mrope import interleaved, read_sections, rope_block
 from mmspec.families.qwen3 import DEFAULTS, read_qwen3
+from mmspec.families.qwen_images import QwenImages, qwen3_images, read_qwen_images
 from mmspec.families.qwen_vision import (
+    EPSILON,
     HUB_PREFIXES,
     IMAGE_TOKENS,
     PATCHES,
     STORED_PREFIXES,
+    Patches,
     QwenVision,
     Small,
     check_vision,
+    cut_patches,
+    patch_positions,
+    rotation,
+    take_layer,
     vision_theta,
 )
-from mmspec.families.tensors import Tensors, affine
+from mmspec.families.tower import Array, Layer, Map, TowerParts, cast, mlp, whole
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Length, Range
-
-if TYPE_CHECKING:
-    from mmspec.families.qwen_images import QwenImages
 
 SECTIONS = (24, 20, 20)
 """Frequencies that turn by time, row and column if the config names none."""
@@ -61,30 +71,105 @@ class Qwen3VLVision(QwenVision):
         """Side of a square picture whose patches are the grid of position embeddings."""
         return self.side * self.patch_size // self.cell * self.cell
 
-    def preprocessing(self, directory: Path) -> "QwenImages":
+    def preprocessing(self, directory: Path) -> QwenImages:
         """Qwen's preprocessing with a checkpoint's settings.  Raises CheckpointError."""
-        from mmspec.families.qwen_images import qwen3_images, read_qwen_images  # they need Pillow
-
         return read_qwen_images(directory, self, qwen3_images(self.cell))
 
-    def tensors(self, text: TextConfig) -> Tensors:
-        """The tensors of the tower and its mergers."""
-        width, patch = self.hidden_size, self.patch_size
-        yield from affine(
-            PATCHES.removesuffix(".weight"), width, 3, self.temporal_patch_size, patch, patch
-        )
-        yield "vision_tower.pos_embed.weight", (self.num_position_embeddings, width), True
-        for layer in range(self.depth):
-            yield from _block(f"vision_tower.blocks.{layer}", width, self.intermediate_size)
-        yield from self._merger("vision_tower.merger", width, text.hidden_size)
-        for number in range(len(self.deepstack)):
-            path = f"vision_tower.deepstack_merger_list.{number}"
-            yield from self._merger(path, self.merged_size, text.hidden_size)
+    def tower(self, parts: TowerParts, text: TextConfig) -> "Qwen3VLTower":
+        """Take the tower and its mergers."""
+        return Qwen3VLTower(self, parts, text.hidden_size)
 
-    def _merger(self, path: str, norm: int, out: int) -> Tensors:
-        yield from affine(f"{path}.norm", norm)
-        yield from affine(f"{path}.linear_fc1", self.merged_size, self.merged_size)
-        yield from affine(f"{path}.linear_fc2", out, self.merged_size)
+
+class Qwen3VLTower:
+    """Implements `mmspec.families.tower.Tower`.
+
+    Features [N, (1 + L) H] are embeddings, then what each layer of DeepStack adds.
+    """
+
+    def __init__(self, config: Qwen3VLVision, parts: TowerParts, text_width: int) -> None:
+        self.settings = repr(config)
+        self._config, self._parts = config, parts
+        width, size = config.hidden_size, config.patch_size
+        shape = width, 3, config.temporal_patch_size, size, size
+        bias = PATCHES.replace("weight", "bias")
+        self._patches = parts.convolution(PATCHES, *shape, bias=bias)
+        count = config.num_position_embeddings
+        self._embeddings = parts.tensor("vision_tower.pos_embed.weight", count, width)
+        self._layers = [_layer(config, parts, index) for index in range(config.depth)]
+        self._merge = _merger(config, parts, "vision_tower.merger", width, text_width)
+        paths = (f"vision_tower.deepstack_merger_list.{n}" for n in range(len(config.deepstack)))
+        mergers = (_merger(config, parts, path, config.merged_size, text_width) for path in paths)
+        self._deepstack = dict(zip(config.deepstack, mergers, strict=True))
+
+    def encode(self, pixels: Array) -> Array:
+        """Features [N, (1 + L) H] of pixel values [3, height, width], or [2, 3, height, width]."""
+        config, parts = self._config, self._parts
+        at = patch_positions(config, *pixels.shape[-2:])
+        rotate, attend = rotation(config, parts, at), whole(parts)
+        x, added = self._patches(cut_patches(config, parts.xp, pixels)), []
+        x = x + cast(parts.xp, self._embedded(at), x.dtype)
+        for index, layer in enumerate(self._layers):
+            x = layer(x, attend, rotate)
+            if index in self._deepstack:
+                added.append(self._deepstack[index](x))
+        return parts.xp.concat([self._merge(x), *added], axis=1)
+
+    def project(self, rows: Array) -> Array:
+        """The features themselves: the mergers have projected them."""
+        return rows
+
+    def _embedded(self, at: Patches) -> Array:
+        """The position embeddings [P, D] of patches."""
+        near = neighbours(at, self._config.side)
+        rows, shares = self._parts.upload(near.rows), self._parts.upload(near.shares)
+        return (self._embeddings[rows] * shares[..., None]).sum(axis=1)
+
+
+def _layer(config: Qwen3VLVision, parts: TowerParts, index: int) -> Layer:
+    width, inner, path = (
+        config.hidden_size,
+        config.intermediate_size,
+        f"vision_tower.blocks.{index}",
+    )
+    first = parts.linear(width, inner, f"{path}.mlp.linear_fc1")
+    second = parts.linear(inner, width, f"{path}.mlp.linear_fc2")
+    return take_layer(config, parts, path, parts.layer_norm, mlp(first, parts.gelu_tanh, second))
+
+
+def _merger(config: Qwen3VLVision, parts: TowerParts, path: str, norm: int, out: int) -> Map:
+    """Take a merger; norm: width of its norm, that of a patch or of a block of patches."""
+    width = config.merged_size
+    normalise = parts.layer_norm(f"{path}.norm", norm, EPSILON)
+    first = parts.linear(width, width, f"{path}.linear_fc1")
+    merge = mlp(first, parts.gelu, parts.linear(width, out, f"{path}.linear_fc2"))
+    return lambda x: merge(normalise(x.reshape(-1, norm)).reshape(-1, width))
+
+
+class Neighbours(NamedTuple):
+    """The embeddings that make a patch's position embedding, by bilinear interpolation."""
+
+    rows: NDArray[np.int64]
+    """[P, 4] rows of the table of embeddings, which is a square grid."""
+    shares: NDArray[np.float32]
+    """[P, 4] the share of each."""
+
+
+def neighbours(at: Patches, side: int) -> Neighbours:
+    """The position embeddings near the patches of an image; side: that of the embeddings' grid."""
+    down, down_share = _nearest(at[:, 0], side)
+    across, across_share = _nearest(at[:, 1], side)
+    index = down[:, :, None] * side + across[:, None]
+    shares = down_share[:, :, None] * across_share[:, None]
+    return Neighbours(index.reshape(-1, 4), shares.reshape(-1, 4))
+
+
+def _nearest(index: NDArray[np.int64], side: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The two nearest of `side` embeddings for positions [P] of one axis, and their shares."""
+    at = index.astype(np.float32) * np.float32(side - 1) / np.float32(max(index.max(), 1))
+    below = np.floor(at)
+    share = np.stack([1 - (at - below), at - below], axis=1)
+    nearest = below.astype(np.int64)[:, None] + np.arange(2)
+    return nearest.clip(0, side - 1), share.astype(np.float32)
 
 
 class Qwen3VL:
@@ -104,15 +189,6 @@ class Qwen3VL:
         text = _text(block, any(ties))
         vision = _vision(whole.block("vision_config"), text)
         return Architecture(block, text, vision, whole.read("image_token_id", TokenId, 151655))
-
-
-def _block(path: str, width: int, inner: int) -> Tensors:
-    yield from affine(f"{path}.norm1", width)
-    yield from affine(f"{path}.norm2", width)
-    yield from affine(f"{path}.attn.qkv", 3 * width, width)
-    yield from affine(f"{path}.attn.proj", width, width)
-    yield from affine(f"{path}.mlp.linear_fc1", inner, width)
-    yield from affine(f"{path}.mlp.linear_fc2", width, inner)
 
 
 def _text(block: Block, tied: bool) -> TextConfig:

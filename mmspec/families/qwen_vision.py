@@ -1,15 +1,25 @@
 """What the towers of Qwen2.5-VL and Qwen3-VL share.
 
-A tower's patches are in blocks of merge x merge, which one visual position stands for.
+A tower's patches are in blocks of merge x merge, which a merger joins to one visual position each.
+
+Shape letters: P patches of one image, block by block; N visual positions (blocks); D width of the
+tower, H its heads, S size of a head.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mmspec.families.decoder import Heads, Layers, RotaryBase, TextConfig, Width
 from mmspec.families.family import ImageTokens
 from mmspec.families.grid import PlaneGrid
-from mmspec.families.tensors import Prefixes
+from mmspec.families.tensors import Prefixes, Tensors, listed
+from mmspec.families.tower import Array, Layer, Map, Tower, TowerParts, cast, cut
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
 
@@ -18,6 +28,9 @@ Small = Annotated[int, Range(1, 1000)]
 
 PATCHES = "vision_tower.patch_embed.proj.weight"
 """Name of the only convolution's weight, which MLX stores in another axis order."""
+
+EPSILON = 1e-6
+"""Number that norms add to the variance."""
 
 POOL_SIZES = [1024, 256, 64, 16, 4, 1]
 """Numbers of positions to which an image is pooled if there is room for no more."""
@@ -40,7 +53,7 @@ HUB_PREFIXES: Prefixes = (
 
 
 @dataclass(frozen=True)
-class QwenVision:
+class QwenVision(ABC):
     """A tower and its merger; patch_size is in pixels, the other sizes in patches or features."""
 
     hidden_size: Width = 1280
@@ -84,6 +97,14 @@ class QwenVision:
         """That of an image: the prompt says a moment's time."""
         return self.grid(height, width)
 
+    def tensors(self, text: TextConfig) -> Tensors:
+        """The tensors of the tower and its mergers."""
+        return listed(partial(self.tower, text=text))
+
+    @abstractmethod
+    def tower(self, parts: TowerParts, text: TextConfig) -> Tower:
+        """Take the tower and its mergers."""
+
 
 def check_vision(vision: Block, model_type: str, activation: str, text: TextConfig) -> None:
     """Raise CheckpointError for a tower that is not of `model_type`, or does not fit a decoder."""
@@ -101,3 +122,60 @@ def vision_theta(vision: Block) -> float:
     """The rotary base of a tower."""
     theta: float = vision.block("rope_parameters").read("rope_theta", RotaryBase, 10000.0)
     return theta
+
+
+Patches = NDArray[np.int64]
+"""[P, 2] row and column of each patch of an image."""
+
+
+def patch_positions(config: QwenVision, height: int, width: int) -> Patches:
+    """The rows and columns of the patches of pixel values [3, height, width], block by block."""
+    rows, columns = height // config.patch_size, width // config.patch_size
+    merge = config.spatial_merge_size
+    blocks = np.indices((rows, columns)).reshape(2, rows // merge, merge, columns // merge, merge)
+    return blocks.transpose(1, 3, 2, 4, 0).reshape(-1, 2)
+
+
+def cut_patches(config: QwenVision, xp: Any, pixels: Array) -> Array:
+    """Cut pixel values into the patches that the convolution multiplies, block by block."""
+    sizes = config.patch_size, config.spatial_merge_size, config.temporal_patch_size
+    return cut(xp, pixels, *sizes)
+
+
+def rotation(config: QwenVision, parts: TowerParts, at: Patches) -> Map:
+    """Function that turns heads [P, H, S] by the rows and columns of patches.
+
+    It computes in float32, as transformers does.
+    """
+    xp, half = parts.xp, config.hidden_size // config.num_heads // 2
+    steps = np.arange(0, half, 2, dtype=np.float32) / np.float32(half)
+    frequencies = (1 / np.float32(config.rope_theta) ** steps).astype(np.float32)
+    turns = (at[..., None].astype(np.float32) * frequencies).reshape(-1, 1, half)
+    both = np.concatenate([turns, turns], axis=-1)
+    cos, sin = parts.upload(np.cos(both)), parts.upload(np.sin(both))
+
+    def rotate(heads: Array) -> Array:
+        x = cast(xp, heads, xp.float32)
+        swapped = xp.concat([-x[..., half:], x[..., :half]], axis=-1)
+        return cast(xp, x * cos + swapped * sin, heads.dtype)
+
+    return rotate
+
+
+def take_layer(
+    config: QwenVision,
+    parts: TowerParts,
+    path: str,
+    norm: Callable[[str, int, float], Map],
+    mlp: Map,
+) -> Layer:
+    """Take the layer at `path`; norm: takes the norm at a path, of a width."""
+    width = config.hidden_size
+    return Layer(
+        config.num_heads,
+        norm(f"{path}.norm1", width, EPSILON),
+        parts.linear(width, 3 * width, f"{path}.attn.qkv"),
+        parts.linear(width, width, f"{path}.attn.proj"),
+        norm(f"{path}.norm2", width, EPSILON),
+        mlp,
+    )

@@ -25,15 +25,14 @@ def installed(tmp_path, monkeypatch):
     """The entry points of the page where pip would have put them."""
     text = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
-    [points] = [block for block in blocks if "families" in block]
+    [points] = [block for block in blocks if "mmspec.families" in block]
     points = re.sub(r'project\.entry-points\."(.*?)"', r"\1", points).replace('"', "")
     information = tmp_path / "site" / "colours-1.0.dist-info"
     information.mkdir(parents=True)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: colours\n")
     (information / "entry_points.txt").write_text(points)
-    for name in ("family", "torch", "mlx"):
-        module = f"from support.toy_family.{name} import *\n"
-        (tmp_path / "site" / f"colours_{name}.py").write_text(module)
+    module = "from support.toy_family.family import *\n"
+    (tmp_path / "site" / "colours_family.py").write_text(module)
     monkeypatch.syspath_prepend(tmp_path / "site")
     invalidate_caches()
 

@@ -11,11 +11,10 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from transformers.vision_utils import get_vision_window_index
 
 from mmspec.families.clip_images import CLIP_MEAN, CLIP_STD
-from mmspec.families.qwen2_5_vl import Qwen25VLVision
+from mmspec.families.qwen2_5_vl import Qwen25VLVision, windows
 from mmspec.families.qwen3_vl import Qwen3VLVision
 from mmspec.families.qwen_images import QwenClips, QwenImages
-from mmspec.families.qwen_patches import places, windows
-from mmspec.families.qwen_vision import IMAGE_TOKENS
+from mmspec.families.qwen_vision import IMAGE_TOKENS, patch_positions
 from mmspec.ground.errors import CheckpointError, ImageError, UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.conversation import Conversation, interleaved, render
@@ -156,12 +155,12 @@ def test_images_of_a_square_have_as_many_tokens_as_cells():
 @pytest.mark.parametrize("size", [(28, 28), (112, 112), (140, 308), (448, 84), (700, 588)])
 def test_windows_are_those_of_transformers(size):
     config = Qwen25VLVision()
-    ours = windows(places(config, *size), config.window)
+    ours = windows(patch_positions(config, *size), config.window)
     grid = torch.tensor([[1, size[0] // 14, size[1] // 14]])
     order, ends = get_vision_window_index(grid, 2, 112, 14)
     expected = np.split(order.numpy(), ends[1:-1].numpy() // 4)
     found = [
-        sorted({*row[there] // 4}) for row, there in zip(ours.patches, ours.there, strict=True)
+        sorted({*row[filled] // 4}) for row, filled in zip(ours.patches, ours.filled, strict=True)
     ]
     assert found == [sorted(window.tolist()) for window in expected]
     assert (ours.patches.reshape(-1)[ours.back] == np.arange(len(ours.back))).all()

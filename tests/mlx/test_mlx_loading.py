@@ -34,7 +34,7 @@ def check(sources, config):
     language, rows = model.language, model.language.embed(mx.array([0]))
     if config.vision:
         side = config.vision.image_size
-        rows = model._vision.place(model._vision.encode(mx.zeros((3, side, side))).rows)
+        rows = model._tower.project(model._tower.encode(mx.zeros((3, side, side))))
     x = rows[None, :, : config.text.hidden_size]
     turn = language.rotary.at([0], x.shape[1])
     language.logits(language.feed(x, language.new_cache(rows=1), 0, turn, None))

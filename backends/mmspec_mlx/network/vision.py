@@ -1,18 +1,24 @@
-"""Vision features on MLX, and what every family's tower and projector offer.
+"""Vision features on MLX, and the parts of towers.
 
-Shape letters: N visual positions of one image, D numbers of a position, W numbers that it becomes
-in the decoder: an embedding [H] first.
+Shape letters: N visual positions of one image, D numbers of a position; others as in
+`mmspec.families.tower`.
 """
 
+import math
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
-from typing import Protocol
 
 import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
 
+from mmspec.checkpoints.manifest import TOWER
 from mmspec.decoding.contract import Float32
 from mmspec.decoding.grid_features import GridFeatures
+from mmspec.families.tower import Map
 from mmspec_mlx.device import device_io
+from mmspec_mlx.device.weights import Weights
 
 
 class MlxFeatures(GridFeatures):
@@ -28,28 +34,78 @@ class MlxFeatures(GridFeatures):
         return mx.concatenate(list(parts), axis=-1)
 
 
-class Vision(Protocol):
-    """A family's tower and projector on a device."""
+class MlxTowerParts:
+    """Implements `mmspec.families.tower.TowerParts`."""
 
-    def encode(self, pixels: mx.array) -> MlxFeatures:
-        """Run the tower on pixel values [3, height, width]."""
+    xp = mx
 
-    def place(self, rows: mx.array) -> mx.array:
-        """What features [N, D] become in the decoder, [N, W]."""
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
+        self._tower: list[mx.array] = []
 
-    @property
-    def settings(self) -> str:
-        """What else than the tensors decides what the tower computes."""
+    def digest(self, settings: str) -> str:
+        """Return the SHA-256 of the tower's tensors, their type and its settings."""
+        total = sha256(f"{self._weights.dtype} {settings}".encode())
+        for tensor in self._tower:
+            total.update(device_io.raw(tensor))
+        return total.hexdigest()
 
-    @property
-    def tensors(self) -> list[mx.array]:
-        """The tower's tensors, always in the same order."""
+    def tensor(self, name: str, *shape: int) -> mx.array:  # noqa: ARG002
+        """Take the tensor called `name`."""
+        return self._noted(name, self._weights.array(name))[0]
 
+    def linear(self, inputs: int, outputs: int, *paths: str) -> Map:  # noqa: ARG002
+        """Take linear layers of the same input as one; packed if all of them are."""
+        layer = self._weights.linear(*paths)
+        self._noted(paths[0], *layer.arrays)
+        return layer
 
-def digest(vision: Vision) -> str:
-    """Return the SHA-256 of a tower's tensors, dtype and settings."""
-    tensors = vision.tensors
-    total = sha256(f"{tensors[0].dtype} {vision.settings}".encode())
-    for tensor in tensors:
-        total.update(device_io.raw(tensor))
-    return total.hexdigest()
+    def convolution(self, weight: str, *shape: int, bias: str = "") -> Map:
+        """Take a convolution whose stride is its width, as a product with patches."""
+        matrix = self.tensor(weight).reshape(shape[0], -1).T
+        if not bias:
+            return lambda x: x @ matrix
+        offset = self.tensor(bias)
+        return lambda x: x @ matrix + offset
+
+    def layer_norm(self, path: str, width: int, epsilon: float) -> Map:  # noqa: ARG002
+        """Take the layer norm at `path`."""
+        weight, bias = (self.tensor(f"{path}.{kind}") for kind in ("weight", "bias"))
+        return partial(mx.fast.layer_norm, weight=weight, bias=bias, eps=epsilon)
+
+    def rms_norm(self, path: str, width: int, epsilon: float) -> Map:  # noqa: ARG002
+        """Take the root-mean-square norm at `path`."""
+        return partial(mx.fast.rms_norm, weight=self.tensor(f"{path}.weight"), eps=epsilon)
+
+    def upload(self, array: NDArray[np.generic]) -> mx.array:
+        """Copy a NumPy array to the device."""
+        return mx.array(array)
+
+    def attention(
+        self, query: mx.array, key: mx.array, value: mx.array, visible: mx.array | None = None
+    ) -> mx.array:
+        """Return attention [B, P, D] of queries, keys and values [B, P, H, S]."""
+        heads = (part.swapaxes(1, 2) for part in (query, key, value))
+        mask = None if visible is None else mx.expand_dims(visible, (1, 2))
+        scale = query.shape[-1] ** -0.5
+        attended = mx.fast.scaled_dot_product_attention(*heads, scale=scale, mask=mask)
+        return mx.flatten(attended.swapaxes(1, 2), 2)
+
+    def silu(self, x: mx.array) -> mx.array:
+        """Return x * sigmoid(x)."""
+        return x * mx.sigmoid(x)
+
+    def gelu(self, x: mx.array) -> mx.array:
+        """Return the exact GELU."""
+        return x * (1 + mx.erf(x / math.sqrt(2))) / 2
+
+    def gelu_tanh(self, x: mx.array) -> mx.array:
+        """Return the GELU by its tanh approximation."""
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+        return x * (1 + mx.tanh(inner)) / 2
+
+    def _noted(self, path: str, *tensors: mx.array) -> tuple[mx.array, ...]:
+        """Remember tensors for the digest if they are the tower's."""
+        if path.startswith(TOWER):
+            self._tower += tensors
+        return tensors

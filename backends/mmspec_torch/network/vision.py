@@ -1,19 +1,26 @@
-"""Vision features on PyTorch, and what every family's tower and projector offer.
+"""Vision features on PyTorch, and the parts of towers.
 
-Shape letters: N visual positions of one image, D numbers of a position, W numbers that it becomes
-in the decoder: an embedding [H] first.
+Shape letters: N visual positions of one image, D numbers of a position; others as in
+`mmspec.families.tower`.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
-from typing import Protocol
 
+import array_api_compat.torch as xp
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec.checkpoints.manifest import TOWER
 from mmspec.decoding.contract import Float32
 from mmspec.decoding.grid_features import GridFeatures
+from mmspec.families.tower import Map
 from mmspec_torch.device.device_io import to_host
+from mmspec_torch.device.products import Biased
+from mmspec_torch.device.quantized import quantized
+from mmspec_torch.device.weights import Weights
 
 
 class TorchFeatures(GridFeatures):
@@ -29,28 +36,75 @@ class TorchFeatures(GridFeatures):
         return torch.cat(list(parts), dim=-1)
 
 
-class Vision(Protocol):
-    """A family's tower and projector on a device."""
+class TorchTowerParts:
+    """Implements `mmspec.families.tower.TowerParts`."""
 
-    def encode(self, pixels: Tensor) -> TorchFeatures:
-        """Run the tower on pixel values [3, height, width]."""
+    xp = xp
+    silu = staticmethod(F.silu)
+    gelu = staticmethod(F.gelu)
+    gelu_tanh = staticmethod(partial(F.gelu, approximate="tanh"))
 
-    def place(self, rows: Tensor) -> Tensor:
-        """What features [N, D] become in the decoder, [N, W]."""
+    def __init__(self, weights: Weights, device: torch.device, dtype: torch.dtype) -> None:
+        self._weights, self._device, self._dtype = weights, device, dtype
+        self._tower: list[Tensor] = []
 
-    @property
-    def settings(self) -> str:
-        """What else than the tensors decides what the tower computes."""
+    def digest(self, settings: str) -> str:
+        """Return the SHA-256 of the tower's tensors, their type and its settings."""
+        total = sha256(f"{self._dtype} {settings}".encode())
+        for tensor in self._tower:
+            total.update(tensor.contiguous().cpu().view(torch.uint8).numpy().data)
+        return total.hexdigest()
 
-    @property
-    def tensors(self) -> list[Tensor]:
-        """The tower's tensors, always in the same order."""
+    def tensor(self, name: str, *shape: int) -> Tensor:  # noqa: ARG002
+        """Take the tensor called `name`."""
+        return self._noted(name, self._weights.take(name))[0]
 
+    def linear(self, inputs: int, outputs: int, *paths: str) -> Map:  # noqa: ARG002
+        """Take linear layers of the same input as one, quantized if there is a scheme that fits.
 
-def digest(vision: Vision) -> str:
-    """Return the SHA-256 of a tower's tensors, dtype and settings."""
-    tensors = vision.tensors
-    total = sha256(f"{tensors[0].dtype} {vision.settings}".encode())
-    for tensor in tensors:
-        total.update(tensor.contiguous().cpu().view(torch.uint8).numpy().data)
-    return total.hexdigest()
+        Inputs that do not divide into groups stay as they are, as those of some of Qwen's towers.
+        """
+        weight, bias = self._weights.stack(paths), self._weights.stack(paths, "bias")
+        scheme = self._weights.scheme
+        if scheme is None or (scheme.group and inputs % scheme.group):
+            self._noted(paths[0], weight, bias)
+            return partial(F.linear, weight=weight, bias=bias)
+        matrix = quantized(weight, scheme, paths[0])
+        self._noted(paths[0], *matrix.tensors, bias)
+        return Biased(matrix, bias)
+
+    def convolution(self, weight: str, *shape: int, bias: str = "") -> Map:
+        """Take a convolution whose stride is its width, as a product with patches."""
+        matrix = self.tensor(weight, *shape).flatten(1)
+        return partial(F.linear, weight=matrix, bias=self.tensor(bias) if bias else None)
+
+    def layer_norm(self, path: str, width: int, epsilon: float) -> Map:
+        """Take the layer norm at `path`."""
+        weight, bias = (self.tensor(f"{path}.{kind}") for kind in ("weight", "bias"))
+        return partial(
+            F.layer_norm, normalized_shape=[width], weight=weight, bias=bias, eps=epsilon
+        )
+
+    def rms_norm(self, path: str, width: int, epsilon: float) -> Map:
+        """Take the root-mean-square norm at `path`."""
+        weight = self.tensor(f"{path}.weight")
+        return partial(F.rms_norm, normalized_shape=[width], weight=weight, eps=epsilon)
+
+    def upload(self, array: object) -> Tensor:
+        """Copy a NumPy array to the device."""
+        return torch.as_tensor(array, device=self._device)
+
+    def attention(
+        self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None = None
+    ) -> Tensor:
+        """Return attention [B, P, D] of queries, keys and values [B, P, H, S]."""
+        query, key, value = (part.transpose(1, 2) for part in (query, key, value))
+        mask = None if visible is None else visible[:, None, None]
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return attended.transpose(1, 2).flatten(2)
+
+    def _noted(self, path: str, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Remember tensors for the digest if they are the tower's."""
+        if path.startswith(TOWER):
+            self._tower += tensors
+        return tensors

@@ -1,22 +1,20 @@
 """A family that is no part of mmspec: Llama sees the colours of an image's quarters.
 
-docs/extending.md describes its parts; each tower is in a file of its framework.
+docs/extending.md describes its parts.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from mmspec.families.clip_images import ClipImages, read_clip_images
 from mmspec.families.decoder import TextConfig
 from mmspec.families.family import Architecture, ImageTokens
 from mmspec.families.grid import Grid
 from mmspec.families.llama import read_llama
-from mmspec.families.tensors import Prefixes, affine
+from mmspec.families.tensors import Prefixes, Tensors, listed
+from mmspec.families.tower import Array, TowerParts
 from mmspec.ground.json_file import Block
-
-if TYPE_CHECKING:
-    from mmspec.families.clip_images import ClipImages
 
 
 @dataclass(frozen=True)
@@ -43,13 +41,27 @@ class ColourVision:
     def moment_grid(self, height: int, width: int, place: int, step: float) -> Grid:
         return self.grid(height, width)
 
-    def preprocessing(self, directory: Path) -> "ClipImages":
-        from mmspec.families.clip_images import read_clip_images
-
+    def preprocessing(self, directory: Path) -> ClipImages:
         return read_clip_images(directory, self.image_size)
 
-    def tensors(self, text: TextConfig) -> Iterator[tuple[str, tuple[int, ...], bool]]:
-        yield from affine("multi_modal_projector.colours", text.hidden_size, self.hidden_size)
+    def tensors(self, text: TextConfig) -> Tensors:
+        return listed(partial(self.tower, text=text))
+
+    def tower(self, parts: TowerParts, text: TextConfig) -> "ColourTower":
+        return ColourTower(self, parts, text.hidden_size)
+
+
+class ColourTower:
+    """Implements `mmspec.families.tower.Tower`."""
+
+    def __init__(self, config: ColourVision, parts: TowerParts, text_width: int) -> None:
+        self.settings = repr(config)
+        self.project = parts.linear(3, text_width, "multi_modal_projector.colours")
+
+    def encode(self, pixels: Array) -> Array:
+        _, height, width = pixels.shape
+        quarters = pixels.reshape(3, height // 4, 4, width // 4, 4).mean(axis=(2, 4))
+        return quarters.reshape(3, -1).T
 
 
 class Colours:
