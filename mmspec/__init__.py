@@ -44,7 +44,7 @@ _NAMES = {
     "decoding.sampling": ("Sampling",),
     "decoding.statistics": ("Statistics",),
     "decoding.tree": ("Tree",),
-    "errors": ("MmspecError",),
+    "ground.errors": ("MmspecError",),
     "prompt.conversation": ("Conversation", "Message"),
     "prompt.film": ("open_clip",),
     "prompt.images": ("Picture", "open_picture", "picture_from"),
