@@ -106,7 +106,7 @@ def test_unknown_names_get_the_nearest() -> None:
 
 
 def test_reading_cards_imports_nothing_heavy() -> None:
-    heavy = "{'numpy', 'torch', 'mlx', 'transformers', 'huggingface_hub', 'tokenizers'}"
+    heavy = "{'torch', 'mlx', 'transformers', 'huggingface_hub', 'tokenizers'}"
     code = (
         "import sys, mmspec.checkpoints.hub as hub, mmspec.checkpoints.loading_plan; "
         "from mmspec.checkpoints.cards import load_cards; "
