@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
-from PIL import Image, ImageGrab
+from PIL import EpsImagePlugin, Image, ImageGrab
 
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.any_image import open_visual
@@ -57,6 +57,7 @@ def clipboard_picture(sampling: FrameSampling = EVENLY) -> Picture:
 
     Raises UsageError if there is none, or if the clipboard cannot be read.
     """
+    EpsImagePlugin.gs_binary = False  # Pillow opens any format, and EPS would start Ghostscript
     try:
         copied = ImageGrab.grabclipboard()
         if isinstance(copied, Image.Image):
