@@ -28,9 +28,9 @@ from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import answer_once
 from mmspec_bench.compare.methods import PeerMethod, vllm_methods
 from mmspec_bench.compare.runner import own_task, run_script
-from mmspec_bench.compare.script_io import Reply, Task
 from mmspec_bench.measure.speed import question_of
 from mmspec_bench.prompts import world_prompts
+from mmspec_bench.script_io import Reply, Task
 
 ROOT = Path(__file__).parent.parent
 SOURCES = [str(ROOT / folder) for folder in ("", "backends", "cli", "models")]

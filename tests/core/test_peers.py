@@ -10,7 +10,7 @@ import pytest
 from mmspec.checkpoints.head_config import read_head_config
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.images import open_picture
-from mmspec_bench.compare import script_io
+from mmspec_bench import script_io
 from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods, vllm_methods
 from mmspec_bench.compare.report import COLUMNS, PeerReport, markdown, tables
 from mmspec_bench.compare.runner import (
@@ -20,9 +20,9 @@ from mmspec_bench.compare.runner import (
     own_task,
     run_script,
 )
-from mmspec_bench.compare.script_io import Reply, Run
 from mmspec_bench.measure.speed import Spread, question_of
 from mmspec_bench.prompts import world_prompts
+from mmspec_bench.script_io import Reply, Run
 from support.factory_heads import tiny_head
 from support.stand_ins import quiet
 

@@ -13,15 +13,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+from mmspec_bench.markdown import document, escaped
 from mmspec_bench.report import write as report
 from mmspec_bench.report.csv_files import csv_text
 from mmspec_bench.report.figure import DPI, draw_figure
-from mmspec_bench.report.markdown import document, escaped
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import first_turn_values, read_paper
 from mmspec_bench.report.samples_page import SAMPLES
-from mmspec_bench.report.table import Section, Table
 from mmspec_bench.suite.offline import OFFLINE_TASKS, offline
+from mmspec_bench.table import Section, Table
 from support.suite_row import plain, row
 from support.synthetic_run import METHODS, provenance, rows_of, write
 

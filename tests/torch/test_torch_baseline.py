@@ -10,9 +10,9 @@ from mmspec.chat.options import Options
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.ground.errors import UsageError
 from mmspec_bench.compare.run_transformers import Transformers
-from mmspec_bench.compare.script_io import Task
 from mmspec_bench.measure.speed import ProgramMethod, engine_method
 from mmspec_bench.prompts import world_prompts
+from mmspec_bench.script_io import Task
 
 OPTIONS = Options(gamma=5, max_new_tokens=12)
 

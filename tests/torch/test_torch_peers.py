@@ -6,7 +6,7 @@ import pytest
 
 from mmspec_bench.compare.run_mmspec import Mmspec
 from mmspec_bench.compare.run_transformers import Transformers
-from mmspec_bench.compare.script_io import Clock, Task
+from mmspec_bench.script_io import Clock, Task
 
 OPTIONS = [{}, {"assistant": "whole", "draft_tokens": 3}, {"assistant": "text"}, {"lookup": 10}]
 

@@ -10,7 +10,7 @@ from typing import Any
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
 from mmspec.ground.output_files import replace_text
-from mmspec_bench.report.table import Table
+from mmspec_bench.table import Table
 from mmspec_terminal.options import JSON, OUT, PLAIN, together
 from mmspec_terminal.render import Screen
 from mmspec_terminal.wording import more

@@ -21,9 +21,9 @@ from mmspec_bench.commands.output import Output, show_tables, split, with_output
 from mmspec_bench.compare.methods import PEERS, peer_methods
 from mmspec_bench.compare.report import PeerReport, markdown, tables
 from mmspec_bench.compare.runner import compare, run_script
-from mmspec_bench.compare.script_io import Task
 from mmspec_bench.measure.speed import question_of
 from mmspec_bench.prompts import text_prompts, world_prompts
+from mmspec_bench.script_io import Task
 from mmspec_terminal.help_pages import GroupedCommand
 from mmspec_terminal.options import DEVICE, DRAFT, EXACT, LONGEST, MODEL, gamma_option
 from mmspec_terminal.render import Screen

@@ -9,7 +9,6 @@ import click
 from mmspec.chat.engine import Engine
 from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import show_tables, split
-from mmspec_bench.report.table import Table, number
 from mmspec_bench.suite.drafts import load_drafts
 from mmspec_bench.suite.methods import PROBES, read_methods
 from mmspec_bench.suite.metrics import Summary, block_efficiency, summarise
@@ -17,6 +16,7 @@ from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
 from mmspec_bench.suite.run_folder import Settings
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
+from mmspec_bench.table import Table, number
 from mmspec_terminal.help_pages import GroupedCommand
 from mmspec_terminal.options import (
     CAPTIONER,

@@ -15,12 +15,12 @@ from mmspec.drafters.views import UNLETTERED
 from mmspec.exactness.finding import MODES
 from mmspec.ground.errors import UsageError, choice
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
-from mmspec_bench.compare.script_io import Task
 from mmspec_bench.measure.exact_price import price_table
 from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, ProgramMethod, SpeedReport
 from mmspec_bench.measure.speed import speed as measure_speed
 from mmspec_bench.prompts import prompts_for
-from mmspec_bench.report.table import Table
+from mmspec_bench.script_io import Task
+from mmspec_bench.table import Table
 from mmspec_terminal.help_pages import GroupedCommand
 from mmspec_terminal.options import CAPTIONER, LOADING, LONGEST
 from mmspec_terminal.render import Screen

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mmspec_bench.compare.script_io import Program
+from mmspec_bench.script_io import Program
 from mmspec_mlx.device import blas  # before mlx.core, which binds its matrix products on import
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmspec_bench.compare.runner import PeerResult
-from mmspec_bench.report.markdown import markdown_table
-from mmspec_bench.report.table import Table
+from mmspec_bench.markdown import markdown_table
+from mmspec_bench.table import Table
 
 COLUMNS = (
     *("", "tokens/s", "times first", "tokens per round", "first token, ms"),

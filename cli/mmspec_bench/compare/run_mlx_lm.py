@@ -9,7 +9,7 @@ from typing import Any
 from mmspec.checkpoints.config import read_config
 from mmspec.ground.errors import UsageError
 from mmspec_bench.compare.mlx_program import MlxProgram
-from mmspec_bench.compare.script_io import Clock, Question, Task, images_of, main, text_of
+from mmspec_bench.script_io import Clock, Question, Task, images_of, main, text_of
 
 PREFIXES = {
     "model.language_model.": "model.",

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mmspec_bench.compare.mlx_program import MlxProgram
-from mmspec_bench.compare.script_io import Clock, Question, Task, images_of, main, text_of
+from mmspec_bench.script_io import Clock, Question, Task, images_of, main, text_of
 
 
 class MlxVlm(MlxProgram):

@@ -7,7 +7,7 @@ from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import open_picture
-from mmspec_bench.compare.script_io import Clock, Program, Question, Task, main
+from mmspec_bench.script_io import Clock, Program, Question, Task, main
 
 DECODING = ("drafting", "gamma", "exact")
 

@@ -17,8 +17,8 @@ from mmspec.checkpoints.head_export import export_head
 from mmspec.ground.errors import MmspecError
 from mmspec.ground.progress import Progress, silent
 from mmspec_bench.compare.methods import PeerMethod
-from mmspec_bench.compare.script_io import Reply, Run, Task
 from mmspec_bench.measure.speed import Spread, rotated
+from mmspec_bench.script_io import Reply, Run, Task
 
 LIMIT_SECONDS = 1800.0
 """Seconds after which a process is stopped."""

@@ -12,7 +12,7 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import prefilled_target
 from mmspec_bench.measure.costs import seconds_of
-from mmspec_bench.report.table import Table
+from mmspec_bench.table import Table
 
 GAMMAS = (0, 1, 3, 5, 7)
 """Draft lengths of the rounds that are timed; 0 is a plain token."""

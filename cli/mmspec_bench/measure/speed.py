@@ -18,9 +18,9 @@ from mmspec.ground.errors import UsageError
 from mmspec.prompt.clips import Clip
 from mmspec.prompt.images import Picture
 from mmspec_bench import Progress
-from mmspec_bench.compare.script_io import Clock, Program, Question
 from mmspec_bench.measure.costs import Costs, costs
 from mmspec_bench.measure.exact_price import ExactPrice, exact_prices
+from mmspec_bench.script_io import Clock, Program, Question
 
 GAMMAS = (1, 2, 3, 4, 5, 6, 8)
 """Draft lengths, in tokens, that a search for the fastest one tries."""

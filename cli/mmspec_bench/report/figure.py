@@ -8,8 +8,8 @@ from typing import Any
 from mmspec.ground.errors import UsageError
 from mmspec.ground.output_files import replace_file
 from mmspec_bench.report.merge import BenchRun, grouped
-from mmspec_bench.report.table import count_of
 from mmspec_bench.suite.metrics import block_efficiency
+from mmspec_bench.table import count_of
 
 FIGURE = "efficiency.png"
 WIDTH = 9.0

@@ -4,9 +4,9 @@ from itertools import combinations
 
 from mmspec.drafters.views import LETTERS
 from mmspec_bench.report.merge import BenchRun
-from mmspec_bench.report.table import Table, percent, signed_percent
 from mmspec_bench.suite.methods import is_single_view
 from mmspec_bench.suite.view_pairs import BREAK_EVEN, compare
+from mmspec_bench.table import Table, percent, signed_percent
 
 
 def view_pairs(run: BenchRun) -> Table:

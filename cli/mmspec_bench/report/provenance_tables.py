@@ -5,8 +5,8 @@ from typing import Any
 
 from mmspec.checkpoints.quantization import computed
 from mmspec_bench.report.merge import BenchRun, grouped
-from mmspec_bench.report.table import Table
 from mmspec_bench.suite.run_folder import Settings
+from mmspec_bench.table import Table
 
 _NUMBER = re.compile(r"\d+")
 

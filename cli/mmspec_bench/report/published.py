@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from mmspec.ground.errors import choice
 from mmspec_bench.report.merge import BenchRun
 from mmspec_bench.report.provenance_tables import title
-from mmspec_bench.report.table import Section, Table, number
 from mmspec_bench.suite import metrics
+from mmspec_bench.table import Section, Table, number
 
 PREFIX = "paper:"
 PAPERS = ("ibed", "tabed", "mmspec")

@@ -12,11 +12,11 @@ from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import Picture
 from mmspec_bench.report.merge import BenchRun, grouped
-from mmspec_bench.report.table import count_of
 from mmspec_bench.suite.metrics import block_efficiency
 from mmspec_bench.suite.rows import PLAIN, Row
 from mmspec_bench.suite.samples import Question
 from mmspec_bench.suite.sources import suite_samples
+from mmspec_bench.table import count_of
 
 SAMPLES = "samples.html"
 SHOWN = 2

@@ -4,7 +4,12 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from mmspec_bench.report.merge import BenchRun, grouped
-from mmspec_bench.report.table import (
+from mmspec_bench.suite import metrics
+from mmspec_bench.suite.confidence import DRAWS, LEVEL, Difference, difference
+from mmspec_bench.suite.methods import is_single_view
+from mmspec_bench.suite.metrics import Pair, Summary, block_efficiency
+from mmspec_bench.suite.rows import PLAIN, Row
+from mmspec_bench.table import (
     Table,
     count_of,
     number,
@@ -14,11 +19,6 @@ from mmspec_bench.report.table import (
     share,
     signed_percent,
 )
-from mmspec_bench.suite import metrics
-from mmspec_bench.suite.confidence import DRAWS, LEVEL, Difference, difference
-from mmspec_bench.suite.methods import is_single_view
-from mmspec_bench.suite.metrics import Pair, Summary, block_efficiency
-from mmspec_bench.suite.rows import PLAIN, Row
 
 FEW_SAMPLES = 20
 """Number of samples below which bootstrap intervals are too narrow."""

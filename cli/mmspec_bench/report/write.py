@@ -6,16 +6,16 @@ from pathlib import Path
 
 from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.ground.output_files import make_directory, replace_text
+from mmspec_bench.markdown import document
 from mmspec_bench.report import provenance_tables, published, tables
 from mmspec_bench.report.csv_files import csv_files
 from mmspec_bench.report.figure import FIGURE, draw_figure
-from mmspec_bench.report.markdown import document
 from mmspec_bench.report.merge import BenchRun
 from mmspec_bench.report.pair_table import view_pairs
 from mmspec_bench.report.published import Paper
 from mmspec_bench.report.samples_page import SAMPLES, samples_page
-from mmspec_bench.report.table import Section, count_of
 from mmspec_bench.suite.metrics import Summary, summarise
+from mmspec_bench.table import Section, count_of
 
 REPORT, FIGURES = "report.md", "figures"
 

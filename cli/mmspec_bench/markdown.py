@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
-from mmspec_bench.report.table import Section, Table
+from mmspec_bench.table import Section, Table
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
