@@ -117,7 +117,7 @@ def test_every_command_that_computes_takes_a_number_of_threads():
         for words, leaf in leaves(cli).items()
         if words[0] != "models"
     }
-    assert len([words for words, options in computes.items() if "--threads" in options]) > 12
+    assert len([words for words, options in computes.items() if "--threads" in options]) > 10
     assert not {
         words
         for words, options in computes.items()
