@@ -91,7 +91,7 @@ def test_pairs_of_tokens_come_as_often_as_the_target_says(model, rows, name):
 def test_the_noise_is_the_same_everywhere(backend):
     noise, count, vocabulary = Noise(7, 1234), 5, 32_064
     reference = exponentials(np, keys(noise, count), np.arange(vocabulary, dtype=np.uint32))
-    own = import_module(f"mmspec_{backend}.framework")
+    own = import_module(f"mmspec_{backend}.device.framework")
     place = [torch.device("cpu")] if backend == "torch" else []
     if backend == "torch":
         rule = own.sampler(Sampling(1.0), *place)
@@ -106,7 +106,7 @@ def test_the_noise_is_the_same_everywhere(backend):
 def test_of_equals_the_first_is_taken(backend, steps):
     p = np.random.default_rng(steps).integers(0, steps, (4, 3000)).astype(np.float32) / steps
     array = torch.tensor if backend == "torch" else import_module("mlx.core").array
-    values, places = import_module(f"mmspec_{backend}.framework").top(array(p)[:, :2500], 12)
+    values, places = import_module(f"mmspec_{backend}.device.framework").top(array(p)[:, :2500], 12)
     expected = np.argsort(-p[:, :2500], axis=-1, kind="stable")[:, :12]
     np.testing.assert_array_equal(places.tolist(), expected)
     np.testing.assert_array_equal(values.tolist(), np.take_along_axis(p, expected, axis=-1))
