@@ -101,8 +101,8 @@ def across(
     """Compare every backend with the first, and a quantized checkpoint with a float one.
 
     options: drafting options, and the number of tokens to compare.  stages: compare pixels,
-    features and logits too, not tokens alone.  Raises UsageError for fewer
-    than two backends, or for a reference if `directory` is not quantized.
+    features and logits too, not tokens alone.  Raises UsageError for fewer than two backends, or
+    for a reference if `directory` is not quantized.
     """
     if len(set(backends)) < max(2, len(backends)):
         raise UsageError(f"`across={','.join(backends)}`: give two or more different ones")

@@ -14,18 +14,8 @@ from mmspec.decoding.inspection import InspectableBackend
 from mmspec.ground.threads import VARIABLES
 
 PACKAGES = (
-    *(
-        "mmspec",
-        "numpy",
-        "pillow",
-        "tokenizers",
-        "jinja2",
-        "huggingface_hub",
-        "msgspec",
-        "click",
-        "rich",
-    ),
-    *("msgspec", "torch", "mlx", "transformers", "mlx-lm", "pyarrow", "matplotlib"),
+    *("mmspec", "numpy", "msgspec", "pillow", "tokenizers", "jinja2", "huggingface_hub"),
+    *("click", "rich", "torch", "mlx", "transformers", "mlx-lm", "pyarrow", "matplotlib"),
 )
 
 

@@ -29,8 +29,10 @@ def test_a_tree_is_found_by_its_entry_points_without_being_installed(tmp_path):
 
 STAND_IN = """#!{python}
 import os, sys
+from pathlib import Path
 if sys.argv[1:3] == ["-m", "mmspec_cli"]:
     print("mmspec", *sys.argv[3:])
+    Path(sys.argv[sys.argv.index("--out") + 1]).write_text("a report")
 else:
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 """
@@ -53,7 +55,7 @@ def test_the_program_takes_every_command_of_the_gpu_script(tmp_path):
     python.chmod(0o700)
     done = gpu(out, "tiny", python=python, SYNTHETIC_DIR=str(tmp_path), **CPU)
     assert done.returncode == 0, done.stderr
-    words = {file.name: file.read_text().split()[1:] for file in out.iterdir()}
+    words = {file.name: file.read_text().split()[1:] for file in out.glob("*.md")}
     options = {name: parse(command) for name, command in words.items()}
     assert set(options) == REPORTS
     assert {values["device"] for values in options.values()} == {"cpu"}
@@ -65,12 +67,21 @@ def test_the_program_takes_every_command_of_the_gpu_script(tmp_path):
 COUNTING = """#!{python}
 import os, sys
 from pathlib import Path
-if sys.argv[1] == "tests/exactness.py":
+if "--out" in sys.argv:
     Path(sys.argv[sys.argv.index("--out") + 1]).write_text("kind,pairs\\n")
 elif sys.argv[1] not in ("-c", "-m"):
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 """
 """A Python that finds a GPU, runs nothing of mmspec, and writes an empty table of counts."""
+
+
+def test_the_gpu_script_fails_where_a_command_writes_no_report(tmp_path):
+    python, out = tmp_path / "python", tmp_path / "out"
+    mute = STAND_IN.format(python=sys.executable).replace('write_text("a report")', "unlink(True)")
+    python.write_text(mute)
+    python.chmod(0o700)
+    done = gpu(out, "tiny", python=python, SYNTHETIC_DIR=str(tmp_path), **CPU)
+    assert done.returncode == 1
 
 
 def test_the_gpu_script_names_its_tables_after_what_they_hold(tmp_path):

@@ -161,6 +161,7 @@ class ReplayedDrafter(DrafterExecutor):
         self._numbers = torch.zeros(NUMBERS, dtype=torch.int64, device=device)
         self._blend = torch.zeros(cache.rows, device=device)
         self._shade = torch.zeros(cache.rows, 1, 1, 0, device=device, dtype=language.dtype)
+        self._mask: Tensor | None = None
 
     def chain(self, request: Chain) -> tuple[Tensor, Tensor] | None:
         """Draft k tokens at once; see `DrafterExecutor.chain`."""
@@ -179,14 +180,16 @@ class ReplayedDrafter(DrafterExecutor):
         return ids, q
 
     def _hide(self, padding: Padding | None, columns: int) -> None:
-        """Copy the mask of padding to its buffer, which has a place for each allocated column."""
-        width = self.cache.columns
-        if self._shade.shape[-1] != width:
+        """Copy the mask of padding, if it has changed, to its buffer of all allocated columns."""
+        width, mask = self.cache.columns, padding.mask(columns) if padding else None
+        moved = self._shade.shape[-1] != width
+        if moved:
             self._shade = self._shade.new_zeros(self.cache.rows, 1, 1, width)
-        self._shade.zero_()
-        if padding:
-            mask = padding.mask(columns)[..., :width]
-            self._shade[..., : mask.shape[-1]].copy_(mask)
+        if moved or mask is not self._mask:
+            self._shade.zero_()  # in place: captures read this buffer
+            if mask is not None:
+                self._shade[..., : mask.shape[-1]].copy_(mask[..., :width])
+            self._mask = mask
 
     def _forward(self, k: int, count: int, width: int, choose: Choose) -> Outputs:
         language, rows, numbers = self._language, self.cache.rows, self.cache.numbers
