@@ -124,9 +124,21 @@ def commands(page):
             yield shlex.split(re.split(r" [|>&]|\)$", found[1])[0], comments=True)[1:]
 
 
+TABLES = ROOT / "docs" / "results"
+
+
+def test_every_table_has_its_command_and_its_link():
+    commands = (TABLES / "commands.txt").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    named = re.findall(r"^(\w+\.csv): .*?^    \w", commands, re.DOTALL | re.MULTILINE)
+    files = sorted(file.name for file in TABLES.glob("*.csv"))
+    assert named == files
+    assert [name for name in files if f"](results/{name})" not in page] == []
+
+
 COMMANDS = [
     pytest.param(words, id=f"{name(page)}: {' '.join(words)[:60]}")
-    for page in TEXTS
+    for page in (*TEXTS, TABLES / "commands.txt")
     for words in commands(page)
 ]
 
