@@ -8,7 +8,7 @@ import pytest
 
 from mmspec.decoding.block_attention import BLOCK
 
-WIDE, FAR = 8, 4 * BLOCK
+WIDE, FAR = 4, 4 * BLOCK
 """Rows and columns beyond which a faulty kernel of attention takes another way."""
 
 
