@@ -16,13 +16,12 @@ from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import loaded
 from mmspec_bench.measure.calibrate import Measured
 from mmspec_bench.measure.calibrate import calibrate as measure
-from mmspec_terminal.help_pages import GroupedCommand
 from mmspec_terminal.options import EXACT, JSON, LOADING, PLAIN
 from mmspec_terminal.render import Screen
 from mmspec_terminal.wording import more, with_flags
 
 
-@click.command(cls=GroupedCommand)
+@click.command()
 @LOADING
 @EXACT
 @JSON

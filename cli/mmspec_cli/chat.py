@@ -24,6 +24,7 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 
 @click.command(cls=EverydayCommand)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...", shell_complete=complete_files)
+@shared_options
 @click.option("--resume", is_flag=True, help="Go on with the last conversation, and its model.")
 @click.option(
     "--private", is_flag=True, help="Keep neither the conversation nor the history of questions."
@@ -37,7 +38,6 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
     "as half blocks elsewhere.",
 )
 @clip_options
-@shared_options
 def chat(
     setup: Setup,
     images: tuple[str, ...],

@@ -12,7 +12,6 @@ from mmspec.drafters.views import PLAIN
 from mmspec.prompt.clips import FrameSampling
 from mmspec_bench.prompts import prompts_for
 from mmspec_cli.check_across import check_across
-from mmspec_terminal.help_pages import GroupedCommand
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, clip_options, shared_options
 from mmspec_terminal.wording import more
@@ -20,7 +19,7 @@ from mmspec_terminal.wording import more
 DEFAULT_PROMPTS = 6
 
 
-@click.command(cls=GroupedCommand)
+@click.command()
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @click.option(
     "--prompt",

@@ -5,7 +5,6 @@ from typing import Any
 import click
 
 from mmspec.diagnostics.doctor import examine
-from mmspec.diagnostics.recommendation import Recommendation
 from mmspec_terminal.options import JSON, PLAIN
 from mmspec_terminal.render import Screen, in_words
 
@@ -48,7 +47,6 @@ def _show(screen: Screen, report: dict[str, Any]) -> None:
         for model in report["models"]
     ]
     screen.table(("model", "kind", "here"), models)
-    _show_recommendations(screen, report["recommendations"])
     exact = report["exact"] or {"not measured yet": ""}
     screen.table(("exact decoding", ""), [*exact.items()])
     missing = [
@@ -58,16 +56,3 @@ def _show(screen: Screen, report: dict[str, Any]) -> None:
         screen.table(("missing", "needed", "get it with"), missing)
     else:
         screen.say("nothing is missing")
-
-
-def _show_recommendations(screen: Screen, every: list[dict[str, Any]]) -> None:
-    recommendations = [
-        Recommendation(**{key: each[key] for key in each if key != "pays"}) for each in every
-    ]
-    titles = ("for this memory", "in", "draft in 4 bits", "takes", "expected", "why")
-    screen.table(titles, [_recommendation_row(each) for each in recommendations])
-
-
-def _recommendation_row(each: Recommendation) -> tuple[str, ...]:
-    size = f"{each.bytes / 1e9:.1f} GB"
-    return each.target, f"{each.bits} bits", each.draft or "none", size, each.gain, each.reason

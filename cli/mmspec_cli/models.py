@@ -11,8 +11,6 @@ from mmspec.checkpoints.cards import Card, card, load_cards, pair_of, present
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.manifest import PRECISIONS, weight_bytes
-from mmspec.diagnostics.doctor import memory_bytes
-from mmspec.diagnostics.recommendation import recommendations
 from mmspec.ground.errors import choice
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_terminal.help_pages import WholeGroup
@@ -37,8 +35,6 @@ def list_models(backend: str, as_json: bool, plain: bool) -> None:
         screen.json(cards)
         return
     screen.table(["name", "here", "what it is"], [_row(card) for card in cards])
-    for best in recommendations(memory_bytes() or 0)[:1]:
-        screen.note(f"for this machine's memory: {best.line()}; `mmspec doctor` has all and why")
 
 
 def _row(card: dict[str, Any]) -> list[str]:

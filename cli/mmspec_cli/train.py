@@ -9,7 +9,7 @@ import click
 from mmspec.ground.errors import not_installed
 from mmspec_cli import train_options
 from mmspec_cli.train_options import choose, options_of
-from mmspec_terminal.help_pages import GroupedCommand, WholeGroup
+from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.render import Screen
 from mmspec_train.settings import (
     BASELINES,
@@ -30,8 +30,6 @@ from mmspec_train.settings import (
 
 class TrainGroup(WholeGroup):
     """The commands of training, which need the extra `mmspec[train]`."""
-
-    command_class = GroupedCommand
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; raises BackendError if a package that training needs is missing."""

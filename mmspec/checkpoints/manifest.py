@@ -97,14 +97,6 @@ def weight_bytes(config: ModelConfig, bits: int) -> int:
     return sum(_bytes(name, shape, bits) for name, shape in manifest(config).items())
 
 
-def step_bytes(config: ModelConfig, bits: int) -> int:
-    """Bytes of the weights that one forward of a token reads: the layers and the output head."""
-    head = EMBEDDING if config.text.tie_word_embeddings else LM_HEAD
-    shapes = manifest(config).items()
-    read = ((name, shape) for name, shape in shapes if ".layers." in name or name == head)
-    return sum(_bytes(name, shape, bits) for name, shape in read if not name.startswith(TOWER))
-
-
 def _bytes(name: str, shape: tuple[int, ...], bits: int) -> int:
     whole = bits == 16 or name.startswith(TOWER) or len(shape) != 2 or shape[1] % GROUP
     return prod(shape) * 2 if whole else prod(shape) * bits // 8 + prod(shape) // GROUP * 4

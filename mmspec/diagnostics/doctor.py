@@ -9,7 +9,6 @@ from mmspec.chat.calibration import finding_lines
 from mmspec.chat.plugins import BACKENDS, CAPTIONERS, installed_backends, load_backend, registered
 from mmspec.checkpoints.cards import Card, load_cards, present
 from mmspec.diagnostics.provenance import environment
-from mmspec.diagnostics.recommendation import recommendations
 from mmspec.ground.errors import MmspecError
 
 
@@ -27,21 +26,18 @@ def examine() -> dict[str, Any]:
 
     Returns a JSON-serializable report with the command's `exit_code`: 1 if something needed is
     missing.  `backends` has each installed backend's description of itself, or its error; `models`
-    every card, with its directory for each backend that can load it here; `recommendations` what
-    fits in memory, best first; `exact` a line on the exact decoding of each model that was
-    measured here.
+    every card, with its directory for each backend that can load it here; `exact` a line on the
+    exact decoding of each model that was measured here.
     """
     names = [*registered(BACKENDS)]
     backends = {name: _described(name) for name in installed_backends()}
     models = [_model(card, names) for card in load_cards().values()]
     missing = list(_missing(backends, names, models))
-    memory = memory_bytes()
     return environment() | {
-        "memory_bytes": memory,
+        "memory_bytes": _memory_bytes(),
         "backends": backends,
         "captioners": sorted(registered(CAPTIONERS)),
         "models": models,
-        "recommendations": [each.described() for each in recommendations(memory or 0)],
         "exact": finding_lines(backends),
         "missing": missing,
         "exit_code": int(any(part["needed"] for part in missing)),
@@ -67,7 +63,7 @@ def _model(card: Card, backends: list[str]) -> dict[str, Any]:
     }
 
 
-def memory_bytes() -> int | None:
+def _memory_bytes() -> int | None:
     """Bytes of physical memory; None if the system does not report it."""
     if not {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(os.sysconf_names):
         return None

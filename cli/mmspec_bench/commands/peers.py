@@ -24,14 +24,13 @@ from mmspec_bench.compare.runner import compare, run_script
 from mmspec_bench.measure.speed import question_of
 from mmspec_bench.prompts import text_prompts, world_prompts
 from mmspec_bench.script_io import Task
-from mmspec_terminal.help_pages import GroupedCommand
 from mmspec_terminal.options import DEVICE, DRAFT, EXACT, LONGEST, MODEL, gamma_option
 from mmspec_terminal.render import Screen
 
 COUNT = click.IntRange(min=1)
 
 
-@click.command(cls=GroupedCommand)
+@click.command()
 @MODEL
 @DRAFT
 @DEVICE

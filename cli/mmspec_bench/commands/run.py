@@ -17,7 +17,6 @@ from mmspec_bench.suite.run_folder import Settings
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
 from mmspec_bench.table import Table, number
-from mmspec_terminal.help_pages import GroupedCommand
 from mmspec_terminal.options import (
     CAPTIONER,
     EXACT,
@@ -41,7 +40,7 @@ NOTE = (
 COUNT = click.IntRange(min=1)
 
 
-@click.command(cls=GroupedCommand)
+@click.command()
 @click.option(
     "--suite",
     default="offline",

@@ -21,7 +21,6 @@ from mmspec_bench.measure.speed import speed as measure_speed
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.script_io import Task
 from mmspec_bench.table import Table
-from mmspec_terminal.help_pages import GroupedCommand
 from mmspec_terminal.options import CAPTIONER, LOADING, LONGEST
 from mmspec_terminal.render import Screen
 
@@ -40,7 +39,7 @@ NOTE = (
 COUNT = click.IntRange(min=1)
 
 
-@click.command(cls=GroupedCommand)
+@click.command()
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @click.option("--prompt", help="Asked about the images. Default: synthetic questions.")
 @click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for check.")
