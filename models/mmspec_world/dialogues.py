@@ -3,12 +3,12 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from mmspec_world.answers import explain, long_description, reply, short_description
 from mmspec_world.facts import Fact, Query, Turn
 from mmspec_world.pictures import (
     Chart,
+    Drawing,
     Scene,
     Word,
     bar_chart,
@@ -31,7 +31,7 @@ from mmspec_world.questions import (
     word_query,
 )
 from mmspec_world.split import Split, draw_in_split
-from mmspec_world.wording import Drawing, an, say, say_sentence, thing_colour
+from mmspec_world.wording import say, say_sentence, thing_colour, thing_slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,11 @@ class Script:
     keys: tuple[str, ...]
 
 
-D = TypeVar("D", Scene, Chart, Word)
-QueryMaker = Callable[[random.Random, D], Query | None]
+Maker = Callable[[random.Random], Drawing]
+QueryMaker = Callable[..., Query | None]
 """Function that asks a question about a drawing; None if the drawing does not allow it."""
 
-
-SCENE_QUERIES: tuple[tuple[Callable[[random.Random], Scene], QueryMaker[Scene]], ...] = (
+SCENE_QUERIES: tuple[tuple[Maker, QueryMaker], ...] = (
     (few_things, colour_query),
     (few_things, shape_query),
     (many_things, count_query),
@@ -59,13 +58,13 @@ SCENE_QUERIES: tuple[tuple[Callable[[random.Random], Scene], QueryMaker[Scene]],
 )
 # A model needs more examples of counting and of relations than of other questions.
 SCENE_WEIGHTS = (2, 2, 4, 2, 2, 3, 2)
-CHART_QUERIES = (extreme_bar_query, bar_value_query, bar_value_query)
-WORD_QUERIES = (word_query, word_query, word_query, ink_query)
+CHART_QUERIES: tuple[QueryMaker, ...] = (extreme_bar_query, bar_value_query, bar_value_query)
+WORD_QUERIES: tuple[QueryMaker, ...] = (word_query, word_query, word_query, ink_query)
 
 
 def draw_for_query(
-    rng: random.Random, split: Split, make: Callable[[random.Random], D], maker: QueryMaker[D]
-) -> tuple[D, Query]:
+    rng: random.Random, split: Split, make: Maker, maker: QueryMaker
+) -> tuple[Drawing, Query]:
     """Draw contents of the split until `maker` has a question about one; return both."""
     while True:
         drawing = draw_in_split(split, make, rng)
@@ -73,38 +72,23 @@ def draw_for_query(
             return drawing, query
 
 
-def draw_scene_query(rng: random.Random, split: Split) -> tuple[Drawing, Query]:
-    """Choose a kind of question about scenes and draw a scene for it."""
-    return draw_for_query(rng, split, *rng.choices(SCENE_QUERIES, SCENE_WEIGHTS)[0])
-
-
-def draw_chart_query(rng: random.Random, split: Split) -> tuple[Drawing, Query]:
-    """Draw a chart and a question about it."""
-    return draw_for_query(rng, split, bar_chart, rng.choice(CHART_QUERIES))
-
-
-def draw_word_query(rng: random.Random, split: Split) -> tuple[Drawing, Query]:
-    """Draw a written word and a question about it."""
+def draw_query(kind: str, rng: random.Random, split: Split) -> tuple[Drawing, Query]:
+    """Choose a question about a picture of a kind, "scene", "chart" or "word", and draw both."""
+    if kind == "scene":
+        return draw_for_query(rng, split, *rng.choices(SCENE_QUERIES, SCENE_WEIGHTS)[0])
+    if kind == "chart":
+        return draw_for_query(rng, split, bar_chart, rng.choice(CHART_QUERIES))
     return draw_for_query(rng, split, written_word, rng.choice(WORD_QUERIES))
-
-
-QUERY_KINDS: tuple[Callable[[random.Random, Split], tuple[Drawing, Query]], ...] = (
-    draw_scene_query,
-    draw_scene_query,
-    draw_scene_query,
-    draw_chart_query,
-    draw_word_query,
-)
 
 
 def draw_any_query(rng: random.Random, split: Split) -> tuple[Drawing, Query]:
     """Draw any kind of picture, mostly a scene, and a question about it."""
-    return rng.choice(QUERY_KINDS)(rng, split)
+    return draw_query(rng.choice(("scene", "scene", "scene", "chart", "word")), rng, split)
 
 
 def queries_about(rng: random.Random, drawing: Drawing, count: int) -> list[Query]:
     """Return up to `count` different questions about a drawing."""
-    makers: Sequence[Callable[..., Query | None]]
+    makers: Sequence[QueryMaker]
     match drawing:
         case Scene():
             makers = [maker for _, maker in SCENE_QUERIES]
@@ -205,8 +189,6 @@ def _exchange(rng: random.Random, drawing: Drawing, query: Query) -> list[Turn]:
     if isinstance(drawing, Scene) and query.fact.category == "position" and query.about:
         thing = next(thing for thing in drawing.things if thing.shape == query.about)
         if rng.random() < 0.5:
-            slots = {"s": thing.shape, "c": thing.colour, "a": an(thing.colour)}
-            answer = say_sentence(rng, "description.it", **slots)
-            facts: tuple[Fact, ...] = (thing_colour(thing),)
-            turns.append(Turn(say(rng, "chat.its_colour"), answer, facts))
+            answer = say_sentence(rng, "description.it", **thing_slots(thing))
+            turns.append(Turn(say(rng, "chat.its_colour"), answer, (thing_colour(thing),)))
     return turns

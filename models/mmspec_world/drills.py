@@ -7,22 +7,22 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from mmspec_world.answers import compare_traits
 from mmspec_world.dialogues import Script
 from mmspec_world.drawing import COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
 from mmspec_world.facts import Turn
 from mmspec_world.pictures import Scene, Thing, many_things, scene_of, two_apart
-from mmspec_world.questions import BY_SHAPE, relation_query, tally
+from mmspec_world.questions import BY_SHAPE, SIDES, relation_query, tally
 from mmspec_world.split import Split, draw_in_split
-from mmspec_world.wording import plural, sentence, thing_at_place, things_at_places
+from mmspec_world.wording import lettered, plural, sentence, thing_at_place, things_at_places
 
 CHOICES: tuple[tuple[str, ...], ...] = (
     tuple(COLOURS),
     SHAPES,
     PLACES,
     NUMBERS,
-    ("left of", "right of", "above", "below"),
+    SIDES,
 )
+COMPARED = ("shape", "place", "colour")
 Lookup = Callable[[random.Random, Scene], tuple[str, str]]
 """Function that returns a question about a scene, and its answer."""
 
@@ -93,15 +93,18 @@ def _comparison(rng: random.Random, scene: Scene) -> tuple[str, str]:
         rng.choice((thing.place, thing.place, rng.randrange(len(PLACES)))),
     )
     question = f"Compare: {thing_at_place(rng, thing)}; {thing_at_place(rng, other)}."
-    return question, sentence(compare_traits(thing, other))
+    pairs = ((trait, thing.traits[trait], other.traits[trait]) for trait in COMPARED)
+    answer = "; ".join(
+        f"{trait}: {was}, {now}, {'same' if was == now else 'another'}" for trait, was, now in pairs
+    )
+    return question, sentence(answer)
 
 
 def _letter_choices(rng: random.Random, _scene: Scene) -> tuple[str, str]:
     choices = rng.sample(rng.choice(CHOICES), 4)
-    listing = " ".join(f"({LETTERS[i]}) {choice}" for i, choice in enumerate(choices))
     subset = rng.sample(choices, 3)
     answer = "; ".join(f"{choice} ({LETTERS[choices.index(choice)]})" for choice in subset)
-    return f"Choices: {listing}. Letters: {', '.join(subset)}?", sentence(answer)
+    return f"Choices: {lettered(choices)}. Letters: {', '.join(subset)}?", sentence(answer)
 
 
 # Two look-ups and a comparison are harder, so these come twice as often.

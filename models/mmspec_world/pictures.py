@@ -281,3 +281,7 @@ def written_word(rng: random.Random) -> Word:
     letters = {"C": CONSONANTS, "V": VOWELS}
     text = "".join(rng.choice(letters[kind]) for kind in rng.choice(PATTERNS))
     return Word(background, choose_colours(rng, 1, background)[0], text)
+
+
+Drawing = Scene | Chart | Word
+"""The content of one picture."""

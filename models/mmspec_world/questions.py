@@ -1,22 +1,22 @@
 """Questions about one drawing, each with the parts of its answer."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from mmspec_world.drawing import COLOURS, NUMBERS, SHAPES
 from mmspec_world.facts import Fact, Query
-from mmspec_world.pictures import Chart, Scene, Thing, Word
+from mmspec_world.pictures import Chart, Drawing, Scene, Thing, Word
 from mmspec_world.wording import (
-    Drawing,
     an,
     background_fact,
     bar_fact,
     bar_in_words,
     bars_in_words,
     describe,
+    fact,
     ink_fact,
-    place_pattern,
     place_phrase,
     plural,
     say,
@@ -27,71 +27,58 @@ from mmspec_world.wording import (
     thing_fact,
     thing_place,
     thing_shape,
+    thing_slots,
     word_fact,
 )
 
 BY_SHAPE = "{shape}: {colour}, {place}"
 """Colour and place of a thing by its shape: "star: red, top left"."""
+SIDES = ("left of", "right of", "above", "below")
 
 
-def colour_query(rng: random.Random, scene: Scene) -> Query | None:
-    """Ask for the colour of a shape that occurs once."""
-    if not (singles := scene.singles("shape")):
+def single_query(
+    known: str, section: str, answer: Callable[[Thing], Fact], rng: random.Random, scene: Scene
+) -> Query | None:
+    """Ask for a trait of a thing whose trait `known` occurs once in the scene.
+
+    section: the section of the phrases.
+    """
+    if not (singles := scene.singles(known)):
         return None
     thing = rng.choice(singles)
-    question = say(rng, "colour.question", shape=thing.shape)
-    clause = say(rng, "colour.clause", s=thing.shape, c=thing.colour)
-    return Query(question, clause, _look(rng, scene, thing), thing_colour(thing), thing.shape)
+    question = say(rng, f"{section}.question", **thing_slots(thing))
+    there = place_phrase(rng, thing.place) if section == "where" else ""
+    clause = say(rng, f"{section}.clause", **thing_slots(thing), there=there)
+    about = thing.shape if known == "shape" else ""
+    return Query(question, clause, _look(rng, scene, thing), answer(thing), about)
 
 
-def shape_query(rng: random.Random, scene: Scene) -> Query | None:
-    """Ask for the shape of the only thing of a colour."""
-    if not (singles := scene.singles("colour")):
-        return None
-    thing = rng.choice(singles)
-    question = say(rng, "shape.question", colour=thing.colour)
-    clause = say(rng, "shape.clause", c=thing.colour, s=an(thing.shape))
-    return Query(question, clause, _look(rng, scene, thing), thing_shape(thing))
+colour_query = partial(single_query, "shape", "colour", thing_colour)
+shape_query = partial(single_query, "colour", "shape", thing_shape)
+place_query = partial(single_query, "shape", "where", thing_place)
 
 
 def count_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask for the number of things of the most common shape."""
     shape = max(SHAPES, key=scene.count)
-    number = scene.count(shape)
-    name = plural(shape) if number > 1 else shape
-    clause = say(
-        rng,
-        "number.clause",
-        be="are" if number > 1 else "is",
-        n=NUMBERS[number - 1],
-        s=name,
-    )
-    forms = (rf"{{}} (?:{shape}|{plural(shape)})",)
-    fact = Fact("count", NUMBERS[number - 1], NUMBERS, forms)
-    question = say(rng, "number.question", shapes=plural(shape))
+    count, shapes = scene.count(shape), plural(shape)
+    number = NUMBERS[count - 1]
+    be, name = ("are", shapes) if count > 1 else ("is", shape)
+    clause = say(rng, "number.clause", be=be, n=number, s=name)
+    stated = fact("count", number, NUMBERS, "number", shape=shape, shapes=shapes)
+    question = say(rng, "number.question", shapes=shapes)
     counted = [thing for thing in scene.things if thing.shape == shape]
-    return Query(question, clause, "", fact, derived=True, steps=tally(rng, scene, counted))
-
-
-def place_query(rng: random.Random, scene: Scene) -> Query | None:
-    """Ask for the place of a shape that occurs once."""
-    if not (singles := scene.singles("shape")):
-        return None
-    thing = rng.choice(singles)
-    question = say(rng, "where.question", shape=thing.shape)
-    clause = say(rng, "where.clause", s=thing.shape, there=place_phrase(rng, thing.place))
-    return Query(question, clause, _look(rng, scene, thing), thing_place(thing), thing.shape)
+    return Query(question, clause, "", stated, derived=True, steps=tally(rng, scene, counted))
 
 
 def thing_at_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask for the shape in a place."""
     thing = rng.choice(scene.things)
     there = place_phrase(rng, thing.place)
-    clause = say(rng, "what.clause", there=there, s=an(thing.shape))
-    form = rf"(?:shape|object) {place_pattern(thing.place)}(?: corner| side)? is an? {{}}"
-    fact = thing_fact("position", thing, "shape", form)
+    clause = say(rng, "what.clause", **thing_slots(thing), there=there)
     question = say(rng, "what.question", there=there)
-    return Query(question, clause, _look(rng, scene, thing), fact)
+    stated = thing_fact("position", thing, "shape", "what")
+    return Query(question, clause, _look(rng, scene, thing), stated)
 
 
 def relation_query(rng: random.Random, scene: Scene) -> Query | None:
@@ -101,29 +88,20 @@ def relation_query(rng: random.Random, scene: Scene) -> Query | None:
     if not pairs:
         return None
     first, second = rng.choice(pairs)
-    side = relation(first, second)
-    clause = say(
-        rng,
-        "relation.clause",
-        a=first.shape,
-        b=second.shape,
-        side=side,
-        to="to the " if side.endswith("of") else "",
-    )
-    form = rf"{first.shape} (?:is|lies) (?:to the )?{{}} the {second.shape}"
-    fact = Fact("relation", side, ("left of", "right of", "above", "below"), (form,))
-    question = say(rng, "relation.question", a=first.shape, b=second.shape)
+    side, shapes = relation(first, second), {"a": first.shape, "b": second.shape}
+    to = "to the " if side.endswith("of") else ""
+    clause = say(rng, "relation.clause", **shapes, side=side, to=to)
+    stated = fact("relation", side, SIDES, "relation", **shapes)
+    question = say(rng, "relation.question", **shapes)
     places = sentence("; ".join(BY_SHAPE.format(**thing.traits) for thing in (first, second)))
-    return Query(question, clause, "", fact, derived=True, steps=places)
+    return Query(question, clause, "", stated, derived=True, steps=places)
 
 
 def background_query(rng: random.Random, drawing: Drawing) -> Query | None:
     """Ask for the colour of the background."""
     clause = say(rng, "background.clause", b=drawing.background)
-    evidence = describe(rng, drawing)
-    return Query(
-        say(rng, "background.question"), clause, evidence, background_fact(drawing.background)
-    )
+    evidence, question = describe(rng, drawing), say(rng, "background.question")
+    return Query(question, clause, evidence, background_fact(drawing.background))
 
 
 def relation(first: Thing, second: Thing) -> str:
@@ -157,11 +135,10 @@ def extreme_bar_query(rng: random.Random, chart: Chart) -> Query | None:
     """Ask which bar is the tallest or the shortest."""
     word, pick = rng.choice((("tallest", max), ("shortest", min)))
     bar = pick(chart.bars, key=lambda bar: bar.value)
-    clause = say(rng, "extreme_bar.clause", w=word, c=bar.colour)
-    forms = (rf"{word} bar is {{}}", rf"{{}} bar is the {word}")
-    fact = Fact("chart", bar.colour, tuple(COLOURS), forms)
+    clause = say(rng, "extreme_bar.clause", word=word, colour=bar.colour)
+    stated = fact("chart", bar.colour, tuple(COLOURS), "extreme_bar", word=word)
     question = say(rng, "extreme_bar.question", word=word)
-    return Query(question, clause, bars_in_words(rng, chart), fact, derived=True)
+    return Query(question, clause, bars_in_words(rng, chart), stated, derived=True)
 
 
 def bar_value_query(rng: random.Random, chart: Chart) -> Query | None:
@@ -175,8 +152,8 @@ def bar_value_query(rng: random.Random, chart: Chart) -> Query | None:
 def word_query(rng: random.Random, word: Word) -> Query | None:
     """Ask what word is written."""
     clause = say(rng, "word.clause", w=word.text)
-    question, fact = say(rng, "word.question"), word_fact(rng, word)
-    return Query(question, clause, spelling(rng, word), fact, derived=True)
+    question, stated = say(rng, "word.question"), word_fact(rng, word)
+    return Query(question, clause, spelling(rng, word), stated, derived=True)
 
 
 def ink_query(rng: random.Random, word: Word) -> Query | None:
@@ -200,21 +177,19 @@ def presence_query(rng: random.Random, scene: Scene) -> Query | None:
     if not singles:
         return None
     thing = rng.choice(singles)
-    if rng.random() < 0.25:
-        asked, verdict = thing, "yes"
-        question = say(rng, "presence.question", name=an(asked.name))
-        trait = _colour_or_shape(rng)
+    is_present = rng.random() < 0.25
+    if is_present:
+        question = say(rng, "presence.question", name=an(thing.name))
+        trait, asked = _colour_or_shape(rng), thing
     else:
         trait = _colour_or_shape(rng)
-        asked, verdict = _missing(rng, scene, thing, trait), "no"
+        asked = _missing(rng, scene, thing, trait)
         question = say(rng, "presence.question", name=an(asked.name))
-    if trait == "colour":
-        slots = {"s": thing.shape, "c": thing.colour, "o": asked.colour}
-    else:
-        slots = {"s": an(thing.shape), "c": thing.colour, "o": an(asked.shape)}
-    clause = say(rng, f"presence.{verdict}_{trait}", **slots)
-    fact = thing_colour(thing) if trait == "colour" else thing_shape(thing)
-    return Query(question, clause, describe(rng, scene), fact, verdict=verdict)
+    verdict, other = "yes" if is_present else "no", thing_slots(asked)
+    o = other["colour" if trait == "colour" else "a_shape"]
+    clause = say(rng, f"presence.{verdict}_{trait}", **thing_slots(thing), o=o)
+    stated = thing_colour(thing) if trait == "colour" else thing_shape(thing)
+    return Query(question, clause, describe(rng, scene), stated, verdict=verdict)
 
 
 def _colour_or_shape(rng: random.Random) -> str:
@@ -239,10 +214,10 @@ def _outermost(rng: random.Random, scene: Scene) -> Query | None:
     if len(ranked) < 2 or ENDS[end](ranked[0]) == ENDS[end](ranked[1]):
         return None
     first = ranked[0]
-    clause = say(rng, "outermost.clause", end=end, s=an(first.shape))
-    fact = thing_fact("relation", first, "shape", rf"(?:shape|object) {end} is an? {{}}")
-    evidence = describe(rng, scene)
-    return Query(say(rng, "outermost.question", end=end), clause, evidence, fact, derived=True)
+    clause = say(rng, "outermost.clause", end=end, **thing_slots(first))
+    stated = fact("relation", first.shape, SHAPES, "outermost", end=end)
+    evidence, question = describe(rng, scene), say(rng, "outermost.question", end=end)
+    return Query(question, clause, evidence, stated, derived=True)
 
 
 def _left_over(rng: random.Random, scene: Scene) -> Query | None:
@@ -250,13 +225,9 @@ def _left_over(rng: random.Random, scene: Scene) -> Query | None:
     left = len(scene.things) - scene.count(shape)
     if not left:
         return None
-    clause = say(
-        rng,
-        "left_over.clause",
-        n=NUMBERS[left - 1],
-        thing="object" if left == 1 else "objects",
-    )
-    fact = Fact("count", NUMBERS[left - 1], NUMBERS, (r"{} objects? would",))
+    objects = "object" if left == 1 else "objects"
+    clause = say(rng, "left_over.clause", n=NUMBERS[left - 1], objects=objects)
+    stated = fact("count", NUMBERS[left - 1], NUMBERS, "left_over")
     staying = [thing for thing in scene.things if thing.shape != shape]
     question, steps = say(rng, "left_over.question", shape=shape), tally(rng, scene, staying)
-    return Query(question, clause, "", fact, derived=True, steps=steps)
+    return Query(question, clause, "", stated, derived=True, steps=steps)

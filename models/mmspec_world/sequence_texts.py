@@ -1,35 +1,95 @@
-"""Answers about stories, videos and moving scenes, and the facts that they state."""
+"""Answers about pairs of images, stories, videos and moving scenes, and the facts they state."""
 
 import random
 from itertools import pairwise
 
-from mmspec_world.answers import join_sentences, maybe_sentence
 from mmspec_world.facts import Fact
-from mmspec_world.sequences import MovingScene, Story, Track
+from mmspec_world.sequences import MovingScene, Pair, Story, Track
 from mmspec_world.wording import (
     an,
+    event_facts,
+    join_sentences,
+    join_with_and,
+    maybe_sentence,
     place_name,
-    place_pattern,
     place_phrase,
     say,
     say_sentence,
     sentence,
-    thing_fact,
+    thing_at_place,
     things_at_places,
 )
+
+CLOSING_CHANCE = {"difference": 0.3, "edit": 0.5}
+"""How often the text of each kind ends in a remark on what stays the same."""
+
+
+def pair_facts(pair: Pair) -> tuple[Fact, ...]:
+    """Facts about the difference, with the forms of both kinds of `pair_text`."""
+    return event_facts("difference", pair.kind, before=pair.before, after=pair.after)
+
+
+def pair_text(kind: str, rng: random.Random, pair: Pair) -> str:
+    """Describe both images, then name the difference, or say how to edit the first into the second.
+
+    kind: "difference" or "edit".
+    """
+    change = _change(rng, pair, kind)
+    closing = say_sentence(rng, f"pair.{kind}_closing", b=pair.scenes[0].background)
+    opening = maybe_sentence(rng, 0.2, "pair.opening") if kind == "difference" else ""
+    parts = opening, describe_both(rng, pair), _comparison(rng, pair), change
+    return join_sentences(*parts, closing if rng.random() < CLOSING_CHANCE[kind] else "")
+
+
+def change_text(kind: str, rng: random.Random, pair: Pair) -> str:
+    """Say what a pair's images have in common, then name the one change between them."""
+    change = _change(rng, pair, kind)
+    return f"{_comparison(rng, pair)} {change}"
+
+
+def describe_both(rng: random.Random, pair: Pair) -> str:
+    """Describe the first image, then the second."""
+    first, second = (things_at_places(rng, scene.things) for scene in pair.scenes)
+    return say_sentence(rng, "pair.both", first=first, second=second)
+
+
+def _comparison(rng: random.Random, pair: Pair) -> str:
+    """Name the things that stay, then those that only one image shows."""
+    first, second = pair.scenes
+    same = [f"the {thing.name}" for thing in first.things if thing in second.things]
+    verb = "stay" if len(same) > 1 else "stays"
+    stay = sentence(f"{join_with_and(same)} {verb} the same") if same else ""
+    alone = [
+        say_sentence(rng, "pair.only", which=which, thing=thing_at_place(rng, thing))
+        for which, thing in (("first", pair.before), ("second", pair.after))
+        if thing
+    ]
+    return join_sentences(stay, *alone)
+
+
+def _change(rng: random.Random, pair: Pair, kind: str) -> str:
+    before, after = pair.before or pair.after, pair.after or pair.before
+    assert before is not None
+    assert after is not None
+    return say_sentence(
+        rng,
+        f"{kind}.{'change' if pair.before and pair.after else pair.kind}",
+        before=before.name,
+        a_after=an(after.name),
+        at_here=place_phrase(rng, before.place),
+        at_there=place_phrase(rng, after.place),
+        b=pair.scenes[0].background,
+    )
 
 
 def frame_caption(rng: random.Random, story: Story, frame: int) -> str:
     """Return the caption of a frame of a story; not for the last frame."""
     hero = story.heroes[frame]
-    if frame == 0:
-        return say_sentence(
-            rng, "story.start", n=story.name, t=hero.name, at=place_phrase(rng, hero.place)
-        )
-    if hero.place == story.heroes[frame - 1].place:
-        return say_sentence(rng, "story.rest", n=story.name, at=place_phrase(rng, hero.place))
-    place = place_name(rng, hero.place)
-    return say_sentence(rng, "story.goes", n=story.name, place=place)
+    rests = frame and hero.place == story.heroes[frame - 1].place
+    phrase = "rest" if rests else "goes" if frame else "start"
+    at = place_phrase(rng, hero.place)
+    place = at.partition(" the ")[2]
+    return say_sentence(rng, f"story.{phrase}", n=story.name, t=hero.name, at=at, place=place)
 
 
 def ending_text(rng: random.Random, story: Story) -> str:
@@ -50,9 +110,12 @@ def _ending(rng: random.Random, story: Story, name: str) -> str:
 
 def ending_facts(story: Story) -> tuple[Fact, ...]:
     """Return the facts of the last frame: the hero's place and the event."""
-    hero = story.heroes[-1]
-    form = r"(?:goes|walks|runs|moves|comes|travels|heads|hurries) to the {}"
-    return thing_fact("story", hero, "place", form), *_event_facts(story)
+    return *event_facts("story", "ending", last=story.heroes[-1]), *_ending_facts(story)
+
+
+def _ending_facts(story: Story) -> tuple[Fact, ...]:
+    hero, friend = story.heroes[-1], story.friend
+    return event_facts("story", f"ending_{story.ending}", last=hero, friend=friend)
 
 
 def video_text(rng: random.Random, story: Story) -> str:
@@ -68,62 +131,19 @@ def video_text(rng: random.Random, story: Story) -> str:
     end = place_phrase(rng, last.place)
     path = say_sentence(rng, phrase, middle=" and then ".join(middle), at=end)
     event = _ending(rng, story, f"the {last.shape}")
-    ground = say(rng, "video.background", b=story.scenes[0].background)
-    return join_sentences(start, path, event, sentence(ground) if rng.random() < 0.4 else "")
+    ground = say_sentence(rng, "video.background", b=story.scenes[0].background)
+    return join_sentences(start, path, event, ground if rng.random() < 0.4 else "")
 
 
 def video_facts(story: Story) -> tuple[Fact, ...]:
     """Return the facts of a video: the hero, the first and the last place, and the event."""
     first, *_, last = story.heroes
-    shows = "(?:shows|follows|is about|see) an?"
-    place = place_pattern()
-    return (
-        thing_fact("story", first, "colour", rf"{shows} {{}} \w+"),
-        thing_fact("story", first, "shape", rf"{shows} \w+ {{}}"),
-        thing_fact("story", first, "place", rf"(?:starts|begins) {place}"),
-        thing_fact("story", last, "place", rf"(?:ends|stops|arrives) {place}"),
-        *_event_facts(story),
-    )
-
-
-def _event_facts(story: Story) -> tuple[Fact, ...]:
-    hero, friend = story.heroes[-1], story.friend
-    if story.ending == "recolour":
-        form = r"(?:turns|becomes|changes to|is now) {}"
-        return (thing_fact("story", hero, "colour", form),)
-    if friend is None:
-        return ()
-    meets = "(?:meets|finds|sees|greets) an?"
-    return (
-        thing_fact("story", friend, "colour", rf"{meets} {{}} \w+"),
-        thing_fact("story", friend, "shape", rf"{meets} \w+ {{}}"),
-    )
+    return *event_facts("story", "video", first=first, last=last), *_ending_facts(story)
 
 
 VERBS = {"enter": "appears", "leave": "is gone", "move": "moves"}
 """The words that say an event."""
 ORDER = ("clip.first", "clip.next", "clip.last")
-AT = place_pattern()
-SOMEWHERE = r"(?:in|at|on) the [\w ]+?"
-STATEMENTS: dict[str, tuple[tuple[str, str, str], ...]] = {
-    "enter": (
-        ("first", "colour", r"an? {} \w+ appears"),
-        ("first", "shape", r"an? \w+ {} appears"),
-        ("first", "place", rf"appears {AT}"),
-    ),
-    "leave": (
-        ("first", "colour", rf"{{}} \w+ {SOMEWHERE} is gone"),
-        ("first", "shape", rf"\w+ {{}} {SOMEWHERE} is gone"),
-        ("first", "place", rf"{AT}(?: corner| side)? is gone"),
-    ),
-    "move": (
-        ("first", "colour", r"{} \w+ moves from"),
-        ("first", "shape", r"\w+ {} moves from"),
-        ("first", "place", r"moves from the {}"),
-        ("last", "place", r"moves from the [\w ]+? to the {}"),
-    ),
-}
-"""By event, the facts to state: the thing at its first or last place, a trait, and the form."""
 
 
 def start_text(rng: random.Random, clip: MovingScene) -> str:
@@ -159,12 +179,9 @@ def clip_facts(clip: MovingScene) -> tuple[Fact, ...]:
     """Return the facts of a clip: those of every event, and which event is the first."""
     first = VERBS[clip.events[0].event]
     order = Fact("story", first, tuple(VERBS.values()), (r"first, [^.]*?{}",))
-    return (*(fact for track in clip.events for fact in event_facts(track)), order)
+    return (*(fact for track in clip.events for fact in track_facts(track)), order)
 
 
-def event_facts(track: Track) -> tuple[Fact, ...]:
+def track_facts(track: Track) -> tuple[Fact, ...]:
     """Return the facts of one event: the thing and its places."""
-    ends = {"first": track.first, "last": track.last}
-    return tuple(
-        thing_fact("story", ends[end], trait, form) for end, trait, form in STATEMENTS[track.event]
-    )
+    return event_facts("story", f"clip_{track.event}", first=track.first, last=track.last)

@@ -1,7 +1,6 @@
 """The contents of several pictures: pairs, stories and moving scenes."""
 
 import random
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -119,35 +118,31 @@ EVENTS: tuple[Event, ...] = ("enter", "leave", "move")
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """What happens to a thing, and its place in each frame; None if the frame does not show it."""
+    """What happens to a thing, and the thing in each frame; None if the frame does not show it."""
 
     event: Event
-    thing: Thing
-    places: tuple[int | None, ...]
+    things: tuple[Thing | None, ...]
 
     @property
     def first(self) -> Thing:
-        """The thing at the first place where it is seen."""
-        return self._at(next(place for place in self.places if place is not None))
+        """The thing where it is first seen."""
+        return next(filter(None, self.things))
 
     @property
     def last(self) -> Thing:
-        """The thing at the last place where it is seen."""
-        return self._at(next(place for place in reversed(self.places) if place is not None))
+        """The thing where it is last seen."""
+        return next(filter(None, reversed(self.things)))
 
     @property
     def key(self) -> str:
         """Event, thing and places as text, "-" where no place is."""
-        places = " > ".join("-" if place is None else PLACES[place] for place in self.places)
-        return f"{self.event} {self.thing.name} {places}"
+        places = " > ".join(PLACES[thing.place] if thing else "-" for thing in self.things)
+        return f"{self.event} {self.first.name} {places}"
 
     @property
     def start(self) -> int:
         """The first frame that differs from frame 0."""
-        return next(n for n, place in enumerate(self.places) if place != self.places[0])
-
-    def _at(self, place: int) -> Thing:
-        return replace(self.thing, place=place)
+        return next(n for n, thing in enumerate(self.things) if thing != self.things[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +155,8 @@ class MovingScene:
     @property
     def frames(self) -> tuple[Scene, ...]:
         """The scene in each frame."""
-        return tuple(
-            scene_of(
-                self.background,
-                [
-                    replace(track.thing, place=place)
-                    for track, place in zip(self.tracks, places, strict=True)
-                    if place is not None
-                ],
-            )
-            for places in zip(*(track.places for track in self.tracks), strict=True)
-        )
+        frames = zip(*(track.things for track in self.tracks), strict=True)
+        return tuple(scene_of(self.background, [*filter(None, things)]) for things in frames)
 
     @property
     def events(self) -> tuple[Track, ...]:
@@ -203,16 +189,14 @@ def moving_scene(rng: random.Random, frames: int) -> MovingScene:
 
 
 def _track(rng: random.Random, event: Event, thing: Thing, start: int, frames: int) -> Track:
-    first, *others = rng.sample(range(9), 2)
+    first, last = rng.sample(range(9), 2)
     before = [None if event == "enter" else first] * start
-    if event == "leave":
-        after: list[int | None] = [None] * (frames - start)
-    elif event == "move":
-        steps = _path(first, others[0])[: frames - start]
+    after: list[int | None] = [None if event == "leave" else first] * (frames - start)
+    if event == "move":
+        steps = _path(first, last)[: frames - start]
         after = [*steps, *[steps[-1]] * (frames - start - len(steps))]
-    else:
-        after = [first] * (frames - start)
-    return Track(event, thing, (*before, *after))
+    places = (*before, *after)
+    return Track(event, tuple(None if at is None else replace(thing, place=at) for at in places))
 
 
 def _path(first: int, last: int) -> list[int]:
@@ -229,6 +213,6 @@ def _path(first: int, last: int) -> list[int]:
 
 def _collide(tracks: list[Track]) -> bool:
     """Return whether two things are in one place in a frame."""
-    frames = zip(*(track.places for track in tracks), strict=True)
-    counts = (Counter(place for place in places if place is not None) for places in frames)
-    return any(count > 1 for counter in counts for count in counter.values())
+    frames = zip(*(track.things for track in tracks), strict=True)
+    places = ([thing.place for thing in things if thing] for things in frames)
+    return any(len(taken) > len(set(taken)) for taken in places)

@@ -7,11 +7,10 @@ from functools import partial
 
 from PIL import Image
 
-from mmspec_world import answers, prompts, sequence_texts
+from mmspec_world import prompts, sequence_texts
 from mmspec_world.answers import (
     conclude,
     explain,
-    join_sentences,
     long_description,
     short_description,
 )
@@ -19,45 +18,47 @@ from mmspec_world.dialogues import (
     Script,
     conversation,
     draw_any_query,
-    draw_chart_query,
     draw_for_query,
-    draw_scene_query,
-    draw_word_query,
+    draw_query,
     free_chat,
     picture_swap,
     queries_about,
 )
 from mmspec_world.drawing import LETTERS, Labels, label, render
 from mmspec_world.drills import lookup_drill
-from mmspec_world.facts import Fact, Query, Sample, Turn
-from mmspec_world.pictures import bar_chart, few_things, many_things, two_apart, written_word
+from mmspec_world.facts import Fact, Sample, Turn
+from mmspec_world.pictures import (
+    Drawing,
+    bar_chart,
+    few_things,
+    many_things,
+    two_apart,
+    written_word,
+)
 from mmspec_world.questions import presence_query, puzzle_query
 from mmspec_world.sequences import (
     EVENTS,
     MovingScene,
-    Pair,
     Story,
     changed_pair,
     draw_story,
     moving_scene,
 )
 from mmspec_world.split import KEY_SEPARATOR, Split, draw_in_split, generator
-from mmspec_world.wording import Drawing, describe, say, sentence
+from mmspec_world.wording import describe, fact, join_sentences, lettered, say, sentence
 
-DrawQuery = Callable[[random.Random, Split], tuple[Drawing, Query]]
-
+PAIR_PROMPTS = {"difference": prompts.SPOT, "edit": prompts.EDIT}
 ANY_DRAWING = (few_things, few_things, many_things, bar_chart, written_word)
 
 
-def question(draw: DrawQuery, rng: random.Random, split: Split) -> Script:
-    """A conversation of one question; `draw` makes its picture and the question."""
-    drawing, query = draw(rng, split)
+def question(kind: str, rng: random.Random, split: Split) -> Script:
+    """Ask one question about a picture; kind: of `draw_query`, or "presence"."""
+    if kind == "presence":
+        drawing, query = draw_for_query(rng, split, two_apart, presence_query)
+    else:
+        drawing, query = draw_query(kind, rng, split)
     prefix = prompts.REASONED if rng.random() < 0.5 else ""
     return _one_turn(drawing, prefix + query.question, explain(rng, query), (query.fact,))
-
-
-def _draw_presence_query(rng: random.Random, split: Split) -> tuple[Drawing, Query]:
-    return draw_for_query(rng, split, two_apart, presence_query)
 
 
 def reasoning(rng: random.Random, split: Split) -> Script:
@@ -86,23 +87,18 @@ def science(rng: random.Random, split: Split) -> Script:
     others = rng.sample([option for option in query.fact.options if option != query.fact.value], 3)
     choices = rng.sample([query.fact.value, *others], 4)
     letter = LETTERS[choices.index(query.fact.value)]
-    listing = " ".join(f"({LETTERS[i]}) {choice}" for i, choice in enumerate(choices))
-    question = f"Question: {query.question}\nChoices: {listing}\n{prompts.STEPS}"
+    question = f"Question: {query.question}\nChoices: {lettered(choices)}\n{prompts.STEPS}"
     final = say(rng, "answer.choice", a=letter)
-    fact = Fact(query.fact.category, letter, tuple(LETTERS[:4]), (r"answer is \({}\)",))
-    return _one_turn(drawing, question, f"{explain(rng, query)} {final}", (query.fact, fact))
+    chosen = fact(query.fact.category, letter, LETTERS[:4], "answer")
+    return _one_turn(drawing, question, f"{explain(rng, query)} {final}", (query.fact, chosen))
 
 
-def two_images(
-    wordings: tuple[str, ...],
-    answer: Callable[[random.Random, Pair], str],
-    rng: random.Random,
-    split: Split,
-) -> Script:
+def two_images(kind: str, rng: random.Random, split: Split) -> Script:
     """Ask about two images that differ in one thing."""
-    pair = draw_in_split(split, changed_pair, rng)
+    pair, wordings = draw_in_split(split, changed_pair, rng), PAIR_PROMPTS[kind]
     prompt = wordings[0] if rng.random() < 0.5 else rng.choice(wordings[1:])
-    turn = Turn(prompt, answer(rng, pair), answers.pair_facts(pair), 2)
+    answer = sequence_texts.pair_text(kind, rng, pair)
+    turn = Turn(prompt, answer, sequence_texts.pair_facts(pair), 2)
     return Script(pair.scenes, (turn,), (pair.key,))
 
 
@@ -124,9 +120,11 @@ def _text_only_scene(rng: random.Random, split: Split) -> Script:
 
 def _text_only_pair(rng: random.Random, split: Split) -> Script:
     pair = draw_in_split(split, changed_pair, rng)
-    kind, wordings = rng.choice((("difference", prompts.SPOT), ("edit", prompts.EDIT)))
-    question = f"{answers.describe_both(rng, pair)} {rng.choice(wordings[1:])}"
-    return Script((), (Turn(question, answers.change_text(rng, pair, kind), ()),), (pair.key,))
+    kind = rng.choice(tuple(PAIR_PROMPTS))
+    both = sequence_texts.describe_both(rng, pair)
+    question = f"{both} {rng.choice(PAIR_PROMPTS[kind][1:])}"
+    answer = sequence_texts.change_text(kind, rng, pair)
+    return Script((), (Turn(question, answer, ()),), (pair.key,))
 
 
 def story_ending(prompt: str, rng: random.Random, split: Split) -> Script:
@@ -160,12 +158,12 @@ def _any_drawing(rng: random.Random, split: Split) -> Drawing:
 
 
 TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
-    "chart": partial(question, draw_chart_query),  # ChartQA
-    "text": partial(question, draw_word_query),  # TextVQA
-    "general": partial(question, draw_scene_query),  # VQAv2
-    "hallucination": partial(question, _draw_presence_query),  # HallusionBench, POPE
-    "spot": partial(two_images, prompts.SPOT, answers.difference_text),  # Spot-the-Diff
-    "edit": partial(two_images, prompts.EDIT, answers.edit_text),  # IEdit
+    "chart": partial(question, "chart"),  # ChartQA
+    "text": partial(question, "word"),  # TextVQA
+    "general": partial(question, "scene"),  # VQAv2
+    "hallucination": partial(question, "presence"),  # HallusionBench, POPE
+    "spot": partial(two_images, "difference"),  # Spot-the-Diff
+    "edit": partial(two_images, "edit"),  # IEdit
     "pororo": partial(story_ending, prompts.PORORO),  # PororoSV
     "vist": partial(story_ending, prompts.VIST),  # VIST
     "conversation": conversation,
@@ -200,7 +198,7 @@ def _clip_event(rng: random.Random, clip: MovingScene) -> Turn:
     question = say(rng, f"clip.{event}_question")
     clause = sentence(sequence_texts.event_text(rng, track))
     text = join_sentences(sequence_texts.start_text(rng, clip), clause)
-    return Turn(question, text, sequence_texts.event_facts(track), len(clip.frames))
+    return Turn(question, text, sequence_texts.track_facts(track), len(clip.frames))
 
 
 CLIP_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {

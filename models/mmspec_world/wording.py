@@ -1,4 +1,4 @@
-"""The wording of texts: phrases with random choices, facts in sentences, descriptions."""
+"""The wording of texts: phrases with random choices, descriptions, and facts with their forms."""
 
 import random
 import re
@@ -6,16 +6,18 @@ import tomllib
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
-from mmspec_world.drawing import BACKGROUNDS, COLOURS, NUMBERS, PLACES, SHAPES
-from mmspec_world.facts import Fact
-from mmspec_world.pictures import Bar, Chart, Scene, Thing, Word, written_word
+from mmspec_world.drawing import BACKGROUNDS, COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
+from mmspec_world.facts import SLOT, Fact
+from mmspec_world.pictures import Bar, Chart, Drawing, Scene, Thing, Word, written_word
 
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
+_OPTIONS = {"colour": tuple(COLOURS), "shape": SHAPES, "place": PLACES}
 
 
 @cache
-def _phrases() -> dict[str, dict[str, str | list[str]]]:
+def _phrases() -> dict[str, dict[str, Any]]:
     return tomllib.loads(files(__package__).joinpath("phrases.toml").read_text(encoding="utf-8"))
 
 
@@ -40,6 +42,16 @@ def sentence(text: str) -> str:
     return text[0].upper() + text[1:] + end
 
 
+def maybe_sentence(rng: random.Random, chance: float, phrase: str) -> str:
+    """Return the phrase as a sentence with probability `chance`, else an empty text."""
+    return say_sentence(rng, phrase) if rng.random() < chance else ""
+
+
+def join_sentences(*parts: str) -> str:
+    """Join sentences with spaces; empty ones are left out."""
+    return " ".join(filter(None, parts))
+
+
 def an(noun: str) -> str:
     """Put the indefinite article before a noun."""
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
@@ -53,6 +65,13 @@ def plural(noun: str) -> str:
 def join_with_and(items: Sequence[str]) -> str:
     """Join items with commas, and the last with "and"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def lettered(choices: Sequence[str]) -> str:
+    """Return choices in a row, each after its letter: "(A) red (B) blue"."""
+    return " ".join(
+        f"({letter}) {choice}" for letter, choice in zip(LETTERS, choices, strict=False)
+    )
 
 
 def place_phrase(rng: random.Random, place: int) -> str:
@@ -75,73 +94,65 @@ def things_at_places(rng: random.Random, things: Sequence[Thing]) -> str:
     return join_with_and([thing_at_place(rng, thing) for thing in things])
 
 
-def place_pattern(place: int | None = None) -> str:
-    """Regular expression for the phrase of a place; with None, `{}` stands for the place."""
-    return rf"(?:in|at|on) the {'{}' if place is None else PLACES[place]}"
+def thing_slots(thing: Thing) -> dict[str, str]:
+    """The slots of phrases about one thing: its traits, and itself and its shape with articles."""
+    return thing.traits | {"thing": an(thing.name), "a_shape": an(thing.shape)}
 
 
-LOCATION_VERBS = "(?: is| sits| stands| is drawn| appears| can be seen| can be found)?"
-EXISTENCE_PHRASES = "(?: corner| side)?,? (?:there is|I can see|I find) an?"
+def fact(category: str, value: str, options: Sequence[str], section: str, **slots: str) -> Fact:
+    """Return a fact whose forms are those of a section of phrases.toml, with `slots` filled in."""
+    forms = tuple(form.format(SLOT, **slots) for form in _phrases()[section]["forms"])
+    return Fact(category, value, tuple(options), forms)
 
 
-def thing_fact(category: str, thing: Thing, trait: str, *forms: str) -> Fact:
-    """Return a trait of a thing, "colour", "shape" or "place", as a fact of a category."""
-    options = {"colour": tuple(COLOURS), "shape": SHAPES, "place": PLACES}
-    return Fact(category, thing.traits[trait], options[trait], forms)
+def thing_fact(category: str, thing: Thing, trait: str, section: str) -> Fact:
+    """Return a trait of a thing, "colour", "shape" or "place", as a fact."""
+    return fact(category, thing.traits[trait], _OPTIONS[trait], section, **thing_slots(thing))
 
 
 def thing_colour(thing: Thing) -> Fact:
     """Return the colour of a thing as a fact; answers identify the thing by its shape."""
-    shape = thing.shape
-    forms = (
-        rf"{shape}(?: in the picture)? is {{}}",
-        rf"colour of the {shape} is {{}}",
-        rf"{{}} {shape}",
-    )
-    return thing_fact("colour", thing, "colour", *forms)
+    return thing_fact("colour", thing, "colour", "colour")
 
 
 def thing_shape(thing: Thing) -> Fact:
     """Return the shape of a thing as a fact; answers identify the thing by its colour."""
-    forms = (rf"{thing.colour} (?:object|shape|thing) is an? {{}}", rf"{thing.colour} {{}}")
-    return thing_fact("shape", thing, "shape", *forms)
+    return thing_fact("shape", thing, "shape", "shape")
 
 
 def thing_place(thing: Thing) -> Fact:
     """Return the place of a thing as a fact; answers identify the thing by its shape."""
-    place = place_pattern()
-    forms = (
-        rf"{thing.shape}{LOCATION_VERBS} {place}",
-        rf"{place}{EXISTENCE_PHRASES} \w+ {thing.shape}",
-    )
-    return thing_fact("position", thing, "place", *forms)
+    return thing_fact("position", thing, "place", "where")
 
 
 def background_fact(background: str) -> Fact:
     """Return the colour of the background as a fact."""
-    forms = (r"background(?: of the picture)? is {}", r"{} background")
-    return Fact("background", background, tuple(BACKGROUNDS), forms)
+    return fact("background", background, tuple(BACKGROUNDS), "background")
 
 
 def bar_fact(bar: Bar) -> Fact:
     """Return the value of a bar as a fact."""
-    form = rf"{bar.colour} bar (?:reaches|has a value of|stands at) {{}}"
-    return Fact("chart", bar.number, NUMBERS, (form,))
+    return fact("chart", bar.number, NUMBERS, "bar", colour=bar.colour)
 
 
 def word_fact(rng: random.Random, word: Word) -> Fact:
     """Return the written word as a fact; the other options are random words."""
     others = {written_word(rng).text for _ in range(7)} - {word.text}
-    return Fact("word", word.text, (word.text, *sorted(others)), (r"(?:word is|says|reads) {}",))
+    return fact("word", word.text, (word.text, *sorted(others)), "word")
 
 
 def ink_fact(word: Word) -> Fact:
     """Return the colour of the letters as a fact."""
-    forms = (r"letters are {}", r"written in {}", r"{} letters")
-    return Fact("colour", word.colour, tuple(COLOURS), forms)
+    return fact("colour", word.colour, tuple(COLOURS), "ink")
 
 
-Drawing = Scene | Chart | Word
+def event_facts(category: str, event: str, **things: Thing | None) -> tuple[Fact, ...]:
+    """Return the facts that texts about an event state: those in `[facts]` of phrases.toml."""
+    return tuple(
+        Fact(category, thing.traits[trait], _OPTIONS[trait], tuple(forms))
+        for name, trait, *forms in _phrases()["facts"][event]
+        if (thing := things[name])
+    )
 
 
 def describe(rng: random.Random, drawing: Drawing) -> str:
