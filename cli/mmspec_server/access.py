@@ -1,15 +1,14 @@
 """Who may ask: checks the Host, the Origin and the key of every request."""
 
 import hmac
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mmspec.ground.errors import UsageError
 from mmspec_server.endpoint import ApiError, refused
@@ -70,7 +69,7 @@ class Access:
 
 
 class Guard:
-    """ASGI middleware that passes on what `Access` allows, with CORS headers for its origins."""
+    """ASGI middleware that passes on what `Access` allows."""
 
     def __init__(self, app: ASGIApp, access: Access, public: Collection[str]) -> None:
         """public: the paths that need no key."""
@@ -78,34 +77,12 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it before its body is read."""
-        headers = Headers(scope=scope)
-        shared = self._cors(headers)
-
-        async def send_shared(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(shared)
-            await send(message)
-
         try:
-            if shared and scope["method"] == "OPTIONS":
-                await Response(status_code=204)(scope, receive, send_shared)
-                return
-            self._access.check(headers, needs_key=scope["path"] not in self._public)
+            self._access.check(Headers(scope=scope), needs_key=scope["path"] not in self._public)
         except ApiError as error:
-            await refused(error)(scope, receive, send_shared)
+            await refused(error)(scope, receive, send)
             return
-        await self._app(scope, receive, send_shared)
-
-    def _cors(self, headers: Headers) -> Mapping[str, str]:
-        origin = headers.get("origin", "")
-        if origin not in self._access.origins:
-            return {}
-        return {
-            "Access-Control-Allow-Origin": origin,
-            "Access-Control-Allow-Methods": "GET, POST",
-            "Access-Control-Allow-Headers": "Authorization, Content-Type",
-            "Vary": "Origin",
-        }
+        await self._app(scope, receive, send)
 
 
 def is_loopback(name: str) -> bool:

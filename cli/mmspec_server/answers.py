@@ -56,6 +56,12 @@ class Text:
         """The text of all parts."""
         return "".join(part.text for part in self.parts)
 
+    @classmethod
+    def joined(cls, texts: "Sequence[Text]") -> "Text":
+        """The texts of several rounds as one."""
+        tokens = [token for text in texts for token in text.tokens]
+        return cls([part for text in texts for part in text.parts], tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -205,12 +206,8 @@ class Service:
             yield event if asked.details or not isinstance(event, Prefilled) else None
 
 
-def page_routes() -> list[Route]:
-    """The addresses of the page's files, which are read once."""
-    return [_route(address, FOLDER / name) for address, name in FILES.items()]
-
-
-def _route(address: str, file: Path) -> Route:
+def page_route(address: str, file: Path) -> Route:
+    """The address of a file of the page, which is read once."""
     content = file.read_bytes()
 
     async def reply(_: Request) -> Response:
@@ -222,7 +219,7 @@ def _route(address: str, file: Path) -> Route:
 def create_app(service: Service) -> Starlette:
     """The ASGI application of a service."""
     routes = [
-        *page_routes(),
+        *(page_route(address, FOLDER / name) for address, name in FILES.items()),
         Route("/health", guarded(service.health)),
         Route("/metrics", guarded(service.show_metrics)),
         Route("/v1/models", guarded(service.list_models)),
@@ -232,6 +229,12 @@ def create_app(service: Service) -> Starlette:
     ]
     middleware = [
         Middleware(Counted, metrics=service.metrics),
+        Middleware(
+            CORSMiddleware,
+            allow_origins=service.access.origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        ),
         Middleware(Guard, access=service.access, public=("/health", *FILES)),
     ]
     handlers = {HTTPException: http_error}

@@ -20,8 +20,8 @@ TRANSLATED = IPv6Network("64:ff9b::/96")
 """IPv6 addresses that gateways translate to IPv4 ones."""
 
 
-class RefusedUrl(Exception):
-    """An address that is not fetched, or that gave no image; the message says why."""
+class RefusedImage(Exception):
+    """An image that is not fetched or read; the message says why, and names no path."""
 
 
 def resolve(host: str, port: int) -> list[str]:
@@ -46,7 +46,7 @@ class Fetcher:
     connect: Callable[[str, int, float], socket.socket] = connect
 
     def fetch(self, url: str, limit: int) -> bytes:
-        """The content at `url`, at most `limit` bytes; raises RefusedUrl."""
+        """The content at `url`, at most `limit` bytes; raises RefusedImage."""
         deadline = monotonic() + self.seconds
         try:
             for _ in range(REDIRECTS + 1):
@@ -55,8 +55,8 @@ class Fetcher:
                     return content
                 url = urljoin(url, content)
         except (OSError, HTTPException, ValueError) as error:
-            raise RefusedUrl("it could not be fetched") from error
-        raise RefusedUrl(f"it redirects more than {REDIRECTS} times")
+            raise RefusedImage("it could not be fetched") from error
+        raise RefusedImage(f"it redirects more than {REDIRECTS} times")
 
     def _get(self, url: str, limit: int, deadline: float) -> bytes | str:
         """The content of one address, or where it redirects to."""
@@ -71,16 +71,16 @@ class Fetcher:
                 if reply.status in REDIRECTED:
                     return reply.getheader("Location", "")
                 if reply.status != 200:
-                    raise RefusedUrl(f"its server answered with status {reply.status}")
+                    raise RefusedImage(f"its server answered with status {reply.status}")
                 return _read(reply, stream, limit, deadline)
 
     def _checked(self, url: str) -> SplitResult:
         parts = urlsplit(url)
         port = PORTS.get(parts.scheme)
         if port is None or parts.port not in (None, port) or parts.username or parts.password:
-            raise RefusedUrl("give an http or https address without a port or a user")
+            raise RefusedImage("give an http or https address without a port or a user")
         if (parts.hostname or "").lower() not in self.domains:
-            raise RefusedUrl("its domain is not allowed: see --allow-url")
+            raise RefusedImage("its domain is not allowed: see --allow-url")
         return parts
 
     def _socket(self, parts: SplitResult, port: int, deadline: float) -> socket.socket:
@@ -88,7 +88,7 @@ class Fetcher:
         host = parts.hostname or ""
         addresses = self.resolve(host, port)
         if not addresses or not all(map(is_public, addresses)):
-            raise RefusedUrl("its address is not public")
+            raise RefusedImage("its address is not public")
         plain = self.connect(addresses[0], port, _left(deadline))
         return plain if parts.scheme == "http" else _encrypted(plain, host)
 
@@ -125,11 +125,11 @@ def _read(reply: HTTPResponse, stream: socket.socket, limit: int, deadline: floa
         if not part:
             return bytes(content)
         content += part
-    raise RefusedUrl(f"it is larger than {limit} bytes")
+    raise RefusedImage(f"it is larger than {limit} bytes")
 
 
 def _left(deadline: float) -> float:
     seconds = deadline - monotonic()
     if seconds <= 0:
-        raise RefusedUrl("it took too long")
+        raise RefusedImage("it took too long")
     return seconds

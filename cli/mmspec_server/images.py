@@ -19,7 +19,7 @@ from PIL import Image
 from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import Picture, decode_picture
 from mmspec_server.endpoint import ApiError
-from mmspec_server.fetching import Fetcher, RefusedUrl
+from mmspec_server.fetching import Fetcher, RefusedImage
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 MEGA = 10**6
@@ -27,10 +27,6 @@ DECODED_BYTES = 2**28
 """Bytes of the pictures that are kept, as sent and as pixels."""
 
 _DATA_URL = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
-
-
-class RefusedFile(Exception):
-    """A file that is not read; the message names no path."""
 
 
 class PictureCache:
@@ -83,12 +79,10 @@ class ImageReader:
     def picture(self, url: str, param: str) -> Picture:
         """The picture at `url`; param: the field of the request, named in errors."""
         if scheme := _DATA_URL.match(url):
-            encoded = url[scheme.end() :].encode("ascii", "replace")
-            return self._once(encoded, partial(self._from_base64, param))
-        return self._once(self._content(url, param), partial(self._decode, param))
-
-    def _once(self, content: bytes, decode: Callable[[bytes], Picture]) -> Picture:
-        """What `decode` makes of a content, which is not decoded again when it comes again."""
+            content = url[scheme.end() :].encode("ascii", "replace")
+            decode = partial(self._from_base64, param)
+        else:
+            content, decode = self._content(url, param), partial(self._decode, param)
         with self._decoding:  # warnings are silenced for the whole process meanwhile
             return self._decoded.get(content, decode)
 
@@ -105,7 +99,7 @@ class ImageReader:
                 return read_file(self.root, url, self.file_bytes)
             if url.startswith(("http:", "https:")) and self._fetching:
                 return self._fetching.fetch(url, self.file_bytes)
-        except (RefusedFile, RefusedUrl) as error:
+        except RefusedImage as error:
             raise refusal(param, str(error)) from error
         raise refusal(param, "give a data: URL with an image in base64, such as data:image/png")
 
@@ -148,17 +142,17 @@ def refusal(param: str, reason: str) -> ApiError:
 def read_file(root: Path, url: str, limit: int) -> bytes:
     """The file that a `file:` URL names, absolute or relative to `root`.
 
-    Raises RefusedFile unless it is a regular file inside `root`, links resolved, of at most `limit`
-    bytes.
+    Raises RefusedImage unless it is a regular file inside `root`, links resolved, of at most
+    `limit` bytes.
     """
     try:
         path = (root / unquote(urlsplit(url).path)).resolve(strict=True)
         if not path.is_relative_to(root.resolve(strict=True)):
-            raise RefusedFile("there is no such file in the media root")
+            raise RefusedImage("there is no such file in the media root")
         return _content(path, limit)
     except (OSError, ValueError, RuntimeError) as error:
         # Python 3.11 raises RuntimeError for links in a circle.
-        raise RefusedFile("there is no such file in the media root") from error
+        raise RefusedImage("there is no such file in the media root") from error
 
 
 def _content(path: Path, limit: int) -> bytes:
@@ -167,7 +161,7 @@ def _content(path: Path, limit: int) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise RefusedFile("it is not a regular file")
+            raise RefusedImage("it is not a regular file")
         if status.st_size > limit:
-            raise RefusedFile(f"it is larger than {limit} bytes")
+            raise RefusedImage(f"it is larger than {limit} bytes")
         return file.read(limit)

@@ -25,16 +25,12 @@ class Completion:
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def whole(self, texts: Sequence[Text], finished: Finished) -> dict[str, Any]:
+    def whole(self, text: Text, finished: Finished) -> dict[str, Any]:
         """The object of an answer that is not streamed."""
-        message = {"role": "assistant", "content": _joined(texts), "refusal": None}
-        tokens = _logprobs(_tokens(texts))
-        choice = {"message": message, **tokens, "finish_reason": finished.reason}
-        usage, figures = (
-            _usage(finished.statistics, "prompt", "completion"),
-            self._figures(finished),
-        )
-        return self._object("chat.completion", [choice], usage=usage, **figures)
+        message = {"role": "assistant", "content": text.text, "refusal": None}
+        choice = {"message": message, **_logprobs(text.tokens), "finish_reason": finished.reason}
+        usage = _usage(finished.statistics, "prompt", "completion")
+        return self._object("chat.completion", [choice], usage=usage, **self._figures(finished))
 
     def start(self) -> Iterator[str]:
         """The event before the first text."""
@@ -73,12 +69,8 @@ class Completion:
         """The figures of an answer, if they were asked for."""
         if not self.request.details:
             return {}
-        figures = {
-            "speed_up": finished.speed_up,
-            "plain_reason": finished.plain_reason,
-            "stats": finished.statistics.as_dict(),
-        }
-        return {"mmspec": figures}
+        figures = {"speed_up": finished.speed_up, "plain_reason": finished.plain_reason}
+        return {"mmspec": {**figures, "stats": finished.statistics.as_dict()}}
 
     def _chunk(
         self,
@@ -113,11 +105,11 @@ class ResponseReply:
     _texts: list[Text] = field(default_factory=list)
     _events: int = 0
 
-    def whole(self, texts: Sequence[Text], finished: Finished) -> dict[str, Any]:
+    def whole(self, text: Text, finished: Finished) -> dict[str, Any]:
         """The object of a complete answer."""
         cut = finished.reason == "length"
         status = "incomplete" if cut else "completed"
-        content = [_output_text(_joined(texts), _tokens(texts))]
+        content = [_output_text(text.text, text.tokens)]
         reply = self._object(status, [self._item(status, content)])
         reply["incomplete_details"] = {"reason": "max_output_tokens"} if cut else None
         reply["usage"] = _usage(finished.statistics, "input", "output")
@@ -146,7 +138,7 @@ class ResponseReply:
 
     def end(self, finished: Finished) -> Iterator[str]:
         """The events after the last text."""
-        reply = self.whole(self._texts, finished)
+        reply = self.whole(Text.joined(self._texts), finished)
         [item] = reply["output"]
         [part] = item["content"]
         text = {name: part[name] for name in ("text", "logprobs")}
@@ -204,14 +196,6 @@ class ResponseReply:
 
 def _output_text(text: str, tokens: Sequence[Entry]) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": tokens}
-
-
-def _joined(texts: Sequence[Text]) -> str:
-    return "".join(text.text for text in texts)
-
-
-def _tokens(texts: Sequence[Text]) -> list[Entry]:
-    return [token for text in texts for token in text.tokens]
 
 
 def _logprobs(tokens: Sequence[Entry]) -> dict[str, Any]:

