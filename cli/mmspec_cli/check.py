@@ -1,22 +1,29 @@
-"""`mmspec check`: tests whether speculative decoding is lossless here."""
+"""`mmspec check`: tests whether decoding is lossless here, and alike on several backends."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from mmspec.chat.engine import Engine, load
+from mmspec.chat.plugins import load_backend
+from mmspec.checkpoints.cards import pair_of
+from mmspec.checkpoints.config import read_config
+from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.quantization import computed
+from mmspec.diagnostics.across import AcrossReport, StageDifference, across
 from mmspec.diagnostics.check import CheckReport, Comparison, Divergence
 from mmspec.diagnostics.check import check as compare_all
-from mmspec.diagnostics.prompts import read_prompts, typed_prompts
+from mmspec.diagnostics.prompts import Prompt, read_prompts, typed_prompts
 from mmspec.drafters.views import PLAIN
 from mmspec.prompt.clips import FrameSampling
 from mmspec_bench.prompts import prompts_for
-from mmspec_cli.check_across import check_across
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, clip_options, shared_options
 from mmspec_terminal.wording import more
 
-DEFAULT_PROMPTS = 6
+DEFAULT_PROMPTS, ACROSS_PROMPTS = 6, 4
+"""Questions about synthetic pictures where none is given."""
 
 
 @click.command()
@@ -33,6 +40,7 @@ DEFAULT_PROMPTS = 6
 )
 @click.option(
     "--across",
+    "backends",
     metavar="BACKEND,BACKEND...",
     help="Compare these backends, the first with every other, in float32 by default.",
 )
@@ -54,7 +62,7 @@ def check(
     images: tuple[str, ...],
     questions: tuple[str, ...],
     prompts: Path | None,
-    across: str | None,
+    backends: str | None,
     stages: bool,
     reference: str | None,
     sampling: FrameSampling,
@@ -64,11 +72,11 @@ def check(
     Exit status: 0 identical, 3 if they differ only where rounding decides between two tokens, 1 a
     bug. With --across 0 if all differences are within the limits, else 1.
     """
-    if (stages or reference) and not across:
+    if (stages or reference) and not backends:
         raise click.UsageError("--stages and --reference compare backends: add --across torch,mlx")
     chosen = typed_prompts(questions, images, sampling) + (read_prompts(prompts) if prompts else [])
-    if across:
-        return check_across(setup, chosen, across, reference, stages=stages)
+    if backends:
+        return _check_across(setup, chosen, backends, reference, stages=stages)
     screen = Screen(plain=setup.plain)
     if (setup.options.drafting or setup.models["draft"]) == PLAIN.spec:
         raise click.UsageError(
@@ -125,3 +133,64 @@ def _difference(comparison: Comparison, divergence: Divergence) -> str:
         f"{plain!r} ({divergence.first}), speculative {speculative!r} ({divergence.second}), "
         f"top-2 logit gap {divergence.gap:.3g}"
     )
+
+
+def _check_across(
+    setup: Setup, prompts: Sequence[Prompt], backends: str, reference: str | None, *, stages: bool
+) -> int:
+    """Compare the backends named, with commas, on one checkpoint, in float32 by default."""
+    screen, models = Screen(plain=setup.plain), dict(setup.models)
+    names = [name.strip() for name in backends.split(",")]
+    for name in names:
+        load_backend(name)
+    model, draft = models.pop("model"), models.pop("draft")
+    model = "mini" if model == "auto" else model
+    pair = (pair_of(model) if draft == "auto" else draft) or PLAIN.spec
+    # The last backend finds the files in its own format, which the others read too.
+    directory = resolve(model, names[-1])
+    drafts = pair if pair == PLAIN.spec else str(resolve(pair, names[-1]))
+    models["dtype"] = "float32" if models["dtype"] == "auto" else models["dtype"]
+
+    def loaded(backend: str, path: Path) -> Engine:
+        where = models | {"backend": backend}
+        return load(str(path), drafts, **where, progress=screen.progress)
+
+    screen.progress("comparing")
+    report = across(
+        loaded,
+        directory,
+        names,
+        prompts or prompts_for(read_config(directory), ACROSS_PROMPTS),
+        setup.options,
+        stages=stages,
+        reference=resolve(reference, names[0]) if reference else None,
+    )
+    if setup.as_json:
+        screen.json(report.as_dict())
+    else:
+        _show_across(screen, report)
+    return report.exit_code
+
+
+def _show_across(screen: Screen, report: AcrossReport) -> None:
+    port = {f"port: {report.backends[0]}, {name}": each for name, each in report.port.items()}
+    compared = port | {"quantization": report.quantization}
+    rows = [(what, *_stage_row(stage)) for what, stages in compared.items() for stage in stages]
+    screen.table(("compared", "prompt", "stage", "largest", "relative", ""), rows)
+    screen.say("Largest, relative: differences of a stage. " + more("measuring", "losslessness"))
+    verdict = "passed" if report.passed else "FAILED"
+    screen.say(
+        f"{verdict}: {report.model} in {report.dtype} (relative differences up to "
+        f"{report.allowed:g}, tokens may part at a logit gap up to {report.near_tie:g})"
+    )
+
+
+def _stage_row(stage: StageDifference) -> tuple[str, ...]:
+    if stage.largest is not None:
+        numbers = f"{stage.largest:.2e}", f"{stage.relative:.2e}"
+    elif stage.divergence:
+        numbers = f"part at {stage.divergence.position}", f"gap {stage.divergence.gap:.2e}"
+    else:
+        numbers = "identical", ""
+    verdict = "" if stage.passed is None else "ok" if stage.passed else "TOO FAR"
+    return stage.prompt, stage.stage, *numbers, verdict

@@ -31,3 +31,8 @@ def _flag(match: re.Match[str]) -> str:
 def more(page: str, place: str = "") -> str:
     """A line that says where a page explains what was shown; place: a heading's anchor."""
     return f"More: {SITE}/{page}/{place and f'#{place}'}"
+
+
+def counted(number: int, noun: str) -> str:
+    """`3 questions`, `1 question`."""
+    return f"{number} {noun}{'s' * (number != 1)}"

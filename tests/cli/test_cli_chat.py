@@ -218,7 +218,7 @@ def test_every_line_is_json_where_that_was_asked_for(chat, red):
     ]
     assert records[3]["stats"] == records[2]["stats"]
     assert records[4]["images"][0]["with"] == "next question"
-    assert "leave" in records[0]["help"]["/quit"]
+    assert records[0]["help"]["/quit"] == "Leave."
 
 
 @pytest.mark.parametrize("word", ["exit", "Quit"])

@@ -1,5 +1,6 @@
-"""Commands that write conversations to files and read them."""
+"""Commands that take images and conversations from files, and write conversations to them."""
 
+import glob
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,11 +9,15 @@ from mmspec.ground.errors import ImageError, MmspecError, UsageError
 from mmspec.ground.input_files import require_file
 from mmspec.ground.output_files import replace_text
 from mmspec.ground.paths import expand_home
+from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.conversation import Conversation
+from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
 from mmspec_cli.chat_commands import words
 from mmspec_cli.chat_commands.turns import BACK
 from mmspec_cli.terminal.dialogue import Dialogue
+from mmspec_cli.terminal.image_sources import clipboard_picture
 from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
+from mmspec_terminal.wording import counted
 
 MOST_LISTED = 20
 """The most conversations that /sessions lists, the latest."""
@@ -21,8 +26,68 @@ MOST_SHOWN = 60
 """The most letters of a first question that /sessions shows."""
 
 
+def image(dialogue: Dialogue, typed: str) -> None:
+    """Send images with the next question; *.png works."""
+    alone = words.path(typed)
+    named = [alone] if expand_home(alone).exists() else words.paths(typed)
+    files = [file for name in named for file in _matching(name)]
+    try:
+        dialogue.stage([open_visual(file, dialogue.sampling) for file in files])
+    except ImageError as error:
+        others = f"; none of the {len(files)} was added" if len(files) > 1 else ""
+        raise ImageError(f"{error}{others}") from error
+
+
+def _matching(name: str) -> list[str]:
+    """The images that a pattern matches, sorted; a name that is no pattern stands for itself."""
+    file = str(expand_home(name))
+    if not glob.has_magic(file) or Path(file).exists():
+        return [name]
+    matches = sorted(
+        each
+        for each in glob.glob(file, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+        if each.lower().endswith(VISUAL_SUFFIXES)
+    )
+    if not matches:
+        raise UsageError(f"{name} matches no image: nothing was added")
+    return matches
+
+
+def paste(dialogue: Dialogue, _: str) -> None:
+    """Send the image on the clipboard."""
+    dialogue.stage([clipboard_picture(dialogue.sampling)])
+
+
+def unstage(dialogue: Dialogue, name: str) -> None:
+    """Take back an image that is waiting."""
+    names = [picture.name for picture in dialogue.staged]
+    if not names:
+        raise UsageError("no image is waiting for the next question")
+    if name and words.path(name) not in names:
+        raise UsageError(f"{name} is not waiting: {', '.join(names)}")
+    place = len(names) - 1 - names[::-1].index(words.path(name)) if name else -1
+    dialogue.notice(f"took back {dialogue.staged.pop(place).name}")
+
+
+def images(dialogue: Dialogue, _: str) -> None:
+    """List the images, asked about and waiting."""
+    rows = [
+        (f"question {number}", picture)
+        for number, turn in enumerate(dialogue.chat.conversation.turns, 1)
+        for picture in turn.question.pictures
+    ]
+    rows += [("next question", picture) for picture in dialogue.staged]
+    if not rows:
+        dialogue.notice("no images yet: /image PATH")
+        return
+    columns = ["with", "image", "size"]
+    cells = [[where, picture.name, picture.shape] for where, picture in rows]
+    records = [dict(zip(columns, row, strict=True)) for row in cells]
+    dialogue.show({"images": records}, columns, cells)
+
+
 def save(dialogue: Dialogue, name: str) -> None:
-    """Write the conversation to a file; a file that is not this chat's only when said twice."""
+    """Write the conversation to a file."""
     file = expand_home(words.path(name))
     _check_overwriting(dialogue, name, file)
     replace_text(file, dialogue.chat.conversation.to_json(), private=True)
@@ -31,6 +96,7 @@ def save(dialogue: Dialogue, name: str) -> None:
 
 
 def _check_overwriting(dialogue: Dialogue, name: str, file: Path) -> None:
+    """Raise UsageError for a file that is not this chat's, unless it is a JSON said twice."""
     line = f"/save {name}"
     repeated, dialogue.refused = dialogue.refused == line, ""
     if not file.exists() or file.resolve() == dialogue.file:
@@ -43,14 +109,14 @@ def _check_overwriting(dialogue: Dialogue, name: str, file: Path) -> None:
 
 
 def load(dialogue: Dialogue, name: str) -> None:
-    """Go on with the conversation in a file, without images that are no longer there."""
+    """Go on with a conversation from a file."""
     file = expand_home(words.path(name))
     if _go_on(dialogue, file, name):
         dialogue.file = file.resolve()
 
 
 def sessions(dialogue: Dialogue, argument: str) -> None:
-    """List the kept conversations, or go on with one by its number in that list."""
+    """List the conversations kept, or go on with one."""
     listed = kept_conversations().listed()
     if not listed:
         dialogue.notice("no conversation was kept yet")
@@ -94,7 +160,7 @@ def _go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) 
         raise UsageError(f"{name} was not loaded: {error}") from error
     for reason in lost:
         dialogue.screen.note(f"without an image: {reason}")
-    questions = words.counted(len(conversation.turns), "question")
+    questions = counted(len(conversation.turns), "question")
     dialogue.notice(f"went on from {name}: {questions}" + BACK * undoable)
     return not lost
 

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import getdoc
 
 from mmspec.ground.errors import UsageError, choice
-from mmspec_cli.chat_commands import files, pictures, settings, turns
+from mmspec_cli.chat_commands import files, turns
 from mmspec_cli.terminal.dialogue import Dialogue
 
 LEAVING = ("exit", "quit")
@@ -21,14 +22,18 @@ ALIASES = {
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of the chat: its argument, its help, and the function that runs it.
+    """A command of the chat: its argument, and the function that runs it, with its help.
 
     argument: '' for none; within brackets if it may be left out.
     """
 
     argument: str
-    help: str
     run: Callable[[Dialogue, str], None]
+
+    @property
+    def help(self) -> str:
+        """What the command does, as `/help` says it: the function's docstring."""
+        return getdoc(self.run) or ""
 
     @property
     def needs(self) -> bool:
@@ -57,50 +62,44 @@ def run_command(dialogue: Dialogue, line: str) -> None:
 
 
 def _help(dialogue: Dialogue, _: str) -> None:
+    """Show this; also ?."""
     rows = [(f"{name} {command.argument}", command.help) for name, command in COMMANDS.items()]
     rows += [
-        ("a path in a question", "sends that image with it"),
-        ('"""', "starts and ends a question of several lines"),
-        ("Ctrl-C", "stops the answer"),
-        (f"{' or '.join(LEAVING)}, alone", "leaves, as /quit and Ctrl-D do"),
+        ("a path in a question", "Sends that image with it."),
+        ('"""', "Starts and ends a question of several lines."),
+        ("Ctrl-C", "Stops the answer."),
+        (f"{' or '.join(LEAVING)}, alone", "Leaves, as /quit and Ctrl-D do."),
     ]
     dialogue.show({"help": {name.strip(): text for name, text in rows}}, ["", ""], rows)
 
 
 def _quit(dialogue: Dialogue, _: str) -> None:
+    """Leave."""
     dialogue.leaving = True
 
 
 COMMANDS = {
-    "/image": Command("PATH...", "send images with the next question; *.png works", pictures.image),
-    "/images": Command("", "list the images, asked about and waiting", pictures.images),
-    "/paste": Command("", "send the image on the clipboard", pictures.paste),
-    "/unstage": Command("[NAME]", "take back an image that is waiting", pictures.unstage),
-    "/retry": Command("", "answer the last question again", turns.retry),
-    "/undo": Command(
-        "", "take back the last question and its answer, a /reset, /drop or /load", turns.undo
-    ),
-    "/history": Command("", "show the conversation", turns.history),
-    "/drop": Command("N", "forget the first N questions", turns.drop),
-    "/reset": Command("", "forget the conversation; also /clear", turns.reset),
-    "/system": Command("TEXT", "set the system text", turns.system),
-    "/save": Command("FILE", "write the conversation to a file", files.save),
-    "/load": Command("FILE", "go on with a conversation from a file", files.load),
-    "/sessions": Command("[N]", "list the conversations kept, or go on with one", files.sessions),
-    "/model": Command("[NAME]", "show the model, or go on with another", settings.model),
-    "/max-new-tokens": Command(
-        "[N]", "show or set the most tokens of an answer", settings.max_new_tokens
-    ),
-    "/temperature": Command(
-        "[T]", "show or set the temperature; 0 takes the likeliest", settings.temperature
-    ),
-    "/drafting": Command(
-        "[SPEC]", "show or set what is drafted from, such as M, MT, ngram, auto", settings.drafting
-    ),
-    "/spec": Command("on|off", "decode speculatively, or plainly", settings.spec),
-    "/accepted": Command("on|off", "mark drafted tokens that were kept", settings.accepted),
-    "/markdown": Command("on|off", "show answers as Markdown, or as they are", settings.markdown),
-    "/stats": Command("", "show what the last answer cost", turns.stats),
-    "/help": Command("", "show this; also ?", _help),
-    "/quit": Command("", "leave", _quit),
+    "/image": Command("PATH...", files.image),
+    "/images": Command("", files.images),
+    "/paste": Command("", files.paste),
+    "/unstage": Command("[NAME]", files.unstage),
+    "/retry": Command("", turns.retry),
+    "/undo": Command("", turns.undo),
+    "/history": Command("", turns.history),
+    "/drop": Command("N", turns.drop),
+    "/reset": Command("", turns.reset),
+    "/system": Command("TEXT", turns.system),
+    "/save": Command("FILE", files.save),
+    "/load": Command("FILE", files.load),
+    "/sessions": Command("[N]", files.sessions),
+    "/model": Command("[NAME]", turns.model),
+    "/max-new-tokens": Command("[N]", turns.max_new_tokens),
+    "/temperature": Command("[T]", turns.temperature),
+    "/drafting": Command("[SPEC]", turns.drafting),
+    "/spec": Command("on|off", turns.spec),
+    "/accepted": Command("on|off", turns.accepted),
+    "/markdown": Command("on|off", turns.markdown),
+    "/stats": Command("", turns.stats),
+    "/help": Command("", _help),
+    "/quit": Command("", _quit),
 }

@@ -1,11 +1,14 @@
-"""Commands about the questions and answers of a chat."""
+"""Commands about the questions, answers and options of a chat."""
+
+from dataclasses import replace
 
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.conversation import Conversation, Turn
+from mmspec.prompt.conversation import Conversation
 from mmspec_cli.chat_commands import words
 from mmspec_cli.terminal.answer import stats_report
 from mmspec_cli.terminal.dialogue import Dialogue
+from mmspec_terminal.wording import counted
 
 BACK = "; /undo brings the conversation back"
 """End of a notice that the conversation has been replaced."""
@@ -17,18 +20,18 @@ def retry(dialogue: Dialogue, _: str) -> None:
 
 
 def undo(dialogue: Dialogue, _: str) -> None:
-    """Undo the last turn or replacement."""
+    """Take back the last question and its answer, a /reset, /drop or /load."""
     dialogue.notice(dialogue.undo())
 
 
 def reset(dialogue: Dialogue, _: str) -> None:
-    """Start a new conversation with the same system text."""
+    """Forget the conversation; also /clear."""
     undoable = dialogue.resume(Conversation(dialogue.chat.conversation.system))
     dialogue.notice("started again" + BACK * undoable)
 
 
 def drop(dialogue: Dialogue, argument: str) -> None:
-    """Forget the first questions, so that later ones have room."""
+    """Forget the first N questions."""
     number = words.count("/drop", argument)
     conversation = dialogue.chat.conversation
     asked = len(conversation.turns)
@@ -36,7 +39,7 @@ def drop(dialogue: Dialogue, argument: str) -> None:
         allowed = f"give a number from 1 to {asked}" if asked else "there is no turn yet"
         raise UsageError(f"/drop {argument}: {allowed}")
     dialogue.resume(Conversation(conversation.system, conversation.turns[number:]))
-    dialogue.notice(f"forgot the first {words.counted(number, 'question')}{BACK}")
+    dialogue.notice(f"forgot the first {counted(number, 'question')}{BACK}")
 
 
 def system(dialogue: Dialogue, text: str) -> None:
@@ -46,30 +49,19 @@ def system(dialogue: Dialogue, text: str) -> None:
 
 
 def history(dialogue: Dialogue, _: str) -> None:
-    """Show every question and answer."""
+    """Show the conversation."""
     turns = dialogue.chat.conversation.turns
     if not turns:
         dialogue.notice("no question yet")
         return
-    records = [
-        {"question": _asked(turn), "images": _names(turn), "answer": turn.answer_text}
-        for turn in turns
-    ]
-    lines = [line for number, turn in enumerate(turns, 1) for line in _shown(number, turn)]
+    records, lines = [], []
+    for number, turn in enumerate(turns, 1):
+        asked = " ".join(part for part in turn.question.parts if isinstance(part, str))
+        images = [picture.name for picture in turn.question.pictures]
+        records.append({"question": asked, "images": images, "answer": turn.answer_text})
+        names = f" [{', '.join(images)}]" if images else ""
+        lines += [f"{number}>{names} {asked}", turn.answer_text]
     dialogue.tell({"history": records}, lines)
-
-
-def _asked(turn: Turn) -> str:
-    return " ".join(part for part in turn.question.parts if isinstance(part, str))
-
-
-def _names(turn: Turn) -> list[str]:
-    return [picture.name for picture in turn.question.pictures]
-
-
-def _shown(number: int, turn: Turn) -> list[str]:
-    names = f" [{', '.join(_names(turn))}]" if turn.question.pictures else ""
-    return [f"{number}>{names} {_asked(turn)}", turn.answer_text]
 
 
 def stats(dialogue: Dialogue, _: str) -> None:
@@ -110,3 +102,68 @@ def _gamma(dialogue: Dialogue) -> list[tuple[str, str]]:
     mean = f"auto, {chat.answer.statistics.draft_length:.1f} drafted a round"
     reason = (chat.answer.plain_reason or "").removeprefix("gamma auto: ")
     return [("gamma", f"{mean}; {reason}" if reason else mean)]
+
+
+def spec(dialogue: Dialogue, argument: str) -> None:
+    """Decode speculatively, or plainly."""
+    if dialogue.chat.plain:
+        raise UsageError("there is no draft to speculate with: start with --draft NAME")
+    dialogue.chat.speculate = words.switch("/spec", argument)
+    dialogue.notice("speculative decoding" if dialogue.chat.speculate else "plain decoding")
+
+
+def accepted(dialogue: Dialogue, argument: str) -> None:
+    """Mark drafted tokens that were kept."""
+    dialogue.screen.accepted = words.switch("/accepted", argument)
+    state = "are marked" if dialogue.screen.accepted else "are no longer marked"
+    dialogue.notice(f"drafted tokens that were kept {state}")
+
+
+def markdown(dialogue: Dialogue, argument: str) -> None:
+    """Show answers as Markdown, or as they are."""
+    dialogue.screen.markdown = words.switch("/markdown", argument)
+    state = "as Markdown" if dialogue.screen.markdown else "as they are"
+    dialogue.notice(f"answers are shown {state}")
+
+
+def model(dialogue: Dialogue, name: str) -> None:
+    """Show the model, or go on with another."""
+    if name:
+        dialogue.switch(name)
+    models = dialogue.chat.models
+    draft = models.drafts.name if models.drafts else "none"
+    where = f"{models.backend.name} on {models.target.model.device}"
+    dialogue.notice(f"model {models.target.name}, draft {draft}, {where}")
+
+
+def max_new_tokens(dialogue: Dialogue, argument: str) -> None:
+    """Show or set the most tokens of an answer."""
+    chat = dialogue.chat
+    if argument:
+        number = words.count("/max-new-tokens", argument)
+        chat.change(replace(chat.options, max_new_tokens=number))
+    dialogue.notice(f"an answer has at most {chat.options.max_new_tokens} tokens")
+
+
+def temperature(dialogue: Dialogue, argument: str) -> None:
+    """Show or set the temperature; 0 takes the likeliest."""
+    chat = dialogue.chat
+    if argument:
+        try:
+            number = float(argument)
+        except ValueError as error:
+            raise UsageError(f"/temperature {argument}: give a number, such as 0.7") from error
+        sampling = replace(chat.options.sampling, temperature=number)
+        chat.change(replace(chat.options, sampling=sampling))
+    likeliest = " (the likeliest token)" * chat.options.sampling.greedy
+    dialogue.notice(f"temperature {chat.options.sampling.temperature:g}{likeliest}")
+
+
+def drafting(dialogue: Dialogue, argument: str) -> None:
+    """Show or set what is drafted from, such as M, MT, ngram, auto."""
+    chat = dialogue.chat
+    if argument:
+        chat.change(replace(chat.options, drafting=None if argument == "auto" else argument))
+    chosen = chat.options.drafting or "auto"
+    last = f"; the last answer: {chat.answer.drafting.spec}" * bool(chat.answer.rounds)
+    dialogue.notice(f"drafting {chosen}{last}")

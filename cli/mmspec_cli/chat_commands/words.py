@@ -34,10 +34,5 @@ def count(name: str, argument: str) -> int:
         raise UsageError(f"{name} {argument}: give a number") from error
 
 
-def counted(number: int, noun: str) -> str:
-    """`3 questions`, `1 question`."""
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
 def _unescaped(typed: str) -> str:
     return re.sub(r"\\(.)", r"\1", typed)

@@ -31,6 +31,7 @@ from mmspec_cli.terminal.attachments import take_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.kept_conversations import KeptConversations
 from mmspec_terminal.render import Screen
+from mmspec_terminal.wording import counted
 
 UNFINISHED = {
     "length": "cut at {} tokens; /max-new-tokens allows longer answers",
@@ -93,7 +94,7 @@ class Dialogue:
     @property
     def prompt(self) -> str:
         """The prompt, with the number of images and clips staged for the next question."""
-        return f"[{counted(self.staged)}] > " if self.staged else "> "
+        return f"[{in_numbers(self.staged)}] > " if self.staged else "> "
 
     def notice(self, text: str) -> None:
         """Show `text`, the result of a command."""
@@ -196,7 +197,7 @@ class Dialogue:
         pictures = turns[-1].question.pictures if turns else ()
         self.chat.conversation.undo()
         self._keep()
-        with_pictures = f", and with them {counted(pictures)}" if pictures else ""
+        with_pictures = f", and with them {in_numbers(pictures)}" if pictures else ""
         return f"took back the last question and its answer{with_pictures}"
 
     def retry(self) -> None:
@@ -256,11 +257,11 @@ class Dialogue:
         self._shown_notes.add(words)
 
 
-def counted(pictures: Sequence[Picture]) -> str:
+def in_numbers(pictures: Sequence[Picture]) -> str:
     """`2 images, 1 clip`."""
     clips = sum(isinstance(picture, Clip) for picture in pictures)
     kinds = ((len(pictures) - clips, "image"), (clips, "clip"))
-    return ", ".join(f"{count} {kind}{'s' * (count > 1)}" for count, kind in kinds if count)
+    return ", ".join(counted(number, kind) for number, kind in kinds if number)
 
 
 def room_offers(chat: Chat, excess: int) -> str:
@@ -281,7 +282,7 @@ def _drop(chat: Chat, excess: int) -> list[str]:
     numbers = range(1, len(turns) + 1)
     place = bisect_left(numbers, excess, key=freed)  # few, for each renders a conversation
     return [
-        f"/drop {number} forgets the first {number} question{'s' * (number > 1)} "
+        f"/drop {number} forgets the first {counted(number, 'question')} "
         f"({freed(number)} positions)"
         for number in numbers[place : place + 1]
     ]
