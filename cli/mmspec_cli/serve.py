@@ -145,7 +145,7 @@ def serve(port: int, **values: Any) -> None:
     from mmspec_server.server import Server, bound, share_one_heap
 
     share_one_heap()
-    access, limits, reader = access_of(values), limits_of(values), reader_of(values)
+    access, limits, reader = _limits(values)
     models = {name: values.pop(name) for name in MODELS}
     setup = Setup(models, decoding_options(values), as_json=False, plain=False, accepted=False)
     queue = DecodingQueue(limits.waiting)
@@ -193,35 +193,23 @@ def _loaded(setup: Setup, queue: "DecodingQueue", screen: Screen) -> "Engine":
     return engine
 
 
-def access_of(values: dict[str, Any]) -> "Access":
-    """Who is answered; takes its options out of `values`."""
+def _limits(
+    values: dict[str, Any],
+) -> tuple["Access", "Limits", "ImageReader"]:
+    """Who is answered, how much, and which images are opened; takes the options out of `values`."""
     from mmspec_server.access import Access
-
-    return Access(
-        values.pop("host"), values.pop("api_key"), values.pop("names"), values.pop("origins")
-    )
-
-
-def limits_of(values: dict[str, Any]) -> "Limits":
-    """Limits and times; takes their options out of `values`."""
     from mmspec_server.app import Limits
-
-    return Limits(
-        waiting=values.pop("queue"),
-        grace_seconds=values.pop("grace"),
-        body_bytes=values.pop("max_body") * 2**20,
-        images=values.pop("max_images"),
-        conversations=values.pop("conversations"),
-        cache_bytes=values.pop("cache") * 2**20,
-    )
-
-
-def reader_of(values: dict[str, Any]) -> "ImageReader":
-    """Which images are opened; takes their options out of `values`."""
     from mmspec_server.images import MEGA, ImageReader
 
-    return ImageReader(
-        pixels=values.pop("max_pixels") * MEGA,
-        domains=values.pop("domains"),
-        root=values.pop("media_root"),
+    take = values.pop
+    access = Access(take("host"), take("api_key"), take("names"), take("origins"))
+    limits = Limits(
+        waiting=take("queue"),
+        grace_seconds=take("grace"),
+        body_bytes=take("max_body") * 2**20,
+        images=take("max_images"),
+        conversations=take("conversations"),
+        cache_bytes=take("cache") * 2**20,
     )
+    pixels, domains, root = take("max_pixels") * MEGA, take("domains"), take("media_root")
+    return access, limits, ImageReader(pixels=pixels, domains=domains, root=root)

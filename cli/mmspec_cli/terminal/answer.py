@@ -15,6 +15,7 @@ from mmspec.decoding.statistics import Statistics
 from mmspec.decoding.tree import Tree
 from mmspec_cli.terminal.interrupt import Interrupt
 from mmspec_terminal.render import Screen
+from mmspec_terminal.wording import counted
 
 Answering = Stream | Generator[Prefilled | Piece]
 
@@ -67,7 +68,7 @@ def remarks(answer: Answer, *, details: bool) -> list[str]:
 def short_footer(answer: Answer) -> str:
     """The line under an answer for people who chat: the gain of drafting, tokens and seconds."""
     seconds, tokens = answer.statistics.seconds["decode"], answer.statistics.tokens
-    cost = f"{tokens} token{'s' * (tokens != 1)} in {seconds:.1f} s"
+    cost = f"{counted(tokens, 'token')} in {seconds:.1f} s"
     gain = answer.speed_up
     if gain is None:
         return cost
@@ -80,39 +81,21 @@ def footer(statistics: Statistics, first_token: float | None) -> str:
 
     first_token: seconds from the question to the first text; None if there was none.
     """
-    parts = [
-        f"{statistics.tokens} tokens, {statistics.tokens_per_second:.1f}/s",
-        _first_token(statistics, first_token),
-        _drafting(statistics),
-        _prompt(statistics),
-        f"peak {_memory(statistics.peak_memory_bytes)}",
+    parts = [f"{statistics.tokens} tokens, {statistics.tokens_per_second:.1f}/s"]
+    if first_token is not None:
+        seconds = statistics.seconds
+        stages = [stage for stage in ("vision", "caption") if seconds[stage]]
+        split = [f"{stage} {seconds[stage]:.2f}" for stage in (*stages, "prefill")]
+        parts.append(f"first after {first_token:.2f} s ({', '.join(split)})")
+    efficiency, rate = statistics.block_efficiency, statistics.acceptance_rate
+    drafting = f"{efficiency:.2f} tokens/round, {rate:.0%} accepted"
+    cached, size = statistics.cached_tokens, statistics.peak_memory_bytes
+    parts += [
+        drafting if statistics.drafted else "no drafting",
+        f"prompt {cached} cached + {statistics.prompt_tokens - cached} new",
+        f"peak {size / 1e9:.2f} GB" if size >= 1e9 else f"peak {size / 1e6:.0f} MB",
     ]
-    return " · ".join(part for part in parts if part)
-
-
-def _first_token(statistics: Statistics, seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    stages = [stage for stage in ("vision", "caption") if statistics.seconds[stage]]
-    split = [f"{stage} {statistics.seconds[stage]:.2f}" for stage in (*stages, "prefill")]
-    return f"first after {seconds:.2f} s ({', '.join(split)})"
-
-
-def _drafting(statistics: Statistics) -> str:
-    if not statistics.drafted:
-        return "no drafting"
-    return (
-        f"{statistics.block_efficiency:.2f} tokens/round, {statistics.acceptance_rate:.0%} accepted"
-    )
-
-
-def _prompt(statistics: Statistics) -> str:
-    new = statistics.prompt_tokens - statistics.cached_tokens
-    return f"prompt {statistics.cached_tokens} cached + {new} new"
-
-
-def _memory(size: int) -> str:
-    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+    return " · ".join(parts)
 
 
 def stats_report(chat: Chat) -> dict[str, Any]:

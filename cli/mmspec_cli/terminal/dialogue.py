@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,50 +46,39 @@ EXPLANATION = (
 """Explains the line under an answer, once."""
 
 
+@dataclass
 class Dialogue:
     """A chat on a screen; a method that raises MmspecError leaves chat and images unchanged."""
 
-    def __init__(
-        self,
-        chat: Chat,
-        screen: Screen,
-        *,
-        interactive: bool,
-        as_json: bool = False,
-        details: bool = False,
-        kept: KeptConversations | None = None,
-        load: Callable[[str, Options], Engine] | None = None,
-        previews: bool = False,
-        sampling: FrameSampling = EVENLY,
-    ) -> None:
-        """interactive: Ctrl-C ends only an answer, not the command.
-
-        details: the line under an answer has all its figures.  kept: where the conversation is
-        written after every answer; None nowhere.  load: loads another model by name, for options.
-        previews: show images that are added.  sampling: which frames of clips are taken.
-
-        as_json: every line of stdout is a JSON object; answers have the form of `generate --json`.
-        """
-        self.chat = chat
-        self.screen = screen
-        self.staged: list[Picture] = []
-        self.leaving = False
-        self.interactive = interactive
-        self._as_json = as_json
-        self._details = details
-        self._explained = details or not interactive
-        self._shown_notes: set[str] = set()
-        self.kept = kept
-        self._load = load
-        self._previews = previews
-        self.sampling = sampling
-        # Replaced conversations, each with the file in which it is kept and the number of turns
-        # that its successor began with.
-        self._replaced: list[tuple[Conversation, Path | None, int]] = []
-        self.refused = ""
-        """The last line that was refused, if entering it again does what it says."""
-        self.file: Path | None = None
-        """The file that the conversation was last saved to or loaded from."""
+    chat: Chat
+    screen: Screen
+    interactive: bool
+    """True if Ctrl-C ends only an answer, not the command."""
+    as_json: bool = False
+    """True if every line of stdout is an object; answers have the form of `generate --json`."""
+    details: bool = False
+    """True if the line under an answer has all its figures."""
+    kept: KeptConversations | None = None
+    """Where the conversation is written after every answer; None nowhere."""
+    load: Callable[[str, Options], Engine] | None = None
+    """Loads another model by name, for options."""
+    previews: bool = False
+    """True if images that are added are shown."""
+    sampling: FrameSampling = EVENLY
+    """Which frames of clips are taken."""
+    staged: list[Picture] = field(default_factory=list)
+    """Images for the next question."""
+    leaving: bool = False
+    refused: str = ""
+    """The last line that was refused, if entering it again does what it says."""
+    file: Path | None = None
+    """The file that the conversation was last saved to or loaded from."""
+    _explained: bool = False
+    _shown_notes: set[str] = field(default_factory=set)
+    _replaced: list[tuple[Conversation, Path | None, int]] = field(default_factory=list)
+    """Replaced conversations, each with the file in which it is kept and the number of turns that
+    its successor began with.
+    """
 
     @property
     def prompt(self) -> str:
@@ -98,7 +87,7 @@ class Dialogue:
 
     def notice(self, text: str) -> None:
         """Show `text`, the result of a command."""
-        if self._as_json:
+        if self.as_json:
             self.screen.json({"notice": text})
         else:
             self.screen.say(text)
@@ -107,14 +96,14 @@ class Dialogue:
         self, value: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[str]]
     ) -> None:
         """Show `rows`, or `value` in JSON mode."""
-        if self._as_json:
+        if self.as_json:
             self.screen.json(value)
         else:
             self.screen.table(columns, rows)
 
     def tell(self, value: dict[str, Any], lines: Sequence[str]) -> None:
         """Show `lines`, or `value` in JSON mode."""
-        if self._as_json:
+        if self.as_json:
             self.screen.json(value)
             return
         for line in lines:
@@ -130,7 +119,7 @@ class Dialogue:
     def _show_staged(self, picture: Picture) -> None:
         kind = "clip" if isinstance(picture, Clip) else "image"
         self.screen.note(f"Added {kind} {picture.name} ({picture.shape})")
-        if self._previews:
+        if self.previews:
             self.screen.picture(picture.image)
 
     def ask(self, message: str) -> None:
@@ -175,10 +164,10 @@ class Dialogue:
         Raises MmspecError, and stays with the old model, if the new one cannot be loaded or cannot
         see the conversation's images.
         """
-        if self._load is None:
+        if self.load is None:
             raise UsageError("this chat cannot load another model")
         self.screen.progress(f"loading {name}")
-        engine = self._load(name, self.chat.options)
+        engine = self.load(name, self.chat.options)
         chat = engine.chat(self.chat.options)
         chat.speculate = self.chat.speculate
         chat.resume(translated(self.chat.conversation, engine.target))
@@ -212,11 +201,11 @@ class Dialogue:
         typing = hidden_typing() if self.interactive else nullcontext()
         with typing, deferred_interrupt() as interrupt:
             try:
-                first = stream(answering, self.screen, interrupt, silent=self._as_json)
+                first = stream(answering, self.screen, interrupt, silent=self.as_json)
             except ContextError as error:
                 offers = room_offers(self.chat, error.excess)
                 raise ContextError(f"{error}; {offers}", error.excess) from error
-            if self._as_json:
+            if self.as_json:
                 self.screen.json(answer_report(self.chat))
             else:
                 self._remark(first)
@@ -229,13 +218,13 @@ class Dialogue:
         screen, answer = self.screen, self.chat.answer
         if answer.finish_reason in UNFINISHED:
             screen.note(UNFINISHED[answer.finish_reason].format(len(answer.token_ids)))
-        for note in remarks(answer, details=self._details):
+        for note in remarks(answer, details=self.details):
             self._note_once(note)
-        if self._details:
+        if self.details:
             screen.note(footer(answer.statistics, first_token))
             return
         screen.note(short_footer(answer))
-        if not self._explained and answer.speed_up:
+        if self.interactive and not self._explained and answer.speed_up:
             screen.note(EXPLANATION)
             self._explained = True
 
