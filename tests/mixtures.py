@@ -4,8 +4,8 @@
 
 The draft `s0-w300-v600` has seed 0, 300 steps of each of `train draft`'s two stages on text, and
 600 steps on images. What OUT lacks is trained and measured, so that the same command goes on where
-it was interrupted. Draws FIGURE and writes its numbers to `mixtures.csv` beside this file. Seed 0
-gives the curve in `mmspec_bench.suite.view_pairs`; drafts of other seeds and shapes test it.
+it was interrupted. Draws FIGURE with matplotlib and writes its numbers to `mixtures.csv` beside
+this file. Seed 0 gives the curve in `support.view_pairs`; drafts of other seeds and shapes test it.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from mmspec_bench.report.merge import BenchRun, merge
 from mmspec_bench.suite.confidence import Difference, difference
 from mmspec_bench.suite.metrics import block_efficiency
-from mmspec_bench.suite.view_pairs import BREAK_EVEN, ViewPair, compare
+from support.view_pairs import BREAK_EVEN, ViewPair, compare
 
 GRID = [
     *((0, words, images) for words in (100, 300, 1000) for images in (100, 300)),

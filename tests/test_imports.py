@@ -16,7 +16,6 @@ LAZY = {
     "jinja2",
     "huggingface_hub",
     "pyarrow",
-    "matplotlib",
     "pillow_heif",
     "textual_image",
     "av",
@@ -37,10 +36,12 @@ HEAVY = LAZY | {
 }
 
 CORE = {"mmspec", "msgspec", "numpy"}
-PLOTS = {"pyarrow", "matplotlib"}
+TABLES = {"pyarrow"}
 TORCH = CORE | {"mmspec_torch", "torch", "safetensors", "array_api_compat"}
 BENCH = (
-    CORE | PLOTS | {"mmspec_bench", "mmspec_world", "mmspec_terminal", "click", "PIL", "tokenizers"}
+    CORE
+    | TABLES
+    | {"mmspec_bench", "mmspec_world", "mmspec_terminal", "click", "PIL", "tokenizers"}
 )
 
 ALLOWED = {
@@ -264,7 +265,7 @@ GENERATE = [
     "2",
     "--backend",
 ]
-NEVER = {"transformers", "mlx_lm", "mlx_vlm", "vllm", "pyarrow", "matplotlib"}
+NEVER = {"transformers", "mlx_lm", "mlx_vlm", "vllm", "pyarrow"}
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
-"""The parts of a report: tables of text and remarks."""
+"""Tables of text: on the screen, and in Markdown."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from math import isnan
 from typing import Any
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,30 +23,33 @@ class Table:
     in_terminal: bool = False
     """True if the terminal also shows the table."""
 
+    def markdown(self) -> str:
+        """The table under its title and note; numbers are aligned to the right."""
+        rule = ["---"] * self.text_columns + ["--:"] * (len(self.columns) - self.text_columns)
+        heads, *rows = ([*map(escaped, row)] for row in (self.columns, *self.rows))
+        lines = [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
+        heading = [f"## {escaped(self.title)}", *filter(None, [escaped(self.note)])]
+        return "\n\n".join([*heading, "\n".join(lines)])
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A heading with remarks and tables."""
 
-    title: str
-    remarks: Sequence[str] = ()
-    tables: Sequence[Table] = ()
-    has_figure: bool = False
-    """True if the run's figure is shown in the section."""
+def escaped(text: str) -> str:
+    r"""Text that Markdown shows literally, on one line.
+
+    >>> escaped("a|b <i>")
+    'a\\|b &lt;i&gt;'
+    """
+    return _SPECIAL.sub(r"\\\1", escape(" ".join(text.split()), quote=False))
 
 
 def of_methods(
     title: str,
     note: str,
-    columns: Sequence[tuple[str, str, Callable[[Any], str]]],
+    columns: Sequence[tuple[str, Callable[[dict[str, Any]], str]]],
     summaries: Sequence[dict[str, Any]],
 ) -> Table:
-    """A table with one line for each method; columns: heading, measure and its formatter."""
-    names = ("method", *(heading for heading, _, _ in columns))
-    lines = [
-        (summary["method"], *(text(summary[measure]) for _, measure, text in columns))
-        for summary in summaries
-    ]
+    """A table with one line for each method; columns: heading, and a summary's cell."""
+    names = ("method", *(heading for heading, _ in columns))
+    lines = [(summary["method"], *(text(summary) for _, text in columns)) for summary in summaries]
     return Table(title, names, lines, note, in_terminal=True)
 
 
@@ -64,11 +71,6 @@ def percent(value: float | None, digits: int = 1) -> str:
 def signed_percent(value: float | None) -> str:
     """A relative difference in per cent, with its sign; empty for None."""
     return "" if value is None else f"{value:+.1%}".replace("%", " %")
-
-
-def share(part: int, whole: int) -> str:
-    """A share in per cent with its counts; empty if `whole` is 0."""
-    return f"{percent(part / whole)} ({part}/{whole})" if whole else ""
 
 
 def count_of(count: int, noun: str) -> str:

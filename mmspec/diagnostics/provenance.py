@@ -15,7 +15,7 @@ from mmspec.ground.threads import VARIABLES
 
 PACKAGES = (
     *("mmspec", "numpy", "msgspec", "pillow", "tokenizers", "jinja2", "huggingface_hub"),
-    *("click", "rich", "torch", "mlx", "transformers", "mlx-lm", "pyarrow", "matplotlib"),
+    *("click", "rich", "torch", "mlx", "transformers", "mlx-lm", "pyarrow"),
 )
 
 

@@ -8,10 +8,9 @@ from mmspec.ground.errors import UsageError
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import (
     PAPERS,
-    compare,
-    first_turn_values,
+    compared_tables,
+    conditions,
     read_paper,
-    section,
 )
 from mmspec_bench.suite.datasets import DATASETS
 from mmspec_bench.suite.methods import read_method
@@ -86,40 +85,39 @@ def run(tmp_path):
     return merge([write(tmp_path, rows, provenance(methods))])
 
 
+def cells(run, name, table):
+    """This run's and the published cell by row and column, over all parts of a paper's table."""
+    paper = read_paper(f"paper:{name}")
+    title = f"Beside {paper.title}: {paper.tables[table].title}: "
+    return {
+        (row[0], heading.rpartition(",")[0]): tuple(pair)
+        for part in compared_tables(run, paper)
+        if part.title.startswith(title)
+        for row in part.rows
+        for heading, *pair in zip(part.columns[1::2], row[1::2], row[2::2], strict=True)
+    }
+
+
 def test_ours_stand_beside_the_papers_in_its_own_terms(run):
-    paper = read_paper("paper:ibed")
-    names = [column.name for column in paper.tables[0].columns]
-    result = {each.label: each for each in compare(run, paper, paper.tables[0])}
-    ours = {label: dict(zip(names, each.ours, strict=True)) for label, each in result.items()}
+    result = cells(run, "ibed", 0)
     # First turns only; the mean is of datasets, not of rounds.
-    theirs = [
-        result["M"].published[names.index(name)] for name in ("Spot-the-Diff", "2-image mean")
-    ]
-    assert (result["M"].method, theirs) == ("M/run", [2.34, 2.26])
-    assert (ours["M"]["Spot-the-Diff"], ours["M"]["2-image mean"]) == (4.0, (4.0 + 1.5) / 2)
-    assert ours["T"]["Spot-the-Diff"] == 2.0
+    assert result["M (M/run)", "Spot-the-Diff"] == ("4.00", "2.34")
+    assert result["M (M/run)", "2-image mean"] == ("2.75", "2.26")
     # No edit by T, so no mean; a method without a published row has its own.
-    assert isnan(ours["T"]["2-image mean"])
-    assert all(isnan(value) for value in result["ngram"].published)
-    assert isnan(ours["M"]["PororoSV"])
-    assert first_turn_values(run, paper)["edit", "M/run"] == 2.19
+    assert result["T", "Spot-the-Diff"][0] == "2.00"
+    assert result["T", "2-image mean"][0] == ""
+    assert result["ngram", "Spot-the-Diff"] == ("2.00", "")
+    assert result["M (M/run)", "PororoSV"] == ("", "1.19")
 
 
 def test_what_was_not_measured_is_blank(run):
-    paper = read_paper("paper:mmspec")
-    [line] = [each for each in compare(run, paper, paper.tables[0]) if each.label == "M/run"]
-    names = [column.name for column in paper.tables[0].columns]
-    assert line.ours[names.index("speed-up, global")] == 2.0
-    assert isnan(line.ours[names.index("identical, share")])
+    result = cells(run, "mmspec", 0)
+    assert result["M/run", "speed-up, global"] == ("2.00", "")
+    assert result["M/run", "identical, share"] == ("", "")
 
 
 def test_both_sides_are_labelled(run):
-    result = section(run, read_paper("paper:ibed"))
-    ours, theirs, tasks = result.remarks
+    ours, theirs, tasks = conditions(run, read_paper("paper:ibed"))
     assert "mini + mini-draft on torch, cpu, float32; gamma 5" in ours
     assert all(word in theirs for word in ("LLaVA-1.5-7B", "LLaMA-68M", "A100", "gamma 5"))
     assert "spot for Spot-the-Diff; edit for IEdit" in tasks
-    means = next(each for each in result.tables if "2-image mean" in each.title)
-    assert list(means.columns[3:5]) == ["2-image mean, ours", "2-image mean, IbED"]
-    assert means.rows[0][0] == "M (M/run)"
-    assert means.rows[0][3:5] == ("2.75", "2.26")

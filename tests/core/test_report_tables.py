@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from mmspec_bench.report import provenance_tables, tables
+from mmspec_bench.report import tables
 from mmspec_bench.report.merge import merge
-from mmspec_bench.report.write import sections
+from mmspec_bench.report.write import report_tables
 from mmspec_bench.suite.metrics import summarise
 from support.suite_row import plain, row, seconds
 from support.synthetic_run import provenance, write
@@ -42,26 +42,25 @@ def summaries(run):
 
 
 def test_block_efficiency_of_methods(run):
-    table = tables.block_efficiencies(summaries(run(FAST, SLOW, PLAIN, *LATER)))
+    table = tables.drafting(summaries(run(FAST, SLOW, PLAIN, *LATER)))
     # M: 7 tokens in 3 rounds, the answers' own 3 and 1; 4 of 7 drafted were kept.
-    assert table.rows[0] == ("M", "2", "7", "2.33", "2.00", "57.1 %", "")
-    assert [line[0] for line in table.rows] == ["M", "MT"]
+    assert table.rows[0] == ("M", "2", "2.33", "2.00", "57.1 %", "", "1.00", "100.0 %")
+    assert [line[0] for line in table.rows] == ["M", "MT", "none"]
 
 
 def test_a_draft_of_which_nothing_was_kept_has_zeros_and_no_answers_none(run):
     cheap = row("chart/0", "M", [(3, 0, 1)], drafted_share=1 / 12)
     [useless] = summaries(run(cheap, methods=("M",)))
-    line = ("M", "1", "1", "1.00", "1.00", "0.0 %", "0.80")
-    assert tables.block_efficiencies([useless]).rows == [line]
+    assert tables.drafting([useless]).rows == [("M", "1", "1.00", "1.00", "0.0 %", "0.80", "", "")]
     nothing = useless | {"rounds": 0, "block_efficiency": 0.0, "macro_block_efficiency": 0.0}
-    assert tables.block_efficiencies([nothing]).rows[0][3:5] == ("", "")
+    assert tables.drafting([nothing]).rows[0][2:4] == ("", "")
 
 
 def test_block_efficiency_by_images_and_turns(run):
     bench_run = run(FAST, SLOW, PLAIN, *LATER)
     table = tables.by_images(bench_run)
-    assert table.columns == ("method", "1 image", "2 images", "all")
-    assert table.rows == [("M", "3.00", "1.00", "2.33"), ("MT", "2.00", "1.00", "1.75")]
+    assert table.columns == ("method", "1 image", "2 images")
+    assert table.rows == [("M", "3.00", "1.00"), ("MT", "2.00", "1.00")]
     first, later = tables.by_task(bench_run, later=False), tables.by_task(bench_run, later=True)
     assert first.rows == [("M", "3.00"), ("MT", "2.00")]
     assert later.rows == [("M", "1.00"), ("MT", "1.00")]
@@ -82,7 +81,7 @@ def test_methods_beside_the_best_single_view(run):
     ]
     methods = ["M", "T", "MT", "treew2:M", "none"]
     bench_run = run(*rows, *(plain(f"{task}/0", 8) for task in ("chart", "vist")), methods=methods)
-    [whole] = tables.against_best_view(bench_run)
+    whole = tables.against_best_view(bench_run)
     assert whole.columns[2] == "than M"  # a tree keeps more, but is no chain
     assert "3.25 of M" in whole.note
     assert "12 samples" in whole.note
@@ -101,21 +100,20 @@ def test_intervals_from_few_samples_say_so(run, samples, warns):
         for n in range(samples)
         for method, accepted in (("M", 3), ("T", 1))
     ]
-    [whole] = tables.against_best_view(run(*rows, methods=["M", "T"]))
+    whole = tables.against_best_view(run(*rows, methods=["M", "T"]))
     assert ("too narrow" in whole.note) == warns
 
 
 def test_one_sample_has_no_interval(run):
     rows = [row("chart/0", method, [(3, n, n + 1)]) for method, n in (("M", 1), ("MT", 3))]
-    [table] = tables.against_best_view(run(*rows, methods=["M", "MT"]))
-    assert table.columns == ("method", "tokens per round", "than M")
-    assert table.rows == [("MT", "4.00", "+100.0 %")]
+    table = tables.against_best_view(run(*rows, methods=["M", "MT"]))
+    assert table.rows == [("MT", "4.00", "+100.0 %", "", "")]
     assert "there is no interval" in table.note
 
 
 def test_without_a_single_view_nothing_stands_beside_it(run):
-    assert tables.against_best_view(run(SLOW, PLAIN, methods=["MT", "none"])) == []
-    assert tables.against_best_view(run(PLAIN, methods=["none"])) == []
+    assert not tables.against_best_view(run(SLOW, PLAIN, methods=["MT", "none"])).rows
+    assert not tables.against_best_view(run(PLAIN, methods=["none"])).rows
 
 
 def test_acceptance_by_place(run):
@@ -128,17 +126,14 @@ def test_acceptance_by_place(run):
 
 
 def test_speed_ups_are_of_decoding_and_end_to_end(run):
-    table = tables.speed_ups(summaries(run(FAST, SLOW, PLAIN)))
-    assert table.rows == [
-        ("M", "1.50", "1.50", "1.40", "1.40"),
-        ("MT", "1.20", "1.20", "0.88", "0.88"),
-    ]
+    first, second, plainly = tables.time(summaries(run(FAST, SLOW, PLAIN))).rows
+    assert (first[0], *first[5:9]) == ("M", "1.50", "1.50", "1.40", "1.40")
+    assert (second[0], *second[5:9]) == ("MT", "1.20", "1.20", "0.88", "0.88")
+    assert plainly[:3] == ("none", "1.0", "1.0")
 
 
-def test_speeds_and_stages(run):
-    bench_run = run(FAST, SLOW, PLAIN, *LATER)
-    assert tables.speeds(summaries(bench_run)).rows[2][:3] == ("none", "1.0", "1.0")
-    lines = tables.stages(bench_run).rows
+def test_stages_are_of_first_turns(run):
+    lines = tables.stages(run(FAST, SLOW, PLAIN, *LATER)).rows
     assert [line[:2] for line in lines] == [("1 image", name) for name in ("M", "MT", "none")]
     assert lines[1][2:] == ("", "", "", "1.500", "3.300", "0.200", "5.000")
 
@@ -148,48 +143,26 @@ def test_every_divergence_is_listed(run):
     parted = row("chart/0", "MT", [(3, 2, 3)], identical=False, divergence=result)
     parted.pieces[2] = " red"
     bench_run = run(FAST, parted, PLAIN)
-    assert tables.identical_answers(bench_run).rows == [
-        ("M", "1", "1", "100.00 %", "0", "0"),
-        ("MT", "1", "0", "0.00 %", "1", "0"),
-    ]
     (line,) = tables.divergences(bench_run).rows
     assert line == ("chart/0", "MT", "near-tie", "'x'", "' red'", "0", "2", "3.00e-05")
-
-
-def test_facts_of_target_and_draft_with_and_without_images(run):
-    methods = ("none", "none:blank", "draft", "draft:blank")
-    rows = [
-        row(sample, method, [(0, 0, 1)], (), facts={"asked": 4, "right": right})
-        for sample, every in {"chart/0": (4, 1, 3, 0), "spot/0": (2, 1, 1, 1)}.items()
-        for method, right in zip(methods, every, strict=True)
-    ]
-    table = tables.facts(run(*rows, methods=methods))
-    assert table.columns == ("task", "target", "target, blank", "draft", "draft, blank")
-    assert table.rows[0] == (
-        "chart",
-        *("100.0 % (4/4)", "25.0 % (1/4)", "75.0 % (3/4)", "0.0 % (0/4)"),
-    )
-    assert table.rows[-1][:2] == ("all", "75.0 % (6/8)")
-    assert not tables.facts(run(FAST, PLAIN)).rows
 
 
 def test_what_was_left_out_and_what_answers_noted(run):
     skipped = [{"sample": "chart/7", "reason": "no image"}]
     noted = row("chart/1", "M", notes=["pooled"])
     bench_run = run(FAST, PLAIN, noted, skipped=skipped)
-    assert provenance_tables.skipped_samples(bench_run).rows == [("chart/7", "no image")]
-    assert provenance_tables.notes(bench_run).rows == [("M", "pooled", "1")]
-    assert not provenance_tables.notes(run(FAST, PLAIN)).rows
-    settings = dict(provenance_tables.settings(bench_run).rows)
-    assert settings["target"] == "mini (SHA-256 0123456789ab)"
+    assert tables.skipped_samples(bench_run).rows == [("chart/7", "no image")]
+    assert tables.notes(bench_run).rows == [("M", "pooled", "1")]
+    assert not tables.notes(run(FAST, PLAIN)).rows
+    settings = dict(tables.settings(bench_run).rows)
+    assert settings["models"].startswith("target name mini, digest 0123456789abcdef")
     assert settings["threads"] == "OMP_NUM_THREADS 2"
 
 
 def test_a_run_without_drafts_has_a_report_too(run):
     bench_run = run(PLAIN, methods=("none",))
-    result = sections(bench_run, summaries(bench_run), ())
-    assert [section.title for section in result] == ["What was run", "Time", "Answers", "Settings"]
-    assert result[2].remarks == ["No answer was compared with plain decoding."]
+    result = report_tables(bench_run, summaries(bench_run), ())
+    assert [table.title for table in result] == ["Drafting", "Time", "Seconds by stage", "Settings"]
 
 
 def test_notes_that_differ_in_numbers_alone_are_counted_together(run):
@@ -197,4 +170,4 @@ def test_notes_that_differ_in_numbers_alone_are_counted_together(run):
     noted = [row(f"vist/{n}", "M", notes=[note]) for n, note in enumerate(notes)]
     plain = [replace(each, method="none", notes=[]) for each in noted]
     bench_run = run(*plain, *noted)
-    assert provenance_tables.notes(bench_run).rows == [("M", "M: 393 of 384, pooled to 36", "2")]
+    assert tables.notes(bench_run).rows == [("M", "M: 393 of 384, pooled to 36", "2")]

@@ -5,11 +5,8 @@ from collections import Counter
 
 import pytest
 
-from mmspec_bench.report.merge import merge
-from mmspec_bench.report.pair_table import view_pairs
-from mmspec_bench.suite.view_pairs import BREAK_EVEN, CURVE, EVEN, ViewPair, compare, right_places
 from support.suite_row import row
-from support.synthetic_run import provenance, write
+from support.view_pairs import BREAK_EVEN, CURVE, EVEN, ViewPair, compare, right_places
 
 GAMMA = 3
 
@@ -66,19 +63,6 @@ def test_answers_that_differ_are_left_out():
     assert compare([m], [t]).recovered is None
 
 
-@pytest.mark.parametrize(("of_ten", "sign"), [(5, "+"), (9, "-")])
-def test_the_report_says_where_a_pair_stands(tmp_path, of_ten, sign):
-    rows = [
-        answer("M", [place % 10 < of_ten for place in range(100)]),
-        answer("T", [place % 10 >= of_ten for place in range(100)]),
-        answer("MT", [True] * 100),
-    ]
-    table = view_pairs(merge([write(tmp_path, rows, provenance(["M", "T", "MT"]))]))
-    [line] = table.rows
-    assert (line[0], line[2], line[-1][0]) == ("M, T", "0.0 %", sign)
-    assert line[-2] == "100.0 %"
-
-
 def test_the_expected_gain_is_that_of_independent_places():
     pair = ViewPair(
         Counter({(True, True): 6, (True, False): 2, (False, True): 1, (False, False): 1})
@@ -93,11 +77,3 @@ def test_the_expected_gain_changes_its_sign_at_the_break_even(beside):
     weaker = round(1000 * (BREAK_EVEN + beside))
     pair = ViewPair(Counter({(True, False): 1000 - weaker, (False, True): weaker}))
     assert (pair.expected_gain(5) > 0) == (beside > 0)
-
-
-def test_pairs_are_of_one_draft(tmp_path):
-    names = ["M@a", "T@a", "M@b", "T@b", "MT@a"]
-    rows = [answer(name, [name[0] == "M"] * 5) for name in names]
-    table = view_pairs(merge([write(tmp_path, rows, provenance(names))]))
-    assert [line[0] for line in table.rows] == ["M@a, T@a", "M@b, T@b"]
-    assert [line[-2] for line in table.rows] == ["100.0 %", ""]

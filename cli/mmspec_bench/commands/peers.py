@@ -19,7 +19,7 @@ from mmspec.ground.errors import UsageError
 from mmspec.ground.threads import VARIABLES
 from mmspec_bench.commands.output import Output, show_tables, split, with_output
 from mmspec_bench.compare.methods import PEERS, peer_methods
-from mmspec_bench.compare.report import PeerReport, markdown, tables
+from mmspec_bench.compare.report import PeerReport, tables
 from mmspec_bench.compare.runner import compare, run_script
 from mmspec_bench.measure.speed import question_of
 from mmspec_bench.prompts import text_prompts, world_prompts
@@ -48,7 +48,6 @@ COUNT = click.IntRange(min=1)
 @click.option("--count", type=COUNT, default=4, show_default=True, help="Default prompts, by set.")
 @click.option("--repeats", type=COUNT, default=3, show_default=True, help="Processes of each peer.")
 @click.option("--max-new-tokens", type=COUNT, default=96, show_default=True, help=LONGEST)
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @with_output
 def peers(
     output: Output,
@@ -68,7 +67,6 @@ def peers(
     count: int,
     repeats: int,
     max_new_tokens: int,
-    as_markdown: bool,
 ) -> None:
     """Compare with transformers, mlx-lm, mlx-vlm and vLLM, each in processes of its own, in turn.
 
@@ -97,8 +95,7 @@ def peers(
         results,
         provenance([]),
     )
-    show = partial(screen.say, markdown(report)) if as_markdown else partial(_show, screen, report)
-    output.report(asdict(report), show)
+    output.report(asdict(report), partial(_show, screen, report))
 
 
 def _named(model: str, draft: str) -> tuple[str, Path, Path | None]:

@@ -1,4 +1,4 @@
-"""`mmspec bench report`: writes tables, a figure and files about a run."""
+"""`mmspec bench report`: writes tables and files about a run."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import click
 from mmspec_bench.commands.output import show_tables
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import PAPERS, PREFIX, read_paper
-from mmspec_bench.report.write import Report, write
+from mmspec_bench.report.write import write
 from mmspec_terminal.options import JSON, PLAIN
 from mmspec_terminal.render import Screen
 
@@ -37,17 +37,11 @@ def report(
     written = write(run, papers, directories[0])
     if as_json:
         screen.json({"methods": written.summaries, "files": list(map(str, written.files))})
-    else:
-        _show(screen, written)
-    for warning in written.warnings:
-        screen.note(warning)
-
-
-def _show(screen: Screen, written: Report) -> None:
-    for section in written.sections:
-        for remark in section.remarks:
-            screen.say(remark)
-    shown = [table for section in written.sections for table in section.tables]
-    show_tables(screen, [table for table in shown if table.in_terminal], "measures-over-a-run")
+        return
+    for remark in written.remarks:
+        screen.say(remark)
+    show_tables(
+        screen, [each for each in written.tables if each.in_terminal], "measures-over-a-run"
+    )
     for file in written.files:
         screen.say(str(file))

@@ -9,14 +9,14 @@ import click
 from mmspec.chat.engine import Engine
 from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import show_tables, split
+from mmspec_bench.report.tables import drafting
 from mmspec_bench.suite.drafts import load_drafts
-from mmspec_bench.suite.methods import PROBES, read_methods
+from mmspec_bench.suite.methods import read_methods
 from mmspec_bench.suite.metrics import Summary, block_efficiency, summarise
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
 from mmspec_bench.suite.run_folder import Settings
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
-from mmspec_bench.table import Table, number
 from mmspec_terminal.options import (
     CAPTIONER,
     EXACT,
@@ -31,12 +31,6 @@ from mmspec_terminal.options import PLAIN as UNADORNED
 from mmspec_terminal.render import Screen
 
 METHODS = "M,T,C,P,MT,MTC,MTCP,none"
-NOTE = (
-    "Tokens per round: the target's own one included. Accepted: of the drafted tokens. Times "
-    "plain: decoding speed over that of none, mean over answers. Same tokens: answers with the "
-    "token ids of none. Facts right: of those that synthetic samples ask for."
-)
-"""What the columns of the table mean."""
 COUNT = click.IntRange(min=1)
 
 
@@ -120,7 +114,8 @@ def run(
     if as_json:
         screen.json({"methods": summaries} | engines[0].exact_fields(settings.exact))
     else:
-        _show(screen, summaries, out)
+        show_tables(screen, [drafting(summaries)], "measures-over-a-run")
+        screen.say(f"{out / ROWS}")
     return int(any(row.divergence and row.divergence["outcome"] == "bug" for row in rows))
 
 
@@ -164,25 +159,3 @@ def _summaries(rows: Sequence[Row], methods: Sequence[str]) -> list[Summary]:
     by_method = {name: [row for row in rows if row.method == name] for name in methods}
     plain = by_method.get(PLAIN, [])
     return [summarise(some, plain) for some in by_method.values() if some]
-
-
-def _show(screen: Screen, summaries: Sequence[Summary], out: Path) -> None:
-    measures = ("tokens per round", "accepted", "times plain", "same tokens", "facts right")
-    columns, lines = ("method", "answers", *measures), [_line(summary) for summary in summaries]
-    table = Table("Every method over all answers", columns, lines, NOTE)
-    show_tables(screen, [table], "measures-over-a-run")
-    screen.say(f"{out / ROWS}")
-
-
-def _line(summary: Summary) -> tuple[str, ...]:
-    """A method's row in the table; a probe has no speed-up, because its images or model differ."""
-    speed_up = None if summary["method"] in PROBES else summary["speed_up_paired"]
-    return (
-        summary["method"],
-        str(summary["answers"]),
-        f"{summary['block_efficiency']:.2f}",
-        f"{summary['acceptance_rate']:.0%}",
-        number(speed_up or None),
-        "" if summary["identical"] is None else f"{summary['identical']:.1%}",
-        f"{summary['facts_right'] / asked:.0%}" if (asked := summary["facts_asked"]) else "",
-    )

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmspec_bench.compare.runner import PeerResult
-from mmspec_bench.markdown import markdown_table
 from mmspec_bench.table import Table
 
 COLUMNS = (
@@ -44,13 +43,6 @@ def tables(report: PeerReport) -> list[Table]:
         )
         for label, count in report.prompts.items()
     ]
-
-
-def markdown(report: PeerReport) -> str:
-    """The tables in Markdown."""
-    return "\n\n".join(
-        f"{table.title}\n\n{markdown_table(table.columns, table.rows)}" for table in tables(report)
-    )
 
 
 def _row(result: PeerResult, label: str) -> tuple[str, ...]:

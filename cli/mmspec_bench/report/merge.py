@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mmspec.ground.errors import UsageError
-from mmspec_bench.suite.datasets import DATASETS
 from mmspec_bench.suite.methods import PROBES
-from mmspec_bench.suite.offline import OFFLINE_TASKS, TEXT_TASKS
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
 from mmspec_bench.suite.run_folder import Settings, read_provenance
 
@@ -19,15 +16,13 @@ SHARED = (
 )
 """Entries of the provenance in which all shards of a run must agree; the machines may differ."""
 
-_TASK_ORDER = [*OFFLINE_TASKS, *TEXT_TASKS, *DATASETS]
-
 Key = TypeVar("Key")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class BenchRun:
-    """All rows of a run, in an order that does not depend on its shards."""
+    """All rows of a run, in an order that does not depend on the order of its folders."""
 
     rows: list[Row]
     methods: list[str]
@@ -35,9 +30,7 @@ class BenchRun:
     tasks: list[str]
     """Names of tasks in the order of the suite."""
     provenances: list[dict[str, Any]]
-    """The provenance of each shard's folder."""
-    notes: list[str]
-    """Notes for the reader about the shards."""
+    """The provenance of each shard's folder, in the order of the shards."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -53,6 +46,13 @@ class BenchRun:
     def drafting(self) -> list[str]:
         """The methods that draft."""
         return [name for name in self.decoding if name != PLAIN]
+
+    @property
+    def missing_shards(self) -> list[str]:
+        """The shards of the run whose folders were not given, such as 2/3."""
+        present = {provenance["shard"] for provenance in self.provenances}
+        count = int(self.settings["shard"].partition("/")[2])
+        return [name for i in range(count) if (name := f"{i + 1}/{count}") not in present]
 
     def of(self, *methods: str) -> list[Row]:
         """The rows of the methods named."""
@@ -77,25 +77,24 @@ def merge(folders: Sequence[Path]) -> BenchRun:
 
     Raises UsageError naming a folder without a run, a setting that differs or a duplicate row.
     """
-    provenances = [_provenance(folder) for folder in folders]
-    _check_settings(folders, provenances)
-    placed = [(folder, row) for folder in folders for row in read_rows(_file(folder, ROWS))]
-    _check_no_duplicates(placed)
+    shards = sorted(((_provenance(folder), folder) for folder in folders), key=_shard_number)
+    _check_settings(shards)
+    placed = [(folder, row) for _, folder in shards for row in read_rows(_file(folder, ROWS))]
     if not placed:
         raise UsageError(f"{folders[0] / ROWS} has no rows yet: let the run go on first")
-    order = provenances[0]["methods"]
-    for folder, row in placed:
-        if row.method not in order:
-            raise UsageError(f"{folder / ROWS} has a row of {row.method}, which the run has not")
-    rows = sorted((row for _, row in placed), key=_sort_key(order))
+    order = shards[0][0]["methods"]
+    _check_rows(placed, order)
+    tasks = list(dict.fromkeys(row.task for _, row in placed))
+
+    def place(row: Row) -> tuple[Any, ...]:
+        # Longer names are later: chart/10 follows chart/9.
+        name = len(row.sample), row.sample
+        return tasks.index(row.task), *name, row.turn, order.index(row.method)
+
+    rows = sorted((row for _, row in placed), key=place)
     methods = {row.method for row in rows}
-    return BenchRun(
-        rows,
-        methods=[name for name in order if name in methods],
-        tasks=list(dict.fromkeys(row.task for row in rows)),
-        provenances=provenances,
-        notes=_missing_shards(provenances),
-    )
+    present = [name for name in order if name in methods]
+    return BenchRun(rows, present, tasks, [provenance for provenance, _ in shards])
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -108,21 +107,25 @@ def _file(folder: Path, name: str) -> Path:
 def _provenance(folder: Path) -> dict[str, Any]:
     file = _file(folder, PROVENANCE)
     values = read_provenance(folder)
-    for name in (*SHARED, "platform", "processor", "threads", "shard", "skipped"):
+    for name in (*SHARED, "shard"):
         if name not in values:
             raise UsageError(f"{file}: {name!r} is missing; give a run of this version")
     return values
 
 
-def _check_settings(folders: Sequence[Path], provenances: Sequence[dict[str, Any]]) -> None:
-    first = provenances[0]
-    for folder, other in zip(folders[1:], provenances[1:], strict=True):
+def _shard_number(shard: tuple[dict[str, Any], Path]) -> int:
+    return int(shard[0]["shard"].partition("/")[0])
+
+
+def _check_settings(shards: Sequence[tuple[dict[str, Any], Path]]) -> None:
+    first, place = shards[0]
+    for other, folder in shards[1:]:
         for name in SHARED:
             mine, theirs = _comparable(first, name), _comparable(other, name)
             if mine != theirs:
                 raise UsageError(
-                    f"not shards of one run: {name} is {mine} in {folders[0]} and {theirs} in "
-                    f"{folder}; report them apart"
+                    f"not shards of one run: {name} is {mine} in {place} and {theirs} in {folder}; "
+                    "report them apart"
                 )
 
 
@@ -133,36 +136,16 @@ def _comparable(provenance: dict[str, Any], name: str) -> Any:
     return {role: model and model["digest"] for role, model in provenance[name].items()}
 
 
-def _check_no_duplicates(placed: Sequence[tuple[Path, Row]]) -> None:
-    groups = grouped(placed, lambda pair: (*pair[1].key, pair[1].method))
-    twice = [(key, pairs) for key, pairs in groups.items() if len(pairs) > 1]
-    if twice:
-        (sample, turn, method), pairs = twice[0]
-        more = f", and {len(twice) - 1} more rows" if len(twice) > 1 else ""
-        raise UsageError(
-            f"{sample} turn {turn} by {method} is twice in "
-            f"{' and '.join(str(folder) for folder, _ in pairs)}{more}: give each shard once"
-        )
-
-
-def _sort_key(methods: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
-    """A sort key: task (suites' order, then names), sample number, turn, method."""
-
-    def key(row: Row) -> tuple[Any, ...]:
-        task_order = _TASK_ORDER.index(row.task) if row.task in _TASK_ORDER else len(_TASK_ORDER)
-        return task_order, row.task, _natural(row.sample), row.turn, methods.index(row.method)
-
-    return key
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """A sort key that puts chart/9 before chart/10."""
-    parts = ((digits, "".join(part)) for digits, part in groupby(name, str.isdecimal))
-    return [(int(part) if digits else -1, part) for digits, part in parts]
-
-
-def _missing_shards(provenances: Sequence[dict[str, Any]]) -> list[str]:
-    present = {provenance["shard"] for provenance in provenances}
-    count = int(provenances[0]["shard"].partition("/")[2])
-    absent = [name for i in range(count) if (name := f"{i + 1}/{count}") not in present]
-    return [f"Not all of the run: no shard {', '.join(absent)}."] if absent else []
+def _check_rows(placed: Sequence[tuple[Path, Row]], methods: Sequence[str]) -> None:
+    """Raise UsageError for a row of a method that the run has not, or that is there twice."""
+    places: dict[tuple[str, int, str], Path] = {}
+    for folder, row in placed:
+        if row.method not in methods:
+            raise UsageError(f"{folder / ROWS} has a row of {row.method}, which the run has not")
+        key = (*row.key, row.method)
+        if key in places:
+            raise UsageError(
+                f"{row.sample} turn {row.turn} by {row.method} is twice in {places[key]} and "
+                f"{folder}: give each shard once"
+            )
+        places[key] = folder
