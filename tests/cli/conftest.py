@@ -41,10 +41,16 @@ def measure_once() -> Callable[..., Measured]:
 
 
 @pytest.fixture
-def pair(pair_paths: tuple[Path, Path]) -> list[str]:
-    """Options that choose the tiny pair and a short answer."""
+def models(pair_paths: tuple[Path, Path]) -> list[str]:
+    """Options that choose the tiny pair."""
     target, draft = map(str, pair_paths)
-    return f"--model {target} --draft {draft} --backend torch --max-new-tokens 12".split()
+    return ["--model", target, "--draft", draft, "--backend", "torch"]
+
+
+@pytest.fixture
+def pair(models: list[str]) -> list[str]:
+    """Options that choose the tiny pair and a short answer."""
+    return [*models, "--max-new-tokens", "12"]
 
 
 @pytest.fixture(scope="session")

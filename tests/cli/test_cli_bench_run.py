@@ -14,12 +14,6 @@ from support.commands import start_process
 from support.suite_row import without_times
 
 
-@pytest.fixture
-def models(pair_paths):
-    target, draft = map(str, pair_paths)
-    return ["--model", target, "--draft", draft, "--backend", "torch"]
-
-
 def short(out, *more, methods="M,MTC,none", gamma="2"):
     length = ["--methods", methods, "--gamma", gamma, "--max-new-tokens", "8"]
     chosen = more if "--suite" in more else ["--tasks", "chart,spot", *more]

@@ -25,11 +25,10 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def models(pair_paths, measure_once, monkeypatch):
+def models(models, measure_once, monkeypatch):
     """A pair that is measured once for all tests."""
     monkeypatch.setattr("mmspec_cli.calibrate.measure", measure_once)
-    target, draft = map(str, pair_paths)
-    return f"--model {target} --draft {draft} --backend torch".split()
+    return models
 
 
 def test_costs_are_shown_written_and_read_again(run, models, cache):

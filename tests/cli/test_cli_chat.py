@@ -34,6 +34,14 @@ def test_each_line_is_a_question_and_the_end_leaves(chat):
     assert out.endswith("\n")
 
 
+def test_a_block_between_quotes_is_one_question_and_the_end_of_input_ends_it(chat):
+    lines = ['"""one', "", 'three"""', '"""on one line"""', "/history", '"""four', "five"]
+    result = chat(*lines, options=["--json"])
+    assert len(answers(result)) == 3
+    turns = json.loads(result.out.splitlines()[2])["history"]
+    assert [turn["question"] for turn in turns] == ["one\n\nthree", "on one line"]
+
+
 def test_a_later_turn_reads_only_what_is_new(chat, red):
     first, second = answers(chat("what is it?", "and now?", images=[red], options=["--json"]))
     fed = first["prompt_tokens"] + len(first["token_ids"])
@@ -42,17 +50,17 @@ def test_a_later_turn_reads_only_what_is_new(chat, red):
     assert second["prompt_tokens"] > fed
 
 
-def test_images_named_at_the_start_go_with_the_first_question(chat, run, pair, red, blue):
-    replies = answers(chat("which?", images=[red, blue], options=["--json"]))
-    alone = json.loads(run("generate", red, blue, "--prompt", "which?", *pair, "--json").out)
-    assert replies[0]["token_ids"] == alone["token_ids"]
-
-
 @pytest.mark.parametrize(
-    "lines", [["/image red.png", "which?"], ["which? red.png"], ["red.png", "which?"]]
+    ("lines", "images"),
+    [
+        (["/image red.png", "which?"], []),
+        (["which? red.png"], []),
+        (["red.png", "which?"], []),
+        (["which?"], ["red.png"]),
+    ],
 )
-def test_three_ways_to_show_an_image(chat, run, pair, red, lines):
-    result = chat(*lines, options=["--json"])
+def test_four_ways_to_show_an_image(chat, run, pair, red, lines, images):
+    result = chat(*lines, images=images, options=["--json"])
     alone = json.loads(run("generate", red, "--prompt", "which?", *pair, "--json").out)
     assert [answer["token_ids"] for answer in answers(result)] == [alone["token_ids"]]
     assert "Added image" in result.err

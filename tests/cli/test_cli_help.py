@@ -75,13 +75,6 @@ def test_tables_fit_a_narrow_terminal_and_break_no_name(run: Run, narrow, words,
         assert name in out
 
 
-def test_the_chat_s_help_fits_a_narrow_terminal(run: Run, narrow, pair):
-    narrow()
-    out = re.sub(r"\x1b\[[\d;]*m", "", run("chat", *pair, stdin="/help").out)
-    assert max(map(len, out.splitlines())) <= 60
-    assert "/max-new-tokens [N]" in out
-
-
 def test_every_command_that_computes_takes_a_number_of_threads():
     """Those that choose a backend or a device compute; those of `models` read and write files."""
     computes = {

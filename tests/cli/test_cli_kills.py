@@ -12,9 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from mmspec.checkpoints.hub_cache import cached
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
@@ -22,6 +20,7 @@ from mmspec_cli.main import main
 from support import factory
 from support.commands import Run, start_process
 from support.hub_server import FakeHub, serving
+from support.lessons import write_lessons
 from support.serve_process import free_port, serve
 from support.suite_row import without_times
 
@@ -81,18 +80,8 @@ def whole_samples(rows: list[Any]) -> list[Any]:
 @pytest.fixture
 def lessons(tmp_path) -> list[str]:
     """Options for data in LLaVA's instruction format, every other line with an image."""
-    draws, folder, lines = np.random.default_rng(0), tmp_path / "data", []
-    folder.mkdir()
-    for number in range(40):
-        names = [f"{number}.png"] * (number % 2)
-        for name in names:
-            Image.fromarray(draws.integers(0, 255, (32, 32, 3), np.uint8)).save(folder / name)
-        asked = "<image>\n" * len(names) + f"How many are {number}?"
-        turns = [("human", asked), ("gpt", f"There are {number}."), ("human", "And?")]
-        said = [{"from": who, "value": text} for who, text in [*turns, ("gpt", "No more.")]]
-        lines.append(json.dumps({"image": names, "conversations": said}))
-    (folder / "lines.jsonl").write_text("\n".join(lines) + "\n")
-    return ["--data", str(folder / "lines.jsonl"), "--samples", "24", "--held-out", "4"]
+    file = write_lessons(tmp_path, lambda number: number % 2)
+    return ["--data", str(file), "--samples", "24", "--held-out", "4"]
 
 
 def train(out: Path, target: Path, lessons: list[str]) -> list[str]:

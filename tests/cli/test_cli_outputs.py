@@ -25,39 +25,25 @@ def test_a_run_in_a_file_is_one_line(run, pair, tmp_path):
     assert "Traceback" not in result.err
 
 
-def test_a_closed_stdin_ends_the_chat(pair):
-    command = [sys.executable, "-m", "mmspec_cli", "chat", *pair]
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" <&-', "sh", *command],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+NO_IMAGE = "mmspec: standard input: not an image that can be read\n"
+NO_OUTPUT = "mmspec: standard output is closed: nothing could be shown\n"
+
+
+@pytest.mark.parametrize(
+    ("closing", "arguments", "status", "said"),
+    [
+        ("<&-", ["chat"], 0, None),
+        ("<&-", ["generate", "-", "--prompt", "What?"], 2, NO_IMAGE),
+        (">&-", ["generate", "--prompt", "Hello?"], 2, NO_OUTPUT),
+    ],
+)
+def test_a_closed_stream_is_one_line(pair, closing, arguments, status, said):
+    command = [sys.executable, "-m", "mmspec_cli", *arguments, *pair]
+    shell = ["sh", "-c", f'exec "$@" {closing}', "sh", *command]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in done.stderr
-    assert done.returncode == 0
-
-
-def test_no_image_is_read_from_a_closed_stdin(pair):
-    command = [sys.executable, "-m", "mmspec_cli", "generate", "-", "--prompt", "What?", *pair]
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr == "mmspec: standard input: not an image that can be read\n"
-
-
-def test_a_closed_stdout_is_one_line(pair):
-    command = [sys.executable, "-m", "mmspec_cli", "generate", "--prompt", "Hello?", *pair]
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&-', "sh", *command],
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stderr == "mmspec: standard output is closed: nothing could be shown\n"
-    assert done.returncode == 2
+    assert done.returncode == status
+    assert said in (None, done.stderr)
 
 
 def test_a_prompt_that_is_no_text_is_one_line(run, pair):

@@ -65,14 +65,10 @@ def test_a_copied_image_is_the_picture(desktop, red):
     assert (picture, picture.name) == (open_picture(red), "clipboard")
 
 
-def test_a_copied_path_is_the_file_s_picture(desktop, red):
-    desktop("path")
-    assert clipboard_picture().name == str(red)
-
-
-def test_a_copied_url_is_the_file_s_picture(desktop, blue):
-    desktop("url")
-    assert clipboard_picture().name == str(blue)
+@pytest.mark.parametrize("kind", ["path", "url"])
+def test_a_copied_path_or_url_is_the_file_s_picture(desktop, red, blue, kind):
+    desktop(kind)
+    assert clipboard_picture().name == str(red if kind == "path" else blue)
 
 
 @pytest.mark.parametrize("kind", ["text", "nothing"])

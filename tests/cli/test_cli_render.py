@@ -1,6 +1,5 @@
 """What reaches the screen, and how."""
 
-import json
 import re
 
 import pytest
@@ -25,11 +24,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
             monkeypatch.setenv(name, value)
 
     return become
-
-
-def test_piped_text_is_the_model_s_own_bytes(capsys):
-    Screen(accepted=False).piece(Piece(NASTY, "!"))
-    assert capsys.readouterr().out == NASTY + "!"
 
 
 def test_on_a_terminal_control_characters_are_spelled_out_and_markup_is_text(terminal, capsys):
@@ -64,14 +58,6 @@ def test_no_colour_where_none_is_wanted(terminal, capsys, why):
     assert "reading" not in err
 
 
-def test_progress_goes_before_anything_else_is_written(terminal, capsys):
-    terminal()
-    screen = Screen()
-    screen.progress("reading 5 of 9 tokens")
-    screen.piece(Piece("", "text"))
-    assert capsys.readouterr().err.endswith("\r\x1b[2K")
-
-
 def test_a_bar_counts_and_says_what_it_is_told(terminal, capsys):
     terminal()
     screen = Screen()
@@ -94,13 +80,6 @@ def test_remarks_are_one_line_and_do_not_cut_into_the_answer(capsys):
     assert err == "two lines^[\n"
 
 
-@pytest.mark.parametrize("plain", [False, True])
-def test_table_cells_are_text(terminal, capsys, plain):
-    terminal()
-    Screen(plain=plain).table(["name"], [["[red]x[/red]\x1b"]])
-    assert "[red]x[/red]^[" in capsys.readouterr().out
-
-
 WIDE = ["method", "acceptance rate", "first token p50", "peak memory, MiB", "same tokens", "why"]
 ROW = ["M", "49.2 %", "0.105", "130", "100.00 %", "qwen2.5-vl-3b and a sentence"]
 
@@ -114,13 +93,6 @@ def test_a_table_breaks_no_words_and_loses_no_column(terminal, capsys, plain, co
     assert max(map(len, out.splitlines())) <= columns
     assert {word for cell in (*WIDE, *ROW, "MT") for word in cell.split()} <= set(out.split())
     assert out.count("acceptance") == (1 if columns > 60 else 2)
-
-
-def test_json_is_one_line(capsys):
-    Screen().json({"text": "a\nb\x1bä"})
-    out = capsys.readouterr().out
-    assert out.count("\n") == 1
-    assert json.loads(out) == {"text": "a\nb\x1bä"}
 
 
 def test_footer_says_what_was_measured():

@@ -102,12 +102,6 @@ def bench_run(models: list[str], out: Path, *more: str) -> list[str]:
     return ["bench", "run", *models, *few, "--max-new-tokens", "8", "--out", str(out), *more]
 
 
-@pytest.fixture
-def models(pair_paths) -> list[str]:
-    target, draft = map(str, pair_paths)
-    return ["--model", target, "--draft", draft, "--backend", "torch"]
-
-
 @pytest.mark.parametrize("number", ENDING)
 def test_a_run_of_the_suite_that_is_ended_goes_on(open_terminal, run, models, tmp_path, number):
     out = tmp_path / "out"

@@ -277,23 +277,6 @@ def test_a_race_whose_texts_differ_says_where(page, spoken, speaker):
     assert "error" in page.one(".verdict").get_attribute("class")
 
 
-def test_after_a_reload_the_page_is_new_and_the_answer_has_ended(page, directory, monkeypatch):
-    speaker = Speaker([f"word{n} " for n in range(5000)], pause=0.05)
-    with speaking(directory, monkeypatch, speaker) as server:
-        page.open(address(server))
-        page.one("#question").send_keys("First?", ENTER)
-        page.until(lambda: "word2" in page.text(".turn .answer"))
-        page.driver.refresh()
-        assert speaker.closed.wait(30)
-        page.until(lambda: page.text("#model"))
-        assert not page.all(".turn")
-        assert page.one("#welcome").is_displayed()
-        speaker.parts = ["done"]
-        page.ask("Second?")
-        assert page.answers() == ["done"]
-        assert speaker.questions() == ["Second?"]
-
-
 def test_a_key_is_asked_for_and_kept_in_memory_alone(page, directory, monkeypatch, speaker):
     access = Access("127.0.0.1", "the key")
     with speaking(directory, monkeypatch, speaker, access=access) as server:
@@ -462,10 +445,15 @@ def test_it_fits_a_phone_in_light_and_dark(page, spoken, speaker, tmp_path, sche
     assert sum(count > 0 for count in histogram) > 30
 
 
-def test_a_new_conversation_forgets_the_old(page, spoken, speaker):
+@pytest.mark.parametrize("reload", [False, True])
+def test_a_new_conversation_forgets_the_old(page, spoken, speaker, reload):
     page.open(address(spoken))
     page.ask("First?")
-    page.one("#new").click()
+    if reload:
+        page.driver.refresh()
+        page.until(lambda: page.text("#model"))
+    else:
+        page.one("#new").click()
     assert not page.all(".turn")
     assert page.one("#welcome").is_displayed()
     page.ask("Second?")

@@ -80,14 +80,6 @@ def test_other_images_under_the_same_text_are_not_shared(engine):
     assert other.cached_tokens < 16
 
 
-def test_a_long_conversation_is_not_given_up_for_a_short_beginning(engine):
-    client = Client(engine)
-    long, other = dialogue(["what is this? " * 9, A]), dialogue(["a", A])
-    client.check(long)
-    assert client.check(other).cached_tokens == 0
-    assert client.check(long).cached_tokens > 60
-
-
 def test_the_same_question_again_shares_all_of_it_after_a_longer_answer(engine):
     client, asked = Client(engine), dialogue(["what is this?"])
     long = replace(OPTIONS, max_new_tokens=60)
@@ -99,23 +91,13 @@ def test_the_same_question_again_shares_all_of_it_after_a_longer_answer(engine):
 
 
 def test_conversations_in_turn_keep_their_caches_up_to_the_count(engine):
-    first, second = dialogue(["what is this? " * 4, A]), dialogue(["tell me more about it", B])
-    both, one = Client(engine, count=2), Client(engine, count=1)
-    for client in (both, one):
-        for asked in (first, second):
-            client.check(asked)
-    assert [both.check(asked).cached_tokens > 40 for asked in (first, second)] == [True, True]
-    assert one.check(first).cached_tokens < 10
-    assert (len(both.cache), len(one.cache)) == (2, 1)
-
-
-def test_the_least_recently_used_leaves(engine):
-    client = Client(engine, count=2)
     first, second, third = (dialogue(["what is this? " * n, picture(n)]) for n in (3, 5, 9))
+    client = Client(engine, count=2)
     for asked in (first, second, first, third):
         client.check(asked)
     assert client.check(first).cached_tokens > 30
-    assert client.check(second).cached_tokens < 10
+    assert client.check(second).cached_tokens < 10  # the least recently used has left
+    assert len(client.cache) == 2
 
 
 def test_bytes_are_limited(engine):
@@ -125,10 +107,6 @@ def test_bytes_are_limited(engine):
         client.check(asked)
     assert (len(none.cache), none.cache.bytes) == (0, 0)
     assert none.check(asked).cached_tokens == 0
-    target, draft = engine.target.model.config.text, engine.draft.model.config.text
-    positions = prepare(engine, asked).chunks
-    assert some.cache.bytes > 3 * 16 * 16 + 2 * 4 * 8 * 30
-    assert (target.num_hidden_layers, draft.num_hidden_layers, len(positions)) == (1, 1, 1)
     fitting = Client(engine, size=some.cache.bytes)
     fitting.check(asked)
     assert len(fitting.cache) == 1

@@ -54,14 +54,6 @@ def test_a_sampled_token_need_not_be_the_likeliest(pair: Live):
     assert all(e["logprob"] <= e["top_logprobs"][0]["logprob"] for e in found)
 
 
-def test_they_change_nothing_and_share_the_caches(pair: Live):
-    text = text_of(pair.chat(ASKED).json())
-    reply = pair.chat(ASKED, **FIELDS).json()
-    assert text_of(reply) == text
-    assert reply["usage"]["prompt_tokens_details"]["cached_tokens"] > 10
-    assert pair.chat(ASKED).json()["choices"][0]["logprobs"] is None
-
-
 def test_a_stream_has_the_same_entries(mini: Live):
     fields = {"messages": ASKED, "logprobs": True, "max_tokens": 20}
     whole = mini.client.post(CHAT, json=fields).json()

@@ -1,20 +1,15 @@
 """One answer at a time: a bounded queue in order, clients that leave, and the end of the server."""
 
-import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Semaphore
 from time import sleep
-from types import SimpleNamespace
 
 import httpx2
 import pytest
 
 from mmspec.chat.options import Options
-from mmspec_server import decoding_queue
-from mmspec_server.decoding_queue import DecodingQueue
-from mmspec_server.streams import EventStream
 from support.live_server import CHAT, live, text_of, until
 from support.scripted_engine import scripted_engine
 
@@ -56,44 +51,6 @@ def gated(directory, gate, **limits):
             yield server
         finally:
             gate.opened.set()
-
-
-def test_nothing_is_sent_before_the_first_event():
-    order = []
-
-    async def events():
-        for name in ("first", "second"):
-            order.append(name)
-            yield name
-
-    async def receive():
-        await asyncio.Event().wait()
-
-    async def send(message):
-        order.append(message.get("body", message["type"]))
-
-    stream = EventStream(SimpleNamespace(cancel=lambda: order.append("cancel")), events())
-    asyncio.run(stream({}, receive, send))
-    sent = ["http.response.start", b"first", "second", b"second", b""]
-    assert order == ["first", *sent, "cancel"]
-
-
-def test_a_job_goes_on_when_its_first_event_has_been_sent(monkeypatch):
-    monkeypatch.setattr(decoding_queue, "HANDOVER", 10)
-    order = []
-
-    def work():
-        yield "first"
-        order.append("second")
-        yield "second"
-
-    async def send():
-        async for event in DecodingQueue(0).submit(work()).events():
-            await asyncio.sleep(0.05)
-            order.append(f"{event} is sent")
-
-    asyncio.run(send())
-    assert order == ["first is sent", "second", "second is sent"]
 
 
 @pytest.fixture
@@ -144,28 +101,21 @@ def test_a_stream_that_waits_gets_comments(directory, gate):
         assert list(lines)[-1] == "data: [DONE]"
 
 
-def test_a_client_that_leaves_a_stream_ends_its_answer_within_a_round(directory, gate):
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_ends_its_answer_within_a_round(directory, gate, stream):
     with gated(directory, gate) as server:
-        with server.client.stream("POST", CHAT, json=question("a", stream=True)) as reply:
-            gate.permits.release(3)
-            text = (line for line in reply.iter_lines() if '"content": ' in line)
-            next(text)
+        gate.permits.release(3)
+        with (
+            suppress(httpx2.ReadTimeout),
+            server.client.stream("POST", CHAT, json=question("a", stream=stream), timeout=0.3) as r,
+        ):
+            next(line for line in r.iter_lines() if '"content": ' in line)
         sleep(0.3)  # for the server to see that the connection is closed
         rounds = gate.rounds
         gate.opened.set()
         until(lambda: server.service.queue.jobs == 0)
         assert gate.rounds <= rounds + 1 < ROUNDS
         assert text_of(server.ask("b"))
-
-
-def test_a_client_that_leaves_without_a_stream_ends_its_answer_too(directory, gate):
-    with gated(directory, gate) as server:
-        with pytest.raises(httpx2.ReadTimeout):
-            server.client.post(CHAT, json=question("a"), timeout=0.3)
-        sleep(0.3)
-        gate.opened.set()
-        until(lambda: server.service.queue.jobs == 0)
-        assert gate.rounds <= 2
 
 
 def test_a_client_that_leaves_the_queue_frees_its_place(directory, gate, clients):
