@@ -75,9 +75,7 @@ ALSO = {
     "cli/mmspec_cli/train_options.py": {"mmspec_train"},
     "mmspec/prompt/tokenizer_files.py": {"transformers", "sentencepiece"},
     "backends/mmspec_torch/captioner.py": {"transformers", "PIL"},
-    "cli/mmspec_bench/compare/mlx_program.py": {"mmspec_mlx", "mlx"},
-    "cli/mmspec_bench/compare/run_mlx_lm.py": {"mlx_lm"},
-    "cli/mmspec_bench/compare/run_mlx_vlm.py": {"mlx_vlm"},
+    "cli/mmspec_bench/compare/run_mlx.py": {"mmspec_mlx", "mlx", "mlx_lm", "mlx_vlm"},
     "cli/mmspec_bench/compare/run_vllm.py": {"vllm", "torch", "PIL"},
     "cli/mmspec_bench/compare/run_transformers.py": {"mmspec_torch", "torch", "transformers"},
 }

@@ -27,10 +27,10 @@ from mmspec.diagnostics.check import NEAR_TIES, Divergence, common_prefix, diver
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import answer_once
 from mmspec_bench.compare.methods import PeerMethod, vllm_methods
-from mmspec_bench.compare.runner import own_task, run_script
-from mmspec_bench.measure.speed import question_of
+from mmspec_bench.compare.runner import own_task, question_of, run_script
+from mmspec_bench.compare.script_io import Task
+from mmspec_bench.measure.timing import Timing
 from mmspec_bench.prompts import world_prompts
-from mmspec_bench.script_io import Reply, Task
 
 ROOT = Path(__file__).parent.parent
 SOURCES = [str(ROOT / folder) for folder in ("", "backends", "cli", "models")]
@@ -94,7 +94,7 @@ class Comparison:
         report.accepted_by_vllm = counters["accepted_tokens"] / max(counters["drafts"], 1)
         return report
 
-    def _compare(self, prompt: Prompt, answer: Answer, reply: Reply, report: Report) -> None:
+    def _compare(self, prompt: Prompt, answer: Answer, reply: Timing, report: Report) -> None:
         target = self._engine.target
         ours = [token for token in answer.token_ids if token not in target.stop]
         if ours == reply.tokens:

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from mmspec.chat.engine import Engine
-from mmspec_bench import Progress
+from mmspec.ground.progress import Progress
 from mmspec_bench.measure.calibrate import Measured, calibrate
 from mmspec_cli.main import main
 from support import factory

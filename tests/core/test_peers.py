@@ -8,22 +8,19 @@ from pathlib import Path
 import pytest
 
 from mmspec.checkpoints.head_config import read_head_config
+from mmspec.diagnostics.prompts import user_prompt
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.images import open_picture
-from mmspec_bench import script_io
+from mmspec.prompt.clips import clip_of
+from mmspec.prompt.images import open_picture, picture_from
+from mmspec_bench.commands.peers import COLUMNS, rows
+from mmspec_bench.compare import script_io
 from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods, vllm_methods
-from mmspec_bench.compare.report import COLUMNS, PeerReport, markdown, tables
-from mmspec_bench.compare.runner import (
-    PeerError,
-    compare,
-    figures,
-    own_task,
-    run_script,
-)
-from mmspec_bench.measure.speed import Spread, question_of
+from mmspec_bench.compare.runner import PeerError, compare, own_task, question_of, run_script
+from mmspec_bench.compare.script_io import Run
+from mmspec_bench.measure.timing import Spread, Timing, figures
 from mmspec_bench.prompts import world_prompts
-from mmspec_bench.script_io import Reply, Run
 from support.factory_heads import tiny_head
+from support.films import drawing
 from support.stand_ins import quiet
 
 TEXT = [{"text": "one "}, {"text": "two"}]
@@ -35,7 +32,9 @@ def task(**questions):
 
 
 def reply(rate, first=1.0, tokens=(7, 7), known=5, rounds=2):
-    return Reply(list(tokens), rate, first, known, rounds)
+    """An answer of `rate` tokens a second after the first one; None for an answer of one token."""
+    timed = known - 1 if rate else 0
+    return Timing(list(tokens), known, rounds, timed, timed / (rate or 1), first)
 
 
 def test_a_question_has_its_text_and_its_images():
@@ -82,8 +81,8 @@ def test_a_script_warms_up_answers_every_set_and_says_why_not(tmp_path, monkeypa
     assert report["reasons"] == {"images": "sees no images"}
     assert [answer["tokens"] for answer in report["replies"]["text"]] == [[7, 7, 7]] * 2
     first = report["replies"]["text"][0]
-    assert (first["known"], first["rounds"]) == (3, 3)
-    assert first["tokens_per_second"] > 0
+    assert (first["generated"], first["rounds"], first["timed_tokens"]) == (3, 3, 2)
+    assert first["seconds"] > 0
     assert report["described"]["asked"] == ["one two"] * 3
     assert report["start_seconds"] > report["load_seconds"] > 0
     assert report["peak_bytes"] > 2**20
@@ -123,35 +122,12 @@ def test_why_nothing_is_loaded_is_one_line(tmp_path, monkeypatch, capsys, load, 
 )
 def test_a_process_that_reports_nothing_is_a_reason(code, limit_seconds, reason):
     with pytest.raises(PeerError, match=reason):
-        run_script([sys.executable, "-c", code], task(text=[TEXT]), quiet, limit_seconds)
+        run_script([sys.executable, "-c", code], task(text=[TEXT]), limit_seconds)
 
 
 def test_an_interpreter_that_is_not_there_is_a_reason():
     with pytest.raises(PeerError, match="cannot start /no/python"):
         run_script(["/no/python", "-m", "x"], task(text=[TEXT]))
-
-
-SHOWING = """
-import json, pathlib, sys, time
-file = pathlib.Path(json.loads(pathlib.Path(sys.argv[1]).read_text())["progress_file"])
-file.write_text("probing")
-time.sleep(1.2)
-print('{"error": "done"}')
-"""
-
-
-def test_what_a_process_shows_is_shown_while_it_runs():
-    shown = []
-    with pytest.raises(PeerError, match="done"):
-        run_script([sys.executable, "-c", SHOWING], task(text=[TEXT]), shown.append)
-    assert set(shown) == {"probing"}
-
-
-def test_a_script_shows_what_it_answers(tmp_path, monkeypatch, capsys):
-    file = tmp_path / "progress.txt"
-    asked = replace(task(text=[TEXT]), progress_file=str(file))
-    reported(tmp_path, monkeypatch, capsys, Sevens, asked)
-    assert file.read_text() == "answering text"
 
 
 class Timed(Sevens):
@@ -167,28 +143,29 @@ class Timed(Sevens):
 def test_speed_counts_what_came_after_the_first_tokens(tmp_path, monkeypatch, capsys):
     asked = task(text=[TEXT])
     first = reported(tmp_path, monkeypatch, capsys, Timed, asked)["replies"]["text"][0]
-    assert (first["tokens_per_second"], first["first_token_seconds"]) == (3.0, 1.0)
+    assert (first["timed_tokens"], first["seconds"], first["first_token_seconds"]) == (6, 2.0, 1.0)
     monkeypatch.setattr(Timed, "events", ((4, 1.0),))
     alone = reported(tmp_path, monkeypatch, capsys, Timed, asked)["replies"]["text"][0]
-    assert alone["tokens_per_second"] is None
+    assert alone["timed_tokens"] == 0
 
 
 def test_figures_are_of_pairs():
     fast, slow = reply(4.0, first=0.5), reply(2.0, first=1.0, tokens=(7, 8))
-    result = figures([(fast, slow), (fast, None), (slow, slow)])
+    result = figures("x", [(fast, slow), (fast, None), (slow, slow)])
+    assert result.speed_up_overall == pytest.approx(4 / 3)
     assert result.tokens_per_second == Spread(4.0, 2.0, 4.0)
     assert result.speed_up == Spread(1.5, 1.0, 2.0)
     assert result.first_token_seconds == Spread(0.5, 0.5, 1.0)
     assert result.tokens_per_round == 2.5
     assert (result.identical, result.answers) == (1, 3)
-    assert figures([(reply(None), reply(None))]).speed_up == Spread(0.0, 0.0, 0.0)
+    assert figures("x", [(reply(None), reply(None))]).speed_up == Spread(0.0, 0.0, 0.0)
 
 
 def compared(names, sets, turns=1, rates=(), **settings):
     """Results of scripted processes, and their order."""
     log, speeds = [], iter(rates)
 
-    def run(command, its_task, progress):
+    def run(command, its_task):
         name = command[-1].rpartition(".")[2]
         log.append(name)
         if name == "absent":
@@ -222,14 +199,10 @@ def test_what_cannot_be_answered_is_a_reason_and_stops_no_other():
     assert blind.reasons == {"images": "sees no images"}
     assert list(blind.figures) == ["text"]
     assert not able.reasons
-    report = PeerReport("m", None, {"images": 1, "text": 1}, 2, 3, results, {})
-    images = tables(report)[0].rows
+    images = rows(results, "images")
     assert [len(row) for row in images] == [len(COLUMNS)] * 3
     assert images[2][1] == "cannot: sees no images"
     assert images[0][-1] == "yes"
-    lines = markdown(report).splitlines()
-    assert lines[0] == "images: 1 prompts x 2"
-    assert {line.count("|") for line in lines if line.startswith("|")} == {len(COLUMNS) + 1}
 
 
 def test_a_method_that_drafts_needs_a_draft():
@@ -258,6 +231,9 @@ def test_prompts_keep_their_order_and_their_pictures(tmp_path):
     assert script_io.text_of(question) == text
     files = script_io.images_of(question)
     assert [open_picture(file) for file in files] == list(prompt.message.pictures)
+    clip = clip_of([picture_from(drawing(1))], [0], 4, 2.0, name="a.mp4")
+    with pytest.raises(UsageError, match=r"a\.mp4: programs are compared on images, not on clips"):
+        question_of(user_prompt("what happens?", [clip]), tmp_path)
 
 
 def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path, pair_paths):

@@ -3,9 +3,9 @@
 import pytest
 
 from mmspec.ground.errors import UsageError
-from mmspec_bench.compare.run_mlx_lm import MlxLm
+from mmspec_bench.compare.run_mlx import MlxLm
 from mmspec_bench.compare.run_mmspec import Mmspec
-from mmspec_bench.script_io import Clock, Task
+from mmspec_bench.compare.script_io import Clock, Task
 
 QUESTION = [{"text": "what is this?"}]
 

@@ -10,9 +10,10 @@ from mmspec.chat.options import Options
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.ground.errors import UsageError
 from mmspec_bench.compare.run_transformers import Transformers
-from mmspec_bench.measure.speed import ProgramMethod, engine_method
+from mmspec_bench.compare.runner import question_of
+from mmspec_bench.compare.script_io import Clock, Task
+from mmspec_bench.measure.speed import engine_method
 from mmspec_bench.prompts import world_prompts
-from mmspec_bench.script_io import Task
 
 OPTIONS = Options(gamma=5, max_new_tokens=12)
 
@@ -30,13 +31,11 @@ def task(path):
     ],
     ids=["one image", "two images", "text"],
 )
-def test_transformers_says_the_same_tokens(llava_path, prompt):
-    engine = load(str(llava_path), "none", backend="torch")
-    theirs = ProgramMethod("transformers", Transformers(task(llava_path))).answer(prompt)
-    ours = engine_method(engine, OPTIONS, "none", 1).answer(prompt)
-    assert theirs.tokens == ours.tokens
-    assert theirs.timed_tokens == theirs.rounds in (len(theirs.tokens) - 1, len(theirs.tokens))
-    assert theirs.seconds > 0
+def test_transformers_says_the_same_tokens(llava_path, tmp_path, prompt):
+    engine, clock = load(str(llava_path), "none", backend="torch"), Clock()
+    tokens, rounds = Transformers(task(llava_path)).answer(question_of(prompt, tmp_path), clock)
+    assert tokens == engine_method(engine, OPTIONS, "none", 1).answer(prompt).tokens
+    assert rounds == len(clock.events) in (len(tokens), len(tokens) + 1)
 
 
 def test_a_text_model_is_asked_as_text(llama_path, tmp_path):
@@ -45,7 +44,7 @@ def test_a_text_model_is_asked_as_text(llama_path, tmp_path):
     program = Transformers(task(directory))
     engine = load(str(directory), "none", backend="torch")
     prompt = user_prompt("What is it?")
-    tokens = ProgramMethod("transformers", program).answer(prompt).tokens
+    tokens, _ = program.answer(question_of(prompt, tmp_path), Clock())
     assert tokens == engine_method(engine, OPTIONS, "none", 1).answer(prompt).tokens
 
 

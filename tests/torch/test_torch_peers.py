@@ -1,12 +1,10 @@
 """transformers as a peer: it answers what this project answers, and its clock is honest."""
 
-from dataclasses import replace
-
 import pytest
 
 from mmspec_bench.compare.run_mmspec import Mmspec
 from mmspec_bench.compare.run_transformers import Transformers
-from mmspec_bench.script_io import Clock, Task
+from mmspec_bench.compare.script_io import Clock, Task
 
 OPTIONS = [{}, {"assistant": "whole", "draft_tokens": 3}, {"assistant": "text"}, {"lookup": 10}]
 
@@ -22,18 +20,6 @@ def question(tmp_path):
 def task(pair_paths, drafts, **options):
     model, draft = map(str, pair_paths)
     return Task(model, draft if drafts else None, "cpu", "float32", options, 12, {})
-
-
-def test_a_probe_in_a_process_is_shown(pair_paths, tmp_path, monkeypatch):
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
-    monkeypatch.setattr("mmspec.exactness.finding.price_of", stop)
-    named = task(pair_paths, True, backend="torch", drafting="M", gamma=3, exact="auto")
-    with pytest.raises(KeyboardInterrupt):
-        Mmspec(replace(named, progress_file=str(tmp_path / "progress.txt")))
-    assert (tmp_path / "progress.txt").read_text().startswith("measuring once whether")
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["plain", "assistant", "text", "lookup"])

@@ -19,15 +19,23 @@ from mmspec.ground.errors import UsageError
 from mmspec.ground.threads import VARIABLES
 from mmspec_bench.commands.output import Output, show_tables, split, with_output
 from mmspec_bench.compare.methods import PEERS, peer_methods
-from mmspec_bench.compare.report import PeerReport, tables
-from mmspec_bench.compare.runner import compare, run_script
-from mmspec_bench.measure.speed import question_of
+from mmspec_bench.compare.runner import PeerResult, compare, question_of, run_script
+from mmspec_bench.compare.script_io import Task
 from mmspec_bench.prompts import text_prompts, world_prompts
-from mmspec_bench.script_io import Task
+from mmspec_bench.table import Table
 from mmspec_terminal.options import DEVICE, DRAFT, EXACT, LONGEST, MODEL, gamma_option
-from mmspec_terminal.render import Screen
 
 COUNT = click.IntRange(min=1)
+COLUMNS = (
+    *("", "tokens/s", "times first", "tokens per round", "first token, ms"),
+    *("start to first token, s", "peak, MiB", "same tokens"),
+)
+NONE = "-"
+NOTE = (
+    "Medians [range]. Times first: beside the first row, pair by pair. First token: from the "
+    "question. Start to first token: a new process, with loading. Same tokens: as the first row."
+)
+"""What the columns mean."""
 
 
 @click.command()
@@ -86,16 +94,42 @@ def peers(
         pair = str(directory), str(drafts) if drafts else None
         task = Task(*pair, device, dtype, {}, max_new_tokens, questions)
         results = compare(methods, task, repeats, screen.progress, run_script)
-    report = PeerReport(
-        name,
-        drafts.name if drafts else None,
-        {label: len(every) for label, every in sets.items()},
-        repeats,
-        max_new_tokens,
-        results,
-        provenance([]),
+    report = {
+        "model": name,
+        "draft": drafts.name if drafts else None,
+        "prompts": {label: len(every) for label, every in sets.items()},
+        "repeats": repeats,
+        "max_new_tokens": max_new_tokens,
+        "peers": [asdict(result) for result in results],
+        "provenance": provenance([]),
+    }
+    tables = [
+        Table(f"{label}: {len(every)} prompts x {repeats}", COLUMNS, rows(results, label), NOTE)
+        for label, every in sets.items()
+    ]
+    output.report(report, partial(show_tables, screen, tables, "speed"))
+
+
+def rows(results: Sequence[PeerResult], label: str) -> list[tuple[str, ...]]:
+    """A row for each method on a set of questions: its figures, or why it has none."""
+    return [_row(result, label) for result in results]
+
+
+def _row(result: PeerResult, label: str) -> tuple[str, ...]:
+    figures, start = result.figures.get(label), result.start_seconds
+    if figures is None:
+        return (result.name, f"cannot: {result.reasons[label]}", *[""] * (len(COLUMNS) - 2))
+    same = figures.identical == figures.answers
+    return (
+        result.name,
+        figures.tokens_per_second.text(0),
+        figures.speed_up.text(2) if figures.speed_up.median else NONE,
+        f"{figures.tokens_per_round:.2f}",
+        f"{figures.first_token_seconds.median * 1e3:.0f}",
+        NONE if start is None else f"{start:.1f}",
+        str(result.peak_memory_bytes // 2**20),
+        "yes" if same else f"{figures.identical} of {figures.answers}",
     )
-    output.report(asdict(report), partial(_show, screen, report))
 
 
 def _named(model: str, draft: str) -> tuple[str, Path, Path | None]:
@@ -118,9 +152,3 @@ def _prompts(directory: Path, file: Path | None, count: int) -> Mapping[str, Seq
         raise UsageError(f"{directory} sees no images: bench peers compares models that do")
     images = world_prompts(count, size=vision.image_size)
     return {"images": images, "text": text_prompts(count)}
-
-
-def _show(screen: Screen, report: PeerReport) -> None:
-    threads = report.provenance["threads"]["OMP_NUM_THREADS"] or "all"
-    screen.say(f"{report.model} with {report.draft}; threads: {threads}")
-    show_tables(screen, tables(report), "speed")

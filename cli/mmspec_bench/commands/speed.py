@@ -6,30 +6,24 @@ from typing import Any
 
 import click
 
-from mmspec.chat.engine import Engine, load
+from mmspec.chat.engine import Engine
 from mmspec.chat.options import Gamma, Options
 from mmspec.checkpoints.quantization import computed
 from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
 from mmspec.drafters.views import UNLETTERED
-from mmspec.exactness.finding import MODES
-from mmspec.ground.errors import UsageError, choice
+from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
-from mmspec_bench.measure.exact_price import price_table
-from mmspec_bench.measure.speed import GAMMAS, MethodSpeed, ProgramMethod, SpeedReport
+from mmspec_bench.measure.speed import SpeedReport
 from mmspec_bench.measure.speed import speed as measure_speed
+from mmspec_bench.measure.timing import Figures
 from mmspec_bench.prompts import prompts_for
-from mmspec_bench.script_io import Task
 from mmspec_bench.table import Table
-from mmspec_terminal.options import CAPTIONER, LOADING, LONGEST
+from mmspec_terminal.options import CAPTIONER, EXACT, LOADING, LONGEST
 from mmspec_terminal.render import Screen
 
 VIEWS = "M,T,MT,MTC"
 """The draftings that are measured by default with a draft model."""
-BOTH = "on,off"
-"""The value of --exact that also times target forwards of both kinds."""
-EXACT_VALUES = (*MODES, BOTH)
-TRANSFORMERS = "transformers"
 NOTE = (
     "Medians [range]. Times plain: beside the plain run just before or after. Overall: all tokens "
     "by all seconds, times plain. Tokens per round: the target's own included. Accepted: of the "
@@ -50,24 +44,14 @@ COUNT = click.IntRange(min=1)
 @click.option("--drafting", metavar="LIST", help=f"Default: {VIEWS}, or a head's own.")
 @click.option(
     "--gammas",
-    default="",
-    metavar="LIST",
-    help="One, or some to search, auto among them. Default: 1 to 8.",
-)
-@click.option(
-    "--exact",
-    default="auto",
+    default="5,auto",
     show_default=True,
-    metavar="auto|on|off|on,off",
-    help="The same bits whatever drafts; on,off also times target forwards of both kinds.",
+    metavar="LIST",
+    help="Draft lengths; each drafting is measured with each.",
 )
-@click.option(
-    "--every", is_flag=True, help="Measure every one of --gammas, in place of the fastest."
-)
+@EXACT
 @click.option("--repeats", type=COUNT, default=3, show_default=True, help="Runs of each prompt.")
 @click.option("--max-new-tokens", default=96, show_default=True, help=LONGEST)
-@click.option("--against", metavar=TRANSFORMERS, help="Another project's loop (torch only).")
-@click.option("--against-backend", metavar="NAME", help="The same checkpoint there.")
 @with_output
 def speed(
     output: Output,
@@ -79,49 +63,33 @@ def speed(
     tasks: str,
     drafting: str | None,
     gammas: str,
-    every: bool,
     exact: str,
     repeats: int,
     max_new_tokens: int,
-    against: str | None,
-    against_backend: str | None,
     **loading: Any,
 ) -> int:
     """Compare tokens per second, paired and interleaved: medians and ranges.
 
     Exit status: 0, or 1 if an answer differs from plain decoding's.
     """
-    screen, priced = output.screen, _priced(exact)
-    lengths = [_gamma(gamma) for gamma in split(gammas)] or GAMMAS
+    screen = output.screen
+    lengths = [_gamma(gamma) for gamma in split(gammas) or [gammas]]
     questions = (
         read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
     )
-    mode = "on" if priced else exact
-    options = Options(gamma=5, max_new_tokens=max_new_tokens, exact=mode)  # --gammas sets gamma
+    options = Options(gamma=5, max_new_tokens=max_new_tokens, exact=exact)  # --gammas sets gamma
     engine = loaded(screen, loading, options)
-    elsewhere = {"backend": against_backend, "options": options, "progress": screen.progress}
     report = measure_speed(
         engine,
         questions or prompts_for(engine.target.model.config, count, split(tasks)),
         options,
         draftings=_draftings(drafting, engine),
         gammas=lengths,
-        every=every,
         repeats=repeats,
-        others=[load(**loading | elsewhere)] if against_backend else [],
-        programs=[_program(against, engine, max_new_tokens)] if against else [],
-        priced=priced,
         progress=screen.progress,
     )
     output.report(report.as_dict(), partial(_show_speed, screen, report))
-    return 0 if all(method.identical for method in report.methods) else 1
-
-
-def _priced(exact: str) -> bool:
-    """True if --exact asks for both kinds of forwards; raises UsageError for an unknown value."""
-    if exact not in EXACT_VALUES:
-        raise choice("value of --exact", exact, EXACT_VALUES)
-    return exact == BOTH
+    return int(any(method.identical < method.answers for method in report.methods))
 
 
 def _draftings(drafting: str | None, engine: Engine) -> list[str]:
@@ -145,31 +113,18 @@ def _gamma(text: str) -> Gamma:
     return Options(gamma=int(text)).gamma
 
 
-def _program(name: str, engine: Engine, max_new_tokens: int) -> ProgramMethod:
-    if name != TRANSFORMERS:
-        raise choice("program", name, [TRANSFORMERS])
-    if engine.backend.name != "torch":
-        raise UsageError(f"--against {name} runs on torch, not {engine.backend.name}")
-    from mmspec_bench.compare.run_transformers import Transformers
-
-    model, directory = engine.target.model, str(engine.target.directory)
-    task = Task(directory, None, model.device, model.dtype, {}, max_new_tokens, {})
-    return ProgramMethod(name, Transformers(task))
-
-
 def _show_speed(screen: Screen, report: SpeedReport) -> None:
     columns = (
         *("method", "tokens/s", "times plain", "overall"),
         *("tokens per round", "accepted", "same tokens"),
     )
     rows = [_row(method) for method in report.methods]
-    prices = [price_table(report.prices)] if report.prices else []
     if report.costs:
         step = report.costs.target_step
         drafts = (f"{word} {s * 1e3:.2f} ms" for word, s in report.costs.draft_step.items())
         screen.say(f"target step {step * 1e3:.2f} ms; a drafted token: {', '.join(drafts)}")
         screen.say("; ".join(f"{name}: {r:.2f}" for name, r in report.costs.ratios.items()))
-    show_tables(screen, [Table(_setting(report), columns, rows, NOTE), *prices], "speed")
+    show_tables(screen, [Table(_setting(report), columns, rows, NOTE)], "speed")
 
 
 def _setting(report: SpeedReport) -> str:
@@ -181,13 +136,13 @@ def _setting(report: SpeedReport) -> str:
     )
 
 
-def _row(method: MethodSpeed) -> tuple[str, ...]:
+def _row(method: Figures) -> tuple[str, ...]:
     return (
         method.name,
         method.tokens_per_second.text(1),
         method.speed_up.text(2),
         f"{method.speed_up_overall:.2f}",
-        f"{method.block_efficiency:.2f}",
+        f"{method.tokens_per_round:.2f}",
         f"{method.acceptance_rate:.0%}",
-        "yes" if method.identical else "NO",
+        "yes" if method.identical == method.answers else "NO",
     )

@@ -57,7 +57,9 @@ def peer_methods(
     whole = PeerMethod("transformers, assistant_model", script, True, {"assistant": "whole"})
     text = replace(whole, name=f"{whole.name}, text part", options={"assistant": "text"})
     lookup = {"lookup": LOOKUP_TOKENS}
-    language = PeerMethod("mlx-lm, draft_model", "run_mlx_lm", True)
+    language = PeerMethod("mlx-lm, plain", "run_mlx", options={"program": "mlx-lm"})
+    drafted = replace(language, name="mlx-lm, draft_model", drafts=True)
+    vlm = PeerMethod("mlx-vlm, plain", "run_mlx", False, {"program": "mlx-vlm"})
     by_peer = {
         "torch": _mmspec("torch", draftings, gamma, exact),
         "mlx": _mmspec("mlx", draftings, gamma, exact),
@@ -67,8 +69,8 @@ def peer_methods(
             *_by_length(text, gamma),
             PeerMethod("transformers, prompt lookup", script, options=lookup),
         ],
-        "mlx-lm": [PeerMethod("mlx-lm, plain", "run_mlx_lm"), *_by_length(language, gamma)],
-        "mlx-vlm": [PeerMethod("mlx-vlm, plain", "run_mlx_vlm", python=mlx_vlm or sys.executable)],
+        "mlx-lm": [language, *_by_length(drafted, gamma)],
+        "mlx-vlm": [replace(vlm, python=mlx_vlm or sys.executable)],
         "vllm": list(vllm_methods(vllm or sys.executable, gamma)),
     }
     return [method for peer in PEERS if peer in peers for method in by_peer[peer]]

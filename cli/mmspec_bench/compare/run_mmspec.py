@@ -7,7 +7,7 @@ from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import open_picture
-from mmspec_bench.script_io import Clock, Program, Question, Task, main
+from mmspec_bench.compare.script_io import Clock, Program, Question, Task, main
 
 DECODING = ("drafting", "gamma", "exact")
 
@@ -20,9 +20,7 @@ class Mmspec(Program):
         named = dict(zip(DECODING, decoding, strict=True))
         self._options = options = Options(**named, max_new_tokens=task.max_tokens)
         places = {"device": task.device, "dtype": task.dtype, "backend": backend}
-        self._engine: Engine = load(
-            task.model, task.draft or "none", options=options, progress=task.show, **places
-        )
+        self._engine: Engine = load(task.model, task.draft or "none", options=options, **places)
 
     def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
         """Answer in a new conversation; images are encoded again."""

@@ -7,7 +7,7 @@ import torch
 
 from mmspec.checkpoints.config import read_config
 from mmspec.ground.errors import UsageError
-from mmspec_bench.script_io import Clock, Program, Question, Task, main, text_of
+from mmspec_bench.compare.script_io import Clock, Program, Question, Task, main, text_of
 from mmspec_torch.device.devices import find_device, find_dtype, require_ieee_float32
 
 

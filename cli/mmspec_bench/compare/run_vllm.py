@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from mmspec_bench.script_io import Clock, Program, Question, Task, images_of, main
+from mmspec_bench.compare.script_io import Clock, Program, Question, Task, images_of, main
 
 SETTINGS = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",

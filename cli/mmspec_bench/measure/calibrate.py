@@ -19,7 +19,7 @@ from mmspec.decoding.tree import Tree
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
 from mmspec.draft_length.cost_curves import Seconds
-from mmspec_bench import Progress
+from mmspec.ground.progress import Progress
 from mmspec_bench.measure.costs import (
     branch_draftings,
     draft_once,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from mmspec.chat.engine import Engine
 from mmspec.ground.errors import MmspecError, UsageError
-from mmspec_bench import Progress
-from mmspec_bench.measure.speed import rotated
+from mmspec.ground.progress import Progress
+from mmspec_bench.measure.timing import rotated
 from mmspec_bench.suite.answerer import Answerer, answer_row, open_answerer
 from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method

@@ -13,6 +13,7 @@ from time import perf_counter, time
 from typing import Any
 
 from mmspec.ground.errors import MmspecError
+from mmspec_bench.measure.timing import Timing
 
 Question = list[dict[str, str]]
 """A message's parts in order, each `{"text": TEXT}` or `{"image": FILE}`."""
@@ -35,28 +36,6 @@ class Task:
     """Questions by set; each is asked in a new conversation and answered greedily."""
     started: float = 0.0
     """Start of the process, as seconds of `time()`."""
-    progress_file: str = ""
-    """File with a line on what the process does now, for the one that waits; empty: none."""
-
-    def show(self, line: str) -> None:
-        """Show what the process does now to the one that waits for it."""
-        if self.progress_file:
-            Path(self.progress_file).write_text(line, encoding="utf-8")
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer with its speed."""
-
-    tokens: list[int]
-    """Token ids, without a stop token."""
-    tokens_per_second: float | None
-    """Tokens per second after the first token; None if no token followed it."""
-    first_token_seconds: float
-    known: int
-    """Number of tokens, including a stop token."""
-    rounds: int
-    """Number of target forwards after the prefill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +46,8 @@ class Run:
     start_seconds: float | None
     """Seconds from the start of the process to its first token."""
     peak_bytes: int
-    replies: dict[str, list[Reply]]
-    """Replies, by set of questions."""
+    replies: dict[str, list[Timing]]
+    """Answers, by set of questions."""
     reasons: dict[str, str]
     """Why a set of questions was not answered, by the set's name."""
     described: dict[str, Any]
@@ -122,36 +101,35 @@ def main(load: Callable[[Task], Program]) -> None:
 
 
 def _report(program: Program, task: Task) -> Run:
-    """Seconds to load and to the first token, and each set's replies or why there are none.
+    """Seconds to load and to the first token, and each set's answers or why there are none.
 
     The first question of a set is answered once before, uncounted, to warm up caches.
     """
     load_seconds, start_seconds = time() - task.started, None
-    replies: dict[str, list[Reply]] = {}
+    replies: dict[str, list[Timing]] = {}
     reasons: dict[str, str] = {}
     for label, questions in task.questions.items():
-        task.show(f"answering {label}")
         try:
-            warm_up = _reply(program, questions[0])
+            warm_up = _timed(program, questions[0])
             start_seconds = start_seconds or load_seconds + warm_up.first_token_seconds
-            replies[label] = [_reply(program, question) for question in questions]
+            replies[label] = [_timed(program, question) for question in questions]
         except Exception as error:  # noqa: BLE001 - a set that it cannot answer stops no other
             reasons[label] = _reason(error)
     from mmspec.diagnostics.provenance import versions  # after the start-up, which is measured
 
     peak_bytes = program.device_bytes() or _process_bytes()
-    described = program.describe() | {"versions": versions(), "libraries": _libraries()}
+    described = program.describe() | {"versions": versions()}
     return Run(load_seconds, start_seconds, peak_bytes, replies, reasons, described)
 
 
-def _reply(program: Program, question: Question) -> Reply:
+def _timed(program: Program, question: Question) -> Timing:
+    """Answer once; speed counts what came after the first tokens."""
     clock = Clock()
     tokens, rounds = program.answer(question, clock)
     if not clock.events:
         raise ValueError("it answered without a token")
     (first, start), (last, end) = clock.events[0], clock.events[-1]
-    rate = (last - first) / (end - start) if last > first else None
-    return Reply(tokens, rate, start, last, rounds)
+    return Timing(tokens, last, rounds, last - first, end - start, start)
 
 
 def text_of(question: Question) -> str:
@@ -182,10 +160,3 @@ def _process_bytes() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _libraries() -> list[str]:
-    """File names of the loaded libraries for matrix products; empty unless on Linux."""
-    maps = Path("/proc/self/maps")
-    files = {line.split("/")[-1] for line in maps.read_text().splitlines()} if maps.exists() else ()
-    return sorted(file for file in files if any(name in file for name in ("blas", "mkl", "dnnl")))
