@@ -3,7 +3,7 @@
 It imports nothing from mmspec."""
 
 from mmspec_world.drawing import LABELS
-from mmspec_world.facts import CATEGORIES, Fact, Sample, Turn, judge
+from mmspec_world.facts import CATEGORIES, Fact, JudgedTurn, Sample, judge
 from mmspec_world.split import Split, split_of
 from mmspec_world.tasks import CLIP_TASKS, SCRIPTS, TASKS, labelled_picture, sample
 
@@ -14,9 +14,9 @@ __all__ = [
     "SCRIPTS",
     "TASKS",
     "Fact",
+    "JudgedTurn",
     "Sample",
     "Split",
-    "Turn",
     "judge",
     "labelled_picture",
     "sample",

@@ -9,7 +9,7 @@ from functools import partial
 
 from mmspec_world.dialogues import Script
 from mmspec_world.drawing import COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
-from mmspec_world.facts import Turn
+from mmspec_world.facts import JudgedTurn
 from mmspec_world.pictures import Scene, Thing, many_things, scene_of, two_apart
 from mmspec_world.questions import BY_SHAPE, SIDES, relation_query, tally
 from mmspec_world.split import Split, draw_in_split
@@ -46,11 +46,11 @@ def all_different(rng: random.Random) -> Scene:
 
 def _turns(
     rng: random.Random, scene: Scene, count: int, listing: str, images: int
-) -> tuple[Turn, ...]:
+) -> tuple[JudgedTurn, ...]:
     lookups = [rng.choice(LOOKUPS)(rng, scene) for _ in range(count)]
     (question, answer), *others = lookups
-    first = Turn(listing + question, answer, (), images)
-    return first, *(Turn(question, answer, ()) for question, answer in others)
+    first = JudgedTurn(listing + question, answer, images=images)
+    return first, *(JudgedTurn(question, answer) for question, answer in others)
 
 
 def _traits(

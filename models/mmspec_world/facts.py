@@ -59,7 +59,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class JudgedTurn:
     """A question with its answer and the facts that the answer must state.
 
     `images` is the number of images attached at this turn. The question has one `<image>` marker
@@ -68,7 +68,7 @@ class Turn:
 
     question: str
     answer: str
-    facts: tuple[Fact, ...]
+    facts: tuple[Fact, ...] = ()
     images: int = 0
 
 
@@ -78,7 +78,7 @@ class Sample:
 
     task: str
     images: tuple[Image.Image, ...]
-    turns: tuple[Turn, ...]
+    turns: tuple[JudgedTurn, ...]
     key: str
 
 

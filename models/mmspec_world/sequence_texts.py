@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 from mmspec_world.facts import Fact
-from mmspec_world.sequences import MovingScene, Pair, Story, Track
+from mmspec_world.sequences import MovingScene, MovingThing, Pair, Story
 from mmspec_world.wording import (
     an,
     event_facts,
@@ -148,15 +148,15 @@ ORDER = ("clip.first", "clip.next", "clip.last")
 
 def start_text(rng: random.Random, clip: MovingScene) -> str:
     """Return a sentence about the first frame."""
-    return say_sentence(rng, "clip.start", things=things_at_places(rng, clip.frames[0].things))
+    return say_sentence(rng, "clip.start", things=things_at_places(rng, clip.scenes[0].things))
 
 
-def event_text(rng: random.Random, track: Track) -> str:
+def event_text(rng: random.Random, moving: MovingThing) -> str:
     """Return what happens to a thing, without a capital and a full stop."""
-    first, last = track.first, track.last
+    first, last = moving.first, moving.last
     return say(
         rng,
-        f"clip.{track.event}",
+        f"clip.{moving.event}",
         thing=first.name,
         a_thing=an(first.name),
         at=place_phrase(rng, first.place),
@@ -168,8 +168,8 @@ def event_text(rng: random.Random, track: Track) -> str:
 def clip_text(rng: random.Random, clip: MovingScene) -> str:
     """Return the text about a clip: the first frame, then the events in order."""
     events = [
-        say_sentence(rng, order, event=event_text(rng, track))
-        for order, track in zip(ORDER, clip.events, strict=True)
+        say_sentence(rng, order, event=event_text(rng, moving))
+        for order, moving in zip(ORDER, clip.events, strict=True)
     ]
     ground = say_sentence(rng, "video.background", b=clip.background)
     return join_sentences(start_text(rng, clip), *events, ground if rng.random() < 0.3 else "")
@@ -179,9 +179,9 @@ def clip_facts(clip: MovingScene) -> tuple[Fact, ...]:
     """Return the facts of a clip: those of every event, and which event is the first."""
     first = VERBS[clip.events[0].event]
     order = Fact("story", first, tuple(VERBS.values()), (r"first, [^.]*?{}",))
-    return (*(fact for track in clip.events for fact in track_facts(track)), order)
+    return (*(fact for moving in clip.events for fact in moving_facts(moving)), order)
 
 
-def track_facts(track: Track) -> tuple[Fact, ...]:
+def moving_facts(moving: MovingThing) -> tuple[Fact, ...]:
     """Return the facts of one event: the thing and its places."""
-    return event_facts("story", f"clip_{track.event}", first=track.first, last=track.last)
+    return event_facts("story", f"clip_{moving.event}", first=moving.first, last=moving.last)

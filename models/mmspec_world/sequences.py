@@ -117,32 +117,32 @@ EVENTS: tuple[Event, ...] = ("enter", "leave", "move")
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
+class MovingThing:
     """What happens to a thing, and the thing in each frame; None if the frame does not show it."""
 
     event: Event
-    things: tuple[Thing | None, ...]
+    frames: tuple[Thing | None, ...]
 
     @property
     def first(self) -> Thing:
         """The thing where it is first seen."""
-        return next(filter(None, self.things))
+        return next(filter(None, self.frames))
 
     @property
     def last(self) -> Thing:
         """The thing where it is last seen."""
-        return next(filter(None, reversed(self.things)))
+        return next(filter(None, reversed(self.frames)))
 
     @property
     def key(self) -> str:
         """Event, thing and places as text, "-" where no place is."""
-        places = " > ".join(PLACES[thing.place] if thing else "-" for thing in self.things)
+        places = " > ".join(PLACES[thing.place] if thing else "-" for thing in self.frames)
         return f"{self.event} {self.first.name} {places}"
 
     @property
     def start(self) -> int:
         """The first frame that differs from frame 0."""
-        return next(n for n, thing in enumerate(self.things) if thing != self.things[0])
+        return next(n for n, thing in enumerate(self.frames) if thing != self.frames[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,24 +150,24 @@ class MovingScene:
     """Things that enter, leave, move or stay on a background, frame by frame."""
 
     background: str
-    tracks: tuple[Track, ...]
+    things: tuple[MovingThing, ...]
 
     @property
-    def frames(self) -> tuple[Scene, ...]:
+    def scenes(self) -> tuple[Scene, ...]:
         """The scene in each frame."""
-        frames = zip(*(track.things for track in self.tracks), strict=True)
+        frames = zip(*(moving.frames for moving in self.things), strict=True)
         return tuple(scene_of(self.background, [*filter(None, things)]) for things in frames)
 
     @property
-    def events(self) -> tuple[Track, ...]:
-        """The tracks on which something happens, in the order of time."""
-        happening = [track for track in self.tracks if track.event != "stay"]
-        return tuple(sorted(happening, key=lambda track: track.start))
+    def events(self) -> tuple[MovingThing, ...]:
+        """The things on which something happens, in the order of time."""
+        happening = [moving for moving in self.things if moving.event != "stay"]
+        return tuple(sorted(happening, key=lambda moving: moving.start))
 
     @property
     def key(self) -> str:
-        """The content as text: background, then event, thing and places of every track."""
-        return f"clip {self.background}: {', '.join(track.key for track in self.tracks)}"
+        """The content as text: background, then event, thing and places of every thing."""
+        return f"clip {self.background}: {', '.join(moving.key for moving in self.things)}"
 
 
 def moving_scene(rng: random.Random, frames: int) -> MovingScene:
@@ -179,24 +179,26 @@ def moving_scene(rng: random.Random, frames: int) -> MovingScene:
     colours, shapes = choose_colours(rng, 3, background), rng.sample(SHAPES, len(events))
     colours += rng.choices(colours, k=len(events) - len(colours))
     starts = [*rng.sample(range(1, frames), len(EVENTS)), 0]
-    tracks = [
-        _track(rng, event, Thing(colour, shape, 0), start, frames)
+    things = [
+        _moving_thing(rng, event, Thing(colour, shape, 0), start, frames)
         for event, colour, shape, start in zip(events, colours, shapes, starts, strict=False)
     ]
-    if _collide(tracks):
+    if _collide(things):
         return moving_scene(rng, frames)
-    return MovingScene(background, tuple(tracks))
+    return MovingScene(background, tuple(things))
 
 
-def _track(rng: random.Random, event: Event, thing: Thing, start: int, frames: int) -> Track:
+def _moving_thing(
+    rng: random.Random, event: Event, thing: Thing, start: int, frames: int
+) -> MovingThing:
     first, last = rng.sample(range(9), 2)
     before = [None if event == "enter" else first] * start
     after: list[int | None] = [None if event == "leave" else first] * (frames - start)
     if event == "move":
         steps = _path(first, last)[: frames - start]
         after = [*steps, *[steps[-1]] * (frames - start - len(steps))]
-    places = (*before, *after)
-    return Track(event, tuple(None if at is None else replace(thing, place=at) for at in places))
+    shown = (None if at is None else replace(thing, place=at) for at in (*before, *after))
+    return MovingThing(event, tuple(shown))
 
 
 def _path(first: int, last: int) -> list[int]:
@@ -211,8 +213,8 @@ def _path(first: int, last: int) -> list[int]:
     return path
 
 
-def _collide(tracks: list[Track]) -> bool:
+def _collide(things: list[MovingThing]) -> bool:
     """Return whether two things are in one place in a frame."""
-    frames = zip(*(track.things for track in tracks), strict=True)
-    places = ([thing.place for thing in things if thing] for things in frames)
+    frames = zip(*(moving.frames for moving in things), strict=True)
+    places = ([thing.place for thing in shown if thing] for shown in frames)
     return any(len(taken) > len(set(taken)) for taken in places)

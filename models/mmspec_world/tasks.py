@@ -26,7 +26,7 @@ from mmspec_world.dialogues import (
 )
 from mmspec_world.drawing import LETTERS, Labels, label, render
 from mmspec_world.drills import lookup_drill
-from mmspec_world.facts import Fact, Sample, Turn
+from mmspec_world.facts import Fact, JudgedTurn, Sample
 from mmspec_world.pictures import (
     Drawing,
     bar_chart,
@@ -39,6 +39,7 @@ from mmspec_world.questions import presence_query, puzzle_query
 from mmspec_world.sequences import (
     EVENTS,
     MovingScene,
+    Pair,
     Story,
     changed_pair,
     draw_story,
@@ -98,8 +99,7 @@ def two_images(kind: str, rng: random.Random, split: Split) -> Script:
     pair, wordings = draw_in_split(split, changed_pair, rng), PAIR_PROMPTS[kind]
     prompt = wordings[0] if rng.random() < 0.5 else rng.choice(wordings[1:])
     answer = sequence_texts.pair_text(kind, rng, pair)
-    turn = Turn(prompt, answer, sequence_texts.pair_facts(pair), 2)
-    return Script(pair.scenes, (turn,), (pair.key,))
+    return _about_scenes(pair, prompt, answer, sequence_texts.pair_facts(pair))
 
 
 def text_only(rng: random.Random, split: Split) -> Script:
@@ -113,7 +113,7 @@ def _text_only_scene(rng: random.Random, split: Split) -> Script:
     queries += [query for query in (presence_query(rng, scene), puzzle_query(rng, scene)) if query]
     rng.shuffle(queries)
     queries = [query for query in queries if query.fact.category != "background"]
-    turns = [Turn(query.question, conclude(rng, query), ()) for query in queries]
+    turns = [JudgedTurn(query.question, conclude(rng, query)) for query in queries]
     first = replace(turns[0], question=f"{describe(rng, scene)} {turns[0].question}")
     return Script((), (first, *turns[1:]), (scene.key,))
 
@@ -124,7 +124,7 @@ def _text_only_pair(rng: random.Random, split: Split) -> Script:
     both = sequence_texts.describe_both(rng, pair)
     question = f"{both} {rng.choice(PAIR_PROMPTS[kind][1:])}"
     answer = sequence_texts.change_text(kind, rng, pair)
-    return Script((), (Turn(question, answer, ()),), (pair.key,))
+    return Script((), (JudgedTurn(question, answer),), (pair.key,))
 
 
 def story_ending(prompt: str, rng: random.Random, split: Split) -> Script:
@@ -136,20 +136,25 @@ def story_ending(prompt: str, rng: random.Random, split: Split) -> Script:
     ]
     question = " ".join([prompt, *captions, f"{prompts.IMAGE} Caption #5:"])
     answer, facts = sequence_texts.ending_text(rng, story), sequence_texts.ending_facts(story)
-    turn = Turn(question, answer, facts, 5)
-    return Script(story.scenes, (turn,), (story.key,))
+    return _about_scenes(story, question, answer, facts)
 
 
 def video(rng: random.Random, split: Split) -> Script:
     """Ask what happens in four frames of a video."""
     story = draw_in_split(split, partial(draw_story, frames=4), rng)
     question, answer = rng.choice(prompts.VIDEO), sequence_texts.video_text(rng, story)
-    turn = Turn(question, answer, sequence_texts.video_facts(story), 4)
-    return Script(story.scenes, (turn,), (story.key,))
+    return _about_scenes(story, question, answer, sequence_texts.video_facts(story))
 
 
 def _one_turn(drawing: Drawing, question: str, answer: str, facts: tuple[Fact, ...]) -> Script:
-    return Script((drawing,), (Turn(question, answer, facts, 1),), (drawing.key,))
+    return Script((drawing,), (JudgedTurn(question, answer, facts, 1),), (drawing.key,))
+
+
+def _about_scenes(
+    content: Pair | Story | MovingScene, question: str, answer: str, facts: tuple[Fact, ...]
+) -> Script:
+    turn = JudgedTurn(question, answer, facts, len(content.scenes))
+    return Script(content.scenes, (turn,), (content.key,))
 
 
 def _any_drawing(rng: random.Random, split: Split) -> Drawing:
@@ -183,22 +188,16 @@ TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
 def clip_script(frames: int, rng: random.Random, split: Split) -> Script:
     """Ask for a description of a clip, or for what enters, leaves or moves in it."""
     clip = draw_in_split(split, partial(moving_scene, frames=frames), rng)
-    ask = _clip_description if rng.random() < 0.5 else _clip_event
-    return Script(clip.frames, (ask(rng, clip),), (clip.key,))
-
-
-def _clip_description(rng: random.Random, clip: MovingScene) -> Turn:
-    text, facts = sequence_texts.clip_text(rng, clip), sequence_texts.clip_facts(clip)
-    return Turn(rng.choice(prompts.VIDEO), text, facts, len(clip.frames))
-
-
-def _clip_event(rng: random.Random, clip: MovingScene) -> Turn:
+    if rng.random() < 0.5:
+        text = sequence_texts.clip_text(rng, clip)
+        question = rng.choice(prompts.VIDEO)
+        return _about_scenes(clip, question, text, sequence_texts.clip_facts(clip))
     event = rng.choice(EVENTS)
-    track = next(track for track in clip.tracks if track.event == event)
+    moving = next(moving for moving in clip.things if moving.event == event)
     question = say(rng, f"clip.{event}_question")
-    clause = sentence(sequence_texts.event_text(rng, track))
+    clause = sentence(sequence_texts.event_text(rng, moving))
     text = join_sentences(sequence_texts.start_text(rng, clip), clause)
-    return Turn(question, text, sequence_texts.track_facts(track), len(clip.frames))
+    return _about_scenes(clip, question, text, sequence_texts.moving_facts(moving))
 
 
 CLIP_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {

@@ -22,7 +22,7 @@ from mmspec.prompt.tokenizer_files import read_backend
 from mmspec_train.data.record import IGNORED, PICTURE, ConversationRecord, lay_out
 from mmspec_train.mini.recipe import Recipe
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, NEWLINE, PAD, token_id
-from mmspec_world import Sample, Turn
+from mmspec_world import JudgedTurn, Sample
 from mmspec_world.split import Split
 
 _NO_PIXELS = np.zeros((0, 1, 1, 3), np.uint8)
@@ -81,7 +81,7 @@ def encode(
     return EncodedSample(ids, targets, weights, np.stack(images) if images else _NO_PIXELS, patches)
 
 
-def _weights(turn: Turn, answer: Encoding, fact_weight: float) -> list[float]:
+def _weights(turn: JudgedTurn, answer: Encoding, fact_weight: float) -> list[float]:
     """Return each answer token's weight: `fact_weight` if it states a fact asked for, else 1."""
     spans = [
         match.span()

@@ -7,7 +7,7 @@ from itertools import islice
 from mmspec.prompt.conversation import interleaved
 from mmspec.prompt.images import picture_from
 from mmspec_bench.suite.samples import FollowUp, Question, SuiteSample, with_follow_up
-from mmspec_world import Sample, Turn, sample
+from mmspec_world import JudgedTurn, Sample, sample
 from mmspec_world.prompts import EDIT, REASONED, SPOT, VIDEO
 
 SAMPLES = 100
@@ -76,7 +76,7 @@ def held_out(task: str, seed: int, size: int) -> Sample:
     """The held-out sample of a seed, whose first question is worded as in the papers."""
     source = sample(task, seed, split="held-out", size=size)
     first, *rest = source.turns
-    turn = Turn(_wording(task, first.question), first.answer, first.facts, first.images)
+    turn = JudgedTurn(_wording(task, first.question), first.answer, first.facts, first.images)
     return Sample(source.task, source.images, (turn, *rest), source.key)
 
 
