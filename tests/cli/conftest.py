@@ -1,8 +1,10 @@
 """A command line, a tiny pair and two images."""
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -25,6 +27,38 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return Result(status, *capsys.readouterr())
 
     return command
+
+
+class Talk(Result):
+    """What came of a chat with `--json`."""
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def answers(self) -> list[dict[str, Any]]:
+        return [record for record in self.records if "text" in record]
+
+    @property
+    def ids(self) -> list[list[int]]:
+        return [answer["token_ids"] for answer in self.answers]
+
+    @property
+    def notices(self) -> list[str]:
+        return [record["notice"] for record in self.records if "notice" in record]
+
+
+@pytest.fixture
+def chat(run: Run, pair: list[str], red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch):
+    """`chat("line", "line", more=[...])` in a folder with red.png and `blue one.png`."""
+    monkeypatch.chdir(red.parent)
+
+    def talk(*lines: str, images=(), more=(), models=pair, as_json: bool = True) -> Talk:
+        form = ["--json"] if as_json else []
+        return Talk(*run("chat", *images, *models, *more, *form, stdin="\n".join(lines)))
+
+    return talk
 
 
 @pytest.fixture(scope="session")

@@ -6,32 +6,6 @@ import re
 import pytest
 from PIL import Image
 
-from support.commands import Run
-
-
-@pytest.fixture
-def chat(run: Run, pair, red, blue, monkeypatch):
-    """`chat("line", "line")` in a folder with red.png and `blue one.png`; JSON unless told."""
-    monkeypatch.chdir(red.parent)
-
-    def talk(*lines: str, json: bool = True, more=()):
-        return run("chat", *pair, *more, *(["--json"] if json else []), stdin="\n".join(lines))
-
-    return talk
-
-
-def records(result) -> list[dict]:
-    return [json.loads(line) for line in result.out.splitlines()]
-
-
-def ids(result) -> list[list[int]]:
-    return [record["token_ids"] for record in records(result) if "text" in record]
-
-
-def notices(result) -> list[str]:
-    return [record["notice"] for record in records(result) if "notice" in record]
-
-
 # Images
 
 
@@ -50,28 +24,28 @@ def test_an_image_command_takes_paths_and_patterns(chat, red, typed, names):
     if "x" in typed:
         Image.new("RGB", (8, 8)).save(red.parent / "[x].png")
     (red.parent / "notes.txt").write_text("x")
-    shown = records(chat(f"/image {typed}", "/images"))[0]["images"]
+    shown = chat(f"/image {typed}", "/images").records[0]["images"]
     assert [picture["image"] for picture in shown] == names
 
 
 def test_one_bad_path_among_several_stages_none(chat):
     result = chat("/image red.png none.png", "/image *.jpg", "/images")
-    assert notices(result) == ["no images yet: /image PATH"]
+    assert result.notices == ["no images yet: /image PATH"]
     assert "none.png: cannot be read (No such file or directory); none of the 2 was" in result.err
     assert "*.jpg matches no image" in result.err
 
 
 def test_a_staged_image_is_taken_back_by_place_or_name(chat):
     both = ["/image red.png 'blue one.png'"]
-    alone = ids(chat("/image red.png", "which?"))
+    alone = chat("/image red.png", "which?").ids
     for line in ("/unstage", "/unstage 'blue one.png'", "/unstage blue one.png"):
         result = chat(*both, line, "which?")
-        assert notices(result) == ["took back blue one.png"]
-        assert ids(result) == alone
+        assert result.notices == ["took back blue one.png"]
+        assert result.ids == alone
     result = chat(*both, "/unstage none.png", "/unstage", "/unstage", "/unstage", "which?")
     assert "none.png is not waiting: red.png, blue one.png" in result.err
     assert "no image is waiting" in result.err
-    assert ids(result) == ids(chat("which?"))
+    assert result.ids == chat("which?").ids
 
 
 # Conversations
@@ -79,15 +53,15 @@ def test_a_staged_image_is_taken_back_by_place_or_name(chat):
 
 def test_the_history_is_every_question_with_its_images_and_answer(chat):
     result = chat("/history", "which? red.png", "and\tnow?", "/history")
-    assert notices(result) == ["no question yet"]
-    turns = records(result)[-1]["history"]
+    assert result.notices == ["no question yet"]
+    turns = result.records[-1]["history"]
     assert [(turn["question"], turn["images"]) for turn in turns] == [
         ("which?", ["red.png"]),
         ("and\tnow?", []),
     ]
-    answers = [record["text"] for record in records(result) if "text" in record]
+    answers = [answer["text"] for answer in result.answers]
     assert [turn["answer"] for turn in turns] == answers
-    shown = chat("which? red.png", "/history", json=False).out
+    shown = chat("which? red.png", "/history", as_json=False).out
     assert f"1> [red.png] which?\n{answers[0]}\n" in shown
 
 
@@ -101,8 +75,8 @@ def test_a_conversation_loads_without_an_image_that_is_gone(chat, red, blue, cha
     result = chat("/load talk.json", "/images", "why?")
     assert result.err.count("without an image: ") == 1
     assert "red.png" in result.err
-    assert [shown["image"] for shown in records(result)[1]["images"]] == [str(blue)]
-    assert len(ids(result)) == 1
+    assert [shown["image"] for shown in result.records[1]["images"]] == [str(blue)]
+    assert len(result.ids) == 1
 
 
 def test_a_file_is_overwritten_only_when_it_is_said_twice(chat, red):
@@ -112,15 +86,15 @@ def test_a_file_is_overwritten_only_when_it_is_said_twice(chat, red):
     result = chat(*lines)
     assert result.err.count("talk.json exists: overwrite it? /save talk.json again does") == 2
     assert file.read_text() == "mine"
-    assert notices(chat("one", "/save talk.json", "/save talk.json")) == ["saved to talk.json"]
+    assert chat("one", "/save talk.json", "/save talk.json").notices == ["saved to talk.json"]
     assert len(json.loads(file.read_text())["turns"]) == 1
 
 
 def test_a_chat_s_own_file_is_overwritten_at_once(chat):
     lines = ["one", "/save talk.json", "two", "/save talk.json"]
-    assert notices(chat(*lines)) == ["saved to talk.json"] * 2
+    assert chat(*lines).notices == ["saved to talk.json"] * 2
     result = chat("/load talk.json", "three", "/save talk.json")
-    assert notices(result)[-1] == "saved to talk.json"
+    assert result.notices[-1] == "saved to talk.json"
 
 
 @pytest.mark.parametrize(
@@ -140,20 +114,20 @@ def test_a_full_context_offers_what_fits_and_the_offers_work(chat):
     long = "long " * 150
     talk = ["/max-new-tokens 12", long, "/max-new-tokens 700", "two"]
     refused = chat(*talk)
-    assert len(ids(refused)) == 1, refused.err
+    assert len(refused.ids) == 1, refused.err
     offers = re.findall(r"(/drop 1|/max-new-tokens \d+|/reset) [fs]", refused.err)
     assert [offer.split()[0] for offer in offers] == ["/drop", "/max-new-tokens", "/reset"], (
         refused.err
     )
     for offer in offers:
-        assert len(ids(chat(*talk, offer, "two"))) == 2
+        assert len(chat(*talk, offer, "two").ids) == 2
 
 
 def test_dropped_questions_are_forgotten_and_come_back(chat):
     result = chat("one", "two", "/drop 1", "/history", "/undo", "/drop 3", "/drop x", "three")
-    history = next(record["history"] for record in records(result) if "history" in record)
+    history = next(record["history"] for record in result.records if "history" in record)
     assert [turn["question"] for turn in history] == ["two"]
-    assert ids(result)[2] == ids(chat("one", "two", "three"))[2]
+    assert result.ids[2] == chat("one", "two", "three").ids[2]
     assert "/drop 3: give a number from 1 to 2" in result.err
     assert "/drop x: give a number" in result.err
 
@@ -162,27 +136,24 @@ def test_dropped_questions_are_forgotten_and_come_back(chat):
 
 
 def test_the_longest_answer_can_be_changed(chat):
-    result = chat("/max-new-tokens", "/max-new-tokens 3", "one", "/max-new-tokens 0", "two")
-    assert notices(result) == ["an answer has at most 12 tokens", "an answer has at most 3 tokens"]
-    assert [len(answer) for answer in ids(result)] == [3, 3]
-    assert "0: give a whole number of at least 1" in result.err
+    result = chat("/max-new-tokens", "/max-new-tokens 3", "one")
+    assert result.notices == ["an answer has at most 12 tokens", "an answer has at most 3 tokens"]
+    assert [len(answer) for answer in result.ids] == [3]
 
 
 def test_the_temperature_can_be_changed_and_draws_as_the_option_does(chat):
-    result = chat("/temperature", "one", "/temperature 1", "/reset", "one", "/temperature x")
-    assert notices(result)[:2] == ["temperature 0 (the likeliest token)", "temperature 1"]
-    drawn = ids(chat("one", more=["--temperature", "1"]))
-    assert ids(result)[1] == drawn[0] != ids(result)[0]
-    assert "/temperature x: give a number" in result.err
+    result = chat("/temperature", "one", "/temperature 1", "/reset", "one")
+    assert result.notices[:2] == ["temperature 0 (the likeliest token)", "temperature 1"]
+    drawn = chat("one", more=["--temperature", "1"]).ids
+    assert result.ids[1] == drawn[0] != result.ids[0]
 
 
 def test_the_drafting_can_be_changed_and_changes_no_token(chat):
-    result = chat("one", "/drafting ngram", "/retry", "/drafting MX", "/drafting auto", "/drafting")
-    answers = [record for record in records(result) if "text" in record]
+    result = chat("one", "/drafting ngram", "/retry", "/drafting auto", "/drafting")
+    answers = result.answers
     assert [answer["drafting"] for answer in answers] == ["T", "ngram"]
     assert answers[0]["token_ids"] == answers[1]["token_ids"]
-    assert "'X'" in result.err
-    assert notices(result)[-1] == "drafting auto; the last answer: ngram"
+    assert result.notices[-1] == "drafting auto; the last answer: ngram"
 
 
 def test_another_model_goes_on_with_the_conversation(chat, pair_paths, llama_path):
@@ -190,11 +161,11 @@ def test_another_model_goes_on_with_the_conversation(chat, pair_paths, llama_pat
     result = chat(
         "which? red.png", "/model", f"/model {draft}", "/history", "and?", "/undo", "/undo"
     )
-    assert notices(result)[0].startswith(f"model {target}, draft {draft}, torch on cpu")
-    assert notices(result)[1].startswith(f"model {draft}, draft none")
-    history = next(record["history"] for record in records(result) if "history" in record)
+    assert result.notices[0].startswith(f"model {target}, draft {draft}, torch on cpu")
+    assert result.notices[1].startswith(f"model {draft}, draft none")
+    history = next(record["history"] for record in result.records if "history" in record)
     assert history[0]["images"] == ["red.png"]
-    answers = [record for record in records(result) if "text" in record]
+    answers = result.answers
     assert [answer["model"] for answer in answers] == [target, draft]
     assert answers[1]["prompt_tokens"] > answers[0]["prompt_tokens"]
 
@@ -210,12 +181,12 @@ def test_another_model_takes_the_settings_of_now(chat, pair_paths):
         "/retry",
     ]
     result = chat(*lines, more=["--drafting", "MT"])
-    drafting = [record["drafting"] for record in records(result) if "text" in record]
+    drafting = [answer["drafting"] for answer in result.answers]
     assert drafting == ["none", "ngram"]
 
 
 def test_a_tab_parts_a_command_from_its_argument(chat):
-    shown = records(chat("/image\tred.png", "/images"))[0]["images"]
+    shown = chat("/image\tred.png", "/images").records[0]["images"]
     assert [picture["image"] for picture in shown] == ["red.png"]
 
 
@@ -224,4 +195,4 @@ def test_a_model_that_cannot_go_on_changes_nothing(chat, llama_path):
     result = chat(*lines)
     assert "text-only and cannot see images" in result.err
     assert "no-such" in result.err
-    assert ids(result)[0] == ids(result)[1]
+    assert result.ids[0] == result.ids[1]

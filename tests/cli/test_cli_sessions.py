@@ -17,23 +17,12 @@ def state(monkeypatch, tmp_path):
     return tmp_path / "state" / "mmspec" / "conversations"
 
 
-@pytest.fixture
-def chat(run: Run, pair, monkeypatch, red):
-    """`chat("line", more=[...])` as if a person typed; JSON."""
-    monkeypatch.chdir(red.parent)
+@pytest.fixture(autouse=True)
+def _typed(monkeypatch):
+    """Lines of a pipe pass for what a person types."""
     monkeypatch.setattr("mmspec_cli.chat.is_interactive", lambda: True)
     monkeypatch.setattr("mmspec_cli.chat._line_editor", lambda private: read_pipe)
     monkeypatch.setattr("mmspec_cli.terminal.dialogue.hidden_typing", nullcontext)
-
-    def talk(*lines: str, more=(), models=pair):
-        result = run("chat", *models, *more, "--json", stdin="\n".join(lines))
-        return result, [json.loads(line) for line in result.out.splitlines()]
-
-    return talk
-
-
-def ids(records):
-    return [record["token_ids"] for record in records if "text" in record]
 
 
 def questions(file):
@@ -52,11 +41,11 @@ def test_a_conversation_is_kept_for_its_owner_alone(chat, state):
 def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, pair):
     chat("which? red.png")
     device = pair[pair.index("--draft") :]
-    _, records = chat("and?", more=["--resume"], models=device)
-    _, whole = chat("which? red.png", "and?", more=["--private"])
-    assert records[0]["notice"].startswith("went on from the conversation of 20")
-    assert records[0]["notice"].endswith(": 1 question")
-    assert ids(records) == ids(whole)[1:]
+    talk = chat("and?", more=["--resume"], models=device)
+    whole = chat("which? red.png", "and?", more=["--private"])
+    assert talk.notices[0].startswith("went on from the conversation of 20")
+    assert talk.notices[0].endswith(": 1 question")
+    assert talk.ids == whole.ids[1:]
     (file,) = state.iterdir()
     assert questions(file) == ["which?", "and?"]
 
@@ -67,8 +56,8 @@ def test_a_model_in_a_folder_goes_on_from_another_folder(chat, pair_paths, tmp_p
     monkeypatch.chdir(target.parent)
     chat("one", models=["--model", target.name, *others])
     monkeypatch.chdir(tmp_path)
-    result, records = chat("two", more=["--resume"], models=others)
-    assert (result.status, len(ids(records))) == (0, 1)
+    talk = chat("two", more=["--resume"], models=others)
+    assert (talk.status, len(talk.ids)) == (0, 1)
 
 
 def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run: Run, pair, monkeypatch):
@@ -81,12 +70,12 @@ def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run: Run, 
 def test_an_earlier_conversation_is_chosen_by_its_number(chat, state):
     for question in ("one", "two"):
         chat(question)
-    _, listed = chat("/sessions", more=["--private"])
-    rows = listed[0]["sessions"]
+    listed = chat("/sessions", more=["--private"])
+    rows = listed.records[0]["sessions"]
     assert [(row["number"], row["first question"]) for row in rows] == [("1", "two"), ("2", "one")]
-    result, _ = chat("/sessions 2", "more", "/sessions 3", "/sessions x")
-    assert "/sessions 3: give a number from 1 to 2" in result.err
-    assert "/sessions x: give a number" in result.err
+    talk = chat("/sessions 2", "more", "/sessions 3", "/sessions x")
+    assert "/sessions 3: give a number from 1 to 2" in talk.err
+    assert "/sessions x: give a number" in talk.err
     assert sorted(map(questions, state.iterdir())) == [["one", "more"], ["two"]]
 
 
@@ -102,8 +91,8 @@ def test_a_conversation_whose_image_is_away_stays_in_its_file(chat, state, red):
     (first,) = state.iterdir()
     before = first.read_text()
     away = red.rename(red.with_name("away.png"))
-    result, _ = chat("and?", more=["--resume"])
-    assert "without an image: " in result.err
+    talk = chat("and?", more=["--resume"])
+    assert "without an image: " in talk.err
     assert first.read_text() == before
     (second,) = {*state.iterdir()} - {first}
     assert questions(second) == ["which?", "and?"]
@@ -116,19 +105,19 @@ def test_files_that_hold_no_conversation_are_not_listed(chat, state):
     state.mkdir(parents=True)
     for number, text in enumerate(("", "[]", "{}", '{"turns": []}')):
         (state / f"{number}.json").write_text(text)
-    result, records = chat("/sessions", more=["--private"])
-    assert records == [{"notice": "no conversation was kept yet"}]
-    result, _ = chat(more=["--resume"])
-    assert (result.status, result.err.count("\n")) == (2, 1)
-    assert "no conversation was kept yet" in result.err
+    talk = chat("/sessions", more=["--private"])
+    assert talk.records == [{"notice": "no conversation was kept yet"}]
+    talk = chat(more=["--resume"])
+    assert (talk.status, talk.err.count("\n")) == (2, 1)
+    assert "no conversation was kept yet" in talk.err
 
 
 def test_a_conversation_that_cannot_be_kept_is_said_once_and_goes_on(chat, state):
     state.parent.mkdir(parents=True)
     state.write_text("a file where the folder would be")
-    result, records = chat("one", "two")
-    assert len(ids(records)) == 2
-    assert result.err.count("this conversation is no longer kept") == 1
+    talk = chat("one", "two")
+    assert len(talk.ids) == 2
+    assert talk.err.count("this conversation is no longer kept") == 1
 
 
 @pytest.mark.parametrize("line", ["two", "/undo"])
@@ -144,8 +133,8 @@ def test_a_disk_that_turns_read_only_ends_no_chat(chat, disk, monkeypatch, line)
             return question
 
         monkeypatch.setattr("mmspec_cli.chat._line_editor", lambda private: read)
-        result, records = chat("one", line, "three")
-    assert result.status == 0
-    assert len(ids(records)) == 2 + (line == "two")
-    assert result.err.count("is no longer kept: ") == 1
-    assert "Read-only file system" in result.err
+        talk = chat("one", line, "three")
+    assert talk.status == 0
+    assert len(talk.ids) == 2 + (line == "two")
+    assert talk.err.count("is no longer kept: ") == 1
+    assert "Read-only file system" in talk.err
