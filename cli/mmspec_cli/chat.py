@@ -33,7 +33,6 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
     "--preview",
     type=click.Choice(("auto", "off")),
     default="auto",
-    show_default=True,
     help="Show images that are added, small: as pixels in kitty, iTerm2 and terminals with sixels, "
     "as half blocks elsewhere.",
 )

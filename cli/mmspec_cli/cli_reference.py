@@ -39,16 +39,18 @@ def reference() -> str:
     return "\n".join([INTRODUCTION, *sections])
 
 
-def _commands(command: click.Command, name: str) -> Iterator[click.Context]:
+def _commands(
+    command: click.Command, name: str, parent: click.Context | None = None
+) -> Iterator[click.Context]:
     """Yield every command that is not a group, in a context with its full name."""
-    context = click.Context(command, info_name=name)
+    context = command.context_class(command, parent, info_name=name, **command.context_settings)
     if not isinstance(command, click.Group):
         yield context
         return
     for part in command.list_commands(context):
         subcommand = command.get_command(context, part)
         if subcommand is not None:
-            yield from _commands(subcommand, f"{name} {part}")
+            yield from _commands(subcommand, part, context)
 
 
 def _options(context: click.Context) -> list[Help]:

@@ -37,6 +37,8 @@ ELSEWHERE = {"bench": "mmspec_bench.commands.group"}
 
 INTERRUPTED = 130
 
+SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}
+
 
 class LazyGroup(click.Group):
     """A command group that lists its commands without importing them."""
@@ -75,7 +77,7 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings=SETTINGS)
 @click.version_option(package_name="mmspec", message="%(prog)s %(version)s")
 def cli() -> None:
     """Lossless speculative decoding for multimodal models.

@@ -82,9 +82,9 @@ def pull_model(name: str, revision: str | None, backend: str, plain: bool) -> No
 @models.command()
 @click.argument("source", metavar="SRC")
 @click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
-@click.option("--bits", type=int, default=4, show_default=True, help="Of a weight: 2, 4 or 8.")
-@click.option("--group-size", type=int, default=64, show_default=True, help="Weights of one scale.")
-@click.option("--backend", default="mlx", show_default=True, metavar="mlx", help="The format.")
+@click.option("--bits", type=int, default=4, help="Of a weight: 2, 4 or 8.")
+@click.option("--group-size", type=int, default=64, help="Weights of one scale.")
+@click.option("--backend", default="mlx", metavar="mlx", help="The format.")
 @PLAIN
 def quantize(
     source: str, destination: Path, bits: int, group_size: int, backend: str, plain: bool

@@ -27,34 +27,31 @@ if TYPE_CHECKING:
 HOST = click.option(
     "--host",
     default="127.0.0.1",
-    show_default=True,
     help="Address to listen on; one that other machines reach needs --api-key.",
 )
 PORT = click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8585,
-    show_default=True,
     help="Port to listen on; 0 takes a free one.",
 )
 QUEUE = click.option(
     "--queue",
     type=click.IntRange(0, 10_000),
     default=16,
-    show_default=True,
     help="Requests that may wait for the one that is answered; more get status 429.",
 )
 GRACE = click.option(
     "--grace",
     type=click.FloatRange(0, 3600),
     default=10.0,
-    show_default=True,
     help="Seconds that the running answer may take after SIGTERM or Ctrl-C before it is cut.",
 )
 
 KEY = click.option(
     "--api-key",
     default="",
+    show_default=False,
     envvar="MMSPEC_API_KEY",
     metavar="KEY",
     help="Answer only requests with this key. Also read from MMSPEC_API_KEY, which other users of "
@@ -91,7 +88,6 @@ BODY = click.option(
     "--max-body",
     type=click.IntRange(1, 1024),
     default=32,
-    show_default=True,
     metavar="MB",
     help="Largest body of a request, in megabytes.",
 )
@@ -99,14 +95,12 @@ IMAGES = click.option(
     "--max-images",
     type=click.IntRange(0, 1000),
     default=16,
-    show_default=True,
     help="Most images of a request.",
 )
 PIXELS = click.option(
     "--max-pixels",
     type=click.IntRange(1, 178),
     default=50,
-    show_default=True,
     metavar="MILLIONS",
     help="Most pixels of an image, in millions.",
 )
@@ -114,14 +108,12 @@ CONVERSATIONS = click.option(
     "--conversations",
     type=click.IntRange(0, 1000),
     default=8,
-    show_default=True,
     help="Conversations whose caches are kept for their next requests.",
 )
 CACHE = click.option(
     "--cache",
     type=click.IntRange(0, 1_000_000),
     default=2048,
-    show_default=True,
     metavar="MB",
     help="Most memory of the caches that are kept.",
 )

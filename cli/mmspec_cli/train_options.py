@@ -59,16 +59,9 @@ def _option(field: Field[Any], default: Any) -> Decorator:
     if isinstance(default, bool):
         switch = f"{name}/--no-{field.name}" if default else name
         flag = None if default else True
-        return click.option(switch, is_flag=flag, default=default, show_default=default, help=help_)
-    several, is_shown = isinstance(default, tuple), default not in (None, ())
-    return click.option(
-        name,
-        type=_type(field),
-        multiple=several,
-        default=default,
-        show_default=is_shown,
-        help=help_,
-    )
+        return click.option(switch, is_flag=flag, default=default, help=help_)
+    several = isinstance(default, tuple)
+    return click.option(name, type=_type(field), multiple=several, default=default, help=help_)
 
 
 def _type(field: Field[Any]) -> Any:

@@ -92,6 +92,7 @@ CAPTIONER = together(
     click.option(
         "--captions",
         default="",
+        show_default=False,
         metavar="FILE",
         help='Captions as JSON lines, {"image": path or name, "caption": text}. A --captioner that '
         "is named writes those that it lacks.",
@@ -116,7 +117,6 @@ DTYPE = click.option(
 QUANTIZE = click.option(
     "--quantize",
     default="none",
-    show_default=True,
     metavar="none|int8|int4|int4-32|int4-128",
     help="Keep every model's matrices in 8 bits, or in 4 bits by groups of 64 inputs or as many as "
     "named. PyTorch only; for MLX see `models quantize`.",
@@ -152,7 +152,6 @@ def gamma_option(default: int | str) -> Decorator:
         type=parse_gamma,
         metavar="N|auto",
         default=default,
-        show_default=True,
         help="Tokens drafted a round, 1 to 64. auto: the fastest by measured costs and acceptance, "
         "0 included.",
     )
@@ -172,6 +171,7 @@ DRAFTING = (
         type=parse_weights,
         metavar="N,N,...",
         default="",
+        show_default=False,
         help="One per letter, such as 2,1,1. Default: equal.",
     ),
     click.option(
@@ -207,7 +207,6 @@ DRAFTING = (
     click.option(
         "--overflow",
         default="auto",
-        show_default=True,
         metavar="auto|pool|drop|run",
         help="What to do with a view longer than the draft's positions: pool its images, drop "
         "the view, or run it as it is; auto pools up to two images and drops the view with more.",
@@ -216,7 +215,6 @@ DRAFTING = (
     click.option(
         "--tree",
         default="auto",
-        show_default=True,
         metavar="auto|none|dynamic|N,N,...",
         help="Draft a tree, gamma deep: dynamic grows where the draft is sure (EAGLE-2); numbers, "
         "such as 3,2,1, give each level's children; none drafts chains. auto: with --gamma auto "
@@ -233,7 +231,6 @@ DRAFTING = (
 EXACT = click.option(
     "--exact",
     default="auto",
-    show_default=True,
     metavar="auto|on|off",
     help="The same bits whatever drafts. auto: on where a probe shows that it holds and a plain "
     "token costs at most 10 % more.",
@@ -243,29 +240,25 @@ SAMPLING = (
         "--temperature",
         type=float,
         default=0.0,
-        show_default=True,
         help="0 takes the likeliest token.",
     ),
     click.option(
         "--top-p",
         type=float,
         default=1.0,
-        show_default=True,
         help="Probability of the likeliest tokens, which alone are sampled.",
     ),
     click.option(
         "--top-k",
         type=int,
         default=0,
-        show_default=True,
         help="Number of likeliest tokens, which alone are sampled; 0: all.",
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Of sampling."),
+    click.option("--seed", type=int, default=0, help="Of sampling."),
     click.option(
         "--max-new-tokens",
         type=int,
         default=512,
-        show_default=True,
         help=LONGEST,
     ),
 )
@@ -273,7 +266,6 @@ REPEAT_LIMIT = click.option(
     "--repeat-limit",
     type=int,
     default=200,
-    show_default=True,
     help="Stop an answer of which so many tokens repeat one part; 0: never.",
 )
 DETAILS = click.option(
@@ -293,7 +285,6 @@ FRAMES = together(
         "--fps",
         type=float,
         default=2.0,
-        show_default=True,
         help="Frames a second that are taken of a clip, evenly; 4 at least.",
     ),
     click.option(

@@ -42,20 +42,18 @@ NOTE = (
 @MODEL
 @DRAFT
 @DEVICE
-@click.option("--dtype", default="float32", show_default=True, metavar="NAME", help="Of all peers.")
-@click.option(
-    "--peers", default=",".join(PEERS), show_default=True, metavar="LIST", help="Who is measured."
-)
+@click.option("--dtype", default="float32", metavar="NAME", help="Of all peers.")
+@click.option("--peers", default=",".join(PEERS), metavar="LIST", help="Who is measured.")
 @click.option("--mlx-vlm", metavar="PYTHON", help="The Python of mlx-vlm's own environment.")
 @click.option("--vllm", metavar="PYTHON", help="The Python of vLLM's own environment.")
-@click.option("--drafting", default="M", show_default=True, metavar="LIST", help="Of mmspec.")
+@click.option("--drafting", default="M", metavar="LIST", help="Of mmspec.")
 @gamma_option(5)
 @EXACT
 @click.option("--threads", type=COUNT, help="Of every process. Default: as the environment says.")
 @click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for check.")
-@click.option("--count", type=COUNT, default=4, show_default=True, help="Default prompts, by set.")
-@click.option("--repeats", type=COUNT, default=3, show_default=True, help="Processes of each peer.")
-@click.option("--max-new-tokens", type=COUNT, default=96, show_default=True, help=LONGEST)
+@click.option("--count", type=COUNT, default=4, help="Default prompts, by set.")
+@click.option("--repeats", type=COUNT, default=3, help="Processes of each peer.")
+@click.option("--max-new-tokens", type=COUNT, default=96, help=LONGEST)
 @with_output
 def peers(
     output: Output,

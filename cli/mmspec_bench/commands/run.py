@@ -38,15 +38,19 @@ COUNT = click.IntRange(min=1)
 @click.option(
     "--suite",
     default="offline",
-    show_default=True,
     metavar="NAME|NAME=DIR|PATH",
     help=f"Several with commas. Names: {', '.join(NAMES)}.",
 )
-@click.option("--tasks", default="", metavar="LIST", help="Only these of the suite's tasks.")
+@click.option(
+    "--tasks",
+    default="",
+    show_default=False,
+    metavar="LIST",
+    help="Only these of the suite's tasks.",
+)
 @click.option(
     "--methods",
     default=METHODS,
-    show_default=True,
     metavar="LIST",
     help="Letters, perhaps with P's size, weights or an overflow rule (P36, MT:2,1, M/run); "
     "adaptive:LETTERS, tree:LETTERS (dynamic; tree20w5: 20 nodes, width 5; tree3x2x1: static), "
@@ -54,17 +58,15 @@ COUNT = click.IntRange(min=1)
     "a model knows.",
 )
 @gamma_option(5)
-@click.option(
-    "--temperature", type=float, default=0.0, show_default=True, help="0 takes the likeliest."
-)
-@click.option("--top-k", type=int, default=0, show_default=True, help="0 keeps all.")
-@click.option("--top-p", type=float, default=1.0, show_default=True, help="Sampled probability.")
-@click.option("--sampling-seed", default=0, show_default=True, help="Seed of sampled answers.")
-@click.option("--max-new-tokens", type=COUNT, default=128, show_default=True, help=LONGEST)
+@click.option("--temperature", type=float, default=0.0, help="0 takes the likeliest.")
+@click.option("--top-k", type=int, default=0, help="0 keeps all.")
+@click.option("--top-p", type=float, default=1.0, help="Sampled probability.")
+@click.option("--sampling-seed", default=0, help="Seed of sampled answers.")
+@click.option("--max-new-tokens", type=COUNT, default=128, help=LONGEST)
 @EXACT
 @click.option("--limit", type=COUNT, help="Samples of each task. Default: 100, as published.")
 @click.option("--turns", type=COUNT, help="Turns of each conversation. Default: all.")
-@click.option("--seed", default=0, show_default=True, help="First seed of synthetic samples.")
+@click.option("--seed", default=0, help="First seed of synthetic samples.")
 @click.option("--out", type=Path, required=True, metavar="DIR", help=f"Gets {ROWS}, {PROVENANCE}.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--shard", default="1/1", metavar="I/N", help="Every N-th sample from the I-th on.")

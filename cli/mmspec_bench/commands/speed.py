@@ -37,21 +37,22 @@ COUNT = click.IntRange(min=1)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @click.option("--prompt", help="Asked about the images. Default: synthetic questions.")
 @click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for check.")
-@click.option("--count", type=COUNT, default=6, show_default=True, help="Of the default prompts.")
-@click.option("--tasks", default="", metavar="LIST", help="Tasks of the synthetic world.")
+@click.option("--count", type=COUNT, default=6, help="Of the default prompts.")
+@click.option(
+    "--tasks", default="", show_default=False, metavar="LIST", help="Tasks of the synthetic world."
+)
 @LOADING
 @CAPTIONER
 @click.option("--drafting", metavar="LIST", help=f"Default: {VIEWS}, or a head's own.")
 @click.option(
     "--gammas",
     default="5,auto",
-    show_default=True,
     metavar="LIST",
     help="Draft lengths; each drafting is measured with each.",
 )
 @EXACT
-@click.option("--repeats", type=COUNT, default=3, show_default=True, help="Runs of each prompt.")
-@click.option("--max-new-tokens", default=96, show_default=True, help=LONGEST)
+@click.option("--repeats", type=COUNT, default=3, help="Runs of each prompt.")
+@click.option("--max-new-tokens", default=96, help=LONGEST)
 @with_output
 def speed(
     output: Output,
