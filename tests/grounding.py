@@ -3,19 +3,21 @@
     python tests/grounding.py --model mini --samples 300 --blank
 
 prints the table of the model's card: right facts by category, and with `--blank` again with grey in
-place of every image. Asks until every category was asked for in SAMPLES conversations.
+place of every image. Asks until every category was asked for in SAMPLES conversations, or in the
+first SAMPLES conversations of each of `--tasks`.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import count, islice
 
 import click
+from PIL import Image
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
 from mmspec.prompt.conversation import interleaved
-from mmspec.prompt.images import picture_from
-from mmspec_bench.suite.samples import blanked
+from mmspec.prompt.images import Picture, picture_from
 from mmspec_world import CATEGORIES, TASKS, Sample, judge, sample
 
 
@@ -32,6 +34,17 @@ def needed(size: int, samples: int, seed: int) -> list[Sample]:
             asked.update(categories(conversation))
             conversations.append(conversation)
     return conversations
+
+
+def of_tasks(tasks: Sequence[str], size: int, samples: int, seed: int) -> list[Sample]:
+    """The first conversations of each of the named tasks."""
+    numbers = range(seed, seed + samples)
+    return [sample(task, n, split="held-out", size=size) for task in tasks for n in numbers]
+
+
+def blanked(picture: Picture) -> Picture:
+    """A mid-grey picture of the same size."""
+    return picture_from(Image.new("RGB", picture.image.size, (128, 128, 128)), picture.name)
 
 
 def categories(conversation: Sample) -> set[str]:
@@ -56,18 +69,23 @@ def score(engine: Engine, conversations: list[Sample], *, blank: bool) -> Counte
 @click.command()
 @click.option("--model", default="mini")
 @click.option("--draft", default="auto")
-@click.option("--samples", default=300, help="Conversations per category.")
+@click.option("--samples", default=300, help="Conversations per category, or per task.")
+@click.option("--tasks", default="", help="Only these tasks, such as clip8, separated by commas.")
 @click.option("--seed", default=0)
 @click.option("--blank", is_flag=True)
-def main(model: str, draft: str, samples: int, seed: int, blank: bool) -> None:
+def main(model: str, draft: str, samples: int, tasks: str, seed: int, blank: bool) -> None:
     """Print right facts by category."""
     engine = load(model, draft)
-    conversations = needed(engine.target.model.config.vision.image_size, samples, seed)
+    size = engine.target.model.config.vision.image_size
+    some = of_tasks(tasks.split(","), size, samples, seed) if tasks else None
+    conversations = some or needed(size, samples, seed)
     shown = score(engine, conversations, blank=False)
     grey = score(engine, conversations, blank=True) if blank else None
     click.echo("| facts | conversations | asked | right | right, image blanked |")
     click.echo("|---|--:|--:|--:|--:|")
     for name in (*CATEGORIES, "overall"):
+        if not _asked(shown, name):
+            continue
         number = sum(name in (*categories(each), "overall") for each in conversations)
         cells = [_share(counts, name) for counts in (shown, grey) if counts]
         click.echo(f"| {name} | {number} | {_asked(shown, name)} | {' | '.join(cells)} |")

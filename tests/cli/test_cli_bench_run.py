@@ -40,7 +40,6 @@ def test_a_run_leaves_rows_and_what_made_them(run, models, tmp_path):
     assert [each["identical"] for each in summaries] == [1.0, 1.0, None]
     provenance = provenance_of(out)
     assert (provenance["suite"], provenance["gamma"], provenance["shard"]) == ("offline", 2, "1/1")
-    assert len(provenance["models"]["target"]["digest"]) == 64
     assert provenance["models"]["target"] != provenance["models"]["draft"]
     assert provenance["methods"] == ["M", "MTC", "none"]
     assert all(row.seconds["caption"] > 0 for row in rows if row.method == "MTC" and not row.turn)

@@ -129,7 +129,7 @@ def test_its_kind_is_a_drafting_and_a_method(headed):
     method = read_method("repeat")
     assert (method.name, method.options(Options()).drafting) == ("repeat", "repeat")
     headed.chat(method.options(Options()))
-    assert read_method("tree3x2:MSD").tree.branching == (3, 2)
+    assert read_method("tree3x2:MSD").own["tree"].branching == (3, 2)
     with pytest.raises(UsageError, match="a head has one view"):
         read_method("repeat:2,1")
     with pytest.raises(UsageError, match="is a repeat head: use repeat"):

@@ -70,20 +70,6 @@ def test_other_settings_are_refused_by_name(change, words, rows, tmp_path):
     assert all(word in str(raised.value) for word in [*words, str(first), str(second)])
 
 
-def test_a_run_made_before_a_setting_existed_is_read_as_it_decoded(rows, tmp_path):
-    values = provenance(METHODS)
-    older = {name: values[name] for name in values if name not in ("captions", "exact")}
-    settings = merge([write(tmp_path / "older", rows, older)]).settings
-    assert (settings["captions"], settings["exact"]) == ("", "off")
-    one, two = halves(rows)
-    folders = [
-        write(tmp_path / "a", one, older | {"shard": "1/2"}),
-        write(tmp_path / "b", two, values | {"shard": "2/2", "exact": "auto"}),
-    ]
-    with pytest.raises(UsageError, match="exact is off"):
-        merge(folders)
-
-
 def test_the_same_model_may_lie_elsewhere(rows, tmp_path):
     one, two = halves(rows)
     first = write(tmp_path / "a", one, provenance(METHODS, "1/2"))

@@ -38,13 +38,13 @@ def run(tmp_path):
 
 
 def summaries(run):
-    return [summarise(run.of(name), run.plain) for name in run.decoding]
+    return [summarise(run.of(name), run.plain) for name in run.methods]
 
 
 def test_block_efficiency_of_methods(run):
     table = tables.drafting(summaries(run(FAST, SLOW, PLAIN, *LATER)))
     # M: 7 tokens in 3 rounds, the answers' own 3 and 1; 4 of 7 drafted were kept.
-    assert table.rows[0] == ("M", "2", "2.33", "2.00", "57.1 %", "", "1.00", "100.0 %")
+    assert table.rows[0] == ("M", "2", "2.33", "2.00", "57.1 %", "2.33", "1.00", "100.0 %")
     assert [line[0] for line in table.rows] == ["M", "MT", "none"]
 
 

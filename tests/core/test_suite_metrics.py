@@ -105,11 +105,6 @@ def test_what_was_not_compared_counts_neither_way():
     assert metrics.identical_rate([row()]) is None
 
 
-def test_facts_are_pooled():
-    rows = [row(facts={"asked": 3, "right": 2}), row(), row(facts={"asked": 1, "right": 0})]
-    assert metrics.facts_right(rows) == (2, 4)
-
-
 def test_a_summary_holds_everything_and_nothing_of_nothing():
     whole = metrics.summarise(ROWS, PLAIN)
     assert [whole[name] for name in ("method", "answers", "rounds", "tokens")] == ["M", 2, 5, 10]
@@ -120,13 +115,6 @@ def test_a_summary_holds_everything_and_nothing_of_nothing():
     assert (empty["answers"], empty["block_efficiency"], empty["identical"]) == (0, 0, None)
 
 
-def test_refused_answers_have_no_speed():
-    refused = row(rounds=[], finish_reason="refused", seconds=seconds(0.0, 0.0, first_token=0.0))
-    whole = metrics.summarise([refused, SHORT], [])
-    assert whole["tokens_per_second_p50"] == whole["tokens_per_second_p95"] == 5.0
-    assert whole["first_token_p50"] == whole["first_token_p95"] == 0.5
-
-
 def test_the_memory_bound_speed_up_is_gagranis_formula_for_full_rounds():
     """tau / (1 + gamma c): 15 tokens in 5 rounds of 4 drafted ones, of 2 % of the parameters."""
     rounds = [(4, 2, 3)] * 5
@@ -135,7 +123,6 @@ def test_the_memory_bound_speed_up_is_gagranis_formula_for_full_rounds():
     tree = row(rounds=[(12, 2, 3, 4)] * 5, drafted_share=0.02)
     assert metrics.summarise([tree], [])["mbsu"] == whole["mbsu"], "a level is a forward"
     assert metrics.summarise([plain(drafted_share=0.0)], [])["mbsu"] == 1
-    assert metrics.summarise([row(rounds=rounds)], [])["mbsu"] == 0, "an older row"
 
 
 def test_a_drafted_token_reads_a_decoder_or_a_head_and_the_output_matrix():

@@ -114,7 +114,7 @@ def test_coco_is_the_images_of_its_validation_captions(tmp_path, images, annotat
         ("llava-w", "questions.jsonl", "{", "questions.jsonl:1 is not JSON"),
         ("llava-w", "questions.jsonl", '{"image": "a"}', "questions.jsonl:1: text is missing"),
         ("scienceqa", "problems.json", "[]", "problems.json: the value is"),
-        ("scienceqa", "problems.json", '{"3": {}}', "problems.json: 3: question is missing"),
+        ("scienceqa", "problems.json", '{"3": {}}', "problems.json: 3.question is missing"),
         ("scienceqa", "problems.json", "{}", "there is no sample in it"),
         ("scienceqa", "other.json", "{}", "there is no problems.json"),
         ("coco", "captions_val.json", '{"images": [{}]}', r"images\[0\].file_name is missing"),

@@ -9,8 +9,6 @@ from mmspec_bench.suite.rows import Row, append, read_rows, rewrite
 from support.suite_row import plain, row
 
 FULL = row(
-    weights=[[0.5, 0.5]],
-    facts={"asked": 2, "right": 1},
     identical=False,
     divergence={"position": 1, "margin": 0.25, "outcome": "bug"},
     notes=["é\u2028 line"],
@@ -35,7 +33,6 @@ def test_the_json_of_a_row_is_the_contract():
     assert (tree.drafted, tree.depth) == (20, 4)
     assert entry["identical"] is None
     assert entry["divergence"] is None
-    assert not {"weights", "facts"} & entry.keys()
 
 
 def test_keys_of_later_versions_are_passed_over():

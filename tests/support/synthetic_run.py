@@ -15,7 +15,6 @@ from mmspec_bench.suite.offline import OFFLINE_TASKS
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, RoundRow, Row, lines
 
 METHODS = ("M", "M/run", "T", "C", "P", "MT", "MTC", "MTCP", "adaptive:MTC", "adaptive:MTCP")
-PROBED = ("none:blank", "draft", "draft:blank")
 GAMMA = 5
 IMAGES = {"spot": 2, "edit": 2, "pororo": 5, "vist": 5, "video": 4}
 WORDS = ["the", "a", "red", "square", "left", "of", "<b>two</b>", "it", "is", "|", "three"]
@@ -109,12 +108,10 @@ def answer(task, number, turn, method, position):
     images, count = IMAGES.get(task, 1), int(draws.integers(20, 110))
     hard, ids = draws.random(count), draws.integers(0, len(WORDS), count).tolist()
     own = np.random.default_rng([*method.encode(), number, turn])
-    plain = method.startswith(("none", "draft"))
+    plain = method == "none"
     host = plain or method == "ngram"
     letters = "" if host else method.removeprefix("adaptive:").partition("/")[0]
     parts = rounds(own, 0.0 if plain else chance(method, task, images), hard, len(letters))
-    adaptive = method.startswith("adaptive")
-    right = own.binomial(4, {"none": 0.9, "draft": 0.7}.get(method, 0.3))
     return Row(
         sample=f"{task}/{number}",
         task=task,
@@ -131,17 +128,8 @@ def answer(task, number, turn, method, position):
         seconds=timed(own, parts, images, letters),
         peak_memory_bytes=900 * 2**20,
         identical=None if plain else True,
-        weights=weights(own, len(parts), len(letters)) if adaptive else None,
-        facts={"asked": 4, "right": int(right)},
         notes=["pooled: M would run past the draft's positions"] * (method == "M" and images == 5),
     )
-
-
-def weights(draws, count, branches):
-    first = np.full((1, branches), 1 / branches)
-    drift = np.abs(np.cumsum(draws.normal(0.01, 0.05, (count, branches)), axis=0) + first)
-    every = np.concatenate([first, drift / drift.sum(axis=1, keepdims=True)])[:count]
-    return np.round(every, 3).tolist()
 
 
 def rows_of(samples, methods, tasks=tuple(OFFLINE_TASKS)):
@@ -161,6 +149,6 @@ def write(folder, rows, values):
 
 
 if __name__ == "__main__":
-    names = [*METHODS, "ngram", "none", *PROBED]
+    names = [*METHODS, "ngram", "none"]
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 100
     write(Path(sys.argv[1]), rows_of(count, names), provenance(names))

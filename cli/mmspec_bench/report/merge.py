@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mmspec.ground.errors import UsageError
-from mmspec_bench.suite.methods import PROBES
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
 from mmspec_bench.suite.run_folder import Settings, read_provenance
 
@@ -15,6 +14,8 @@ SHARED = (
     *("models", "backend", "device", "dtype"),
 )
 """Entries of the provenance in which all shards of a run must agree; the machines may differ."""
+NEEDED = ("methods", "shard", "models", "backend", "device", "dtype")
+"""Entries of the provenance without which there is no report."""
 
 Key = TypeVar("Key")
 T = TypeVar("T")
@@ -38,14 +39,9 @@ class BenchRun:
         return self.provenances[0]
 
     @property
-    def decoding(self) -> list[str]:
-        """The methods that decode as users would: all except the probes."""
-        return [name for name in self.methods if name not in PROBES]
-
-    @property
     def drafting(self) -> list[str]:
         """The methods that draft."""
-        return [name for name in self.decoding if name != PLAIN]
+        return [name for name in self.methods if name != PLAIN]
 
     @property
     def missing_shards(self) -> list[str]:
@@ -107,7 +103,7 @@ def _file(folder: Path, name: str) -> Path:
 def _provenance(folder: Path) -> dict[str, Any]:
     file = _file(folder, PROVENANCE)
     values = read_provenance(folder)
-    for name in (*SHARED, "shard"):
+    for name in NEEDED:
         if name not in values:
             raise UsageError(f"{file}: {name!r} is missing; give a run of this version")
     return values
@@ -132,7 +128,7 @@ def _check_settings(shards: Sequence[tuple[dict[str, Any], Path]]) -> None:
 def _comparable(provenance: dict[str, Any], name: str) -> Any:
     """A setting for comparison; models by digest only, because their folders may differ."""
     if name != "models":
-        return provenance[name]
+        return provenance.get(name)
     return {role: model and model["digest"] for role, model in provenance[name].items()}
 
 

@@ -95,8 +95,8 @@ def conditions(run: BenchRun, paper: Paper) -> Iterator[str]:
     """What stands on both sides of a paper's tables, one remark for each side and for the tasks."""
     settings = run.settings
     yield (
-        f"Ours, beside {paper.title}: {title(run)}; gamma {settings['gamma']}, at most "
-        f"{settings['max_new_tokens']} tokens."
+        f"Ours, beside {paper.title}: {title(run)}; gamma {settings.get('gamma')}, at most "
+        f"{settings.get('max_new_tokens')} tokens."
     )
     yield (
         f"{paper.title}: target {paper.target}; draft {paper.draft}; hardware {paper.hardware}; "

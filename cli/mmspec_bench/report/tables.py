@@ -167,13 +167,13 @@ def _padded(shares: Sequence[float], count: int) -> list[str]:
 
 def stages(run: BenchRun) -> Table:
     """Mean seconds of an answer by images, method and stage."""
-    first = [row for row in run.of(*run.decoding) if row.turn == 0]
-    groups = grouped(first, lambda row: (row.images, run.decoding.index(row.method)))
+    first = [row for row in run.rows if row.turn == 0]
+    groups = grouped(first, lambda row: (row.images, run.methods.index(row.method)))
     lines = []
     for images, method in sorted(groups):
         seconds = list(metrics.stage_seconds(groups[images, method]).values())
         cells = (positive(value, 3) for value in (*seconds, sum(seconds)))
-        lines.append((count_of(images, "image"), run.decoding[method], *cells))
+        lines.append((count_of(images, "image"), run.methods[method], *cells))
     note = "Mean seconds of an answer; first turns alone, which prefill the whole prompt."
     columns = ("images", "method", *metrics.STAGES, "total")
     return Table("Seconds by stage", columns, lines, note, text_columns=2)

@@ -1,22 +1,26 @@
-"""The datasets of the IbED and TABED papers, read from `datasets.toml`.
+"""The datasets of the IbED and TABED papers: parquet files as on the hub, see `datasets.toml`.
 
-Rows are the first of a split, in order, as in published measurements.
+Rows are the first of a split, in order, as in published measurements. Images are decoded when they
+are needed, so that a broken one affects only its row.
 """
 
 import tomllib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from mmspec.ground.errors import UsageError
-from mmspec.prompt.conversation import IMAGE_MARKER, interleaved
-from mmspec_bench.suite.dataset_rows import Record
-from mmspec_bench.suite.samples import FollowUp, Question
+from mmspec.ground.errors import ImageError, UsageError
+from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
+from mmspec.prompt.images import Picture, decode_picture, open_picture
+from mmspec_bench.suite.samples import FollowUp, Read
 from mmspec_world.prompts import REASONED
 
-PRESENT_OWNER = "lmms-lab-encoder"
-"""Hub account that has the datasets since July 2026."""
-FORMER_OWNER = "lmms-lab/"
+BATCH = 16
+"""Number of parquet rows in memory at a time; an image may take megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +38,76 @@ class Dataset:
     after: str | None = None
 
     @property
-    def repositories(self) -> tuple[str, ...]:
-        """The dataset's repository on the hub now, and its former one if it moved."""
-        if not self.repository.startswith(FORMER_OWNER):
-            return (self.repository,)
-        return f"{PRESENT_OWNER}/{self.repository.partition('/')[2]}", self.repository
-
-    @property
     def images(self) -> tuple[str, ...]:
         """The names of the columns that hold images."""
         if self.after:
             return ()
         return tuple(f"image_{n}" for n in range(self.image_columns)) or ("image",)
 
-    def questions(self, record: Record) -> tuple[Question, ...]:
-        """The questions of a row; raises UsageError or ImageError naming row and column."""
-        asked = record.text("question")
-        capital = asked[:1].upper() + asked[1:]
-        text = self.template.replace("{question}", asked).replace("{Question}", capital)
+    def reads(self, tables: Sequence[Path], limit: int | None) -> list[Read]:
+        """The samples in the first rows of tables that continue one another, at most `limit`.
+
+        Raises UsageError for a file that is not a table, or that lacks a column.
+        """
+        rows = (row for table in tables for row in self._rows(table))
+        return list(islice(rows, min(self.rows, limit or self.rows)))
+
+    def _rows(self, file: Path) -> Iterator[Read]:
+        field, table = _open(file)
+        names = table.schema.names
+        for column in (*(self.filter or ())[:1], "question", *self.images[:1]):
+            if column not in names:
+                there = ", ".join(names)
+                raise UsageError(f"{file}: no column {column!r} (there are: {there})")
+        batches = table.to_batches(
+            columns=[column for column in ("question", *self.images) if column in names],
+            filter=field(self.filter[0]) == self.filter[1] if self.filter else None,
+            batch_size=BATCH,
+            batch_readahead=1,
+        )
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for number, row in enumerate(rows):
+            yield partial(self._questions, row, f"{file.name} row {number}", file.parent)
+
+    def _questions(self, row: dict[str, Any], where: str, folder: Path) -> tuple[Message, ...]:
+        """The question of a row; raises UsageError or ImageError naming row and column."""
+        question = row["question"]
+        if not isinstance(question, str) or not question.strip():
+            raise UsageError(f"{where}: question is {question!r:.60}, but must be a text")
+        capital = question[:1].upper() + question[1:]
+        text = self.template.replace("{question}", question).replace("{Question}", capital)
         text = (REASONED if self.reasoned else "") + text
-        columns = [*self.images[:1], *(column for column in self.images[1:] if record.has(column))]
-        pictures = [record.picture(column) for column in columns]
+        others = [column for column in self.images[1:] if row.get(column) is not None]
+        columns = [*self.images[:1], *others]
+        pictures = [_picture(row[column], f"{where}: {column}", folder) for column in columns]
         markers = text.count(IMAGE_MARKER)
         if markers not in (0, len(pictures)):
-            raise UsageError(f"{record.where}: {markers} {IMAGE_MARKER} for {len(pictures)} images")
-        return (Question(interleaved(text, pictures)),)
+            raise UsageError(f"{where}: {markers} {IMAGE_MARKER} for {len(pictures)} images")
+        return (interleaved(text, pictures),)
 
 
-def _read() -> dict[str, Any]:
-    return tomllib.loads(files(__package__).joinpath("datasets.toml").read_text(encoding="utf-8"))
+def _open(file: Path) -> tuple[Any, Any]:
+    """pyarrow's constructor of filters, and the table in `file`."""
+    try:
+        from pyarrow import ArrowException, dataset  # type: ignore[import-untyped]  # no stubs
+    except ImportError as error:
+        raise UsageError(
+            'reading parquet needs pyarrow: run pip install "mmspec[bench]"'
+        ) from error
+    try:
+        return dataset.field, dataset.dataset(file, format="parquet")
+    except (ArrowException, OSError) as error:
+        raise UsageError(f"{file}: not a parquet file ({error})") from error
+
+
+def _picture(value: Any, where: str, folder: Path) -> Picture:
+    """The image in a cell: bytes, or a path relative to `folder`."""
+    match value:
+        case {"bytes": bytes(content)}:
+            return decode_picture(content, where)
+        case {"path": str(path)} if path:
+            return open_picture(folder / path)
+    raise ImageError(f"{where} holds no image")
 
 
 def _dataset(entry: dict[str, Any]) -> Dataset:
@@ -70,9 +115,7 @@ def _dataset(entry: dict[str, Any]) -> Dataset:
     return Dataset(**(entry | lists))
 
 
-_TABLES = _read()
+_TABLES = tomllib.loads(files(__package__).joinpath("datasets.toml").read_text(encoding="utf-8"))
 DATASETS = {name: _dataset(entry) for name, entry in _TABLES["datasets"].items()}
-GROUPS: dict[str, tuple[str, ...]] = {
-    name: tuple(datasets) for name, datasets in _TABLES["groups"].items()
-}
+GROUPS: dict[str, list[str]] = _TABLES["groups"]
 """The datasets in a paper's tables, by the name that --suite takes."""

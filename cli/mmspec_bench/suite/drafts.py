@@ -37,10 +37,6 @@ def engine_for(method: Method, engines: Sequence[Engine]) -> Engine:
 
     Raises UsageError if no draft or more than one can.
     """
-    if method.of_draft:
-        return next(
-            (engine for engine in engines if engine.draft and engine.draft.features), engines[0]
-        )
     if method.drafting in UNLETTERED or (len(engines) == 1 and not method.draft):
         return engines[0]
     names = [_name(engine) for engine in engines]

@@ -1,6 +1,6 @@
 """The methods that --methods names, and their decoding options.
 
-METHOD  = none | ngram | PROBE | DRAFTED[@DRAFT]
+METHOD  = none | ngram | DRAFTED[@DRAFT]
 DRAFTED = [adaptive:][tree[SHAPE]:]LETTERS[:WEIGHTS][/RULE] | [tree[SHAPE]:]KIND
 DRAFT   = a draft's name, repository or directory; needed if several drafts can do the method
 SHAPE   = nodes of a dynamic tree, perhaps with its width (20, 30w5; default 60w10), or the
@@ -9,29 +9,23 @@ LETTERS = one or more of M, T, C, P; P may be followed by its positions, as in P
 KIND    = that of the head given as a draft, such as msd
 WEIGHTS = one number per letter, as in MTC:2,1,1
 RULE    = auto | pool | drop | run: for a view that is longer than the draft's positions
-PROBE   = none:blank | draft | draft:blank: grey images, or the draft alone
 """
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import is_kind
 from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.tree import NODES, WIDTH, Tree
-from mmspec.drafters.views import LETTERS, OVERFLOWS, UNLETTERED, read_letters
+from mmspec.drafters.views import LETTERS, UNLETTERED, read_letters
 from mmspec.ground.errors import UsageError
-from mmspec_bench.suite.rows import PLAIN
 
-NGRAM = "ngram"
-DRAFT = "draft"
-BLANK = ":blank"
-PROBES = (PLAIN + BLANK, DRAFT, DRAFT + BLANK)
-"""Methods that test what target and draft know; their answers differ from plain decoding's."""
-
+_NUMBERS = r"\d*\.?\d+(?:,\d*\.?\d+)*"
 _FORM = re.compile(
     r"(?:(?P<adaptive>adaptive):)?(?:(?P<tree>tree[^:]*):)?"
-    r"(?P<letters>[A-Z][\w-]*)(?::(?P<weights>[\d.,]+))?"
+    rf"(?P<letters>[A-Z][\w-]*)(?::(?P<weights>{_NUMBERS}))?"
     r"(?:/(?P<rule>\w+))?",
     re.IGNORECASE | re.ASCII,
 )
@@ -41,7 +35,7 @@ _SHAPE = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _SINGLE_VIEW = re.compile(rf"[{''.join(LETTERS)}]\d*(?:[:/@].*)?", re.ASCII)
-_NUMBER = re.compile(r"[\d.]+(?:/\w+)?", re.ASCII)
+_NUMBER = re.compile(rf"{_NUMBERS}(?:/\w+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,34 +43,19 @@ class Method:
     """One method of answering: its name in the rows, and the decoding options that it sets."""
 
     name: str
-    drafting: str = PLAIN
-    adaptive: Adaptation | None = None
-    tree: Tree | None = None
-    pool: int | None = None
-    weights: tuple[float, ...] = ()
-    overflow: str = OVERFLOWS[0]
+    own: dict[str, Any]
+    """Its decoding options, by their names in `Options`; `drafting` is among them."""
     draft: str = ""
     """The name of the draft that it asks for; empty if it asks for none."""
 
-    def options(self, others: Options) -> Options:
-        """The options of this method; those that no method sets come from `others`."""
-        names = {entry.name for entry in fields(self)} - {"name", "draft"}
-        return replace(others, **{name: getattr(self, name) for name in names})
-
     @property
-    def probe(self) -> bool:
-        """True if it tests what a model knows, so that its answer may differ from the target's."""
-        return self.name in PROBES
+    def drafting(self) -> str:
+        """The value of --drafting: letters, a head's kind, 'ngram' or 'none'."""
+        return str(self.own["drafting"])
 
-    @property
-    def blank(self) -> bool:
-        """True if images are replaced by grey ones."""
-        return self.name.endswith(BLANK)
-
-    @property
-    def of_draft(self) -> bool:
-        """True if the draft answers instead of the target."""
-        return self.name.startswith(DRAFT)
+    def options(self, run: Options) -> Options:
+        """The options of this method; those that no method sets come from `run`."""
+        return replace(run, **self.own)
 
 
 def read_methods(text: str) -> list[Method]:
@@ -121,40 +100,34 @@ def is_single_view(name: str) -> bool:
 
 
 def _read(word: str) -> Method:
-    name = word.lower()
-    if name in (PLAIN, NGRAM, *PROBES):
-        return Method(name, NGRAM if name == NGRAM else PLAIN)
+    if word.lower() in UNLETTERED:
+        return Method(word.lower(), {"drafting": word.lower(), "tree": None})
     match = _FORM.fullmatch(word)
     kind = match["letters"].lower() if match else ""
-    if match and is_kind(kind):
-        return _head_method(word, kind, match)
-    if not match or not _LETTERS.fullmatch(kind):
+    if not match or not (is_kind(kind) or _LETTERS.fullmatch(kind)):
         raise UsageError(
             f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
             "MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, adaptive:tree:LETTERS, a head's kind, "
-            f"any of these with @DRAFT, {', '.join((NGRAM, PLAIN, *PROBES))}"
+            f"any of these with @DRAFT, {', '.join(UNLETTERED)}"
         )
-    letters = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
-    pool = re.search(r"\d+", match["letters"])
-    method = Method(
-        _name(word, match.start("letters")),
-        letters,
-        adaptive=Adaptation() if match["adaptive"] else None,
-        tree=_tree(word, match["tree"]),
-        pool=int(pool[0]) if pool else None,
-        weights=_weights(word, match["weights"] or "", len(letters)),
-        overflow=(match["rule"] or OVERFLOWS[0]).lower(),
-    )
-    if method.adaptive and method.weights:
-        raise UsageError(f"--methods: {word!r}: adaptive weights cannot be given")
-    method.options(Options())  # refuses what no models can do, before any are loaded
-    return method
-
-
-def _head_method(word: str, kind: str, match: re.Match[str]) -> Method:
-    if match["adaptive"] or match["weights"] or match["rule"]:
-        raise UsageError(f"--methods: {word!r}: a head has one view: give {kind} or tree:{kind}")
-    return Method(word.lower(), kind, tree=_tree(word, match["tree"]))
+    own: dict[str, Any] = {"tree": _tree(word, match["tree"])}
+    if is_kind(kind):
+        if match["adaptive"] or match["weights"] or match["rule"]:
+            raise UsageError(
+                f"--methods: {word!r}: a head has one view: give {kind} or tree:{kind}"
+            )
+        return Method(word.lower(), own | {"drafting": kind})
+    own["drafting"] = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
+    if pool := re.search(r"\d+", match["letters"]):
+        own["pool"] = int(pool[0])
+    if match["adaptive"]:
+        own["adaptive"] = Adaptation()
+    if match["weights"]:
+        own["weights"] = tuple(map(float, match["weights"].split(",")))
+    if match["rule"]:
+        own["overflow"] = match["rule"].lower()
+    Options(**own)  # refuses what no models can do, before any are loaded
+    return Method(_name(word, match.start("letters")), own)
 
 
 def _name(word: str, start: int) -> str:
@@ -175,13 +148,3 @@ def _tree(word: str, shape: str | None) -> Tree | None:
     if match["branching"]:
         return Tree(tuple(map(int, match["branching"].lower().split("x"))))
     return Tree((), int(match["width"] or WIDTH), int(match["nodes"] or NODES))
-
-
-def _weights(word: str, text: str, count: int) -> tuple[float, ...]:
-    try:
-        weights = tuple(float(number) for number in text.split(",")) if text else ()
-    except ValueError as error:
-        raise UsageError(f"--methods: {word!r}: give weights as numbers, such as 2,1") from error
-    if weights and len(weights) != count:
-        raise UsageError(f"--methods: {word!r}: {len(weights)} weights for {count} letters")
-    return weights

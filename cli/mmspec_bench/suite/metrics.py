@@ -21,18 +21,16 @@ Summary = dict[str, Any]
 
 def summarise(rows: Sequence[Row], plain: Sequence[Row]) -> Summary:
     """All measures of one method's rows; speed-ups over the questions that `plain` answered too."""
-    answered = [row for row in rows if row.rounds]  # not those that a probe's model refused
-    speeds = [throughput([row]) for row in answered]
-    first = [row.seconds["first_token"] for row in answered]
+    speeds = [throughput([row]) for row in rows]
+    first = [row.seconds["first_token"] for row in rows]
     paired = pairs(rows, plain)
-    right, asked = facts_right(rows)
     return {
         "method": rows[0].method if rows else "",
         "answers": len(rows),
         "rounds": sum(len(row.rounds) for row in rows),
         "tokens": sum(row.emitted for row in rows),
         "block_efficiency": block_efficiency(rows),
-        "macro_block_efficiency": mean(block_efficiency([row]) for row in answered),
+        "macro_block_efficiency": mean(block_efficiency([row]) for row in rows),
         # Of trees, levels count instead of nodes: at most one node of a level can be accepted.
         "acceptance_rate": ratio(sum(row.accepted for row in rows), sum(row.depth for row in rows)),
         "mbsu": memory_bound_speed_up(rows),
@@ -50,8 +48,6 @@ def summarise(rows: Sequence[Row], plain: Sequence[Row]) -> Summary:
         "seconds": stage_seconds(rows),
         "identical": identical_rate(rows),
         "peak_memory_bytes": max((row.peak_memory_bytes for row in rows), default=0),
-        "facts_right": right,
-        "facts_asked": asked,
     }
 
 
@@ -81,12 +77,9 @@ def memory_bound_speed_up(rows: Sequence[Row]) -> float:
     """MBSU: tokens over the rounds' costs if reading parameters is all that takes time.
 
     Of rounds with g drafted tokens it is tau / (1 + g c) for a drafted token's share c of the
-    target's parameters (Gagrani et al. 2024). 0 if a row does not say its share.
+    target's parameters (Gagrani et al. 2024).
     """
-    shares = [row.drafted_share for row in rows if row.rounds]
-    if None in shares:
-        return 0.0
-    costs = sum(len(row.rounds) + (row.drafted_share or 0.0) * row.depth for row in rows)
+    costs = sum(len(row.rounds) + row.drafted_share * row.depth for row in rows)
     return ratio(sum(row.emitted for row in rows), costs)
 
 
@@ -139,9 +132,3 @@ def identical_rate(rows: Iterable[Row]) -> float | None:
     """The share of answers equal to plain decoding's; None if none was compared."""
     compared = [row.identical for row in rows if row.identical is not None]
     return sum(compared) / len(compared) if compared else None
-
-
-def facts_right(rows: Iterable[Row]) -> tuple[int, int]:
-    """Numbers of correct facts and of asked facts."""
-    facts = [row.facts for row in rows if row.facts]
-    return sum(entry["right"] for entry in facts), sum(entry["asked"] for entry in facts)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 
-from mmspec.prompt.conversation import interleaved
+from mmspec.prompt.conversation import Message, interleaved
 from mmspec.prompt.images import picture_from
-from mmspec_bench.suite.samples import FollowUp, Question, SuiteSample, with_follow_up
-from mmspec_world import JudgedTurn, Sample, sample
+from mmspec_bench.suite.samples import FollowUp, SuiteSample, with_follow_up
+from mmspec_world import sample
 from mmspec_world.prompts import EDIT, REASONED, SPOT, VIDEO
 
 SAMPLES = 100
@@ -63,24 +63,15 @@ def _suite_sample(task: str, seed: int, size: int) -> SuiteSample:
     return SuiteSample(f"{task}/{seed}", task, partial(_questions, task, seed, size))
 
 
-def _questions(task: str, seed: int, size: int) -> tuple[Question, ...]:
-    source = held_out(task, seed, size)
-    pictures = (picture_from(im, f"{task}/{seed}-{n}") for n, im in enumerate(source.images))
-    return tuple(
-        Question(interleaved(turn.question, list(islice(pictures, turn.images))), turn.facts)
-        for turn in source.turns
-    )
-
-
-def held_out(task: str, seed: int, size: int) -> Sample:
-    """The held-out sample of a seed, whose first question is worded as in the papers."""
+def _questions(task: str, seed: int, size: int) -> tuple[Message, ...]:
+    """The questions of a held-out sample, the first one worded as in the papers."""
     source = sample(task, seed, split="held-out", size=size)
-    first, *rest = source.turns
-    turn = JudgedTurn(_wording(task, first.question), first.answer, first.facts, first.images)
-    return Sample(source.task, source.images, (turn, *rest), source.key)
-
-
-def _wording(task: str, text: str) -> str:
+    pictures = (picture_from(im, f"{task}/{seed}-{n}") for n, im in enumerate(source.images))
+    texts = [turn.question for turn in source.turns]
+    texts[0] = _PAPER_PROMPTS.get(task, texts[0])
     if task in _REASONED:
-        return REASONED + text.removeprefix(REASONED)
-    return _PAPER_PROMPTS.get(task, text)
+        texts[0] = REASONED + texts[0].removeprefix(REASONED)
+    return tuple(
+        interleaved(text, list(islice(pictures, turn.images)))
+        for text, turn in zip(texts, source.turns, strict=True)
+    )

@@ -7,20 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import read_lines, read_whole
 from mmspec.ground.json_reader import MismatchError, parse_json, read_value
 from mmspec.ground.limits import Length
-from mmspec.prompt.conversation import IMAGE_MARKER, interleaved
+from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
 from mmspec.prompt.images import open_picture
-from mmspec_bench.suite.samples import Question
+from mmspec_bench.suite.samples import Read
 from mmspec_world.prompts import DETAILED_CAPTION, STEPS
 
 T = TypeVar("T")
-Read = Callable[[], tuple[Question, ...]]
-"""Reads the questions of a sample; raises ImageError if its image is missing or broken."""
 
 FILE_BYTES = 100_000_000
 """The most bytes of a JSON file: COCO's longest captions have 67 MB."""
@@ -46,6 +44,14 @@ class _Problem:
     split: str
     image: str | None = None
     hint: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Question, context and options in the order of ScienceQA's own prompts."""
+        pairs = zip(LETTERS, self.choices, strict=False)
+        options = " ".join(f"({letter}) {text}" for letter, text in pairs)
+        hint = self.hint or "N/A"
+        return f"Question: {self.question}\nContext: {hint}\nOptions: {options}\n{STEPS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,36 +84,26 @@ class Original:
 def _llava_bench(file: Path) -> Iterator[Read]:
     for number, line in enumerate(read_lines(file), start=1):
         if line.strip():
-            where = f"{file}:{number}"
-            asked = _value(_BenchQuestion, _parsed(line, where), where)
-            yield partial(_asked, [file.parent / "images" / asked.image], asked.text)
+            asked = _parsed(_BenchQuestion, line, f"{file}:{number}")
+            yield partial(_questions, [file.parent / "images" / asked.image], asked.text)
 
 
 def _scienceqa(file: Path) -> Iterator[Read]:
-    problems = _value(dict[str, Any], _parsed(read_whole(file, FILE_BYTES), f"{file}"), f"{file}")
-    for key, value in problems.items():
-        problem = _value(_Problem, value, f"{file}: {key}")
+    problems = _parsed(dict[str, _Problem], read_whole(file, FILE_BYTES), str(file))
+    for key, problem in problems.items():
         if problem.split == SPLIT and problem.image:
             place = Path(SPLIT, key, problem.image)
             images = [file.parent / "images" / place, file.parent / place]
-            yield partial(_asked, images, _choices(problem))
-
-
-def _choices(problem: _Problem) -> str:
-    """Question, context and options in the order of ScienceQA's own prompts."""
-    pairs = zip(LETTERS, problem.choices, strict=False)
-    options = " ".join(f"({letter}) {text}" for letter, text in pairs)
-    hint = problem.hint or "N/A"
-    return f"Question: {problem.question}\nContext: {hint}\nOptions: {options}\n{STEPS}"
+            yield partial(_questions, images, problem.text)
 
 
 def _coco(file: Path) -> Iterator[Read]:
-    captions = _value(_Captions, _parsed(read_whole(file, FILE_BYTES), f"{file}"), f"{file}")
+    captions = _parsed(_Captions, read_whole(file, FILE_BYTES), str(file))
     root = file.parent.parent if file.parent.name == "annotations" else file.parent
     year = file.stem.removeprefix("captions_")
     for image in captions.images:
         images = [root / folder / image.file_name for folder in (year, f"images/{year}", ".")]
-        yield partial(_asked, images, DETAILED_CAPTION)
+        yield partial(_questions, images, DETAILED_CAPTION)
 
 
 ORIGINALS = {
@@ -120,23 +116,18 @@ ORIGINALS = {
 """LLaVA-Bench (In-the-Wild), ScienceQA's test questions with an image, COCO's images."""
 
 
-def _asked(images: list[Path], text: str) -> tuple[Question, ...]:
+def _questions(images: list[Path], text: str) -> tuple[Message, ...]:
     """A question about the first of `images` that exists."""
     if text.count(IMAGE_MARKER) > 1:
         raise UsageError(f"{images[0]}: its question has more than one {IMAGE_MARKER}")
     picture = open_picture(next((image for image in images if image.is_file()), images[0]))
-    return (Question(interleaved(text, [picture])),)
+    return (interleaved(text, [picture]),)
 
 
-def _parsed(text: str, where: str) -> Any:
+def _parsed(kind: type[T], text: str, where: str) -> T:
     try:
-        return parse_json(text)
-    except ValueError as error:
-        raise UsageError(f"{where} is not JSON: {error}") from error
-
-
-def _value(kind: type[T], value: Any, where: str) -> T:
-    try:
-        return read_value(kind, value)
+        return read_value(kind, parse_json(text))
     except MismatchError as error:
         raise UsageError(f"{where}: {error}") from error
+    except ValueError as error:
+        raise UsageError(f"{where} is not JSON: {error}") from error

@@ -27,7 +27,7 @@ Tokens = Annotated[int, Range(0, 100_000)]
 """A number of tokens in one round."""
 Seconds = Annotated[float, Range(0, 1e9)]
 Name = Annotated[str, Length(1, 1000)]
-_STAGES = ("vision", "caption", "prefill", "draft", "verify", "decode", "first_token", "total")
+STAGES = ("vision", "caption", "prefill", "draft", "verify", "decode", "first_token", "total")
 
 
 class RowDivergence(TypedDict):
@@ -77,7 +77,7 @@ class Row:
     """The text of each token; together they are the answer."""
     prompt_tokens: Count
     finish_reason: str
-    """'stop', 'length', or 'refused' if the prompt exceeded the model's positions."""
+    """'stop' or 'length'."""
     rounds: list[RoundRow]
     branches: list[str]
     """The views that drafted, such as M, T, P36; empty for plain decoding."""
@@ -88,13 +88,9 @@ class Row:
     """True if the tokens equal plain decoding's; None if they were not compared."""
     divergence: RowDivergence | None = None
     """`position`, `margin` (top-2 logit gap there) and `outcome` of an answer that differs."""
-    weights: list[list[float]] | None = None
-    """[rounds, branches] adaptive weights; empty for a round without a draft."""
-    facts: dict[str, Count] | None = None
-    """Numbers of facts `asked` and `right`, if the truth is known."""
     notes: list[str] = field(default_factory=list)
-    drafted_share: Annotated[float, Range(0, 1e6)] | None = None
-    """Parameters read for a drafted token over the target's; None in rows of older versions."""
+    drafted_share: Annotated[float, Range(0, 1e6)] = 0.0
+    """Parameters read for a drafted token over the target's."""
     first_image: str | None = None
     """Digest of the sample's first image, by which samples are resampled together."""
 
@@ -129,10 +125,8 @@ class Row:
         return sum(round_.accepted for round_ in self.rounds)
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON object; `weights` and `facts` only if they are set."""
-        values = asdict(self) | {"rounds": [round_.as_list() for round_ in self.rounds]}
-        absent = [name for name in ("weights", "facts") if values[name] is None]
-        return {name: value for name, value in values.items() if name not in absent}
+        """The JSON object of a line."""
+        return asdict(self) | {"rounds": [round_.as_list() for round_ in self.rounds]}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Row":
@@ -141,9 +135,7 @@ class Row:
         Raises MismatchError.
         """
         row = read_value(cls, values)
-        lacking = [f"seconds.{name}" for name in _STAGES if name not in row.seconds]
-        if row.facts is not None:
-            lacking += [f"facts.{name}" for name in ("asked", "right") if name not in row.facts]
+        lacking = [f"seconds.{name}" for name in STAGES if name not in row.seconds]
         if lacking:
             raise MismatchError(MISSING, "there", lacking[0])
         for number, round_ in enumerate(row.rounds):

@@ -1,28 +1,22 @@
 """The folder of a run: its settings in `provenance.json`, which a resumed run must match."""
 
-import hashlib
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+from mmspec.chat.calibration import content_digest, shape_digest
 from mmspec.chat.engine import Engine
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.options import Gamma, Options
-from mmspec.checkpoints.config import CONFIG_FILE
-from mmspec.checkpoints.loading_plan import has_safetensors, weight_files
 from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics.provenance import provenance
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import Block, read_json
-from mmspec.ground.limits import Matches, Range
+from mmspec.ground.limits import Matches
 from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, Row, read_rows, rewrite
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-"""Matches the name of a large file in the hub's cache: the SHA-256 of its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,7 @@ class Settings:
 
 class _Model(TypedDict):
     name: str
-    digest: str
+    digest: str | None
 
 
 class _Target(TypedDict):
@@ -73,25 +67,14 @@ class _Skipped(TypedDict):
 
 
 class _Provenance(TypedDict, total=False):
-    """What `provenance.json` holds beside the settings, as far as it is read again."""
+    """The entries of `provenance.json` that are read again; others are only shown."""
 
-    suite: str
-    limit: Annotated[int, Range(0, 10**9)] | None
-    turns: Annotated[int, Range(0, 10**9)] | None
-    tasks: list[str]
-    seed: Annotated[int, Range(-(2**63), 2**63 - 1)]
     methods: list[str]
     shard: Annotated[str, Matches(r"[0-9]{1,4}/[0-9]{1,4}")]
     models: _Target
-    image_size: Annotated[int, Range(0, 100_000)]
     backend: str
     device: str
     dtype: str
-    processor: str
-    platform: str
-    threads: dict[str, str | None]
-    versions: dict[str, str | None]
-    command: list[str]
     skipped: list[_Skipped]
     resumed: list[dict[str, Any]]
 
@@ -127,33 +110,15 @@ def description(settings: Settings, engines: Sequence[Engine]) -> dict[str, Any]
 def _model(loaded: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
     if loaded is None:
         return None
-    entry = {"name": loaded.name, "digest": loaded.directory and model_digest(loaded.directory)}
+    entry = {"name": loaded.name, "digest": loaded.directory and _digest(loaded.directory)}
     if isinstance(loaded, LoadedModel) and loaded.model.quantize != "none":
         entry["quantize"] = loaded.model.quantize
     return entry
 
 
-def model_digest(directory: Path) -> str:
-    """SHA-256 over a checkpoint's config and weights, equal for equal files anywhere.
-
-    Without safetensors, as of another package's drafter, over all files of the directory.
-    """
-    digest = hashlib.sha256()
-    if has_safetensors(directory):
-        files = [directory / CONFIG_FILE, *weight_files(directory)]
-    else:
-        files = [file for file in directory.iterdir() if file.is_file()]
-    for file in sorted(files):
-        digest.update(f"{file.name} {_file_digest(file)}\n".encode())
-    return digest.hexdigest()
-
-
-def _file_digest(file: Path) -> str:
-    name = file.resolve().name
-    if _SHA256.fullmatch(name):
-        return name
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _digest(directory: Path) -> str:
+    """Digest of a checkpoint's config and weights, equal for equal files anywhere."""
+    return shape_digest(directory) + content_digest(directory)
 
 
 def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[Row]:
@@ -183,10 +148,6 @@ def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[
     return rows
 
 
-ADDED = {"captions": "", "exact": "off"}
-"""Settings that older runs lack, with what those runs did."""
-
-
 def _check_same(folder: Path, earlier: dict[str, Any], entries: dict[str, Any]) -> None:
     now = json.loads(json.dumps(entries))  # as it would be read: tuples as lists
     for name in FIXED:
@@ -202,16 +163,15 @@ def _shown(value: Any) -> str:
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
-    """The content of `provenance.json` in a run's folder, with the settings that it lacks.
+    """The content of `provenance.json` in a run's folder, without entries that are null.
 
     Raises CheckpointError for another content.
     """
     block = Block(read_json(folder / PROVENANCE), folder / PROVENANCE)
-    defaults: dict[str, Any] = {"limit": None, "turns": None, "skipped": [], "resumed": []}
-    block.record(_Provenance, **defaults)
+    lists: dict[str, Any] = {"skipped": [], "resumed": []}
+    block.record(_Provenance, **lists)
     block.read("models", dict[str, _Model | None], {})
-    present = {name: value for name, value in block.values.items() if value is not None}
-    return {**ADDED, **defaults, **present}
+    return lists | {name: value for name, value in block.values.items() if value is not None}
 
 
 def update_provenance(folder: Path, **entries: Any) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 from mmspec.chat.engine import Engine
 from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.ground.progress import Progress
+from mmspec.prompt.conversation import Message
 from mmspec_bench.measure.timing import rotated
 from mmspec_bench.suite.answerer import Answerer, answer_row, open_answerer
 from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.rows import PLAIN, ROWS, Row, append, rewrite
 from mmspec_bench.suite.run_folder import Settings, description, open_folder, record_skipped
-from mmspec_bench.suite.samples import Question, SuiteSample, shard
+from mmspec_bench.suite.samples import SuiteSample, shard
 from mmspec_bench.suite.sources import suite_samples
 
 
@@ -71,7 +72,7 @@ class Runner:
                 continue
             return
 
-    def _rows(self, place: int, sample: SuiteSample, questions: Sequence[Question]) -> list[Row]:
+    def _rows(self, place: int, sample: SuiteSample, questions: Sequence[Message]) -> list[Row]:
         order = rotated(self.answerers, place)
         answers = {answerer.method.name: list(answerer.answers(questions)) for answerer in order}
         plain = answers.get(PLAIN)

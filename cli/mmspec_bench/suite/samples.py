@@ -6,12 +6,8 @@ from functools import partial
 from itertools import cycle
 from typing import Literal
 
-from PIL import Image
-
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message
-from mmspec.prompt.images import Picture, picture_from
-from mmspec_world import Fact
 
 FollowUp = Literal["next", "story", "caption", "summary"]
 """The second question of a sample; "next" is the next sample's question (TABED)."""
@@ -22,40 +18,18 @@ FOLLOW_UPS: dict[FollowUp, str] = {
     "summary": "Summarize the previous answer.",
 }
 
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One turn: a message, and the facts that its answer must state if they are known."""
-
-    message: Message
-    facts: tuple[Fact, ...] = ()
-
-    @property
-    def blank(self) -> "Question":
-        """The same question with grey pictures of the same sizes."""
-        parts = tuple(
-            blanked(part) if isinstance(part, Picture) else part for part in self.message.parts
-        )
-        return Question(replace(self.message, parts=parts), self.facts)
+Read = Callable[[], tuple[Message, ...]]
+"""Reads the questions of a sample, one for each turn; raises MmspecError if it is broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteSample:
-    """One conversation; `read` returns its questions and raises MmspecError if it is broken."""
+    """One conversation, whose questions are read when they are needed."""
 
     name: str
     """Task and number, such as `chart/17`."""
     task: str
-    read: Callable[[], tuple[Question, ...]]
-
-
-GREY = (128, 128, 128)
-"""Colour (red, green, blue) of blank pictures."""
-
-
-def blanked(picture: Picture) -> Picture:
-    """A mid-grey picture of the same size."""
-    return picture_from(Image.new("RGB", picture.image.size, GREY), picture.name)
+    read: Read
 
 
 def with_follow_up(samples: Sequence[SuiteSample], follow_up: FollowUp | None) -> list[SuiteSample]:
@@ -63,32 +37,26 @@ def with_follow_up(samples: Sequence[SuiteSample], follow_up: FollowUp | None) -
     if follow_up is None:
         return list(samples)
     if follow_up == "next":
-        following = [*samples[1:], *samples[:1]]
-        return [_extended(*pair) for pair in zip(samples, following, strict=True)]
-    question = Question(Message("user", (FOLLOW_UPS[follow_up],)))
-    fixed = SuiteSample("", "", lambda: (question,))
-    return [_extended(sample, fixed) for sample in samples]
+        reads = [sample.read for sample in (*samples[1:], *samples[:1])]
+    else:
+        question = Message("user", (FOLLOW_UPS[follow_up],))
+        reads = [lambda: (question,)] * len(samples)
+    return [
+        replace(sample, read=partial(_two_turns, sample.read, second))
+        for sample, second in zip(samples, reads, strict=True)
+    ]
 
 
 def asked_after(samples: Sequence[SuiteSample], firsts: Sequence[SuiteSample]) -> list[SuiteSample]:
     """The samples as second questions, each after the first one of `firsts`, which begin again."""
     return [
-        replace(sample, read=partial(_second_after, sample, first))
+        replace(sample, read=partial(_two_turns, first.read, sample.read))
         for sample, first in zip(samples, cycle(firsts), strict=False)
     ]
 
 
-def _second_after(sample: SuiteSample, first: SuiteSample) -> tuple[Question, ...]:
-    return first.read()[0], sample.read()[0]
-
-
-def _extended(sample: SuiteSample, following: SuiteSample) -> SuiteSample:
-    return replace(sample, read=lambda: (sample.read()[0], following.read()[0]))
-
-
-def first_turns(sample: SuiteSample, turns: int | None) -> SuiteSample:
-    """The sample with its first `turns` turns; None keeps all."""
-    return replace(sample, read=lambda: sample.read()[:turns])
+def _two_turns(first: Read, second: Read) -> tuple[Message, ...]:
+    return first()[0], second()[0]
 
 
 def shard(samples: Sequence[SuiteSample], part: str) -> list[tuple[int, SuiteSample]]:

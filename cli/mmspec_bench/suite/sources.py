@@ -1,6 +1,7 @@
 """Reads the samples that --suite names: the synthetic world, datasets, prompts, clips."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -12,17 +13,10 @@ from mmspec.ground.paths import expand_home
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.file_kinds import CLIP_SUFFIXES
 from mmspec.prompt.film import open_clip
-from mmspec_bench.suite.dataset_rows import read_table
 from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
 from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
 from mmspec_bench.suite.original_files import ORIGINALS
-from mmspec_bench.suite.samples import (
-    Question,
-    SuiteSample,
-    asked_after,
-    first_turns,
-    with_follow_up,
-)
+from mmspec_bench.suite.samples import Read, SuiteSample, asked_after, with_follow_up
 from mmspec_world.prompts import VIDEO
 
 SYNTHETIC = {
@@ -58,17 +52,21 @@ def suite_samples(
     samples = [sample for word in words for sample in _samples(word, size, limit, seed, words)]
     if len({sample.name for sample in samples}) < len(samples):
         raise UsageError(f"--suite {suite}: the same samples twice")
-    return [first_turns(sample, turns) for sample in _of_tasks(samples, tasks)]
-
-
-def _of_tasks(samples: Sequence[SuiteSample], tasks: Sequence[str]) -> list[SuiteSample]:
+    if not samples:
+        raise UsageError("--suite: there is no sample in it")
     available = list(dict.fromkeys(sample.task for sample in samples))
     for task in tasks:
         if task not in available:
             raise choice("task", task, available)
-    if not samples:
-        raise UsageError("--suite: there is no sample in it")
-    return [sample for sample in samples if not tasks or sample.task in tasks]
+    return [
+        replace(sample, read=partial(_first_turns, sample.read, turns))
+        for sample in samples
+        if not tasks or sample.task in tasks
+    ]
+
+
+def _first_turns(read: Read, turns: int | None) -> tuple[Message, ...]:
+    return read()[:turns]
 
 
 def _samples(
@@ -81,30 +79,24 @@ def _samples(
     if word in GROUPS:
         return [sample for dataset in GROUPS[word] for sample in _of_dataset(dataset, {}, limit)]
     if name in DATASETS or (equals and name in ORIGINALS):
-        return _of_dataset(name, _folders(words), limit)
+        parts = [each.partition("=") for each in words]
+        folders = {name: expand_home(path) for name, _, path in parts if path}
+        return _of_dataset(name, folders, limit)
     if equals:
         raise choice("dataset", name, (*DATASETS, *ORIGINALS))
     return _of_path(expand_home(word), limit)
 
 
-def _folders(words: Sequence[str]) -> dict[str, Path]:
-    """The folders of NAME=DIR, by name."""
-    parts = [word.partition("=") for word in words]
-    return {name: expand_home(path) for name, _, path in parts if path}
+def _numbered(task: str, reads: Iterable[Read]) -> list[SuiteSample]:
+    return [SuiteSample(f"{task}/{number}", task, read) for number, read in enumerate(reads)]
 
 
 def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
     if path.is_file() and path.suffix == ".jsonl":
-        return [
-            SuiteSample(f"{path.stem}/{number}", path.stem, partial(_question, prompt.message))
-            for number, prompt in enumerate(islice(read_prompts(path), limit))
-        ]
+        prompts = read_prompts(path)[:limit]
+        return _numbered(path.stem, [partial(_alone, prompt.message) for prompt in prompts])
     if films := sorted(f for f in path.rglob("*") if f.suffix.lower() in CLIP_SUFFIXES):
-        task = path.resolve().name
-        return [
-            SuiteSample(f"{task}/{number}", task, partial(_captioning, film))
-            for number, film in enumerate(films[:limit])
-        ]
+        return _numbered(path.resolve().name, [partial(_captioning, f) for f in films[:limit]])
     if path.exists():
         raise UsageError(
             f"--suite {path}: this is no .jsonl file of prompts and no folder of clips; for a "
@@ -113,56 +105,40 @@ def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
     raise choice("suite", str(path), NAMES)
 
 
-def _captioning(film: Path) -> tuple[Question, ...]:
-    return _question(Message("user", (open_clip(film, FILM_FPS), VIDEO[0])))
+def _alone(message: Message) -> tuple[Message, ...]:
+    return (message,)
+
+
+def _captioning(film: Path) -> tuple[Message, ...]:
+    return (Message("user", (open_clip(film, FILM_FPS), VIDEO[0])),)
 
 
 def _of_dataset(name: str, folders: Mapping[str, Path], limit: int | None) -> list[SuiteSample]:
     """The samples of a dataset, in its folder of `folders` or in the hub's cache."""
-    folder = folders.get(name)
+    folder, dataset = folders.get(name), DATASETS.get(name)
     if folder and name in ORIGINALS and (file := ORIGINALS[name].file_in(folder)):
-        return _of_own_file(name, file, limit)
-    if name not in DATASETS:
+        rows = dataset.rows if dataset else OWN_ROWS
+        reads = islice(ORIGINALS[name].reads(file), min(rows, limit or rows))
+        return with_follow_up(_numbered(name, reads), dataset.follow_up if dataset else None)
+    if dataset is None:
         raise UsageError(f"--suite {name}={folder}: there is no {ORIGINALS[name].files[0]}")
-    dataset = DATASETS[name]
-    records = read_table(
-        _files(name, dataset, folder),
-        ("question", *dataset.images),
-        min(dataset.rows, limit or dataset.rows),
-        dataset.filter,
-    )
-    reads = [partial(dataset.questions, record) for record in records]
-    samples = [SuiteSample(f"{name}/{number}", name, read) for number, read in enumerate(reads)]
+    samples = _numbered(name, dataset.reads(_tables(name, dataset, folder), limit))
     if dataset.after:
         return asked_after(samples, _of_dataset(dataset.after, folders, None))
     return with_follow_up(samples, dataset.follow_up)
 
 
-def _of_own_file(name: str, file: Path, limit: int | None) -> list[SuiteSample]:
-    """The samples in the file of a dataset's authors."""
-    dataset = DATASETS.get(name)
-    rows = dataset.rows if dataset else OWN_ROWS
-    reads = islice(ORIGINALS[name].reads(file), min(rows, limit or rows))
-    samples = [SuiteSample(f"{name}/{number}", name, read) for number, read in enumerate(reads)]
-    return with_follow_up(samples, dataset.follow_up if dataset else None)
-
-
-def _files(name: str, dataset: Dataset, folder: Path | None) -> list[Path]:
+def _tables(name: str, dataset: Dataset, folder: Path | None) -> list[Path]:
     """A dataset's tables: in the hub's cache, or in a folder, laid out as on the hub or flat."""
     if folder is None:
-        for repository in dataset.repositories:
-            if files := cached_dataset(repository, dataset.files):
-                return files
+        if files := cached_dataset(dataset.repository, dataset.files):
+            return files
         raise HubError(
             f"{name} is not on this machine: run `hf download --repo-type dataset "
-            f'{dataset.repositories[0]} --include "{dataset.files}"` where there is network, or '
-            f"give {name}=DIR"
+            f'{dataset.repository} --include "{dataset.files}"` where there is network, or give '
+            f"{name}=DIR"
         )
     for pattern in (dataset.files, Path(dataset.files).name, "*.parquet"):
         if files := sorted(folder.glob(pattern)):
             return files
     raise UsageError(f"--suite {name}={folder}: there is no {dataset.files} or *.parquet")
-
-
-def _question(message: Message) -> tuple[Question, ...]:
-    return (Question(message),)

@@ -33,7 +33,7 @@ def use_measured(file: Path, _: str) -> None:
             list(finding.rows.tiles(100))
 
 
-METHODS = ("none", "M", "MT", "adaptive:MT", "draft")
+METHODS = ("none", "M", "MT", "adaptive:MT")
 
 
 def make_run(folder: Path) -> None:
@@ -45,4 +45,4 @@ def make_run(folder: Path) -> None:
 def use_run(file: Path, _: str) -> None:
     """Report on the run."""
     run = merge([file.parent])
-    report_tables(run, [summarise(run.of(name), run.plain) for name in run.decoding], [])
+    report_tables(run, [summarise(run.of(name), run.plain) for name in run.methods], [])
