@@ -1,12 +1,10 @@
 """`mmspec chat`: a conversation about images at a terminal, or over the lines of a pipe."""
 
 from dataclasses import replace
-from functools import partial
 
 import click
 
 from mmspec.ground.errors import MmspecError, UsageError
-from mmspec.prompt.clips import FrameSampling
 from mmspec_cli.chat_commands.files import go_on
 from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
 from mmspec_cli.terminal.answer import introduction
@@ -17,7 +15,7 @@ from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import complete_files
 from mmspec_terminal.render import Screen
-from mmspec_terminal.setup import Setup, clip_options, shared_options
+from mmspec_terminal.setup import Setup, shared_options
 
 HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 
@@ -36,15 +34,7 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
     help="Show images that are added, small: as pixels in kitty, iTerm2 and terminals with sixels, "
     "as half blocks elsewhere.",
 )
-@clip_options
-def chat(
-    setup: Setup,
-    images: tuple[str, ...],
-    resume: bool,
-    private: bool,
-    preview: str,
-    sampling: FrameSampling,
-) -> None:
+def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool, preview: str) -> None:
     """Talk about images and clips; those named go with the next question, - is an image on stdin.
 
     If stdin is a pipe, each line is a question. Conversations at a terminal are kept in
@@ -54,22 +44,18 @@ def chat(
     if last and setup.models["model"] == "auto":
         setup = replace(setup, models={**setup.models, "model": last.model})
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
-    pictures = open_images(images, sampling)
+    pictures = open_images(images, setup.sampling)
     if STANDARD_INPUT in images:
         type_at_terminal()
     engine = setup.load(screen.progress)
     interactive = is_interactive()
-    opened = engine.chat(setup.options)
     dialogue = Dialogue(
-        opened,
+        engine.chat(setup.options),
         screen,
+        setup,
         interactive=interactive,
-        as_json=setup.as_json,
-        details=setup.details,
         kept=kept_conversations() if interactive and not private else None,
-        load=partial(setup.load_other, progress=screen.progress),
         previews=interactive and preview == "auto",
-        sampling=sampling,
     )
     for note in introduction(engine):
         screen.note(note)

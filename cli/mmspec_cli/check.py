@@ -16,10 +16,9 @@ from mmspec.diagnostics.check import CheckReport, Comparison, Divergence
 from mmspec.diagnostics.check import check as compare_all
 from mmspec.diagnostics.prompts import Prompt, read_prompts, typed_prompts
 from mmspec.drafters.views import PLAIN
-from mmspec.prompt.clips import FrameSampling
 from mmspec_bench.prompts import prompts_for
 from mmspec_terminal.render import Screen
-from mmspec_terminal.setup import Setup, clip_options, shared_options
+from mmspec_terminal.setup import Setup, shared_options
 from mmspec_terminal.wording import more
 
 DEFAULT_PROMPTS, ACROSS_PROMPTS = 6, 4
@@ -55,7 +54,6 @@ DEFAULT_PROMPTS, ACROSS_PROMPTS = 6, 4
     help="With --across: the float original of a quantized model, to tell quantization error from "
     "port error.",
 )
-@clip_options
 @shared_options
 def check(
     setup: Setup,
@@ -65,7 +63,6 @@ def check(
     backends: str | None,
     stages: bool,
     reference: str | None,
-    sampling: FrameSampling,
 ) -> int:
     """Decode plainly and speculatively and compare, token for token; or compare backends.
 
@@ -74,7 +71,9 @@ def check(
     """
     if (stages or reference) and not backends:
         raise click.UsageError("--stages and --reference compare backends: add --across torch,mlx")
-    chosen = typed_prompts(questions, images, sampling) + (read_prompts(prompts) if prompts else [])
+    chosen = typed_prompts(questions, images, setup.sampling) + (
+        read_prompts(prompts) if prompts else []
+    )
     if backends:
         return _check_across(setup, chosen, backends, reference, stages=stages)
     screen = Screen(plain=setup.plain)

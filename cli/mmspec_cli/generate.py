@@ -5,7 +5,6 @@ import sys
 import click
 
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.clips import FrameSampling
 from mmspec_cli.main import INTERRUPTED
 from mmspec_cli.terminal.answer import (
     answer_report,
@@ -21,7 +20,7 @@ from mmspec_cli.terminal.interrupt import deferred_interrupt
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import complete_files
 from mmspec_terminal.render import Screen
-from mmspec_terminal.setup import Setup, clip_options, shared_options
+from mmspec_terminal.setup import Setup, shared_options
 
 
 @click.command(cls=EverydayCommand)
@@ -29,15 +28,14 @@ from mmspec_terminal.setup import Setup, clip_options, shared_options
 @click.option(
     "--prompt", required=True, metavar="TEXT", help="The question; - reads it from stdin."
 )
-@clip_options
 @shared_options
-def generate(setup: Setup, images: tuple[str, ...], prompt: str, sampling: FrameSampling) -> int:
+def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
     """Answer one question, with or without images and clips, on stdout; - is an image on stdin."""
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
     if prompt == STANDARD_INPUT and STANDARD_INPUT in images:
         raise UsageError("standard input holds the prompt or an image, not both: give - once")
     text = _read_prompt(prompt)
-    pictures = open_images(images, sampling)
+    pictures = open_images(images, setup.sampling)
     engine = setup.load(screen.progress)
     chat = engine.chat(setup.options)
     for note in () if setup.as_json else introduction(engine):

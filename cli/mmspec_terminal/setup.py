@@ -6,6 +6,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
 from mmspec.ground.errors import UsageError
+from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec_terminal.options import (
     ACCEPTED,
     CAPTIONER,
@@ -37,6 +38,8 @@ class Setup:
     plain: bool
     accepted: bool
     details: bool = False
+    sampling: FrameSampling = EVENLY
+    """Which frames of clips are taken."""
 
     def load(self, progress: Callable[[str], object]) -> "Engine":
         """Load target, draft and captioner; raises MmspecError, before that for invalid options."""
@@ -58,26 +61,22 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_setup(
-        *, as_json: bool, plain: bool, accepted: bool, details: bool, **values: Any
+        *,
+        as_json: bool,
+        plain: bool,
+        accepted: bool,
+        details: bool,
+        fps: float,
+        max_frames: int | None,
+        **values: Any,
     ) -> Any:
         models = {name: values.pop(name) for name in MODELS}
-        setup = Setup(models, decoding_options(values), as_json, plain, accepted, details)
+        options, sampling = decoding_options(values), FrameSampling(fps, max_frames)
+        setup = Setup(models, options, as_json, plain, accepted, details, sampling)
         return command(setup, **values)
 
-    shared = together(LOADING, CAPTIONER, DECODING, JSON, PLAIN, ACCEPTED, DETAILS)
+    shared = together(LOADING, CAPTIONER, DECODING, JSON, PLAIN, ACCEPTED, DETAILS, FRAMES)
     return shared(with_setup)
-
-
-def clip_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator that adds them, passed as `sampling`, a `mmspec.prompt.clips.FrameSampling`."""
-
-    @wraps(command)
-    def with_sampling(*args: Any, fps: float, max_frames: int | None, **values: Any) -> Any:
-        from mmspec.prompt.clips import FrameSampling
-
-        return command(*args, sampling=FrameSampling(fps, max_frames), **values)
-
-    return FRAMES(with_sampling)
 
 
 def decoding_options(values: dict[str, Any]) -> "Options":

@@ -32,7 +32,7 @@ def image(dialogue: Dialogue, typed: str) -> None:
     named = [alone] if expand_home(alone).exists() else words.paths(typed)
     files = [file for name in named for file in _matching(name)]
     try:
-        dialogue.stage([open_visual(file, dialogue.sampling) for file in files])
+        dialogue.stage([open_visual(file, dialogue.setup.sampling) for file in files])
     except ImageError as error:
         others = f"; none of the {len(files)} was added" if len(files) > 1 else ""
         raise ImageError(f"{error}{others}") from error
@@ -55,7 +55,7 @@ def _matching(name: str) -> list[str]:
 
 def paste(dialogue: Dialogue, _: str) -> None:
     """Send the image on the clipboard."""
-    dialogue.stage([clipboard_picture(dialogue.sampling)])
+    dialogue.stage([clipboard_picture(dialogue.setup.sampling)])
 
 
 def unstage(dialogue: Dialogue, name: str) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,12 +11,10 @@ from typing import Any
 import click
 
 from mmspec.chat.chat import Chat
-from mmspec.chat.engine import Engine
-from mmspec.chat.options import Options
 from mmspec.chat.rendering import translated
 from mmspec.chat.requirements import require_sight
-from mmspec.ground.errors import ContextError, MmspecError, UsageError, WriteError
-from mmspec.prompt.clips import EVENLY, Clip, FrameSampling
+from mmspec.ground.errors import ContextError, MmspecError, WriteError
+from mmspec.prompt.clips import Clip
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.answer import (
@@ -31,6 +29,7 @@ from mmspec_cli.terminal.attachments import take_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.kept_conversations import KeptConversations
 from mmspec_terminal.render import Screen
+from mmspec_terminal.setup import Setup
 from mmspec_terminal.wording import counted
 
 UNFINISHED = {
@@ -52,20 +51,13 @@ class Dialogue:
 
     chat: Chat
     screen: Screen
+    setup: Setup
     interactive: bool
     """True if Ctrl-C ends only an answer, not the command."""
-    as_json: bool = False
-    """True if every line of stdout is an object; answers have the form of `generate --json`."""
-    details: bool = False
-    """True if the line under an answer has all its figures."""
     kept: KeptConversations | None = None
     """Where the conversation is written after every answer; None nowhere."""
-    load: Callable[[str, Options], Engine] | None = None
-    """Loads another model by name, for options."""
     previews: bool = False
     """True if images that are added are shown."""
-    sampling: FrameSampling = EVENLY
-    """Which frames of clips are taken."""
     staged: list[Picture] = field(default_factory=list)
     """Images for the next question."""
     leaving: bool = False
@@ -87,7 +79,7 @@ class Dialogue:
 
     def notice(self, text: str) -> None:
         """Show `text`, the result of a command."""
-        if self.as_json:
+        if self.setup.as_json:
             self.screen.json({"notice": text})
         else:
             self.screen.say(text)
@@ -96,14 +88,14 @@ class Dialogue:
         self, value: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[str]]
     ) -> None:
         """Show `rows`, or `value` in JSON mode."""
-        if self.as_json:
+        if self.setup.as_json:
             self.screen.json(value)
         else:
             self.screen.table(columns, rows)
 
     def tell(self, value: dict[str, Any], lines: Sequence[str]) -> None:
         """Show `lines`, or `value` in JSON mode."""
-        if self.as_json:
+        if self.setup.as_json:
             self.screen.json(value)
             return
         for line in lines:
@@ -130,7 +122,7 @@ class Dialogue:
         """
         staged = list(self.staged)
         repeated, self.refused = message == self.refused, message
-        taken = take_images(message, words=repeated, sampling=self.sampling)
+        taken = take_images(message, words=repeated, sampling=self.setup.sampling)
         self.refused = ""
         for remark in taken.remarks:
             self.screen.note(remark)
@@ -164,10 +156,8 @@ class Dialogue:
         Raises MmspecError, and stays with the old model, if the new one cannot be loaded or cannot
         see the conversation's images.
         """
-        if self.load is None:
-            raise UsageError("this chat cannot load another model")
         self.screen.progress(f"loading {name}")
-        engine = self.load(name, self.chat.options)
+        engine = self.setup.load_other(name, self.chat.options, self.screen.progress)
         chat = engine.chat(self.chat.options)
         chat.speculate = self.chat.speculate
         chat.resume(translated(self.chat.conversation, engine.target))
@@ -201,11 +191,11 @@ class Dialogue:
         typing = hidden_typing() if self.interactive else nullcontext()
         with typing, deferred_interrupt() as interrupt:
             try:
-                first = stream(answering, self.screen, interrupt, silent=self.as_json)
+                first = stream(answering, self.screen, interrupt, silent=self.setup.as_json)
             except ContextError as error:
                 offers = room_offers(self.chat, error.excess)
                 raise ContextError(f"{error}; {offers}", error.excess) from error
-            if self.as_json:
+            if self.setup.as_json:
                 self.screen.json(answer_report(self.chat))
             else:
                 self._remark(first)
@@ -218,9 +208,9 @@ class Dialogue:
         screen, answer = self.screen, self.chat.answer
         if answer.finish_reason in UNFINISHED:
             screen.note(UNFINISHED[answer.finish_reason].format(len(answer.token_ids)))
-        for note in remarks(answer, details=self.details):
+        for note in remarks(answer, details=self.setup.details):
             self._note_once(note)
-        if self.details:
+        if self.setup.details:
             screen.note(footer(answer.statistics, first_token))
             return
         screen.note(short_footer(answer))
