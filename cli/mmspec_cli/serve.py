@@ -139,7 +139,7 @@ def serve(port: int, **values: Any) -> None:
     share_one_heap()
     access, limits, reader = _limits(values)
     models = {name: values.pop(name) for name in MODELS}
-    setup = Setup(models, decoding_options(values), as_json=False, plain=False, accepted=False)
+    setup = Setup(models, decoding_options(values))
     queue = DecodingQueue(limits.waiting)
     try:
         with bound(access.host, port) as listener:

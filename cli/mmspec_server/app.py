@@ -90,28 +90,25 @@ class Limits:
     """Bytes of all caches that are kept."""
 
 
+@dataclass
 class Service:
     """Answers questions with one pair of models: the endpoints and what they share."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        options: Options,
-        limits: Limits,
-        queue: DecodingQueue,
-        reader: ImageReader,
-        access: Access,
-    ) -> None:
-        """options: used where a request names none.  queue: on its thread `engine` was loaded."""
-        self.engine = engine
-        self.options = options
-        self.limits = limits
-        self.queue = queue
-        self.access = access
-        self.cache = ConversationCache(engine, limits.conversations, limits.cache_bytes)
+    engine: Engine
+    options: Options
+    """Used where a request names none."""
+    limits: Limits
+    queue: DecodingQueue
+    """On its thread the engine was loaded."""
+    reader: ImageReader
+    access: Access
+
+    def __post_init__(self) -> None:
+        self.cache = ConversationCache(
+            self.engine, self.limits.conversations, self.limits.cache_bytes
+        )
         self.metrics = Metrics()
         self.created = int(time.time())
-        self._reader = reader
         self._reading = asyncio.Semaphore(READ_TOGETHER)
 
     @property
@@ -186,7 +183,7 @@ class Service:
         config = self.engine.target.model.config
         fitting = config.text.max_position_embeddings // max(config.image_tokens, 1)
         most = min(self.limits.images, fitting)
-        return prepare(self.engine, read_transcript(asked, self._reader, most))
+        return prepare(self.engine, read_transcript(asked, self.reader, most))
 
     async def _reply(
         self, request: Request, asked: ChatRequest, prompt: RequestPrompt, writer: ReplyWriter

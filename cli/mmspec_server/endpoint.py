@@ -206,10 +206,5 @@ class Fields:
         value = self.get(key, [])
         if not isinstance(value, list) or not value:
             raise self.error(key, "a list of at least one object")
-        return [self._block(key, index, entry) for index, entry in enumerate(value)]
-
-    def _block(self, key: str, index: int, entry: Any) -> "Fields":
-        name = f"{key}[{index}]"
-        if not isinstance(entry, dict):
-            raise Fields({name: entry}, self.path).error(name, "an object")
-        return Fields(entry, f"{self.path}{name}.")
+        entries = {f"{key}[{index}]": entry for index, entry in enumerate(value)}
+        return [Fields(entries, self.path).block(name) for name in entries]

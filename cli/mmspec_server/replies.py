@@ -3,7 +3,7 @@
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,9 +32,9 @@ class Completion:
         usage = _usage(finished.statistics, "prompt", "completion")
         return self._object("chat.completion", [choice], usage=usage, **self._figures(finished))
 
-    def start(self) -> Iterator[str]:
+    def start(self) -> str:
         """The event before the first text."""
-        yield self._chunk({"role": "assistant", "content": ""})
+        return self._chunk({"role": "assistant", "content": ""})
 
     def progress(self, prefilled: Prefilled) -> str:
         """The event of more of the prompt that has been read; empty without details."""
@@ -53,13 +53,13 @@ class Completion:
     def _fragment(self, part: Fragment, tokens: Sequence[Entry]) -> str:
         return self._chunk({"content": part.text}, tokens, mmspec={"drafted": part.drafted})
 
-    def end(self, finished: Finished) -> Iterator[str]:
+    def end(self, finished: Finished) -> str:
         """The events after the last text."""
-        yield self._chunk({}, reason=finished.reason, **self._figures(finished))
+        last = self._chunk({}, reason=finished.reason, **self._figures(finished))
         if self.request.include_usage:
             counts = _usage(finished.statistics, "prompt", "completion")
-            yield _event(self._object("chat.completion.chunk", [], usage=counts))
-        yield DONE
+            last += _event(self._object("chat.completion.chunk", [], usage=counts))
+        return last + DONE
 
     def failure(self, error: ApiError) -> str:
         """The events of a stream that ends in an error."""
@@ -116,14 +116,15 @@ class ResponseReply:
         reply["usage"]["output_tokens_details"]["reasoning_tokens"] = 0
         return reply
 
-    def start(self) -> Iterator[str]:
+    def start(self) -> str:
         """The events before the first text."""
-        begun = self._object("in_progress", [])
-        yield self._event("response.created", response=begun)
-        yield self._event("response.in_progress", response=begun)
-        item = self._item("in_progress", [])
-        yield self._event("response.output_item.added", output_index=0, item=item)
-        yield self._event("response.content_part.added", **self._place, part=_output_text("", []))
+        begun, item = self._object("in_progress", []), self._item("in_progress", [])
+        return (
+            self._event("response.created", response=begun)
+            + self._event("response.in_progress", response=begun)
+            + self._event("response.output_item.added", output_index=0, item=item)
+            + self._event("response.content_part.added", **self._place, part=_output_text("", []))
+        )
 
     def progress(self, _: Prefilled) -> str:
         """Nothing: this API has no event for it."""
@@ -136,16 +137,18 @@ class ResponseReply:
             "response.output_text.delta", **self._place, delta=text.text, logprobs=text.tokens
         )
 
-    def end(self, finished: Finished) -> Iterator[str]:
+    def end(self, finished: Finished) -> str:
         """The events after the last text."""
         reply = self.whole(Text.joined(self._texts), finished)
         [item] = reply["output"]
         [part] = item["content"]
         text = {name: part[name] for name in ("text", "logprobs")}
-        yield self._event("response.output_text.done", **self._place, **text)
-        yield self._event("response.content_part.done", **self._place, part=part)
-        yield self._event("response.output_item.done", output_index=0, item=item)
-        yield self._event(f"response.{reply['status']}", response=reply)
+        return (
+            self._event("response.output_text.done", **self._place, **text)
+            + self._event("response.content_part.done", **self._place, part=part)
+            + self._event("response.output_item.done", output_index=0, item=item)
+            + self._event(f"response.{reply['status']}", response=reply)
+        )
 
     def failure(self, error: ApiError) -> str:
         """The event of a stream that ends in an error."""

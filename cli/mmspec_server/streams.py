@@ -51,7 +51,7 @@ async def streamed(job: Job[Event], reply: ReplyWriter, silence: float) -> Async
 
     The events before the first text come with it.
     """
-    start = "".join(reply.start())
+    start = reply.start()
     try:
         async for event in job.events(silence):
             yield start + _event_text(event, reply)
@@ -69,7 +69,7 @@ def _event_text(event: Event | None, reply: ReplyWriter) -> str:
         case Text():
             return reply.delta(event)
         case Finished():
-            return "".join(reply.end(event))
+            return reply.end(event)
 
 
 async def whole(request: Request, job: Job[Event], reply: ReplyWriter) -> dict[str, Any]:

@@ -34,9 +34,9 @@ class Setup:
     models: Mapping[str, Any]
     """Keywords of `mmspec.chat.engine.load`."""
     options: "Options"
-    as_json: bool
-    plain: bool
-    accepted: bool
+    as_json: bool = False
+    plain: bool = False
+    accepted: bool = False
     details: bool = False
     sampling: FrameSampling = EVENLY
     """Which frames of clips are taken."""

@@ -78,7 +78,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
 def test_loading_is_said_before_anything_is_imported_for_it(monkeypatch):
     lines: list[str] = []
     monkeypatch.setitem(sys.modules, "mmspec.chat.engine", None)
-    setup = Setup({}, Options(), as_json=False, plain=False, accepted=False)
+    setup = Setup({}, Options())
     with pytest.raises(ModuleNotFoundError):
         setup.load(lines.append)
     assert lines == ["loading"]
