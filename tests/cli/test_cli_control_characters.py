@@ -19,7 +19,7 @@ from support.hostile import EVIL, TITLE, reached, talking
 from support.hub_server import serving
 from support.live_server import CHAT
 from support.serve_process import free_port
-from support.terminal import PROMPT, Terminal
+from support.terminal import PROMPT
 
 SPELT = r"\^\[\]0;owned\^G"
 """How `TITLE` is shown."""
@@ -40,21 +40,17 @@ def failing_server(arguments: list[str]) -> int:
 
 
 @pytest.fixture
-def at_terminal(tmp_path):
+def at_terminal(open_terminal):
     """A function that runs a command at a terminal, and returns its status and what it showed."""
-    opened = []
 
     def run(*arguments: str | Path, **variables: str) -> tuple[int, str]:
         command = [str(argument) for argument in arguments]
-        terminal = Terminal(hostile.main, command, tmp_path, columns=4000, **variables)
-        opened.append(terminal)
+        terminal = open_terminal(hostile.main, command, columns=4000, **variables)
         status = terminal.status()
         assert reached(terminal.screen) == [], terminal.screen
         return status, terminal.screen
 
-    yield run
-    for terminal in opened:
-        os.close(terminal.fd)
+    return run
 
 
 @pytest.fixture
@@ -74,33 +70,24 @@ def test_the_model_does_say_them(run, evil):
     assert TITLE in run("generate", "--prompt", "what is it?", *evil).out
 
 
-def test_a_chat_spells_them_out(evil, picture, tmp_path):
+def test_a_chat_spells_them_out(open_terminal, evil, picture, tmp_path):
     saved = tmp_path / f"talk {EVIL[:-1]}.json"  # a person's own keys may turn the reading order
-    terminal = Terminal(hostile.main, ["chat", str(picture), *evil], tmp_path, columns=4000)
+    terminal = open_terminal(hostile.main, ["chat", str(picture), *evil], columns=4000)
     terminal.wait(PROMPT)
-    terminal.type(f"\x1b[200~what {TITLE} is it?\x1b[201~\r")
-    terminal.wait(SPELT)
-    terminal.wait(PROMPT)
-    terminal.type("/images\r")
-    terminal.wait(SPELT)
-    terminal.wait(PROMPT)
-    terminal.type(f"\x1b[200~/save {saved}\x1b[201~\r")
-    terminal.wait("saved to")
-    terminal.wait(PROMPT)
-    terminal.type("/save talk.json\r")
-    terminal.wait("saved to")
-    terminal.wait(PROMPT)
+    for line, shown in (
+        (f"\x1b[200~what {TITLE} is it?\x1b[201~", SPELT),
+        ("/images", SPELT),
+        (f"\x1b[200~/save {saved}\x1b[201~", "saved to"),
+        ("/save talk.json", "saved to"),
+    ):
+        terminal.type(f"{line}\r")
+        terminal.wait(shown)
+        terminal.wait(PROMPT)
     content = json.loads((tmp_path / "talk.json").read_text())
     (tmp_path / "bad.json").write_text(json.dumps(content | {"version": EVIL, "format": EVIL}))
     (tmp_path / "gone.json").write_text((tmp_path / "talk.json").read_text().replace(".png", ".x"))
-    for line in (
-        "/load bad.json",
-        "/load gone.json",
-        "/load talk.json",
-        "/retry",
-        "/stats",
-        "/nope",
-    ):
+    loads = ("/load bad.json", "/load gone.json", "/load talk.json")
+    for line in (*loads, "/retry", "/stats", "/nope"):
         terminal.type(f"{line}\r")
         terminal.wait(PROMPT)
     terminal.type("/load ta\t\x15/image im\t\t\x15/system " + "\x16\x1b]0;owned\x16\x07\r")
@@ -108,7 +95,6 @@ def test_a_chat_spells_them_out(evil, picture, tmp_path):
     terminal.type("/quit\r")
     assert terminal.status() == 0
     assert reached(terminal.screen) == []
-    os.close(terminal.fd)
 
 
 def test_answers_errors_and_json_spell_them_out(at_terminal, evil, picture):
@@ -183,11 +169,10 @@ def test_training_spells_them_out(at_terminal, evil, tmp_path):
     assert at_terminal(*asked, "--out", tmp_path / "other", "--data", f"no {EVIL}")[0] == 2
 
 
-def test_a_server_and_its_log_spell_them_out(evil, tmp_path):
+def test_a_server_and_its_log_spell_them_out(open_terminal, evil):
     port = free_port()
-    terminal = Terminal(
-        failing_server, ["serve", evil[1], *evil[2:], "--port", str(port)], tmp_path, columns=4000
-    )
+    served = ["serve", evil[1], *evil[2:], "--port", str(port)]
+    terminal = open_terminal(failing_server, served, columns=4000)
     terminal.wait("answers at")
     url, messages = f"http://127.0.0.1:{port}", [{"role": "user", "content": f"what {EVIL}?"}]
     for body in ({"messages": messages}, {"messages": messages, "model": EVIL}, {EVIL: EVIL}):
@@ -201,7 +186,6 @@ def test_a_server_and_its_log_spell_them_out(evil, tmp_path):
         assert b"400" in raw.recv(999)
     os.kill(terminal.process.pid, signal.SIGTERM)
     assert terminal.status() == 128 + signal.SIGTERM
-    os.close(terminal.fd)
     assert "owned" in terminal.screen
     assert "RuntimeError" in terminal.screen
     assert "Invalid HTTP request" in terminal.screen

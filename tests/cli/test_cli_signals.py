@@ -19,20 +19,6 @@ from support.terminal import PROMPT, TEXT, Terminal
 ENDING = [signal.SIGTERM, signal.SIGHUP]
 
 
-@pytest.fixture
-def open_terminal(tmp_path):
-    """A function that starts a command at a terminal."""
-    opened = []
-
-    def start(run, arguments: list[str]) -> Terminal:
-        opened.append(Terminal(run, arguments, tmp_path))
-        return opened[-1]
-
-    yield start
-    for terminal in opened:
-        os.close(terminal.fd)
-
-
 def end(terminal: Terminal, number: signal.Signals) -> None:
     """Send a signal, and assert that the command ended in order."""
     os.kill(terminal.process.pid, number)

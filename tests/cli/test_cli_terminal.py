@@ -1,6 +1,5 @@
 """A chat at a real terminal: a person's keys go in, what a screen would show comes out."""
 
-import os
 import re
 import shlex
 import signal
@@ -11,24 +10,18 @@ import pytest
 
 from support import endless
 from support.commands import execute
-from support.terminal import OWN, PATIENCE, PROMPT, TEXT, Terminal
+from support.terminal import OWN, PATIENCE, PROMPT, TEXT
+
+IMAGE_PROMPT = r"\[1 image\] >"
+STOPPED = r"stopped; /retry[\s\S]*peak[\s\S]*"
 
 
 @pytest.fixture
 def chat(long_pair, red) -> list[str]:
     """The arguments of a chat whose answers go on for long."""
     target, draft = map(str, long_pair)
-    options = ["--model", target, "--draft", draft, "--backend", "torch"]
-    return [
-        "chat",
-        "red.png",
-        *options,
-        "--max-new-tokens",
-        "50000",
-        "--repeat-limit",
-        "0",
-        "--details",
-    ]
+    options = ["--model", target, "--draft", draft, "--backend", "torch", "--details"]
+    return ["chat", "red.png", *options, "--max-new-tokens", "50000", "--repeat-limit", "0"]
 
 
 @pytest.fixture
@@ -38,16 +31,24 @@ def program(chat) -> list[str]:
 
 
 @pytest.fixture
-def terminal(chat, tmp_path):
-    child = Terminal(endless.main, chat, tmp_path)
-    yield child
-    os.close(child.fd)
+def terminal(open_terminal, chat):
+    return open_terminal(endless.main, chat)
+
+
+def ask(terminal, prompt=IMAGE_PROMPT) -> str:
+    """Type a question at the prompt; what came up to the answer's first text."""
+    terminal.wait(prompt)
+    terminal.type("what is it?\r")
+    return terminal.wait(TEXT)
+
+
+def leave(terminal, key="/quit\r") -> None:
+    terminal.type(key)
+    assert terminal.status() == 0
 
 
 def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
-    terminal.wait(r"\[1 image\] >")
-    terminal.type("what is it?\r")
-    assert "reading" in terminal.wait(TEXT)
+    assert "reading" in ask(terminal)
     terminal.type("\x03")
     terminal.wait(r"stopped; /retry[\s\S]*peak\s+[\d.]+\s+[GM]B")
     terminal.wait(PROMPT)
@@ -58,7 +59,7 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
     terminal.wait(PROMPT)
     terminal.type("/imag\t red.png\r")
     terminal.wait("Added image red.png")
-    terminal.wait(r"\[1 image\] >")
+    terminal.wait(IMAGE_PROMPT)
     terminal.type("/nonsense\r")
     terminal.wait("unknown command '/nonsense'")
 
@@ -69,23 +70,19 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
     cached, new = map(int, re.search(counts, terminal.wait(counts)).groups())
     assert cached > new > 0
     terminal.wait(PROMPT)
-    terminal.type("\x04")
-    assert terminal.status() == 0
+    leave(terminal, "\x04")
     history = (tmp_path / "mmspec" / "history").read_text()
     assert "+what is it?\n" in history
     assert "+and\n+now?\n" in history  # pasted lines are one question
 
 
 def test_what_a_terminal_gets_holds_no_raw_control_character(terminal):
-    terminal.wait(r"\[1 image\] >")
-    terminal.type("what is it?\r")
-    came = terminal.wait(TEXT)
+    came = ask(terminal)
     terminal.type("\x03")
     came += terminal.wait("stopped;")
     own = re.sub(OWN, "", came)
     assert re.findall(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", own) == []
-    terminal.type("/quit\r")
-    assert terminal.status() == 0
+    leave(terminal)
 
 
 def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair):
@@ -106,17 +103,16 @@ def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair):
     assert err.splitlines()[-1] == b"mmspec: interrupted"
 
 
-def test_ctrl_c_while_loading_leaves_without_a_traceback(program, tmp_path):
-    terminal = Terminal(execute, program, tmp_path)
+def test_ctrl_c_while_loading_leaves_without_a_traceback(open_terminal, program):
+    terminal = open_terminal(execute, program)
     terminal.wait("loading")
     terminal.type("\x03")
     terminal.wait("mmspec: interrupted")
     assert terminal.status() == 130
-    os.close(terminal.fd)
 
 
 def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal):
-    terminal.wait(r"\[1 image\] >")
+    terminal.wait(IMAGE_PROMPT)
     assert not terminal.echoes()  # the prompt shows the keys itself
     terminal.type("what is it?\r")
     terminal.wait(TEXT)
@@ -136,21 +132,16 @@ def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal):
 
 
 def test_a_second_ctrl_c_loses_no_line_about_the_answer(terminal):
-    terminal.wait(r"\[1 image\] >")
-    terminal.type("what is it?\r")
-    terminal.wait(TEXT)
+    ask(terminal)
     terminal.type("\x03\x03\x03\x03")
-    terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*" + PROMPT)
-    terminal.type("/quit\r")
-    assert terminal.status() == 0
+    terminal.wait(STOPPED + PROMPT)
+    leave(terminal)
 
 
-def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(program, tmp_path):
+def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(open_terminal, program):
     job = 'set -m; "$@"; stty -a; echo "here"; fg; stty -a; echo left'
-    terminal = Terminal(execute, ["sh", "-c", job, "sh", *program], tmp_path)
-    terminal.wait(r"\[1 image\] >")
-    terminal.type("what is it?\r")
-    terminal.wait(TEXT)
+    terminal = open_terminal(execute, ["sh", "-c", job, "sh", *program])
+    ask(terminal)
     assert not terminal.echoes()
     terminal.type("\x1a")
     stopped = terminal.wait("here\r\n")
@@ -159,49 +150,40 @@ def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(program, tmp_path
     terminal.wait(r"[\s\S]{2000}")
     assert not terminal.echoes()
     terminal.type("\x03")
-    terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*" + PROMPT)
+    terminal.wait(STOPPED + PROMPT)
     terminal.type("\x04")
     assert re.search(r"[^-]echo ", terminal.wait("left\r\n"))
-    os.close(terminal.fd)
 
 
-def test_an_answer_is_broken_between_words(chat, tmp_path):
-    terminal = Terminal(endless.main, chat, tmp_path, columns=40)
-    terminal.wait(r"\[1 image\] >")
-    terminal.type("what is it?\r")
-    terminal.wait(TEXT)
+def test_an_answer_is_broken_between_words(open_terminal, chat):
+    terminal = open_terminal(endless.main, chat, columns=40)
+    ask(terminal)
     came = terminal.wait(r"[\s\S]{2000}\n")
     terminal.type("\x03/quit\r")
     lines = came.split("\r\n")[1:]
     assert len(lines) > 20
     assert max(map(len, lines)) < 40
     assert terminal.status() == 0
-    os.close(terminal.fd)
 
 
 @pytest.mark.slow
-def test_an_image_from_a_pipe_leaves_the_terminal_for_questions(program, tmp_path):
+def test_an_image_from_a_pipe_leaves_the_terminal_for_questions(open_terminal, program):
     words = ["-" if word == "red.png" else word for word in program]
-    terminal = Terminal(execute, ["sh", "-c", f"cat red.png | {shlex.join(words)}"], tmp_path)
+    terminal = open_terminal(execute, ["sh", "-c", f"cat red.png | {shlex.join(words)}"])
     terminal.wait("Added image standard input")
-    terminal.wait(r"\[1 image\] >")
-    terminal.type("/quit\r")
-    assert terminal.status() == 0
-    os.close(terminal.fd)
+    terminal.wait(IMAGE_PROMPT)
+    leave(terminal)
 
 
 @pytest.mark.slow
-def test_a_conversation_at_a_terminal_goes_on_in_the_next_chat(chat, tmp_path):
+def test_a_conversation_at_a_terminal_goes_on_in_the_next_chat(open_terminal, chat, tmp_path):
     for resume, told in ([], "Added image"), (["--resume"], "went on from the conversation of"):
-        terminal = Terminal(endless.main, [*chat, *resume], tmp_path)
+        terminal = open_terminal(endless.main, [*chat, *resume])
         terminal.wait(told)
-        terminal.wait(PROMPT)
-        terminal.type("what is it?\r")
-        terminal.wait(TEXT)
+        ask(terminal, PROMPT)
         terminal.type("\x03")
-        terminal.wait(r"stopped; /retry[\s\S]*peak[\s\S]*" + PROMPT)
+        terminal.wait(STOPPED + PROMPT)
         terminal.type("/quit\r")
         assert terminal.status() == 0
-        os.close(terminal.fd)
     (file,) = (tmp_path / "mmspec" / "conversations").iterdir()
     assert file.read_text().count("what is it?") == 2
