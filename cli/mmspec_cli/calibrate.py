@@ -81,12 +81,11 @@ def _write(screen: Screen, file: CalibrationFile, measured: Measured) -> bool:
 def _show(
     screen: Screen, engine: Engine, calibration: Calibration, exact: ExactRows | None
 ) -> None:
-    model, curves = engine.target.model, calibration.target
-    screen.table(("target rows", *_columns(curves)), _rows(curves))
+    model = engine.target.model
+    _show_costs(screen, "target rows", calibration.target)
     if calibration.draft:
-        columns = _columns(calibration.draft)
-        screen.table(("draft branches", *columns), _rows(calibration.draft))
-        screen.table(("tree level, branches", *columns), _rows(calibration.level))
+        _show_costs(screen, "draft branches", calibration.draft)
+        _show_costs(screen, "tree level, branches", calibration.level)
     kind = computed(model.dtype, model.quantize)
     forwards = f"exact, {exact.line()}" if exact else "not exact"
     screen.say(
@@ -96,13 +95,10 @@ def _show(
     )
 
 
-def _columns(curves: Curves) -> list[str]:
-    return [f"at {context:,}" for context in curves]
-
-
-def _rows(curves: Curves) -> list[tuple[str, ...]]:
+def _show_costs(screen: Screen, title: str, curves: Curves) -> None:
     numbers = sorted({number for seconds in curves.values() for number in seconds})
-    return [(str(number), *_cells(curves, number)) for number in numbers]
+    rows = [[str(number), *_cells(curves, number)] for number in numbers]
+    screen.table((title, *(f"at {context:,}" for context in curves)), rows)
 
 
 def _cells(curves: Curves, number: int) -> list[str]:

@@ -1,5 +1,7 @@
 """`mmspec chat`: a conversation about images at a terminal, or over the lines of a pipe."""
 
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import click
@@ -10,12 +12,16 @@ from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
 from mmspec_cli.terminal.answer import introduction
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_at_terminal
-from mmspec_cli.terminal.input import Read, is_interactive, questions, read_pipe
 from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import complete_files
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, shared_options
+
+BLOCK = '"""'
+
+Read = Callable[[str], str]
+"""Function that shows a prompt and returns one line; raises EOFError or KeyboardInterrupt."""
 
 HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 
@@ -99,3 +105,46 @@ def take(dialogue: Dialogue, line: str) -> None:
         run_command(dialogue, line)
     elif line:
         dialogue.ask(line)
+
+
+def is_interactive() -> bool:
+    """True if both stdin and stdout are terminals."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def read_pipe(_prompt: str) -> str:
+    """The next line of stdin; Ctrl-C ends the command, as in any other pipe."""
+    try:
+        line = sys.stdin.readline()
+    except KeyboardInterrupt as error:
+        raise click.Abort from error
+    if not line:
+        raise EOFError
+    return line.removesuffix("\n")
+
+
+def questions(read: Read, prompt: Callable[[], str]) -> Iterator[str]:
+    """Yield each question that is entered: a line, or a block between two triple quotes.
+
+    Ctrl-C drops the line or block being entered. prompt: returns what to show before the next one.
+    """
+    while True:
+        try:
+            line = read(prompt())
+            question = _block(line, read) if line.lstrip().startswith(BLOCK) else line
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        yield question
+
+
+def _block(first: str, read: Read) -> str:
+    """Read up to the closing quotes, or to the end of the input."""
+    text = first.lstrip().removeprefix(BLOCK)
+    while not text.rstrip().endswith(BLOCK):
+        try:
+            text += "\n" + read("... ")
+        except EOFError:
+            return text
+    return text.rstrip().removesuffix(BLOCK).strip("\n")

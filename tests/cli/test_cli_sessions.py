@@ -6,7 +6,7 @@ from contextlib import ExitStack, nullcontext
 
 import pytest
 
-from mmspec_cli.terminal.input import read_pipe
+from mmspec_cli.chat import read_pipe
 from support.commands import Run
 
 

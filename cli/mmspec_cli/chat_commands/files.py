@@ -12,8 +12,8 @@ from mmspec.ground.paths import expand_home
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
-from mmspec_cli.chat_commands import words
-from mmspec_cli.chat_commands.turns import BACK
+from mmspec_cli.chat_commands.turns import BACK, whole_number
+from mmspec_cli.terminal.attachments import typed_path, typed_paths
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import clipboard_picture
 from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
@@ -28,8 +28,8 @@ MOST_SHOWN = 60
 
 def image(dialogue: Dialogue, typed: str) -> None:
     """Send images with the next question; *.png works."""
-    alone = words.path(typed)
-    named = [alone] if expand_home(alone).exists() else words.paths(typed)
+    alone = typed_path(typed)
+    named = [alone] if expand_home(alone).exists() else typed_paths(typed)
     files = [file for name in named for file in _matching(name)]
     try:
         dialogue.stage([open_visual(file, dialogue.setup.sampling) for file in files])
@@ -63,9 +63,9 @@ def unstage(dialogue: Dialogue, name: str) -> None:
     names = [picture.name for picture in dialogue.staged]
     if not names:
         raise UsageError("no image is waiting for the next question")
-    if name and words.path(name) not in names:
+    if name and typed_path(name) not in names:
         raise UsageError(f"{name} is not waiting: {', '.join(names)}")
-    place = len(names) - 1 - names[::-1].index(words.path(name)) if name else -1
+    place = len(names) - 1 - names[::-1].index(typed_path(name)) if name else -1
     dialogue.notice(f"took back {dialogue.staged.pop(place).name}")
 
 
@@ -88,7 +88,7 @@ def images(dialogue: Dialogue, _: str) -> None:
 
 def save(dialogue: Dialogue, name: str) -> None:
     """Write the conversation to a file."""
-    file = expand_home(words.path(name))
+    file = expand_home(typed_path(name))
     _check_overwriting(dialogue, name, file)
     replace_text(file, dialogue.chat.conversation.to_json(), private=True)
     dialogue.file = file.resolve()
@@ -110,7 +110,7 @@ def _check_overwriting(dialogue: Dialogue, name: str, file: Path) -> None:
 
 def load(dialogue: Dialogue, name: str) -> None:
     """Go on with a conversation from a file."""
-    file = expand_home(words.path(name))
+    file = expand_home(typed_path(name))
     if _go_on(dialogue, file, name):
         dialogue.file = file.resolve()
 
@@ -121,7 +121,7 @@ def sessions(dialogue: Dialogue, argument: str) -> None:
     if not listed:
         dialogue.notice("no conversation was kept yet")
     elif argument:
-        number = words.count("/sessions", argument)
+        number = whole_number("/sessions", argument)
         if not 1 <= number <= len(listed):
             raise UsageError(f"/sessions {number}: give a number from 1 to {len(listed)}")
         go_on(dialogue, listed[number - 1])

@@ -3,15 +3,28 @@
 from dataclasses import replace
 
 from mmspec.drafters.views import PLAIN
-from mmspec.ground.errors import UsageError
+from mmspec.ground.errors import UsageError, choice
 from mmspec.prompt.conversation import Conversation
-from mmspec_cli.chat_commands import words
 from mmspec_cli.terminal.answer import stats_report
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_terminal.wording import counted
 
 BACK = "; /undo brings the conversation back"
 """End of a notice that the conversation has been replaced."""
+
+
+def whole_number(name: str, argument: str) -> int:
+    """A number after the command `name`; raises UsageError for other words."""
+    try:
+        return int(argument)
+    except ValueError as error:
+        raise UsageError(f"{name} {argument}: give a number") from error
+
+
+def _switch(name: str, argument: str) -> bool:
+    if argument not in ("on", "off"):
+        raise choice(f"setting of {name}", argument, ["on", "off"])
+    return argument == "on"
 
 
 def retry(dialogue: Dialogue, _: str) -> None:
@@ -32,7 +45,7 @@ def reset(dialogue: Dialogue, _: str) -> None:
 
 def drop(dialogue: Dialogue, argument: str) -> None:
     """Forget the first N questions."""
-    number = words.count("/drop", argument)
+    number = whole_number("/drop", argument)
     conversation = dialogue.chat.conversation
     asked = len(conversation.turns)
     if not 1 <= number <= asked:
@@ -108,20 +121,20 @@ def spec(dialogue: Dialogue, argument: str) -> None:
     """Decode speculatively, or plainly."""
     if dialogue.chat.plain:
         raise UsageError("there is no draft to speculate with: start with --draft NAME")
-    dialogue.chat.speculate = words.switch("/spec", argument)
+    dialogue.chat.speculate = _switch("/spec", argument)
     dialogue.notice("speculative decoding" if dialogue.chat.speculate else "plain decoding")
 
 
 def accepted(dialogue: Dialogue, argument: str) -> None:
     """Mark drafted tokens that were kept."""
-    dialogue.screen.accepted = words.switch("/accepted", argument)
+    dialogue.screen.accepted = _switch("/accepted", argument)
     state = "are marked" if dialogue.screen.accepted else "are no longer marked"
     dialogue.notice(f"drafted tokens that were kept {state}")
 
 
 def markdown(dialogue: Dialogue, argument: str) -> None:
     """Show answers as Markdown, or as they are."""
-    dialogue.screen.markdown = words.switch("/markdown", argument)
+    dialogue.screen.markdown = _switch("/markdown", argument)
     state = "as Markdown" if dialogue.screen.markdown else "as they are"
     dialogue.notice(f"answers are shown {state}")
 
@@ -140,7 +153,7 @@ def max_new_tokens(dialogue: Dialogue, argument: str) -> None:
     """Show or set the most tokens of an answer."""
     chat = dialogue.chat
     if argument:
-        number = words.count("/max-new-tokens", argument)
+        number = whole_number("/max-new-tokens", argument)
         chat.change(replace(chat.options, max_new_tokens=number))
     dialogue.notice(f"an answer has at most {chat.options.max_new_tokens} tokens")
 

@@ -69,10 +69,22 @@ def unseen_images(prompt: str) -> list[str]:
     ]
 
 
+def typed_path(typed: str) -> str:
+    """The path in an argument, in which quotes or backslashes may protect spaces."""
+    if len(typed) > 1 and typed[0] == typed[-1] and typed[0] in "'\"":
+        return typed[1:-1]
+    return re.sub(r"\\(.)", r"\1", typed)
+
+
+def typed_paths(typed: str) -> list[str]:
+    """The paths in an argument, separated by spaces; quotes or backslashes protect spaces."""
+    return [typed_path(match[0]) for match in _WORD.finditer(typed)]
+
+
 def _split(match: re.Match[str]) -> tuple[str, str]:
     """The path or address that a word may be, and the punctuation that follows it."""
     quoted = match[1] or match[2]
-    word = quoted or re.sub(r"\\(.)", r"\1", match[3])
+    word = typed_path(match[0])
     bare = word.rstrip(_CLOSING)
     name = word if quoted or (bare != word and _is_file(word)) else bare
     return local_path(name), word[len(name) :]
