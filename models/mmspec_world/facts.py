@@ -2,7 +2,6 @@
 
 import functools
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from PIL import Image
@@ -84,16 +83,14 @@ class Sample:
 
 def judge(fact: Fact, answer: str) -> bool:
     """Return whether the last statement of `answer` about the fact is true."""
-    last = max(_statements(fact, answer), default=None)
-    return last is not None and last[1] == fact.value.lower()
-
-
-def _statements(fact: Fact, answer: str) -> Iterator[tuple[int, str]]:
-    """Yield where each statement about the fact ends in an answer, and the option that it names."""
-    text = " ".join(answer.split())
-    for form in fact.forms:
-        for match in _pattern(form, fact.options, fact.category == "word").finditer(text):
-            yield match.end(1), match.group(1).lower()
+    text, is_word = " ".join(answer.split()), fact.category == "word"
+    statements = (
+        (match.end(1), match.group(1).lower())
+        for form in fact.forms
+        for match in _pattern(form, fact.options, is_word).finditer(text)
+    )
+    _, option = max(statements, default=(0, ""))
+    return option == fact.value.lower()
 
 
 @functools.lru_cache(maxsize=4096)

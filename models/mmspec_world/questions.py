@@ -77,7 +77,7 @@ def thing_at_query(rng: random.Random, scene: Scene) -> Query | None:
     there = place_phrase(rng, thing.place)
     clause = say(rng, "what.clause", **thing_slots(thing), there=there)
     question = say(rng, "what.question", there=there)
-    stated = thing_fact("position", thing, "shape", "what")
+    stated = thing_fact("position", "shape", "what", thing)
     return Query(question, clause, _look(rng, scene, thing), stated)
 
 

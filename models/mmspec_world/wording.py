@@ -4,7 +4,7 @@ import random
 import re
 import tomllib
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -105,24 +105,15 @@ def fact(category: str, value: str, options: Sequence[str], section: str, **slot
     return Fact(category, value, tuple(options), forms)
 
 
-def thing_fact(category: str, thing: Thing, trait: str, section: str) -> Fact:
+def thing_fact(category: str, trait: str, section: str, thing: Thing) -> Fact:
     """Return a trait of a thing, "colour", "shape" or "place", as a fact."""
     return fact(category, thing.traits[trait], _OPTIONS[trait], section, **thing_slots(thing))
 
 
-def thing_colour(thing: Thing) -> Fact:
-    """Return the colour of a thing as a fact; answers identify the thing by its shape."""
-    return thing_fact("colour", thing, "colour", "colour")
-
-
-def thing_shape(thing: Thing) -> Fact:
-    """Return the shape of a thing as a fact; answers identify the thing by its colour."""
-    return thing_fact("shape", thing, "shape", "shape")
-
-
-def thing_place(thing: Thing) -> Fact:
-    """Return the place of a thing as a fact; answers identify the thing by its shape."""
-    return thing_fact("position", thing, "place", "where")
+# Answers identify a thing by its shape, or by its colour where its shape is asked for.
+thing_colour = partial(thing_fact, "colour", "colour", "colour")
+thing_shape = partial(thing_fact, "shape", "shape", "shape")
+thing_place = partial(thing_fact, "position", "place", "where")
 
 
 def background_fact(background: str) -> Fact:
