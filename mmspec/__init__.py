@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from mmspec.chat.engine import load as load
     from mmspec.chat.options import Options as Options
     from mmspec.chat.session import Prefilled as Prefilled
-    from mmspec.decoding.adaptive_weights import Adaptation as Adaptation
+    from mmspec.checkpoints.head_config import HeadConfig as HeadConfig
+    from mmspec.decoding.acceptance import Verdict as Verdict
+    from mmspec.decoding.contract import Drafter as Drafter
+    from mmspec.decoding.contract import Head as Head
+    from mmspec.decoding.contract import Model as Model
+    from mmspec.decoding.contract import Segment as Segment
+    from mmspec.decoding.contract import Target as Target
+    from mmspec.decoding.draft import Draft as Draft
+    from mmspec.decoding.draft import HostDraft as HostDraft
+    from mmspec.decoding.draft import Plan as Plan
+    from mmspec.decoding.noise import Noise as Noise
     from mmspec.decoding.sampling import Sampling as Sampling
     from mmspec.decoding.statistics import Statistics as Statistics
     from mmspec.decoding.tree import Tree as Tree
@@ -40,7 +50,11 @@ _NAMES = {
     "chat.engine": ("Engine", "load"),
     "chat.options": ("Options",),
     "chat.session": ("Prefilled",),
-    "decoding.adaptive_weights": ("Adaptation",),
+    "checkpoints.head_config": ("HeadConfig",),
+    "decoding.acceptance": ("Verdict",),
+    "decoding.contract": ("Drafter", "Head", "Model", "Segment", "Target"),
+    "decoding.draft": ("Draft", "HostDraft", "Plan"),
+    "decoding.noise": ("Noise",),
     "decoding.sampling": ("Sampling",),
     "decoding.statistics": ("Statistics",),
     "decoding.tree": ("Tree",),

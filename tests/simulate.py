@@ -15,6 +15,7 @@ from statistics import fmean
 
 import click
 
+from mmspec.chat.measured_rounds import MeasuredRounds
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
@@ -25,7 +26,6 @@ from support.simulated_machine import (
     MACHINES,
     Clock,
     Machine,
-    OnlyBranch,
     SimulatedDrafter,
     SimulatedTarget,
 )
@@ -123,10 +123,8 @@ def answer_cost(
     clock, prompt = Clock(seed), PROMPTS[seed % len(PROMPTS)]
     target = SimulatedTarget(machine, clock, prompt)
     drafter = SimulatedDrafter(machine, clock, prompt, acceptance, seed)
-    rounds = decode(
-        target, drafter, OnlyBranch(), draft_length=policy, max_tokens=tokens, clock=clock
-    )
-    for _ in rounds:
+    measured = MeasuredRounds(target, policy, clock=clock)
+    for _ in decode(measured, drafter, measured, max_tokens=tokens):
         pass
     return clock.cost
 

@@ -8,7 +8,6 @@ from functools import cached_property
 import mlx.core as mx
 
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.contract import Features, Float32
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
@@ -19,7 +18,7 @@ from mmspec_mlx.device import device_io
 from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.network.decoder import LanguageModel
 from mmspec_mlx.network.vision import MlxFeatures, MlxTowerParts
-from mmspec_mlx.sequence.drafter import MlxDrafter
+from mmspec_mlx.sequence.branches import MlxBranches
 from mmspec_mlx.sequence.target import MlxTarget
 
 
@@ -68,14 +67,15 @@ class MlxModel:
         """Open an empty target sequence."""
         return MlxTarget(self.language, self.placed, sampling, exact)
 
-    def open_drafter(
+    def open_branches(
         self,
-        branches: int,
+        count: int,
         vocabulary: int,
         sampling: Sampling,
-        adaptation: Adaptation | None = None,
         tree: Tree | None = None,
-    ) -> MlxDrafter:
-        """Open an empty draft sequence with `branches` rows, for a target of `vocabulary` ids."""
+        *,
+        probabilities: bool = False,
+    ) -> MlxBranches:
+        """Open `count` empty sequences to draft with, for a target of `vocabulary` ids."""
         model = self.language, self.placed
-        return MlxDrafter(*model, branches, vocabulary, sampling, adaptation, tree)
+        return MlxBranches(*model, count, vocabulary, sampling, tree, probabilities=probabilities)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.contract import Features, Float32
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import Sampling
@@ -22,7 +21,7 @@ from mmspec_torch.graphs.capture import CudaGraphs
 from mmspec_torch.graphs.executor import ReplayedExecutor
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.vision import TorchFeatures, TorchTowerParts
-from mmspec_torch.sequence.drafter import TorchDrafter
+from mmspec_torch.sequence.branches import TorchBranches
 from mmspec_torch.sequence.executor import Executor
 from mmspec_torch.sequence.target import TorchTarget
 
@@ -85,14 +84,15 @@ class TorchModel:
         """Open an empty target sequence."""
         return TorchTarget(self.language, self.placed, self.executor, sampling, exact)
 
-    def open_drafter(
+    def open_branches(
         self,
-        branches: int,
+        count: int,
         vocabulary: int,
         sampling: Sampling,
-        adaptation: Adaptation | None = None,
         tree: Tree | None = None,
-    ) -> TorchDrafter:
-        """Open an empty draft sequence with `branches` rows, for a target of `vocabulary` ids."""
+        *,
+        probabilities: bool = False,
+    ) -> TorchBranches:
+        """Open `count` empty sequences to draft with, for a target of `vocabulary` ids."""
         model = self.language, self.placed, self.executor
-        return TorchDrafter(*model, branches, vocabulary, sampling, adaptation, tree)
+        return TorchBranches(*model, count, vocabulary, sampling, tree, probabilities=probabilities)

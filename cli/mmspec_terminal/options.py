@@ -180,24 +180,6 @@ DRAFTING = (
         help="Before every round fit the weights to the target's answer so far.",
     ),
     click.option(
-        "--adaptive-rule",
-        metavar="lattice|kl|tv|accepted",
-        help="How weights are fitted. lattice (default): in steps of 0.1, by most matches, then "
-        "least cross-entropy. Others: each view by its divergence, distance or matches.",
-    ),
-    click.option(
-        "--adaptive-window",
-        type=int,
-        metavar="N",
-        help="Tokens, the last ones, that weights are fitted to. Default: 0, all of the answer.",
-    ),
-    click.option(
-        "--adaptive-carry",
-        is_flag=True,
-        default=None,
-        help="Start an answer with the weights fitted to earlier ones.",
-    ),
-    click.option(
         "--pool",
         type=int,
         metavar="N",

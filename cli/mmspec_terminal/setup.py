@@ -1,6 +1,6 @@
 """Reads the shared options: which models, how to decode, which frames of clips."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +23,6 @@ from mmspec_terminal.options import (
 if TYPE_CHECKING:
     from mmspec.chat.engine import Engine
     from mmspec.chat.options import Options
-    from mmspec.decoding.adaptive_weights import Adaptation
     from mmspec.decoding.tree import Tree
 
 
@@ -85,13 +84,13 @@ def decoding_options(values: dict[str, Any]) -> "Options":
     from mmspec.decoding.sampling import Sampling
 
     sampling = Sampling(values.pop("temperature"), values.pop("top_k"), values.pop("top_p"))
-    adaptive, tree = _adaptation(values), _tree(values)
-    names = ("drafting", "weights", "pool", "overflow", "gamma", "seed", "exact")
+    tree = _tree(values)
+    names = ("drafting", "weights", "adaptive", "pool", "overflow", "gamma", "seed", "exact")
     fields = {name: values.pop(name) for name in (*names, "max_new_tokens")}
     limit = values.pop("repeat_limit", 0)  # only commands that answer people have it
-    options = Options(sampling=sampling, adaptive=adaptive, tree=tree, repeat_limit=limit, **fields)
+    options = Options(sampling=sampling, tree=tree, repeat_limit=limit, **fields)
     for name in ("adaptive", "tree", "weights", "pool") if options.drafting == "none" else ():
-        if getattr(options, name) not in (None, (), "auto"):
+        if getattr(options, name) not in (None, False, (), "auto"):
             raise UsageError(f"--{name} needs a --drafting other than none, which drafts nothing")
     return options
 
@@ -100,27 +99,11 @@ def _tree(values: dict[str, Any]) -> "Tree | Literal['auto'] | None":
     """Remove the tree options from `values`; raises UsageError for one without its `--tree`."""
     from mmspec.decoding.tree import parse_tree
 
-    spec, settings = values.pop("tree"), _settings(values, "tree", ("width", "nodes"))
+    spec = values.pop("tree")
+    settings = {name: values.pop(f"tree_{name}") for name in ("width", "nodes")}
+    settings = {name: value for name, value in settings.items() if value is not None}
     if spec in ("auto", "none") and settings:
         raise UsageError(f"--tree-{next(iter(settings))} needs --tree")
     if spec not in ("none", "dynamic") and "width" in settings:
         raise UsageError("--tree-width is of a dynamic tree: give --tree dynamic")
     return "auto" if spec == "auto" else parse_tree(spec, **settings)
-
-
-def _adaptation(values: dict[str, Any]) -> "Adaptation | None":
-    """Remove the adaptive options from `values`; raises UsageError for one without `--adaptive`."""
-    from mmspec.decoding.adaptive_weights import Adaptation
-
-    settings = _settings(values, "adaptive", ("rule", "window", "carry"))
-    if values.pop("adaptive"):
-        return Adaptation(**settings)
-    if settings:
-        raise UsageError(f"--adaptive-{next(iter(settings))} needs --adaptive")
-    return None
-
-
-def _settings(values: dict[str, Any], prefix: str, names: Sequence[str]) -> dict[str, Any]:
-    """Remove the options `prefix_NAME` from `values` for each name; returns those that are set."""
-    settings = {name: values.pop(f"{prefix}_{name}") for name in names}
-    return {name: value for name, value in settings.items() if value is not None}

@@ -5,10 +5,8 @@ import re
 SITE = "https://mmspec.github.io/mmspec"
 """The address of the site; `Documentation` in pyproject.toml."""
 
-ADAPTIVE = dict.fromkeys(("rule", "window", "carry"), "adaptive")
 TREE = dict.fromkeys(("width", "nodes"), "tree")
-_GROUPS = ADAPTIVE | TREE
-"""The option whose name comes first in that of an argument of `Adaptation` or `Tree`."""
+"""The option whose name comes first in that of an argument of `Tree`."""
 
 _ARGUMENT = re.compile(r"`([a-z_]+)(?:=([^`\s]*))?`")
 
@@ -24,7 +22,7 @@ def with_flags(text: str) -> str:
 
 def _flag(match: re.Match[str]) -> str:
     name, value = match.groups()
-    words = [_GROUPS[name], name] if name in _GROUPS else name.split("_")
+    words = [TREE[name], name] if name in TREE else name.split("_")
     return " ".join(filter(None, [f"--{'-'.join(words)}", value]))
 
 

@@ -33,7 +33,7 @@ class Answer:
     """'stop', 'length', 'repetition', or 'interrupted' until the answer is complete."""
     drafting: Drafting = PLAIN
     weights: tuple[float, ...] = ()
-    """Weight of each view in the last round, in the order of `drafting.branches`."""
+    """Weight of each view at the end of the answer, in the order of `drafting.branches`."""
     notes: list[str] = field(default_factory=list)
     """One line for the user on each decision that was made automatically."""
     plain_reason: str | None = None
@@ -67,7 +67,6 @@ class Answer:
         self.statistics.count(round_)
         self.rounds.append(round_)
         self.token_ids += round_.tokens
-        self.weights = round_.weights or self.weights
 
     def finish(self, stop: Collection[int], plain_reason: str | None, repeated: int = 0) -> None:
         """Complete the answer; notes `plain_reason` unless the previous answer had one too.

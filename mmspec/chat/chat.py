@@ -260,6 +260,8 @@ class Chat:
             yield self._piece(accepted, stream.push(shown.tokens[shown.accepted :]))
             if cut:
                 break
+        if drafter:
+            answer.weights = drafter.weights() or answer.weights
         repeated = options.repeat_limit if cut else 0
         answer.finish(self.models.target.stop, draft_length.plain_reason(), repeated)
         if rest := stream.finish():

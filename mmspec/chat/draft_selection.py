@@ -11,8 +11,9 @@ from mmspec.chat.options import Options
 from mmspec.chat.plugins import head_kind
 from mmspec.chat.session import OpenDrafter
 from mmspec.checkpoints.config import ModelConfig, read_config
-from mmspec.decoding.contract import Drafter, Target
+from mmspec.decoding.contract import Target
 from mmspec.drafters.ngram import NgramDrafter
+from mmspec.drafters.view_drafter import ViewDrafter
 from mmspec.drafters.views import NGRAM, UNLETTERED, Branch, Drafting, fit, parse_drafting
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Chunk
@@ -122,29 +123,23 @@ def open_drafter(
     models: Models, options: Options, drafting: Drafting, target: Target
 ) -> OpenDrafter:
     """Open a drafter beside `target`; `drafting` must have a drafter."""
-    loaded, adaptive, positions = models.target, options.adaptive, None
-    drafter: Drafter
-    tree = models.tree_of(options, drafting)
+    tree, views = models.tree_of(options, drafting), models.target.views(models.caption)
     if drafting == NGRAM:
-        drafter = NgramDrafter()
-    elif models.head:
-        drafter = models.head.head.open_drafter(target, options.sampling, tree)
-        positions = models.head.head.config.positions
-    elif models.draft:
-        loaded, vocabulary = models.draft, loaded.model.config.text.vocab_size
-        drafter = loaded.model.open_drafter(
-            len(drafting.branches), vocabulary, options.sampling, adaptive, tree
-        )
-        positions = loaded.model.config.text.max_position_embeddings
-    else:
+        return OpenDrafter(drafting, views, NgramDrafter())
+    if models.head:
+        head = models.head.head.open_drafter(target, options.sampling, tree)
+        return OpenDrafter(drafting, views, head)
+    if models.draft is None:
         raise ValueError(f"nothing loaded drafts {drafting.spec}")
-    return OpenDrafter(
-        drafting,
-        loaded.views(models.caption),
-        drafter,
-        None if options.overflow == "run" else positions,
-        carry=adaptive is not None and adaptive.carry,
+    text, count = models.draft.model.config.text, len(drafting.branches)
+    adaptive = options.adaptive and count > 1
+    branches = models.draft.model.open_branches(
+        count, text.vocab_size, options.sampling, tree, probabilities=adaptive
     )
+    positions = None if options.overflow == "run" else text.max_position_embeddings
+    drafter = ViewDrafter(branches, drafting.weights, positions, adaptive=adaptive)
+    views = models.draft.views(models.caption)
+    return OpenDrafter(drafting, views, drafter, lambda: tuple(drafter.weights))
 
 
 def pictures(chunks: Sequence[Chunk]) -> Iterator[Picture]:

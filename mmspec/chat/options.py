@@ -6,7 +6,6 @@ from types import UnionType
 from typing import Literal
 
 from mmspec.chat.plugins import is_kind
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.views import OVERFLOWS, PLAIN, UNLETTERED, normalised, read_letters
@@ -32,8 +31,8 @@ class Options:
     """
     weights: tuple[float, ...] = ()
     """One weight per view, equal by default; adaptive weights start from these."""
-    adaptive: Adaptation | None = None
-    """How the weights are fitted to the target's output; None keeps them fixed."""
+    adaptive: bool = False
+    """Whether the weights of several views are fitted to the target's output during an answer."""
     pool: int | None = None
     """Positions of a pooled image in view P; None takes the largest up to a quarter of the grid."""
     overflow: str = "auto"
@@ -85,7 +84,7 @@ class Options:
 
     def _check_kinds(self) -> None:
         _require("drafting", self.drafting, str | None, "letters such as MTC, a kind or None")
-        _require("adaptive", self.adaptive, Adaptation | None, "an Adaptation or None")
+        _require("adaptive", self.adaptive, bool, "True or False")
         _require("pool", self.pool, int | None, "a whole number or None")
         _require("sampling", self.sampling, Sampling, "a Sampling, such as Sampling(0.7)")
         _require("seed", self.seed, int, "a whole number")

@@ -1,13 +1,14 @@
 """Prefills and decodes one conversation; knows which parts of the prompt each cache holds."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from mmspec.chat.measured_rounds import MeasuredRounds
 from mmspec.decoding.contract import Drafter, Target
 from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
-from mmspec.drafters.views import Branch, Drafting, StaticWeights, Views
+from mmspec.drafters.views import Branch, Drafting, Views
 from mmspec.prompt.conversation import Chunk
 from mmspec.prompt.images import Picture
 
@@ -62,10 +63,8 @@ class OpenDrafter:
     drafting: Drafting
     views: Views
     drafter: Drafter
-    positions: int | None
-    """The most positions the draft may use; None if it may exceed those it was trained for."""
-    carry: bool = False
-    """True if adaptive weights carry over from one answer to the next."""
+    weights: Callable[[], tuple[float, ...]] = tuple
+    """Function that returns the views' weights in the latest round, or ().  Blocks."""
     track: Track = field(init=False)
 
     def __post_init__(self) -> None:
@@ -170,24 +169,16 @@ class Session:
         likeliest: int | None = None,
     ) -> Iterator[Round]:
         """Decode the answer; the caches stay valid if the caller stops early."""
-        opened = self._drafter
-        starts = self.target.length, opened.drafter.length if opened else 0
+        opened, measured = self._drafter, MeasuredRounds(self.target, draft_length, likeliest)
+        drafter = opened.drafter if opened else None
+        starts = self.target.length, drafter.length if drafter else 0
         token_ids: list[int] = []
         try:
-            if opened and not opened.carry:
-                opened.drafter.forget()
-            for round_ in decode(
-                self.target,
-                opened.drafter if opened else None,
-                StaticWeights(opened.drafting, opened.positions) if opened else None,
-                draft_length=draft_length,
-                max_tokens=max_tokens,
-                stop=stop,
-                seed=seed,
-                likeliest=likeliest,
+            for _ in decode(
+                measured, drafter, measured, max_tokens=max_tokens, stop=stop, seed=seed
             ):
-                token_ids += round_.tokens
-                yield round_
+                token_ids += measured.round.tokens
+                yield measured.round
         finally:
             ids = tuple(takewhile(lambda token: token not in stop, token_ids))
             answer = Chunk("answer", (ids,) if ids else ())

@@ -2,24 +2,32 @@
 
 A drafted token is accepted if and only if it is the token that the target itself chooses there.
 
-Shape letters: R branches (views in the draft's batch), n drafted nodes, V vocabulary.
+Shape letters: n drafted nodes, m rows, V vocabulary.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.decoding.adaptive_weights import Evidence
 from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.framework import Framework
 from mmspec.ground.arrays import A
 
 
+class Logits(NamedTuple):
+    """Logits on the device, until the next forward."""
+
+    array: Any
+    """[m, V] an array of the backend."""
+    to_host: Callable[[Any], NDArray[np.float32]]
+    """Function that copies an array to the host.  Blocks."""
+
+
 class FirstChoices(NamedTuple):
-    """What the target says of the tokens that the draft ranked first: those of a chain."""
+    """The target's verdict on the tokens that the draft ranked first: those of a chain."""
 
     accepted: int
     """Tokens at the beginning of an accepted path that were ranked first."""
@@ -41,12 +49,14 @@ class Verdict:
     """[n] index of each token's parent node, -1 for the root."""
     best: list[int]
     """[n + 1] the target's own token after the root (index 0) and after node i (index i + 1)."""
-    weights: list[float] = field(default_factory=list)
-    """[R] weights that an adapting drafter fitted to its branches; empty if weights are fixed."""
-    evidence: Evidence | None = None
-    """Probabilities of branches and target on the device, for an adapting drafter."""
-    logits: Callable[[], NDArray[np.float32]] | None = field(default=None, compare=False)
-    """Function that copies the logits [n + 1, V] to the host, until the next forward.  Blocks."""
+    logits: Logits | None = field(default=None, compare=False)
+    """[n + 1, V] the target's logits in the same order; None if the target does not give them."""
+
+    def child(self, path: Sequence[int], token: int) -> int | None:
+        """The node of `token` after the last node of `path`; None if it was not drafted there."""
+        parent = path[-1] if path else -1
+        pairs = zip(self.parents, self.drafted, strict=True)
+        return next((node for node, pair in enumerate(pairs) if pair == (parent, token)), None)
 
     def first_choices(self, path: Sequence[int]) -> FirstChoices:
         """Of the tokens that a chain would have drafted, those on an accepted path."""
@@ -75,39 +85,27 @@ def read_verdict(
     logits: [n + 1, V], the target's after the last token and after each node.  best: [n + 1], the
     tokens that it chooses there.
     """
-    if draft is None:
-        (tokens,) = framework.read(best)
-        return Verdict([], [], [*map(int, tokens)])
-    branches = draft.branches
-    more = [draft.parents, *((branches.weights, branches.places) if branches else (None, None))]
-    copies = framework.read(draft.ids, best, *(part for part in more if part is not None))
-    ids, own = ([*map(int, next(copies))] for _ in range(2))
-    parents, weights, places = (None if part is None else next(copies) for part in more)
-    above = range(-1, draft.size - 1) if parents is None else map(int, parents)
-    verdict = Verdict(ids, [*above], own)
-    if branches is None or weights is None:
-        return verdict
-    own_logits = framework.xp.astype(logits, framework.xp.float32)
-    nodes = None if places is None else [*map(int, places)]
-    return replace(verdict, weights=weights, evidence=Evidence(branches.q, own_logits, nodes))
+    arrays = [best] if draft is None else [best, draft.ids]
+    if draft is not None and draft.parents is not None:
+        arrays.append(draft.parents)
+    own, *rest = ([*map(int, numbers)] for numbers in framework.read(*arrays))
+    drafted = rest[0] if rest else []
+    parents = rest[1] if len(rest) > 1 else [*range(-1, len(drafted) - 1)]
+    return Verdict(drafted, parents, own, Logits(logits, framework.to_host))
 
 
 def accept(verdict: Verdict, stop: Collection[int] = ()) -> tuple[list[int], list[int]]:
-    """The accepted nodes, and the tokens of the round: the accepted ones, then the target's next.
+    """The path of accepted nodes to commit, and the tokens of the round: theirs, then the target's.
 
     From the root on, a node is accepted if its token is the target's own after its parent. A stop
-    token ends the round, whether it was drafted or not.
+    token ends the round; its node, if it was drafted, is not on the path, for it is never fed.
     """
-    pairs = zip(verdict.parents, verdict.drafted, strict=True)
-    children = {pair: node for node, pair in enumerate(pairs)}
     path: list[int] = []
     tokens: list[int] = []
-    at: int | None = -1
-    while at is not None:
-        tokens.append(verdict.best[at + 1])
-        at = children.get((at, tokens[-1]))
-        if at is not None:
-            path.append(at)
-        if tokens[-1] in stop:
-            break
+    node: int | None = -1
+    while node is not None:
+        tokens.append(verdict.best[node + 1])
+        node = None if tokens[-1] in stop else verdict.child(path, tokens[-1])
+        if node is not None:
+            path.append(node)
     return path, tokens

@@ -1,15 +1,15 @@
 """The contract between the core and a backend.
 
-A backend loads a checkpoint directory as a `Model`; a model opens `Target`s and `Drafter`s, each
-over one sequence. While decoding, only token ids and short lists of numbers cross this boundary;
-pixels go in once per image and come back as opaque `Features` that stay on the device.
+A backend loads a checkpoint directory as a `Model`; a model opens `Target`s, and `Branches` with
+which a draft model drafts. While decoding, only token ids cross this boundary; pixels go in once
+per image and come back as opaque `Features`, which stay on the device as logits do.
 
 One round is four calls, and only `verify` waits for the device:
 
-    draft = drafter.draft(k, weights, noise)          # enqueue up to k drafted tokens
-    verdict = target.verify(draft, noise)             # the one device-to-host copy of the round
-    target.commit(path, token)                        # keep the accepted nodes, add one token
-    drafter.commit(path, tokens, verdict.evidence)    # the same, and probabilities to adapt to
+    draft = drafter.draft(plan, noise)          # enqueue up to plan.gamma drafted tokens
+    verdict = target.verify(draft, noise)       # the one device-to-host copy of the round
+    target.commit(path, tokens[-1])             # keep the accepted nodes, add one token
+    drafter.commit(path, tokens, verdict)       # the same; the verdict is there to learn from
 
 A drafted token is accepted if and only if it is the target's own. Sampling is greedy decoding under
 noise that both sides share, so this holds at every temperature.
@@ -23,9 +23,9 @@ Atomicity: a method that raises, KeyboardInterrupt included, leaves the sequence
 valid part of a cache is given by integers on the host, which are updated last; cache contents
 beyond them are never read.
 
-Shape letters: R branches (views of the prompt, each one row of a batched draft forward), k drafted
-tokens of a path, n drafted tokens of all paths (a chain has one path), V vocabulary, N visual
-positions of one image, D width of the vision tower, H width of the language model.
+Shape letters: R branches (views of the prompt, each one row of a batched draft forward), n drafted
+tokens of all paths (a chain has one path), V vocabulary, N visual positions of one image, D width
+of the vision tower, H width of the language model.
 """
 
 from collections.abc import Sequence
@@ -38,9 +38,9 @@ from numpy.typing import NDArray
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.acceptance import Verdict
-from mmspec.decoding.adaptive_weights import Adaptation, Evidence
-from mmspec.decoding.draft import Draft
+from mmspec.decoding.draft import DeviceDraft, Draft, Plan
 from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.segment import Features as Features
@@ -75,18 +75,12 @@ class HiddenStates(Protocol[A]):
         """Logits [n, V] of hidden states [n, H]."""
 
 
-class Target(Protocol):
-    """One sequence in the target, with its cache."""
+class Verifier(Protocol):
+    """The calls of a target in a round."""
 
     @property
     def length(self) -> int:
         """Number of tokens in the sequence, including the last one, which is not fed."""
-
-    def extend(self, segment: Segment) -> None:
-        """Append a segment and feed everything but its last token."""
-
-    def rewind(self, length: int) -> None:
-        """Forget all tokens from `length` on (0 <= length <= self.length)."""
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
         """Run the target once over its last token and the draft, and read the result. Blocks.
@@ -104,6 +98,16 @@ class Target(Protocol):
         columns are moved together; the draft is void afterwards, even if the move fails.
         """
 
+
+class Target(Verifier, Protocol):
+    """One sequence in the target, with its cache."""
+
+    def extend(self, segment: Segment) -> None:
+        """Append a segment and feed everything but its last token."""
+
+    def rewind(self, length: int) -> None:
+        """Forget all tokens from `length` on (0 <= length <= self.length)."""
+
     def hidden_states(self, layers: Sequence[int] = ()) -> HiddenStates[Any]:
         """Keep hidden states from now on, and return access to them; feeds the sequence again.
 
@@ -113,15 +117,48 @@ class Target(Protocol):
 
 
 class Drafter(Protocol):
-    """The drafter's sequence, as R branches with prompts of their own and shared generated tokens.
+    """A sequence beside the target's, from which tokens are drafted."""
+
+    @property
+    def length(self) -> int:
+        """Number of columns in the sequence, including those not yet fed."""
+
+    def extend(self, segments: Sequence[Segment]) -> None:
+        """Append one segment per view; all end in the same token, which is not fed."""
+
+    def rewind(self, length: int) -> None:
+        """Forget all columns from `length` on; `self.length` must have had this value before."""
+
+    def draft(self, plan: Plan, noise: Noise) -> Draft | None:
+        """Enqueue a draft of at most plan.gamma >= 1 tokens on a path.  Never blocks.
+
+        Returns None if there is nothing to propose, or no room for it; the round is then plain.
+        A drafter that was opened with a tree drafts a tree, of at most plan.nodes nodes. noise:
+        the noise that `verify` gets with this draft. A draft that is not committed is void.
+        """
+
+    def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:
+        """Append `tokens`, of which the first len(path) are the nodes on `path` of the last draft.
+
+        The cache columns of these nodes may be reused. `path` is empty after a round that this
+        drafter did not draft. verdict: the target's on that draft, with its logits.
+        """
+
+
+class Branches(Protocol[A]):
+    """R sequences of a draft model with prompts of their own and shared generated tokens.
 
     Branches are rows of one batched forward. Their prompts differ in length and are padded to
     shared columns; `length` counts columns, so one number rewinds all rows.
     """
 
     @property
+    def framework(self) -> Framework[A]:
+        """The array functions of the branches' device."""
+
+    @property
     def length(self) -> int:
-        """Number of columns in the sequence, including those not yet fed."""
+        """Number of columns in the sequences, including those not yet fed."""
 
     @property
     def row_lengths(self) -> list[int]:
@@ -133,33 +170,14 @@ class Drafter(Protocol):
     def rewind(self, length: int) -> None:
         """Forget all columns from `length` on; `self.length` must have had this value before."""
 
-    def draft(
-        self, k: int, weights: Sequence[float], noise: Noise, nodes: int | None = None
-    ) -> Draft | None:
-        """Enqueue k tokens (k >= 1) drafted from the mixture of the branches. Never blocks.
+    def draft(self, plan: Plan, weights: A, noise: Noise) -> DeviceDraft[A]:
+        """Enqueue a draft from the mixture of the branches, as `Drafter.draft`.
 
-        A drafter that was opened with a tree drafts a tree whose paths have at most k tokens.
-        nodes: the most nodes of this tree, None for the tree's own number; if they are k or less,
-        the draft is a chain of k tokens.
-        Returns None if there is nothing to propose; the round is then plain. weights: [R], summing
-        to one. noise: the noise that `verify` gets with this draft. A draft that is not committed
-        is void.
-
-        A drafter that adapts uses `weights` until it has observed a token. Then it fits its own, on
-        the device, among the branches whose weight here is not zero.
+        weights: [R] on the device, summing to one.
         """
 
-    def commit(
-        self, path: Sequence[int], tokens: Sequence[int], evidence: Evidence | None = None
-    ) -> None:
-        """Append `tokens`, of which the first len(path) are the nodes on `path` of the last draft.
-
-        The cache columns of these nodes may be reused. `path` is empty after a round that this
-        drafter did not draft. evidence: the verdict's, for a drafter that adapts.
-        """
-
-    def forget(self) -> None:
-        """Drop all observations of the target; no effect on a drafter that does not adapt."""
+    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
+        """Append `tokens`, as `Drafter.commit`."""
 
 
 class Model(Protocol):
@@ -190,19 +208,20 @@ class Model(Protocol):
         by blocks, so that a token gets the same bits alone, in a chain and in a tree.
         """
 
-    def open_drafter(
+    def open_branches(
         self,
-        branches: int,
+        count: int,
         vocabulary: int,
         sampling: Sampling,
-        adaptation: Adaptation | None = None,
         tree: Tree | None = None,
-    ) -> Drafter:
-        """Open an empty sequence of `branches` rows.
+        *,
+        probabilities: bool = False,
+    ) -> Branches[Any]:
+        """Open `count` empty sequences, the rows of one batch, to draft with this model.
 
         vocabulary: V of the target; the draft's logits beyond V are cut, and tokens that the draft
-        lacks have probability zero. sampling: the target's. adaptation: how the weights of the
-        branches are fitted; None keeps them fixed. tree: the shape of drafts; None drafts chains.
+        lacks have probability zero. sampling: the target's. tree: the shape of drafts; None drafts
+        chains. probabilities: whether drafts carry those of each branch, of two or more.
         """
 
 

@@ -1,6 +1,7 @@
 """Drafts: proposed tokens, on a device or on the host.
 
-Shape letters: k tokens of a chain, n nodes.
+Shape letters: n nodes, R branches, E positions at which the branches have probabilities, V
+vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol
 
 from mmspec.decoding import formulas
-from mmspec.decoding.adaptive_weights import BranchOutputs
 from mmspec.ground.arrays import A
 
 
@@ -21,20 +21,16 @@ class Draft(Protocol):
 
     @property
     def depth(self) -> int:
-        """The most nodes on one path: the tokens of a chain, the levels of a tree."""
+        """The most nodes on one path from the root."""
 
 
 class Plan(NamedTuple):
-    """What a round drafts."""
+    """The size of a round's draft."""
 
     gamma: int
     """Tokens of a chain, or the most tokens of a path of a tree; 0 drafts nothing."""
     nodes: int | None = None
     """The most nodes of a tree, a chain if gamma or less; None drafts as the drafter was opened."""
-
-
-PLAIN_PLAN = Plan(0)
-"""Draft nothing: the round is plain."""
 
 
 class Ancestry(NamedTuple):
@@ -57,31 +53,26 @@ class DeviceDraft(Generic[A]):
 
     ids: A
     """[n] the drafted tokens, parents before children."""
-    branches: BranchOutputs | None = None
-    """The branches' probabilities, to which an adapting drafter fits its weights."""
+    depth: int
+    """The most nodes on one path from the root."""
     parents: A | None = None
     """[n] index of each node's parent, -1 for the root; None for a chain."""
-    levels: int = 0
-    """Number of levels of a tree, an upper bound on the length of its paths; 0 for a chain."""
     outputs: Callable[[], A] | None = None
     """Function that computes where the draft's outputs after the root and after each node are
     [n + 1] among all that it computed, -1 where it computed none; None for a chain."""
+    branch_probabilities: A | None = None
+    """[E, R, V] of each branch, where the draft computed outputs; None if nobody asked for them."""
 
     @property
     def size(self) -> int:
         """The number of drafted tokens, n."""
         return self.ids.shape[0]
 
-    @property
-    def depth(self) -> int:
-        """The most nodes on one path from the root."""
-        return self.size if self.parents is None else self.levels
-
     def ancestry(self, xp: Any) -> Ancestry | None:
         """The ancestors of each node, in the array namespace `xp`; None for a chain."""
         if self.parents is None:
             return None
-        visible = formulas.ancestry(xp, self.parents, self.levels)
+        visible = formulas.ancestry(xp, self.parents, self.depth)
         return Ancestry(visible, xp.sum(visible, axis=-1) - 1)
 
 

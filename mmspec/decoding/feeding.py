@@ -22,7 +22,7 @@ class Columns(NamedTuple):
     """The nodes of a tree that each row sees; None for a chain."""
     root: int = 0
     """The column of the tree's root."""
-    levels: int = 0
+    depth: int = 0
     """The most ancestors of a node."""
     multiple: int | None = None
     """That of exact rows, whose attention is by blocks; None for ordinary attention."""
@@ -120,5 +120,5 @@ class ExactFeeding(Generic[A]):
         rows = self._framework.integers(tile.padded)
         if ancestry is not None:
             ancestry = ancestry.of(self._framework.xp, rows, tile.stop)
-        part = Columns(first + tile.start, ancestry, first, columns.levels, self._rows.multiple)
+        part = Columns(first + tile.start, ancestry, first, columns.depth, self._rows.multiple)
         return target.forward(self._framework.pick(x, rows), part)

@@ -24,7 +24,7 @@ FLOOR = 2.0**-30
 TIE = 1e-5
 """Two mixtures of views tie if their scores differ by at most this much.
 
-For the score KL the difference is absolute, in nats per token; for the others it is relative.
+The difference of divergences is absolute, in nats per token; that of probabilities is relative.
 """
 
 
@@ -93,22 +93,14 @@ def divergence(xp: Any, p: Array, q: Array) -> Array:
     return negentropy - (xp.log(q) @ xp.expand_dims(p, axis=-1))[..., 0]
 
 
-def variation(xp: Any, p: Array, q: Array) -> Array:
-    """The sum over C of |p - q|, [n, G], for target p [n, C] and mixtures q [n, G, C]."""
-    return xp.sum(xp.abs(xp.expand_dims(p, axis=1) - q), axis=-1)
-
-
-def score(
-    xp: Any, p: Array, q: Array, candidates: Array, distance: Callable[..., Array], top: Top
-) -> Array:
+def score(xp: Any, p: Array, q: Array, candidates: Array, top: Top) -> Array:
     """Score how well candidate mixtures predicted the target (TABED): [n, 2, G].
 
-    p: [n, V] target; q: [n, R, V] branches; candidates: [G, R]; distance: `divergence` or
-    `variation`.  The first score is 1 if the mixture's argmax is the target's or nearly tied with
-    it, else 0; the second is the mixture's distance from p.
+    p: [n, V] target; q: [n, R, V] branches; candidates: [G, R].  The first score is 1 if the
+    mixture's argmax is the target's or nearly tied with it, else 0; the second is KL(p, mixture).
     """
     rows = condense(xp, xp.concat([xp.expand_dims(p, axis=1), q], axis=1), top)
     mixed = candidates @ rows[:, 1:, :]
     most = (1 - TIE) * xp.max(mixed[..., :-1], axis=-1)
     agreed = xp.where(mixed[..., 0] >= most, xp.ones_like(most), xp.zeros_like(most))
-    return xp.stack([agreed, distance(xp, rows[:, 0, :], mixed)], axis=1)
+    return xp.stack([agreed, divergence(xp, rows[:, 0, :], mixed)], axis=1)

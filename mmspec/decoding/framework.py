@@ -1,6 +1,6 @@
 """The array functions of a backend that sequences and heads share.
 
-Shape letters: n rows, w nodes, k drafted tokens of a path, E rows to pick from, V vocabulary, H
+Shape letters: n rows, w nodes, gamma drafted tokens of a path, E rows to pick from, V vocabulary, H
 width.
 """
 
@@ -40,7 +40,7 @@ class Framework(Generic[A]):
     sampler: Callable[[Sampling], Sampler]
     """Function that creates a sampler."""
     keys: Callable[[Noise, int], A]
-    """Function that copies the noise keys [k, 2] of a round's first k positions to the device."""
+    """Function that copies the noise keys [n, 2] of a round's first n positions to the device."""
     count: Callable[[int], A]
     """Function from n to the integers below n, on the device."""
     integers: Callable[[Sequence[int]], A]
@@ -64,10 +64,8 @@ class Framework(Generic[A]):
         """The draft on the device; raises TypeError for one that another backend drafted."""
         if isinstance(draft, HostDraft):
             ids = self.integers(draft.tokens)
-            if draft.parents is None:
-                return self.draft_type(ids)
-            parents = self.integers(draft.parents)
-            return self.draft_type(ids, parents=parents, levels=draft.depth)
+            parents = None if draft.parents is None else self.integers(draft.parents)
+            return self.draft_type(ids, draft.depth, parents)
         if draft is not None and not isinstance(draft, self.draft_type):
             raise TypeError(f"a {type(draft).__name__} was not drafted by this backend")
         return draft
@@ -75,11 +73,11 @@ class Framework(Generic[A]):
     def draft(
         self, sampler: Sampler, expander: Expander, tree: Tree | None, keys: A
     ) -> DeviceDraft[A]:
-        """Draft a chain of k tokens, or a tree of k levels; keys: [k, 2], the noise keys."""
+        """Draft a chain of gamma tokens, or a tree as deep; keys: [gamma, 2], the noise keys."""
         if tree is None:
             ids = draft_chain(sampler, expander, keys)
             self.start(ids)
-            return self.draft_type(ids)
+            return self.draft_type(ids, len(keys))
         arrays = TreeArrays(sampler, self.integers)
-        ids, parents, depth, outputs = draft_tree(arrays, expander, tree, len(keys), keys)
-        return self.draft_type(ids, parents=parents, levels=depth, outputs=outputs)
+        ids, parents, depth, outputs = draft_tree(arrays, expander, tree, keys)
+        return self.draft_type(ids, depth, parents, outputs)

@@ -28,8 +28,6 @@ class Round:
     """How many tokens at the beginning of `tokens` were drafted."""
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
-    weights: tuple[float, ...] = ()
-    """Weight of each branch; empty if nothing was drafted."""
     likelihoods: tuple[Likelihood, ...] = ()
     """One for each of `tokens`, if they were asked for."""
     first_choices: FirstChoices | None = None
@@ -37,24 +35,15 @@ class Round:
 
     @classmethod
     def of(
-        cls,
-        tokens: list[int],
-        path: Sequence[int],
-        draft: Draft | None,
-        verdict: Verdict,
-        weights: Sequence[float],
-        clock: Sequence[float],
+        cls, tokens: list[int], path: Sequence[int], draft: Draft | None, verdict: Verdict
     ) -> "Round":
-        """A round whose `path` was accepted.
-
-        clock: the seconds at its start, after drafting and after verifying.
-        """
-        seconds = clock[1] - clock[0], clock[2] - clock[1]
+        """A round that committed `path` of its draft; an accepted stop token is not on the path."""
         if draft is None:
-            return cls(tokens, 0, 0, 0, *seconds)
-        weights, first = tuple(verdict.weights or weights), verdict.first_choices(path)
-        size, depth = draft.size, draft.depth
-        return cls(tokens, size, depth, len(path), *seconds, weights, first_choices=first)
+            return cls(tokens, 0, 0, 0)
+        stop = verdict.child(path, tokens[-1])
+        accepted = [*path] if stop is None else [*path, stop]
+        first = verdict.first_choices(accepted)
+        return cls(tokens, draft.size, draft.depth, len(accepted), first_choices=first)
 
     def until(self, count: int | None) -> "Round":
         """The round without its tokens after the first `count`; all of it for None."""

@@ -5,8 +5,6 @@ Shape letters: n rows fed or drafted, V vocabulary, H width.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Generic, NamedTuple
 
 from mmspec.decoding.acceptance import Verdict, read_verdict
@@ -86,7 +84,7 @@ class TargetSequence(ABC, Generic[A]):
             verdict = read_verdict(framework, own, logits, self._sampler.tokens(logits, keys))
             self._settle_states()
         self._state = state._replace(verified=verdict)
-        return replace(verdict, logits=partial(framework.to_host, logits))
+        return verdict
 
     def commit(self, path: Sequence[int], token: int) -> None:
         """Append the nodes on `path` of the last verified draft, then `token`."""
@@ -203,8 +201,8 @@ class TargetSequence(ABC, Generic[A]):
         if draft is not None:
             x = self._framework.concat([x, self.embed(draft.ids)], 0)
         x = self._recorded(x, start)
-        levels = draft.levels if draft else 0
-        return self._feeding.feed(self, x, Columns(start, ancestry, start, levels))
+        depth = draft.depth if draft else 0
+        return self._feeding.feed(self, x, Columns(start, ancestry, start, depth))
 
     def _settle_states(self) -> None:
         for rows in self._stored.all() if self._stored else ():

@@ -45,23 +45,23 @@ class Tree:
         """The value of --tree that names this tree: 'dynamic', or the branching such as '3,2,1'."""
         return ",".join(map(str, self.branching)) or "dynamic"
 
-    def within(self, nodes: int | None, k: int) -> "Tree | None":
-        """This tree with at most `nodes` nodes; None, a chain, if these are k or less.
+    def within(self, nodes: int | None, gamma: int) -> "Tree | None":
+        """This tree with at most `nodes` nodes; None, a chain, if these are gamma or less.
 
         nodes: None for all of them.  A dynamic tree that shrinks is narrower too.
         """
         if nodes is None:
             return self
-        if nodes <= k:
+        if nodes <= gamma:
             return None
         if nodes >= self.nodes:
             return self
         width = self.width if self.branching else min(self.width, width_for(nodes))
         return replace(self, width=width, nodes=nodes)
 
-    def depth(self, k: int) -> int:
-        """The number of levels of a draft whose paths may have at most k tokens."""
-        return min(k, len(self.branching)) if self.branching else k
+    def depth(self, gamma: int) -> int:
+        """The depth of a draft whose paths may have at most gamma tokens."""
+        return min(gamma, len(self.branching)) if self.branching else gamma
 
 
 def width_for(nodes: int) -> int:

@@ -3,8 +3,8 @@
 An `Expander` returns the logits after each of several nodes at once. All arrays stay on the
 backend's device: this module only enqueues operations, and the host knows only sizes.
 
-Shape letters: k tokens of a path, V vocabulary, w expanded nodes, c candidates of a level, C of all
-levels, n nodes of the tree.
+Shape letters: gamma tokens of a path, V vocabulary, w expanded nodes, c candidates of a level, C of
+all levels, n nodes of the tree.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,13 +57,13 @@ class DraftedTree(NamedTuple):
     parents: Array
     """[n] index of each node's parent, -1 for the root."""
     depth: int
-    """Number of levels, an upper bound on the length of a path."""
+    """The most nodes on one path from the root."""
     outputs: Callable[[], Array]
     """Function that computes `DeviceDraft.outputs`."""
 
 
 def draft_chain(sampler: Sampler, expander: Expander, keys: Array) -> Array:
-    """Draft a chain of k tokens [k]; keys: [k, 2], noise keys from its first position on."""
+    """Draft a chain [gamma]; keys: [gamma, 2], noise keys from its first position on."""
     ids: list[Array] = []
     for node in range(len(keys)):
         logits = expander.expand(ids[-1], None) if ids else expander.root()
@@ -71,16 +71,14 @@ def draft_chain(sampler: Sampler, expander: Expander, keys: Array) -> Array:
     return sampler.xp.concat(ids, axis=0)
 
 
-def draft_tree(
-    arrays: TreeArrays, expander: Expander, tree: Tree, k: int, keys: Array
-) -> DraftedTree:
-    """Draft a tree whose paths have at most k tokens (k >= 1); keys: [k, 2] as for a chain.
+def draft_tree(arrays: TreeArrays, expander: Expander, tree: Tree, keys: Array) -> DraftedTree:
+    """Draft a tree whose paths have at most gamma tokens; keys: [gamma, 2] as for a chain.
 
     The children of a node are the tokens that the draft ranks first under the target's noise: draws
     without replacement.
     """
     build = _static if tree.branching else _dynamic
-    return build(arrays, expander, tree, tree.depth(k), keys)
+    return build(arrays, expander, tree, tree.depth(len(keys)), keys)
 
 
 def _static(

@@ -8,9 +8,9 @@ from array import array
 from collections.abc import Sequence
 from itertools import takewhile
 
-from mmspec.decoding.adaptive_weights import Evidence
+from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.draft import HostDraft, Plan
 from mmspec.decoding.noise import Noise
 
 LONGEST, SHORTEST = 4, 2
@@ -33,11 +33,6 @@ class NgramDrafter:
         """Number of tokens in the sequence."""
         return len(self._tokens)
 
-    @property
-    def row_lengths(self) -> list[int]:
-        """[1] the number of tokens in the sequence."""
-        return [len(self._tokens)]
-
     def extend(self, segments: Sequence[Segment]) -> None:
         """Append the segment of the only branch."""
         (segment,) = segments
@@ -49,30 +44,16 @@ class NgramDrafter:
             raise ValueError(f"cannot rewind {self.length} tokens to {length}")
         del self._tokens[length:]
 
-    def draft(
-        self,
-        k: int,
-        weights: Sequence[float],  # noqa: ARG002 - one branch, and it is no distribution
-        noise: Noise,  # noqa: ARG002
-        nodes: int | None = None,  # noqa: ARG002 - it proposes chains
-    ) -> HostDraft | None:
-        """The k tokens that followed the latest earlier place of the longest suffix, or None."""
+    def draft(self, plan: Plan, noise: Noise) -> HostDraft | None:  # noqa: ARG002 - nothing is drawn
+        """The chain that followed the latest earlier place of the longest suffix, or None."""
         start = self._match()
-        tokens = onward(self._tokens, start, k) if start else []
+        tokens = onward(self._tokens, start, plan.gamma) if start else []
         text = list(takewhile(lambda token: token != IMAGE, tokens))
         return HostDraft(text) if text else None
 
-    def commit(
-        self,
-        path: Sequence[int],  # noqa: ARG002 - `tokens` begin with those on it
-        tokens: Sequence[int],
-        evidence: Evidence | None = None,  # noqa: ARG002 - no weights are fitted
-    ) -> None:
+    def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:  # noqa: ARG002
         """Append `tokens` to the sequence."""
         self._tokens.extend(tokens)
-
-    def forget(self) -> None:
-        """Do nothing: n-gram lookup does not adapt."""
 
     def _match(self) -> int | None:
         """Position after the latest earlier occurrence of the longest suffix; None without one."""

@@ -1,4 +1,4 @@
-"""The views M, T, C and P of a prompt, their weights, and what happens if they are too long.
+"""The views M, T, C and P of a prompt, their weights, and the rule for those that are too long.
 
 Each view is a different prompt for the same draft model (IbED, sections 3.1 and 3.2): M has the
 images as the target sees them, T a newline for each image, C `image: ` and a caption, P the images
@@ -219,22 +219,3 @@ def _fitted(
 def _note(branch: Branch, fitted: Branch | None, length: int, room: int) -> str:
     what = f"pooled to {fitted.positions} positions per image" if fitted else "left out"
     return f"drafting {branch}: {length} prompt positions, the draft has room for {room}: {what}"
-
-
-@dataclass(frozen=True, slots=True)
-class StaticWeights:
-    """Fixed branch weights (IbED, section 3.1); zero for a branch without room to draft."""
-
-    drafting: Drafting
-    positions: int | None
-    """Number of positions the draft was trained for; None if branches may run past them."""
-
-    def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:
-        """See `Weighting.weights`; zero for branches with fewer than `gamma` unused positions."""
-        weights = self.drafting.weights
-        if self.positions is None or max(row_lengths) + gamma <= self.positions:
-            return weights
-        pairs = zip(weights, row_lengths, strict=True)
-        left = [w if length + gamma <= self.positions else 0.0 for w, length in pairs]
-        total = sum(left)
-        return [w / total for w in left] if total else []

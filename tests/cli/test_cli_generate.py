@@ -43,10 +43,9 @@ def test_json_has_every_field_of_the_contract(run: Run, pair, red):
 def test_adaptive_weights_are_reported_and_change_no_token(run: Run, pair, red):
     asked = (red, *pair, "--drafting", "MTP", "--gamma", "5")
     static = report_of(run, *asked)
-    adaptive = ("--adaptive", "--adaptive-rule", "tv", "--adaptive-window", "8")
-    report = report_of(run, *asked, *adaptive)
-    assert static["adaptive"] is None
-    assert report["adaptive"] == {"rule": "tv", "window": 8, "carry": False}
+    report = report_of(run, *asked, "--adaptive")
+    assert static["adaptive"] is False
+    assert report["adaptive"] is True
     assert report["token_ids"] == static["token_ids"]
     assert sum(report["weights"]) == pytest.approx(1, abs=1e-5)
     assert report["weights"] != static["weights"]
@@ -146,10 +145,6 @@ def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
         (["--draft", "no-such"], ["no-such"]),
         (["--drafting", "P", "--pool", "7"], ["--pool 7", "nearest"]),
         (["--drafting", "MT", "--weights", "1,2,3"], ["3 given for 2"]),
-        (["--adaptive", "--adaptive-rule", "latice"], ["latice", "nearest: lattice"]),
-        (["--adaptive", "--adaptive-window", "-2"], ["--adaptive-window -2"]),
-        (["--adaptive-window", "0"], ["--adaptive-window needs --adaptive"]),
-        (["--adaptive-carry"], ["--adaptive-carry needs --adaptive"]),
         (["--tree", "tall"], ["'tall'", "dynamic", "3,2,1"]),
         (["--tree-nodes", "5"], ["--tree-nodes needs --tree"]),
         (["--tree", "3,2", "--tree-width", "5"], ["--tree-width", "--tree dynamic"]),

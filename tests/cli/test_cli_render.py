@@ -123,9 +123,9 @@ def test_the_short_line_says_what_drafting_gained(drafted, plain_seconds, line):
 
 
 def test_arguments_in_a_remark_are_options_of_the_command(capsys):
-    Screen().error("`max_new_tokens=0`: leave `window` out, or run `mmspec doctor`")
+    Screen().error("`max_new_tokens=0`: leave `width` out, or run `mmspec doctor`")
     assert capsys.readouterr().err == (
-        "--max-new-tokens 0: leave --adaptive-window out, or run `mmspec doctor`\n"
+        "--max-new-tokens 0: leave --tree-width out, or run `mmspec doctor`\n"
     )
 
 

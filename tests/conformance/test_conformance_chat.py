@@ -137,7 +137,9 @@ METHODS = {
 @pytest.mark.parametrize("side", METHODS)
 def test_a_fault_at_any_call_leaves_nothing(engine, side, after, monkeypatch):
     model = engine.target.model
-    sequence = model.open_target(GREEDY) if side == "target" else model.open_drafter(1, 320, GREEDY)
+    sequence = (
+        model.open_target(GREEDY) if side == "target" else model.open_branches(1, 320, GREEDY)
+    )
     breaking = Breaking(after)
     for name in METHODS[side]:
         original = getattr(type(sequence), name)

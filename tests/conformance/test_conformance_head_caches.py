@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
@@ -36,17 +37,17 @@ def extended(target, drafter, segment):
 
 def test_a_path_that_moves_takes_its_hidden_states_along(engine):
     target, drafter = opened(engine, PROMPT, Tree((3, 2)))
-    verdict = target.verify(drafter.draft(2, [1.0], NO_NOISE), NO_NOISE)
+    verdict = target.verify(drafter.draft(Plan(2), NO_NOISE), NO_NOISE)
     path = [2, verdict.parents.index(2)]
     tokens = verdict.along(path)
     target.commit(path, 60)
-    drafter.commit(path, [*tokens, 60])
+    drafter.commit(path, [*tokens, 60], verdict)
     cold, again = opened(engine, [*PROMPT, *tokens, 60], Tree((3, 2)))
     end = target.length - 1
     for read in ("states", "embeddings", *(["captured"] if engine.head.kind == "eagle3" else [])):
         told, expected = (np.array(getattr(each, read)(0, end).tolist()) for each in (target, cold))
         np.testing.assert_allclose(told, expected, atol=2e-5)
-    drafts = [d.draft(2, [1.0], NO_NOISE) for d in (drafter, again)]
+    drafts = [d.draft(Plan(2), NO_NOISE) for d in (drafter, again)]
     assert target.verify(drafts[0], NO_NOISE).drafted == cold.verify(drafts[1], NO_NOISE).drafted
 
 
@@ -62,15 +63,15 @@ def test_a_head_rewound_anywhere_drafts_like_a_cold_one(engine, keep):
     again = engine.head.head.open_drafter(cold, GREEDY, None)
     images = [engine.target.features(PICTURES[0])] if keep > 2 else []
     extended(cold, again, segment_of([*PROMPT[:keep], *later], images))
-    drafts = [each.draft(6, [1.0], NO_NOISE) for each in (drafter, again)]
+    drafts = [each.draft(Plan(6), NO_NOISE) for each in (drafter, again)]
     assert target.verify(drafts[0], NO_NOISE).drafted == cold.verify(drafts[1], NO_NOISE).drafted
 
 
 @pytest.mark.parametrize("nodes", [3, 8])
 def test_a_round_may_draft_a_smaller_tree_or_a_chain(engine, nodes):
     target, drafter = opened(engine, PROMPT, Tree((), 5, 30))
-    target.verify(drafter.draft(2, [1.0], NO_NOISE), NO_NOISE)
+    target.verify(drafter.draft(Plan(2), NO_NOISE), NO_NOISE)
     _, other = opened(engine, PROMPT, Tree((), 3, 8) if nodes > 3 else None)
-    drafts = drafter.draft(3, [1.0], NO_NOISE, nodes), other.draft(3, [1.0], NO_NOISE)
+    drafts = drafter.draft(Plan(3, nodes), NO_NOISE), other.draft(Plan(3), NO_NOISE)
     told, expected = (target.verify(draft, NO_NOISE) for draft in drafts)
     assert (told.drafted, told.parents) == (expected.drafted, expected.parents)

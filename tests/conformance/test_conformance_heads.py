@@ -8,7 +8,7 @@ from test_conformance_sequences import count_reads
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
@@ -122,7 +122,7 @@ def proposals(chat):
     """What the head drafts where a chat stands, read by verifying."""
     target, drafter = chat._session.target, chat._drafter.drafter
     assert target.length == drafter.length
-    return target.verify(drafter.draft(4, [1.0], NO_NOISE), NO_NOISE).drafted
+    return target.verify(drafter.draft(Plan(4), NO_NOISE), NO_NOISE).drafted
 
 
 FAULTS = {
@@ -182,7 +182,7 @@ def test_mlx_takes_quantized_targets(mlx_path, checkpoints, backend):
 
 def test_adaptive_weights_are_refused_beside_a_head(engine):
     with pytest.raises(UsageError, match="`adaptive` weighs views of a draft model"):
-        engine.chat(short(adaptive=Adaptation())).reply("hello")
+        engine.chat(short(adaptive=True)).reply("hello")
 
 
 def test_a_drafting_that_the_head_does_not_do_is_refused(engine):

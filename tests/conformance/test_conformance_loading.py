@@ -44,7 +44,7 @@ def test_half_precision_stays_near_float32(loaded, llava_path, dtype):
     np.testing.assert_allclose(logits(rounded), expected, atol=0.1 * np.abs(expected).max())
     target, drafter = (
         helpers.target(rounded, helpers.TEXT),
-        helpers.drafter(rounded, [helpers.TEXT]),
+        helpers.branches(rounded, [helpers.TEXT]),
     )
     assert len(helpers.tokens(helpers.rounds(target, drafter, 12))) == 12
 

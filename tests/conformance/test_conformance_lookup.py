@@ -13,6 +13,7 @@ from mmspec.decoding.loop import decode
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.drafters.view_drafter import ViewDrafter
 from support.conformance_cases import (
     PICTURES,
     check_replies,
@@ -59,36 +60,28 @@ def test_what_the_target_says_is_kept_and_the_rest_is_not(engine, right):
     np.testing.assert_allclose(target.logits(), opened(engine).logits(), atol=1e-5)
 
 
-class Lookup:
-    """Drafts nothing, or what it was told to."""
-
-    def weights(self, row_lengths, gamma):
-        return [1.0]
-
-
 def test_host_and_device_drafts_may_follow_each_other(engine):
     """A drafter that is told of rounds it did not draft, and a target that takes both kinds."""
     expected = said(engine, 30)
-    drafter = engine.draft.model.open_drafter(1, 320, GREEDY)
+    drafter = ViewDrafter(engine.draft.model.open_branches(1, 320, GREEDY), [1.0], None)
     drafter.extend([Segment([PROMPT])])
     target = opened(engine)
 
     class Turns:
         length = property(lambda self: drafter.length)
-        row_lengths = property(lambda self: drafter.row_lengths)
         turn = 0
 
-        def draft(self, k, weights, noise, nodes):
+        def draft(self, plan, noise):
             self.turn += 1
             at = target.length - len(PROMPT)
             self.hosted = self.turn % 2 == 0
-            hosted = HostDraft([*expected[at : at + 1], 7, 7][:k])
-            return hosted if self.hosted else drafter.draft(k, weights, noise)
+            hosted = HostDraft([*expected[at : at + 1], 7, 7][: plan.gamma])
+            return hosted if self.hosted else drafter.draft(plan, noise)
 
-        def commit(self, path, tokens, evidence):
-            drafter.commit([] if self.hosted else path, tokens, evidence)
+        def commit(self, path, tokens, verdict):
+            drafter.commit([] if self.hosted else path, tokens, verdict)
 
-    rounds = decode(target, Turns(), Lookup(), draft_length=FixedDraftLength(3), max_tokens=30)
+    rounds = decode(target, Turns(), FixedDraftLength(3), max_tokens=30)
     assert [token for each in rounds for token in each.tokens] == expected
 
 

@@ -9,6 +9,7 @@ from test_conformance_qwen import shown
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
@@ -84,7 +85,7 @@ def test_chains_come_from_the_heads_own_distributions(case, pictures):
             QwenReference(case.head, case.oracle, tokens, images),
             Noise(1, len(tokens)),
         )
-        ids = drafter.draft(3, [1.0], noise).ids.tolist()
+        ids = drafter.draft(Plan(3), noise).ids.tolist()
         told = np.array([row.tolist() for row in rows[-3:]])
         for place, row in enumerate(told):
             q = np.exp(row - row.max())
@@ -112,7 +113,7 @@ def test_dynamic_trees_are_those_grown_path_by_path(case):
     _, drafter = opened(case.engine, segment, tree=Tree((), 3, 9))
     reference = QwenReference(case.head, case.oracle, tokens, [pictures[0].image])
     grown = eagle2(reference, width=3, nodes=9, depth=3)
-    assert paths(drafter.draft(3, [1.0], NO_NOISE)) == grown
+    assert paths(drafter.draft(Plan(3), NO_NOISE)) == grown
 
 
 def test_speculative_equals_plain(case):

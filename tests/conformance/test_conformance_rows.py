@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from mmspec.chat.plugins import load_backend
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.noise import NO_NOISE, Noise
+from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.families.grid import Grid
 from support import factory
@@ -91,9 +90,9 @@ def test_nothing_may_be_appended_to_nothing(pair):
 def test_rejected_drafts_leave_nothing(pair, views):
     """A draft of which nothing is kept equals no draft."""
     target, alone = (helpers.target(pair[0], views[0]) for _ in range(2))
-    stranger = helpers.drafter(pair[1], views[1:2])
+    stranger = helpers.branches(pair[1], views[1:2])
     for _ in range(6):
-        token = target.verify(stranger.draft(5, [1.0], NO_NOISE), NO_NOISE).best[0]
+        token = target.verify(helpers.draft(stranger, 5, 1.0), NO_NOISE).best[0]
         target.commit([], token)
         stranger.commit([], [token])
         assert helpers.plain(alone, 1) == [token]
@@ -124,7 +123,7 @@ def test_rows_of_a_batch_say_what_each_says_alone(pair, views, network, monkeypa
 
     def logits(chosen):
         rows.clear()
-        drafter = helpers.drafter(pair[1], chosen)
+        drafter = helpers.branches(pair[1], chosen)
         for tokens in ([60, 61], [62]):
             helpers.draft_ids(drafter, 1)
             drafter.commit([], tokens)
@@ -140,26 +139,26 @@ def test_rows_of_a_batch_say_what_each_says_alone(pair, views, network, monkeypa
 
 
 def test_weights_may_change_between_drafts(pair, views):
-    alone = [helpers.draft_ids(helpers.drafter(pair[1], [view]), 4) for view in views]
+    alone = [helpers.draft_ids(helpers.branches(pair[1], [view]), 4) for view in views]
     assert len({tuple(ids) for ids in alone}) > 1
-    together = helpers.drafter(pair[1], views)
+    together = helpers.branches(pair[1], views)
     for turn in (0, 1, 2, 0):
         weights = [float(row == turn) for row in range(len(views))]
-        assert together.draft(4, weights, NO_NOISE).ids.tolist() == alone[turn]
+        assert helpers.draft(together, 4, *weights).ids.tolist() == alone[turn]
 
 
 def test_a_row_of_one_token_beside_longer_ones_drafts_as_alone(pair):
     """Its first columns are padding alone."""
     short = Segment([[42]])
-    together, alone = (helpers.drafter(pair[1], rows) for rows in ([short, helpers.TEXT], [short]))
-    assert together.draft(4, [1.0, 0.0], NO_NOISE).ids.tolist() == helpers.draft_ids(alone, 4)
+    together, alone = (helpers.branches(pair[1], rows) for rows in ([short, helpers.TEXT], [short]))
+    assert helpers.draft(together, 4, 1.0, 0.0).ids.tolist() == helpers.draft_ids(alone, 4)
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, helpers.DRAWN], ids=["greedy", "drawn"])
 def test_a_twin_is_always_accepted_even_after_rejections(pair, views, sampling):
     """A stale draft cache costs acceptance alone, so nothing else shows it."""
     target = helpers.target(pair[0], views[0], sampling)
-    twin = helpers.drafter(pair[0], views[:2], sampling)
+    twin = helpers.branches(pair[0], views[:2], sampling)
     first = helpers.rounds(target, twin, 40, seed=1)
     assert any(each.accepted < each.drafted for each in first)
     later = helpers.rounds(target, twin, 40, 1.0, 0.0, seed=1)
@@ -169,7 +168,7 @@ def test_a_twin_is_always_accepted_even_after_rejections(pair, views, sampling):
 def test_a_drafter_catches_up_after_plain_rounds(pair, views):
     target, twin = (
         helpers.target(pair[0], views[0]),
-        helpers.drafter(pair[0], views[:1]),
+        helpers.branches(pair[0], views[:1]),
     )
     for token in helpers.plain(target, 7):
         twin.commit([], [token])
@@ -180,7 +179,7 @@ def test_a_drafter_catches_up_after_plain_rounds(pair, views):
 def test_void_drafts_and_rounds_of_any_length_keep_the_draft_cache_right(pair, views, gamma):
     """A cold drafter over the same tokens drafts the same."""
     target = helpers.target(pair[0], views[0])
-    drafter, cold = (helpers.drafter(pair[1], views) for _ in range(2))
+    drafter, cold = (helpers.branches(pair[1], views) for _ in range(2))
     helpers.draft_ids(drafter, 5)
     helpers.draft_ids(drafter, 3)
     cold.commit([], helpers.tokens(helpers.rounds(target, drafter, 25, gamma=gamma)))
@@ -193,7 +192,7 @@ def test_a_fault_in_a_step_can_be_tried_again(pair, views):
     """Without any rewind: the step did not happen, and a draft that broke voids the one before."""
     target, drafter = (
         helpers.target(pair[0], views[0]),
-        helpers.drafter(pair[1], views),
+        helpers.branches(pair[1], views),
     )
     expected = helpers.plain(helpers.target(pair[0], views[0]), 20)
     tokens = []
@@ -210,20 +209,20 @@ def test_a_fault_in_a_step_can_be_tried_again(pair, views):
 
 
 def test_drafted_ids_stay_in_the_shared_vocabulary(tiny, pair):
-    wide = helpers.drafter(tiny(vocab_size=384), [helpers.TEXT] * 2, Sampling(temperature=50.0))
-    assert max(wide.draft(40, [0.5, 0.5], Noise(0, 0)).ids.tolist()) < 320
-    narrow = pair[0].open_drafter(2, 384, helpers.DRAWN, Adaptation())
+    wide = helpers.branches(tiny(vocab_size=384), [helpers.TEXT] * 2, Sampling(temperature=50.0))
+    assert max(helpers.draft_ids(wide, 40)) < 320
+    narrow = pair[0].open_branches(2, 384, helpers.DRAWN, probabilities=True)
     narrow.extend([helpers.TEXT] * 2)
-    q = np.array(narrow.draft(3, [0.5, 0.5], Noise(0, 0)).branches.q.tolist())
+    q = np.array(helpers.draft(narrow, 3).branch_probabilities.tolist())
     assert q.shape == (3, 2, 384)
     assert not q[..., 320:].any()
     narrow.commit([], [383])  # a token that the draft has no embedding of
-    assert narrow.draft(1, [0.5, 0.5], Noise(0, 0)).size == 1
+    assert helpers.draft(narrow, 1).size == 1
 
 
 def test_positions_past_the_trained_ones_still_run(tiny):
     rows = [[4 + place % 300 for place in range(length)] for length in (700, 4)]
-    drafter = helpers.drafter(tiny(positions=32), [Segment([row, [9]]) for row in rows])
+    drafter = helpers.branches(tiny(positions=32), [Segment([row, [9]]) for row in rows])
     assert len(helpers.draft_ids(drafter, 5)) == 5
 
 
@@ -231,7 +230,7 @@ def test_positions_past_the_trained_ones_still_run(tiny):
 
 
 def test_rows_must_be_complete_and_end_alike(pair, views):
-    drafter = helpers.drafter(pair[1], views)
+    drafter = helpers.branches(pair[1], views)
     with pytest.raises(ValueError, match="same token"):
         drafter.extend([Segment([[5]]), Segment([[6]]), Segment([[5]])])
     with pytest.raises(ValueError, match="3 branches"):
@@ -241,13 +240,13 @@ def test_rows_must_be_complete_and_end_alike(pair, views):
 def test_commits_that_follow_no_verification_are_refused(pair, views):
     target, drafter = (
         helpers.target(pair[0], views[0]),
-        helpers.drafter(pair[1], views),
+        helpers.branches(pair[1], views),
     )
     with pytest.raises(ValueError, match="verified just now"):
         target.commit([], 5)
     with pytest.raises(ValueError, match="draft 0 deep"):
         drafter.commit([0], [5])
-    target.verify(drafter.draft(2, helpers.even(drafter), NO_NOISE), NO_NOISE)
+    target.verify(helpers.draft(drafter, 2), NO_NOISE)
     with pytest.raises(ValueError, match="no path"):
         target.commit([1], 5)
     with pytest.raises(ValueError, match="draft 2 deep"):

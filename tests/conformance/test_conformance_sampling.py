@@ -12,7 +12,6 @@ from transformers import LlamaForCausalLM
 
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import load_backend
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampling
@@ -119,8 +118,8 @@ def covering(shift):
     for row, drafting in enumerate(DRAFTINGS):
         yield drafting, hows[(row + 3 * shift) % len(hows)]
     yield "ngram", {"gamma": 3}
-    yield "MTC", {"gamma": 4, "adaptive": Adaptation()}
-    yield "MT", {"gamma": 3, "adaptive": Adaptation("kl", 4)}
+    yield "MTC", {"gamma": 4, "adaptive": True}
+    yield "MT", {"gamma": 3, "adaptive": True}
 
 
 @each_with_seeds("name", SAMPLINGS)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from mmspec.decoding.acceptance import accept
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import Branch
 from mmspec.prompt.conversation import Chunk
+from support import sequence_helpers as helpers
 from support.conformance_cases import PICTURES, TREES, small
 
 BRANCHES = [Branch("M"), Branch("T"), Branch("C"), Branch("P", 4)]
@@ -44,7 +44,7 @@ def feed_target(target, views, chunks):
 
 
 def drafter_of(engine, views, chunks, branches=BRANCHES):
-    drafter = engine.draft.model.open_drafter(len(branches), 320, GREEDY)
+    drafter = engine.draft.model.open_branches(len(branches), 320, GREEDY)
     return feed_drafter(drafter, views, chunks, branches)
 
 
@@ -58,7 +58,7 @@ def rounds(target, drafter, count):
     """Verify and commit `count` rounds of two drafted tokens, however many are kept."""
     rows = len(drafter.row_lengths)
     for _ in range(count):
-        verdict = target.verify(drafter.draft(2, [1 / rows] * rows, NO_NOISE), NO_NOISE)
+        verdict = target.verify(helpers.draft(drafter, 2, *[1 / rows] * rows), NO_NOISE)
         path, tokens = accept(verdict)
         target.commit(path, tokens[-1])
         drafter.commit(path, tokens)
@@ -70,7 +70,7 @@ def proposals(engine, drafter, k=6):
     rows = len(drafter.row_lengths)
     alone = [[float(row == other) for other in range(rows)] for row in range(rows)]
     mixtures = [*alone, [1 / rows] * rows]
-    drafts = (drafter.draft(k, weights, NO_NOISE) for weights in mixtures)
+    drafts = (helpers.draft(drafter, k, *weights) for weights in mixtures)
     return [target.verify(draft, NO_NOISE).drafted for draft in drafts]
 
 
@@ -99,7 +99,7 @@ def test_a_target_rewound_anywhere_continues_like_a_cold_one(engine, views, keep
 @pytest.mark.parametrize("keep", range(6))
 def test_a_drafter_rewound_anywhere_continues_like_a_cold_one(engine, views, keep):
     ends = [0]
-    drafter = engine.draft.model.open_drafter(4, 320, GREEDY)
+    drafter = engine.draft.model.open_branches(4, 320, GREEDY)
     for chunk in CHUNKS:
         feed_drafter(drafter, views, [chunk])
         ends.append(drafter.length)
@@ -128,7 +128,7 @@ def test_rows_of_a_batch_draft_what_each_drafts_alone(engine, views):
     drafter = drafter_of(engine, views, CHUNKS)
     said, before = [], drafter.row_lengths
     for _ in range(3):
-        drafter.draft(2, [0.25] * 4, NO_NOISE)
+        helpers.draft(drafter, 2, *[0.25] * 4)
         token = target.verify(None, NO_NOISE).best[0]
         target.commit([], token)
         drafter.commit([], [token])
@@ -150,7 +150,7 @@ def test_rows_of_a_batch_draft_what_each_drafts_alone(engine, views):
 
 def test_a_drafter_extended_after_a_rejected_draft_continues_like_a_cold_one(engine, views):
     drafter, fresh = (drafter_of(engine, views, CHUNKS) for _ in range(2))
-    drafter.draft(3, [0.25] * 4, NO_NOISE)
+    helpers.draft(drafter, 3, *[0.25] * 4)
     for each in (drafter, fresh):
         each.commit([], [40])
         feed_drafter(each, views, [OTHER])
@@ -184,7 +184,7 @@ def count_reads(backend, monkeypatch):
 HOW = {
     "static": {},
     "drawn": {"sampling": Sampling(0.8)},
-    "adaptive": {"adaptive": Adaptation(window=4)},
+    "adaptive": {"adaptive": True},
     "tree": {"tree": TREES["static"]},
     "dynamic": {"tree": TREES["dynamic"]},
 }
@@ -259,12 +259,12 @@ def test_an_empty_sequence_is_refused(engine):
     with pytest.raises(ValueError, match="empty sequence"):
         model.open_target(GREEDY).verify(None, NO_NOISE)
     with pytest.raises(ValueError, match="empty sequence"):
-        model.open_drafter(1, 320, GREEDY).draft(1, [1.0], NO_NOISE)
+        helpers.draft(model.open_branches(1, 320, GREEDY), 1, 1.0)
 
 
 @pytest.mark.parametrize(("path", "tokens"), [([1], [5, 6]), ([0, 1], [5]), ([0, 1, 2], [5] * 4)])
 def test_a_path_that_a_chain_does_not_have_is_refused(engine, views, path, tokens):
     drafter = drafter_of(engine, views, CHUNKS[:1], BRANCHES[:1])
-    drafter.draft(2, [1.0], NO_NOISE)
+    helpers.draft(drafter, 2, 1.0)
     with pytest.raises(ValueError, match="none of a draft 2 deep"):
         drafter.commit(path, tokens)

@@ -17,6 +17,7 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import draft_tree
+from support import sequence_helpers as helpers
 from support.adaptive_oracle import softmax
 from support.conformance_cases import TREES
 from support.scripted_sampling import keys, sampler
@@ -28,7 +29,7 @@ each_tree = pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
 
 
 def drafter_of(engine, views, tree, chunks, branches=BRANCHES):  # noqa: F811
-    opened = engine.draft.model.open_drafter(len(branches), 320, GREEDY, None, tree)
+    opened = engine.draft.model.open_branches(len(branches), 320, GREEDY, tree)
     return feed_drafter(opened, views, chunks, branches)
 
 
@@ -58,14 +59,14 @@ def plain_rows(engine, views, chunks, weights, said=()):  # noqa: F811
 def grown(engine, drafter, weights=MIXED):
     """Tokens and parents of what a drafter grows, read by verifying."""
     target = target_of(engine, engine.target.views(lambda _: []), CHUNKS[4:])
-    verdict = target.verify(drafter.draft(DEPTH, weights, NO_NOISE), NO_NOISE)
+    verdict = target.verify(helpers.draft(drafter, DEPTH, *weights), NO_NOISE)
     return verdict.drafted, verdict.parents
 
 
 def expected(engine, views, tree, chunks, weights=MIXED, said=()):  # noqa: F811
     rows = plain_rows(engine, views, chunks, weights, said)
     noisy = keys(NO_NOISE, DEPTH)
-    ids, parents, *_ = draft_tree(arrays(sampler(GREEDY)), PathExpander(rows), tree, DEPTH, noisy)
+    ids, parents, *_ = draft_tree(arrays(sampler(GREEDY)), PathExpander(rows), tree, noisy)
     return ids.tolist(), parents.tolist()
 
 
@@ -85,7 +86,7 @@ def test_branches_grow_the_tree_that_plain_sequences_would(engine, views, tree):
     assert grown(engine, drafter) == expected(engine, views, tree, CHUNKS)
     target = target_of(engine, views, CHUNKS)
     for node in (-1, 0, len(expected(engine, views, tree, CHUNKS)[0]) - 1):
-        verdict = target.verify(drafter.draft(DEPTH, MIXED, NO_NOISE), NO_NOISE)
+        verdict = target.verify(helpers.draft(drafter, DEPTH, *MIXED), NO_NOISE)
         path = root_path(verdict.parents, node) if node >= 0 else []
         tokens = [*verdict.along(path), 60 + len(said)]
         target.commit(path, tokens[-1])
@@ -122,7 +123,7 @@ def test_chains_and_trees_may_follow_each_other(engine, views):  # noqa: F811
 def verified(engine, views, tree):  # noqa: F811
     target = target_of(engine, views, CHUNKS)
     drafter = drafter_of(engine, views, tree, CHUNKS)
-    return target, target.verify(drafter.draft(DEPTH, MIXED, NO_NOISE), NO_NOISE)
+    return target, target.verify(helpers.draft(drafter, DEPTH, *MIXED), NO_NOISE)
 
 
 @each_tree
@@ -145,14 +146,14 @@ def test_any_path_can_be_kept(engine, views, tree):  # noqa: F811
     start, before = target.length, target.logits()
     drafter = drafter_of(engine, views, tree, CHUNKS)
     for node in range(0, len(verdict.drafted), 1 + len(verdict.drafted) // 6):
-        target.verify(drafter.draft(DEPTH, MIXED, NO_NOISE), NO_NOISE)
+        target.verify(helpers.draft(drafter, DEPTH, *MIXED), NO_NOISE)
         path = root_path(verdict.parents, node)
         target.commit(path, 77)
         cold = target_of(engine, views, CHUNKS)
         cold.extend(Segment([[*verdict.along(path), 77]]))
         np.testing.assert_allclose(target.logits(), cold.logits(), atol=5e-5)
         again = [
-            each.verify(drafter.draft(2, MIXED, NO_NOISE), NO_NOISE) for each in (target, cold)
+            each.verify(helpers.draft(drafter, 2, *MIXED), NO_NOISE) for each in (target, cold)
         ]
         assert again[0] == again[1]
         for each in (target, cold):
@@ -170,7 +171,7 @@ def test_a_path_within_a_prompt_is_kept_after_a_rewind(engine, views):  # noqa: 
     cold.extend(Segment([[70, 71]]))
     drafter = drafter_of(engine, views, TREES["static"], CHUNKS)
     one, other = (
-        each.verify(drafter.draft(3, MIXED, NO_NOISE), NO_NOISE) for each in (target, cold)
+        each.verify(helpers.draft(drafter, 3, *MIXED), NO_NOISE) for each in (target, cold)
     )
     assert one == other
     path = root_path(one.parents, len(one.drafted) - 1)
@@ -187,11 +188,11 @@ def test_what_is_no_path_is_refused_and_changes_nothing(engine, views):  # noqa:
             target.commit(path, 77)
         assert target.length == length
         verdict = target.verify(
-            drafter_of(engine, views, TREES["static"], CHUNKS).draft(DEPTH, MIXED, NO_NOISE),
+            helpers.draft(drafter_of(engine, views, TREES["static"], CHUNKS), DEPTH, *MIXED),
             NO_NOISE,
         )
     drafter = drafter_of(engine, views, TREES["static"], CHUNKS)
-    drafter.draft(2, MIXED, NO_NOISE)
+    helpers.draft(drafter, 2, *MIXED)
     with pytest.raises(ValueError, match="deep"):
         drafter.commit([0, 1, 2], [1, 2, 3, 4])
 
@@ -200,15 +201,15 @@ def test_what_is_no_path_is_refused_and_changes_nothing(engine, views):  # noqa:
 def test_a_round_may_draft_a_smaller_tree_or_a_chain(engine, views, nodes):  # noqa: F811
     """As a drafter that was opened with that tree, or with none, whatever it drafted before."""
     drafter = drafter_of(engine, views, Tree((), 5, 30), CHUNKS)
-    drafter.draft(2, MIXED, NO_NOISE)
+    helpers.draft(drafter, 2, *MIXED)
     own = Tree((), 5, 30) if nodes > 30 else Tree((), 3, nodes) if nodes > DEPTH else None
     other = drafter_of(engine, views, own, CHUNKS)
     target = target_of(engine, engine.target.views(lambda _: []), CHUNKS[4:])
     told, expected = (
         target.verify(draft, NO_NOISE)
         for draft in (
-            drafter.draft(DEPTH, MIXED, NO_NOISE, nodes),
-            other.draft(DEPTH, MIXED, NO_NOISE),
+            helpers.draft(drafter, DEPTH, *MIXED, nodes=nodes),
+            helpers.draft(other, DEPTH, *MIXED),
         )
     )
     assert (told.drafted, told.parents) == (expected.drafted, expected.parents)

@@ -12,6 +12,7 @@ from test_conformance_qwen import shown
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
@@ -79,13 +80,13 @@ def test_chains_and_trees_are_those_of_the_specification(qwen, pictures):
     rows = recorded(chain[0])
     for _ in range(2):
         reference, noise = QwenViSpec(head, oracle, tokens, pictures), Noise(1, len(tokens))
-        ids = chain[1].draft(3, [1.0], noise).ids.tolist()
+        ids = chain[1].draft(Plan(3), noise).ids.tolist()
         told = np.array([row.tolist() for row in rows[-3:]])
         q = np.array([reference.says(ids[:place]).tolist() for place in range(3)])
         np.testing.assert_allclose(told - told.max(-1, keepdims=True), normed(q), atol=1e-3)
         assert ids == sampler(DRAWN).tokens(told, keys(noise, 3)).tolist()
         grown = eagle2(reference, width=3, nodes=7, depth=3)
-        assert paths(tree[1].draft(3, [1.0], NO_NOISE)) == grown
+        assert paths(tree[1].draft(Plan(3), NO_NOISE)) == grown
         for sequence in (*chain, *tree):
             sequence.rewind(len(tokens) - 1)
         later = Segment([[40, 41, 42, 43]])

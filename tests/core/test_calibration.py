@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from mmspec.checkpoints.head_config import HeadConfig
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import ROWS, Calibration
@@ -291,4 +290,4 @@ def test_trees_are_left_out_where_nothing_is_known_of_them_or_they_cannot_be(dir
     assert known.tree_of(AUTO, NGRAM) is None
     assert known.tree_of(replace(AUTO, gamma=4), T) is None
     assert known.tree_of(replace(AUTO, tree=None), T) is None
-    assert known.tree_of(replace(AUTO, adaptive=Adaptation()), T) is None
+    assert known.tree_of(replace(AUTO, adaptive=True), T) is None

@@ -11,7 +11,6 @@ from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.captions import read_captions
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground.errors import CheckpointError, ContextError, ImageError, UsageError
 from mmspec.prompt.conversation import Conversation, Message, Turn
@@ -231,7 +230,7 @@ def test_the_default_drafting_follows_the_images(engine):
     assert chat.answer.drafting.spec == "T"
     asked(chat, "What is this?", A)
     assert chat.answer.drafting.spec == "M"
-    adapting = engine.chat(replace(OPTIONS, adaptive=Adaptation()))
+    adapting = engine.chat(replace(OPTIONS, adaptive=True))
     asked(adapting, "What is this?", A)
     assert adapting.answer.drafting.spec == "MT"
     asked(chat, "And this?", B)
@@ -273,10 +272,10 @@ def test_the_same_branches_keep_their_drafter(engine):
     chat = engine.chat(replace(OPTIONS, drafting="MT"))
     asked(chat, "What is this?", A)
     asked(chat, "Why?")
-    assert len(engine.draft.model.drafters) == 1
+    assert len(engine.draft.model.branches) == 1
     chat.options = replace(chat.options, drafting="P")
     check(chat, "And now?")
-    assert len(engine.draft.model.drafters) == 2
+    assert len(engine.draft.model.branches) == 2
 
 
 def test_equal_letters_of_other_branches_are_another_drafter(engine):
@@ -286,7 +285,7 @@ def test_equal_letters_of_other_branches_are_another_drafter(engine):
     for number, changed in enumerate(({"pool": 1}, {"weights": (3.0, 1.0)}), start=2):
         chat.change(replace(chat.options, **changed))
         check(chat, "Why?")
-        assert len(engine.draft.model.drafters) == number
+        assert len(engine.draft.model.branches) == number
 
 
 # Images as a caller gives them

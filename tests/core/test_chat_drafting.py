@@ -49,7 +49,7 @@ def test_a_draft_can_stay_aside(engine):
     chat = engine.chat(replace(OPTIONS, drafting="ngram"))
     check(chat, AGAIN, A)
     assert chat.answer.drafting.spec == "ngram"
-    assert engine.draft.model.drafters == []
+    assert engine.draft.model.branches == []
     chat.options = replace(OPTIONS, drafting="MT")
     check(chat, AGAIN)
     chat.options = replace(OPTIONS, drafting="ngram")
@@ -171,7 +171,7 @@ def test_a_number_is_no_text(wrong):
         ({"sampling": Sampling(1.0, top_k=1.5)}, "a whole number of at least 0"),
         ({"sampling": 0.7}, r"a Sampling, such as Sampling\(0.7\)"),
         ({"tree": "dynamic"}, r"a Tree, such as Tree\(\), None or 'auto'"),
-        ({"adaptive": True}, "an Adaptation or None"),
+        ({"adaptive": "yes"}, "True or False"),
         ({"drafting": 5}, "letters such as MTC"),
         ({"drafting": "MP", "pool": 4.0}, "a whole number or None"),
         ({"drafting": "MT", "weights": ("2", "1")}, "numbers >= 0, one above 0"),

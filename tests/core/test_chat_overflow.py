@@ -25,7 +25,7 @@ def test_a_branch_too_long_for_the_draft(directory, overflow, word, change):
     note = f"drafting M: {length} prompt positions, the draft has room for 112: {change}"
     assert chat.answer.drafting.spec == word
     assert chat.answer.notes == ([note] if change else [])
-    assert (max(engine.draft.model.drafters[-1].row_lengths) > 120) == (overflow == "run")
+    assert (max(engine.draft.model.branches[-1].row_lengths) > 120) == (overflow == "run")
 
 
 def test_two_images_are_pooled_by_default_and_three_are_left_to_view_t(directory):

@@ -10,7 +10,6 @@ from mmspec.drafters.views import (
     PLAIN,
     Branch,
     Drafting,
-    StaticWeights,
     Views,
     fit,
     parse_drafting,
@@ -187,27 +186,6 @@ def test_what_is_left_may_weigh_nothing():
 
 def test_captions_too_long_are_left_out_under_pool_too():
     assert fitted("CT", 20 + 5, 5, "pool")[0].branches == (T,)
-
-
-# In-flight weights
-
-
-def test_a_branch_at_the_end_of_its_positions_stops_counting():
-    static = StaticWeights(Drafting((M, T, C), (0.5, 0.25, 0.25)), 100)
-    assert static.weights([90, 20, 30], 10) == (0.5, 0.25, 0.25)
-    assert static.weights([91, 20, 30], 10) == [0.0, 0.5, 0.5]
-    assert static.weights([91, 91, 30], 10) == [0.0, 0.0, 1.0]
-    assert static.weights([91, 91, 95], 10) == []
-
-
-def test_a_branch_alone_in_weight_leaves_nothing():
-    static = StaticWeights(Drafting((M, T), (1.0, 0.0)), 100)
-    assert static.weights([99, 1], 5) == []
-
-
-def test_without_a_limit_weights_never_change():
-    static = StaticWeights(Drafting((M,), (1.0,)), None)
-    assert static.weights([10**6], 8) == (1.0,)
 
 
 class HostFeatures(GridFeatures):

@@ -14,14 +14,6 @@ from support.scripted import ScriptedDrafter, ScriptedTarget, logits
 PROMPT = [3, 1, 4, 1, 5]
 
 
-class Equal:
-    def __init__(self, rows: int = 1) -> None:
-        self.rows = rows
-
-    def weights(self, row_lengths, gamma):
-        return [1 / self.rows] * self.rows
-
-
 SAMPLINGS = {
     "T1": Sampling(1.0),
     "T0.6": Sampling(0.6),
@@ -45,14 +37,12 @@ def opened(prompt=PROMPT, *, vocabulary=11, sampling=GREEDY, **drafter):
     target = ScriptedTarget(vocabulary=vocabulary, sampling=sampling)
     drafts = ScriptedDrafter(vocabulary=vocabulary, sampling=sampling, **drafter)
     target.extend(Segment([prompt]))
-    drafts.extend([Segment([prompt])] * drafts.rows)
+    drafts.extend([Segment([prompt])] * drafts.branches.rows)
     return target, drafts
 
 
 def rounds_of(target, drafter, *, gamma, **options):
-    weighting = Equal(len(drafter.row_lengths)) if drafter else None
-    length = FixedDraftLength(gamma)
-    return list(decode(target, drafter, weighting, draft_length=length, **options))
+    return list(decode(target, drafter, FixedDraftLength(gamma), **options))
 
 
 def tokens(target, drafter, **options):
@@ -122,19 +112,12 @@ def test_rounds_count_what_was_drafted_and_kept():
     assert 0 < sum(r.accepted for r in rounds) < sum(r.drafted for r in rounds)
 
 
-def test_a_drafter_without_weights_is_told_what_was_said():
-    class Never:
-        def weights(self, row_lengths, gamma):
-            return []
-
-    target, drafter = opened()
-    said = [
-        t
-        for r in decode(target, drafter, Never(), draft_length=FixedDraftLength(4), max_tokens=10)
-        for t in r.tokens
-    ]
-    assert said == greedy(10)
-    assert drafter.sequences[0] == PROMPT + said
+def test_a_drafter_without_room_follows_the_answer():
+    target, drafter = opened(positions=0)
+    rounds = rounds_of(target, drafter, gamma=4, max_tokens=10)
+    assert [token for each in rounds for token in each.tokens] == greedy(10)
+    assert not any(each.drafted for each in rounds)
+    assert drafter.sequences[0] == PROMPT + greedy(10)
 
 
 def test_the_path_follows_the_targets_tokens():
@@ -147,8 +130,8 @@ def test_the_path_follows_the_targets_tokens():
 
 def test_a_stop_token_ends_the_path_drafted_or_not():
     verdict = Verdict([5, 6, 7], [-1, 0, 1], [5, 6, 7, 8])
-    assert accept(verdict, {6}) == ([0, 1], [5, 6])
-    assert accept(verdict, {5}) == ([0], [5])
+    assert accept(verdict, {6}) == ([0], [5, 6])
+    assert accept(verdict, {5}) == ([], [5])
     assert accept(verdict, {8}) == ([0, 1, 2], [5, 6, 7, 8])
     assert accept(Verdict([5], [-1], [6, 7]), {6}) == ([], [6])
 
@@ -187,7 +170,7 @@ def test_a_draft_with_the_same_noise_is_mostly_accepted():
     def rate(position):
         target, drafter = opened(sampling=Sampling(1.0), wrong_every=1)
         original = drafter.draft
-        drafter.draft = lambda k, w, noise, *_: original(k, w, Noise(noise.seed, position(noise)))
+        drafter.draft = lambda plan, noise: original(plan, Noise(noise.seed, position(noise)))
         rounds = rounds_of(target, drafter, gamma=1, max_tokens=400, seed=1)
         return sum(each.accepted for each in rounds) / sum(each.drafted for each in rounds)
 

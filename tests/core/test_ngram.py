@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from test_loop import PROMPT, greedy, rounds_of
 
+from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.draft import HostDraft, Plan
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import Sampling
 from mmspec.drafters.ngram import LONGEST, SHORTEST, NgramDrafter, onward
@@ -26,7 +27,7 @@ def searched(tokens, k):
 
 
 def proposed(drafter, k=5):
-    draft = drafter.draft(k, [1.0], NO_NOISE)
+    draft = drafter.draft(Plan(k), NO_NOISE)
     return draft and draft.tokens
 
 
@@ -93,9 +94,11 @@ def test_whatever_came_before_it_finds_what_a_search_finds(steps):
             assert proposed(drafter, given_) == searched(tokens, given_)
         else:
             tokens = tokens + given_
-            drafter.extend([Segment([given_])]) if step == "extend" else drafter.commit([], given_)
+            if step == "extend":
+                drafter.extend([Segment([given_])])
+            else:
+                drafter.commit([], given_, Verdict([], [], given_))
         assert drafter.length == len(tokens)
-        assert drafter.row_lengths == [len(tokens)]
     assert proposed(drafter) == searched(tokens, 5)
 
 
@@ -128,8 +131,8 @@ def test_greedy_lookup_says_what_the_target_says(gamma):
 class Always(NgramDrafter):
     """Proposes the same two tokens whatever was said."""
 
-    def draft(self, k, weights, noise, nodes=None):
-        return HostDraft([2, 1][:k])
+    def draft(self, plan, noise):
+        return HostDraft([2, 1][: plan.gamma])
 
 
 @pytest.mark.parametrize("sampling", [Sampling(1.0), Sampling(1.3, top_k=2)], ids=["T1", "top-k"])

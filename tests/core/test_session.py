@@ -1,10 +1,8 @@
 """Sessions feed what is new and nothing else, whatever came before."""
 
-import numpy as np
 import pytest
 
 from mmspec.chat.session import PREFILL_TOKENS, OpenDrafter, Prefilled, Session
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import Branch, Views, parse_drafting
 from mmspec.families.grid import Grid
@@ -40,13 +38,12 @@ class Drafting(Session):
         return super().prefill(chunks, self.draft)
 
 
-def session(word="MT", positions=None, adaptation=None):
+def session(word="MT", positions=None, *, adaptive=False):
     """A session that drafts `word`, or plain where there is none."""
     if not word:
         return Drafting()
-    drafter = ScriptedDrafter(rows=len(word), adaptation=adaptation)
-    carry = adaptation is not None and adaptation.carry
-    return Drafting(OpenDrafter(parse_drafting(word, SEES), VIEWS, drafter, positions, carry))
+    drafter = ScriptedDrafter(len(word), positions=positions, adaptive=adaptive)
+    return Drafting(OpenDrafter(parse_drafting(word, SEES), VIEWS, drafter))
 
 
 def prefill(opened, *chunks):
@@ -261,7 +258,7 @@ def test_a_view_at_the_end_of_its_positions_stops_drafting_and_the_answer_goes_o
     rounds = list(opened.decode(FixedDraftLength(3), max_tokens=30, stop=(), seed=0))
     assert [token for each in rounds for token in each.tokens] == expected
     assert (rounds[0].drafted, rounds[-1].drafted) == (3, 0)
-    assert opened.draft.drafter.row_lengths == [50, 35]
+    assert opened.draft.drafter.branches.row_lengths == [50, 35]
 
 
 def test_without_a_limit_drafting_never_ends():
@@ -277,13 +274,14 @@ def test_without_a_limit_drafting_never_ends():
 def mixed(opened, count=24, rounds=None):
     """The weights of each round of an answer, dropped after `rounds`."""
     going = opened.decode(FixedDraftLength(3), max_tokens=count, stop=(), seed=0)
-    taken = [each.weights for _, each in zip(range(rounds or count), going, strict=False)]
+    weights = opened.draft.drafter
+    taken = [tuple(weights.weights) for _, _ in zip(range(rounds or count), going, strict=False)]
     going.close()
     return taken
 
 
-def adapting(carry=False, positions=None):
-    opened = session("MTC", positions, Adaptation(carry=carry))
+def adapting():
+    opened = session("MTC", adaptive=True)
     prefill(opened, SEEN)
     return opened
 
@@ -299,47 +297,15 @@ def test_each_answer_starts_from_equal_weights_also_after_a_dropped_one(dropped)
     assert cold[0] == pytest.approx((1 / 3, 1 / 3, 1 / 3))
 
 
-def test_carried_weights_go_on_where_the_last_answer_ended():
-    opened = adapting(carry=True)
-    first = mixed(opened)
-    tally = opened.draft.drafter.tally.settled()
-    prefill(opened, SEEN)
-    again = mixed(opened)
-    assert again[0] == pytest.approx(tally.weights(np.array([1 / 3] * 3, dtype=np.float32)))
-    assert again != first
-
-
-@pytest.mark.parametrize("carry", [False, True])
-def test_a_fault_at_any_call_of_an_adapting_answer_leaves_what_was_committed(carry):
-    """Evidence of whole rounds only: retried calls go on as if nothing had happened."""
-
-    def answer_again(opened):
-        prefill(opened, SEEN)
-        return mixed(opened)
-
-    counted, opened = FaultAt(), adapting(carry)
-    opened.target.fault = opened.draft.drafter.fault = counted
+def test_a_fault_at_any_call_of_an_adapting_answer_leaves_a_whole_session():
+    counted, opened = FaultAt(), adapting()
+    opened.target.fault = opened.draft.drafter.branches.fault = counted
     expected = mixed(opened)
     for call in range(1, counted.calls + 1, 5):
-        opened = adapting(carry)
-        opened.target.fault = opened.draft.drafter.fault = FaultAt(call)
+        opened = adapting()
+        opened.target.fault = opened.draft.drafter.branches.fault = FaultAt(call)
         with pytest.raises(Fault):
             mixed(opened)
-        opened.target.fault = opened.draft.drafter.fault = FaultAt()
-        if not carry:
-            assert answer_again(opened) == expected
-        opened.draft.drafter.forget()
-        opened.draft.carry = True
-        assert answer_again(opened) == expected
-
-
-def test_a_view_at_the_end_of_its_positions_gets_no_weight_whatever_was_observed():
-    opened = adapting(positions=30)  # M holds 20 positions, T 5, C 7
-    weights = mixed(opened)
-    ended = [each for each in weights if each and each[0] == 0]
-    assert weights[0][0] > 0
-    assert len(ended) > 2
-    assert all(sum(each) == pytest.approx(1) for each in weights if each)
-    lengths = opened.draft.drafter.row_lengths
-    assert lengths[0] > 30
-    assert weights[-1] == () or weights[-1][0] == 0
+        opened.target.fault = opened.draft.drafter.branches.fault = FaultAt()
+        prefill(opened, SEEN)
+        assert mixed(opened) == expected

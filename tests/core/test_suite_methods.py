@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from mmspec.chat.options import Options
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.tree import Tree
 from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.methods import is_single_view, read_method, read_methods
@@ -55,14 +54,14 @@ def test_adaptive_methods_are_read():
     method = read_method("Adaptive:mtc")
     assert (method.name, method.drafting) == ("adaptive:MTC", "MTC")
     options = method.options(OPTIONS)
-    assert (options.drafting, options.adaptive) == ("MTC", Adaptation())
+    assert (options.drafting, options.adaptive) == ("MTC", True)
 
 
 def test_adaptive_trees_are_read():
     method = read_method("Adaptive:Tree20:mt/Drop")
     assert method.name == "adaptive:tree20:MT/drop"
     options = method.options(OPTIONS)
-    assert (options.adaptive, options.tree) == (Adaptation(), Tree((), 10, 20))
+    assert (options.adaptive, options.tree) == (True, Tree((), 10, 20))
     assert options.overflow == "drop"
 
 
@@ -81,7 +80,7 @@ def test_trees_are_read(word, name, tree):
     assert (method.name, method.drafting, method.own["tree"]) == (name, "MTC", tree)
     assert method == read_method(name)
     options = method.options(OPTIONS)
-    assert (options.drafting, options.tree, options.adaptive) == ("MTC", tree, None)
+    assert (options.drafting, options.tree, options.adaptive) == ("MTC", tree, False)
     assert read_method("MTC").options(options).tree is None
 
 

@@ -41,7 +41,7 @@ def drafted(rule, tree, k, sampling=GREEDY):
     def project(path):
         return np.log(rule(path))
 
-    arguments = PathExpander(project), tree, k, keys(NOISE, k)
+    arguments = PathExpander(project), tree, keys(NOISE, k)
     return draft_tree(arrays(sampler(sampling)), *arguments)[:3]
 
 
@@ -186,7 +186,7 @@ def test_an_output_is_placed_at_the_node_that_it_follows(tree):
         return np.log(said(path))
 
     rule, noise = arrays(sampler(GREEDY)), keys(NOISE, 3)
-    ids, parents, _, outputs = draft_tree(rule, PathExpander(project), tree, 3, noise)
+    ids, parents, _, outputs = draft_tree(rule, PathExpander(project), tree, noise)
     nodes = [[], *paths(ids.tolist(), parents.tolist())]
     places = [expanded.index(node) if node in expanded else -1 for node in nodes]
     assert outputs().tolist() == places

@@ -41,7 +41,7 @@ def compiled(pair):
 
 def said(pair, views, sampling, tree):
     target = helpers.target(pair[0], views[0], sampling)
-    drafter = helpers.drafter(pair[1], views, sampling, tree)
+    drafter = helpers.branches(pair[1], views, sampling, tree)
     return helpers.tokens(helpers.rounds(target, drafter, 40, seed=3))
 
 
@@ -56,7 +56,7 @@ def test_compiled_formulas_give_the_same_tokens(pair, views, sampling, tree, req
 
 def test_a_formula_is_compiled_once_for_each_shape(pair, views, compiled):
     target = helpers.target(pair[0], views[0], NUCLEUS)
-    drafter = helpers.drafter(pair[1], views, NUCLEUS)
+    drafter = helpers.branches(pair[1], views, NUCLEUS)
     helpers.rounds(target, drafter, 60, seed=3)
     once = compiled.copy()
     helpers.rounds(target, drafter, 60, seed=4)

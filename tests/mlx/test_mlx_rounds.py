@@ -3,15 +3,14 @@
 import mlx.core as mx
 import pytest
 
-from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.tree import Tree
 from support import sequence_helpers as helpers
 
 
 def test_each_drafted_token_is_begun_while_the_next_is_listed(pair, views, monkeypatch):
-    drafter, begun = helpers.drafter(pair[1], views), []
+    drafter, begun = helpers.branches(pair[1], views), []
     monkeypatch.setattr(mx, "async_eval", lambda *arrays: begun.extend(arrays))
-    draft = drafter.draft(4, helpers.even(drafter), NO_NOISE)
+    draft = helpers.draft(drafter, 4)
     *tokens, last = [array.tolist() for array in begun if array.dtype == mx.uint32]
     assert [*tokens, last] == [*([token] for token in draft.ids[:-1].tolist()), draft.ids.tolist()]
 
@@ -20,7 +19,7 @@ def test_each_drafted_token_is_begun_while_the_next_is_listed(pair, views, monke
 def test_a_round_waits_only_where_it_reads_tokens(pair, views, sampling, monkeypatch):
     """Reading is a `tolist`; no other step of a round evaluates anything."""
     target = helpers.target(pair[0], views[0], sampling)
-    drafter = helpers.drafter(pair[1], views, sampling)
+    drafter = helpers.branches(pair[1], views, sampling)
     helpers.rounds(target, drafter, 4)
     for name in ("eval", "synchronize"):
         monkeypatch.setattr(mx, name, lambda *_: pytest.fail("a round waits twice"))
@@ -31,7 +30,7 @@ def test_a_round_waits_only_where_it_reads_tokens(pair, views, sampling, monkeyp
 def test_rounds_write_into_the_cache_and_never_copy_it(pair, views, tree):
     """With room for 30,000 columns, one layer's copy would double what a round needs."""
     target = helpers.target(pair[0], views[0])
-    drafter = helpers.drafter(pair[1], views, tree=tree)
+    drafter = helpers.branches(pair[1], views, tree=tree)
     helpers.rounds(target, drafter, 10)
     columns, heads, width = 30_000, 4, 16
     for each in (target, drafter):

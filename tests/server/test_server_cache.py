@@ -170,9 +170,9 @@ def test_the_drafter_keeps_its_cache_too(directory):
     with live(lambda: engine, OPTIONS) as server:
         asked = [{"role": "user", "content": [shown("red"), words("What is it?")]}]
         text = text_of(server.chat(asked).json())
-        [drafter] = engine.draft.model.drafters
+        [drafter] = engine.draft.model.branches
         fed = drafter.fed
         more = [{"role": "assistant", "content": text}, {"role": "user", "content": "More?"}]
         server.chat([*asked, *more], seed=3, max_tokens=5)
-    assert engine.draft.model.drafters == [drafter]
+    assert engine.draft.model.branches == [drafter]
     assert drafter.fed - fed < 40

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from support.conformance_cases import NOUNS, PICTURES, copied
@@ -48,7 +47,7 @@ class Case:
         gamma, tree = SHAPES[self.shape]
         return Options(
             drafting=self.drafting,
-            adaptive=Adaptation() if self.adaptive else None,
+            adaptive=True if self.adaptive else None,
             gamma=gamma,
             tree=tree,
             sampling=SAMPLED if self.sampled else Sampling(),

@@ -9,7 +9,6 @@ from PIL import Image, ImageDraw
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.check import NEAR_TIES, first_divergence
 from mmspec.drafters.views import PLAIN
@@ -64,8 +63,7 @@ def drafting(draws: Random, engine: Engine) -> dict[str, Any]:
         return {"drafting": draws.choice([None, "ngram"]), "gamma": gamma}
     word = draws.choice([None, "M", "T", "P", "MT", "MP", "MTP", "MTC", "ngram"])
     if word and len(word) in (2, 3) and draws.random() < 0.4:
-        rule = draws.choice(["lattice", "kl", "tv", "accepted"])
-        return {"drafting": word, "gamma": gamma, "adaptive": Adaptation(rule)}
+        return {"drafting": word, "gamma": gamma, "adaptive": True}
     trees = ["auto", None, Tree(), Tree(branching=(3, 2, 1)), Tree(width=4, nodes=12)]
     tree = "auto" if word == "ngram" else draws.choice(trees)
     return {"drafting": word, "gamma": gamma, "tree": tree}

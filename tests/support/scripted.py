@@ -1,4 +1,4 @@
-"""A target and a drafter on the host, without tensors or caches: slow and obviously right.
+"""A target and a draft model on the host, without tensors or caches: slow and obviously right.
 
 The next-token logits depend, through a seeded generator, on the last three items of the sequence
 and, less, on every image in it.
@@ -6,22 +6,21 @@ and, less, on every image in it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 import numpy as np
 
 from mmspec.decoding import formulas
-from mmspec.decoding.acceptance import Verdict
-from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
+from mmspec.decoding.acceptance import Logits, Verdict
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.draft import DeviceDraft, Draft, Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.decoding.tree_drafting import draft_chain, draft_tree
-from support.scripted_sampling import keys, sampler, top
-from support.scripted_tree import PathExpander, arrays, paths
+from mmspec.drafters.view_drafter import ViewDrafter
+from support.scripted_sampling import FRAMEWORK, keys, sampler
+from support.scripted_tree import PathExpander, paths
 
 Item = int | str
 
@@ -86,22 +85,20 @@ class ScriptedTarget:
     def logits(self) -> np.ndarray:
         return logits(self.seed, self.sequence, self.vocabulary)
 
-    def verify(self, draft: "ScriptedDraft | HostDraft | None", noise: Noise) -> Verdict:
+    def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
         self.fault("target.verify")
         assert noise.position == self.length or self.sampling.greedy
-        drafted = draft.tokens if draft else []
-        tree = draft.parents if isinstance(draft, ScriptedDraft) else None
-        parents = list(range(-1, len(drafted) - 1)) if tree is None else tree
+        own = FRAMEWORK.own_draft(draft)
+        drafted = own.ids.tolist() if own else []
+        tree = own.parents if own else None
+        parents = list(range(-1, len(drafted) - 1)) if tree is None else tree.tolist()
         known = [[], *paths(drafted, parents)]
         rows = np.stack(
             [logits(self.seed, self.sequence + path, self.vocabulary) for path in known]
         )
         depths = [len(path) for path in known]
         best = sampler(self.sampling).tokens(rows, keys(noise, max(depths) + 1)[depths])
-        branches = draft.branches if isinstance(draft, ScriptedDraft) else None
-        weights = branches.weights.tolist() if branches else []
-        evidence = Evidence(branches.q, rows[:-1]) if branches else None
-        self.verdict = Verdict(drafted, parents, best.tolist(), weights, evidence, lambda: rows)
+        self.verdict = Verdict(drafted, parents, best.tolist(), Logits(rows, np.asarray))
         return self.verdict
 
     def commit(self, path: Sequence[int], token: int) -> None:
@@ -112,23 +109,7 @@ class ScriptedTarget:
 
 
 @dataclass
-class ScriptedDraft:
-    tokens: list[int]
-    branches: BranchOutputs | None = None
-    parents: list[int] | None = None
-    levels: int = 0
-
-    @property
-    def size(self) -> int:
-        return len(self.tokens)
-
-    @property
-    def depth(self) -> int:
-        return self.size if self.parents is None else self.levels
-
-
-@dataclass
-class ScriptedDrafter:
+class ScriptedBranches:
     """Knows the target's own rule, and follows another seed on one sequence in `wrong_every`."""
 
     rows: int = 1
@@ -137,22 +118,15 @@ class ScriptedDrafter:
     other_seed: int = 5
     wrong_every: int = 3
     sampling: Sampling = GREEDY
-    adaptation: Adaptation | None = None
     tree: Tree | None = None
+    probabilities: bool = False
     fault: Callable[[str], None] = no_fault
-    sequences: list[list[Item]] = field(default_factory=list)
-    columns: list[Item] = field(default_factory=list)
-    row_lengths_seen: list[list[int]] = field(default_factory=list)
     fed: int = 0
+    framework = FRAMEWORK
 
     def __post_init__(self) -> None:
         self.marks: list[list[int]] = [[0] * self.rows]
-        self.sequences = [[] for _ in range(self.rows)]
-        self.drafted: ScriptedDraft | None = None
-        self.tally: Tally | None = None
-        if self.adaptation and self.rows > 1:
-            candidates = np.array(self.adaptation.candidates(self.rows), dtype=np.float32)
-            self.tally = Tally(np, self.adaptation, candidates, top)
+        self.sequences: list[list[Item]] = [[] for _ in range(self.rows)]
 
     @property
     def length(self) -> int:
@@ -179,54 +153,53 @@ class ScriptedDrafter:
     def rewind(self, length: int) -> None:
         assert 0 <= length <= self.length
         self.fault("drafter.rewind")
-        self.drafted = None
         marks = self.marks[: length + 1]
         self.sequences = [s[:n] for s, n in zip(self.sequences, marks[-1], strict=True)]
         self.marks = marks
 
-    def draft(
-        self, k: int, weights: Sequence[float], noise: Noise, nodes: int | None = None
-    ) -> ScriptedDraft:
+    def draft(self, plan: Plan, weights: np.ndarray, noise: Noise) -> DeviceDraft[np.ndarray]:
         self.fault("drafter.draft")
         assert len(weights) == self.rows
         assert abs(sum(weights) - 1) < 1e-6
-        mixture, tally = np.array(weights, dtype=np.float32), self.tally
-        if tally:
-            tally = tally.settled()
-            mixture = tally.weights(mixture)
         record: list[np.ndarray] = []
 
-        def project(path):
-            rows = np.stack([self._logits([*s, *path]) for s in self.sequences])
+        def project(path: list[int]) -> np.ndarray:
+            rows = np.stack([self.logits([*s, *path]) for s in self.sequences])
             record.append(formulas.softmax(np, rows))
-            return np.log(formulas.mix(np, mixture, record[-1]))
+            return np.log(formulas.mix(np, weights, record[-1]))
 
-        rule, expander, noisy = sampler(self.sampling), PathExpander(project), keys(noise, k)
-        if tree := self.tree and self.tree.within(nodes, k):
-            ids, parents, depth, _ = draft_tree(arrays(rule), expander, tree, k, noisy)
-            self.drafted = ScriptedDraft(ids.tolist(), None, parents.tolist(), depth)
-            return self.drafted
-        ids = draft_chain(rule, expander, noisy)
-        branches = BranchOutputs(mixture, np.stack(record)) if tally else None
-        self.drafted, self.tally = ScriptedDraft(ids.tolist(), branches), tally
-        return self.drafted
+        tree = self.tree and self.tree.within(plan.nodes, plan.gamma)
+        draft = FRAMEWORK.draft(
+            sampler(self.sampling), PathExpander(project), tree, keys(noise, plan.gamma)
+        )
+        q = np.stack(record) if self.probabilities else None
+        return replace(draft, branch_probabilities=q)
 
-    def _logits(self, sequence: list[Item]) -> np.ndarray:
+    def logits(self, sequence: list[Item]) -> np.ndarray:
         wrong = len(sequence) % self.wrong_every == 0
         return logits(self.other_seed if wrong else self.seed, sequence, self.vocabulary)
 
-    def commit(
-        self, path: Sequence[int], tokens: Sequence[int], evidence: Evidence | None = None
-    ) -> None:
+    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
         self.fault("drafter.commit")
         last = self.marks[-1]
         marks = [[n + i for n in last] for i in range(1, len(tokens) + 1)]
         self.sequences = [s + list(tokens) for s in self.sequences]
         self.marks = self.marks + marks
-        if self.tally and self.drafted:
-            self.tally = self.tally.noted(evidence, len(tokens))
-        self.drafted = None
 
-    def forget(self) -> None:
-        self.fault("drafter.forget")
-        self.tally = self.tally.forgotten() if self.tally else None
+
+class ScriptedDrafter(ViewDrafter[np.ndarray]):
+    """The views' own drafter over scripted branches, with equal weights."""
+
+    def __init__(
+        self, rows: int = 1, *, positions: int | None = None, adaptive: bool = False, **settings
+    ) -> None:
+        self.branches = ScriptedBranches(rows, probabilities=adaptive, **settings)
+        super().__init__(self.branches, [1 / rows] * rows, positions, adaptive=adaptive)
+
+    @property
+    def sequences(self) -> list[list[Item]]:
+        return self.branches.sequences
+
+    @property
+    def fed(self) -> int:
+        return self.branches.fed

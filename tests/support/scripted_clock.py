@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from mmspec.chat import session
-from mmspec.decoding.loop import decode
+from mmspec.chat.measured_rounds import MeasuredRounds
 from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec_bench.measure import costs as bench_costs
-from support.scripted import ScriptedDrafter, ScriptedTarget
+from support.scripted import ScriptedBranches, ScriptedTarget
 
 
 @dataclass
@@ -31,21 +31,22 @@ class Machine:
 
     def run(self, monkeypatch):
         """Move the clock in every round from now on."""
-        verify, draft = ScriptedTarget.verify, ScriptedDrafter.draft
+        verify, draft = ScriptedTarget.verify, ScriptedBranches.draft
 
         def verified(target, drafted, noise):
             self.now += self.verify(1 + (drafted.size if drafted else 0), target.length)
             return verify(target, drafted, noise)
 
-        def drafted(drafter, k, weights, noise, nodes=None):
-            drafter.wrong_every = 10**9
-            self.now += k * self.token(drafter.rows)
-            return draft(drafter, k, weights, noise, nodes)
+        def drafted(branches, plan, weights, noise):
+            branches.wrong_every = 10**9
+            self.now += plan.gamma * self.token(branches.rows)
+            return draft(branches, plan, weights, noise)
 
         monkeypatch.setattr(ScriptedTarget, "verify", verified)
-        monkeypatch.setattr(ScriptedDrafter, "draft", drafted)
+        monkeypatch.setattr(ScriptedBranches, "draft", drafted)
         monkeypatch.setattr(bench_costs, "perf_counter", lambda: self.now)
-        monkeypatch.setattr(session, "decode", partial(decode, clock=lambda: self.now))
+        timed = partial(MeasuredRounds, clock=lambda: self.now)
+        monkeypatch.setattr(session, "MeasuredRounds", timed)
 
     def calibration(self, contexts=(64, 512)):
         """What `calibrate` should measure."""

@@ -21,7 +21,7 @@ from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.images import Picture, picture_from
 from mmspec.prompt.tokenizer import Tokenizer
 from support import factory_layouts
-from support.scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, no_fault
+from support.scripted import ScriptedBranches, ScriptedFeatures, ScriptedTarget, no_fault
 
 SEES = ModelConfig(
     family=FAMILIES["llava"],
@@ -53,7 +53,7 @@ class ScriptedModel:
     quantize: str = "none"
     fault: Callable[[str], None] = no_fault
     encoded: int = 0
-    drafters: list[ScriptedDrafter] = field(default_factory=list)
+    branches: list[ScriptedBranches] = field(default_factory=list)
 
     def encode(self, pixels: np.ndarray) -> ScriptedFeatures:
         self.fault("model.encode")
@@ -64,18 +64,14 @@ class ScriptedModel:
         self.fault("model.open_target")
         return ScriptedTarget(**self._common(sampling))
 
-    def open_drafter(
-        self,
-        branches: int,
-        vocabulary: int,
-        sampling: Any,
-        adaptation: Any = None,
-        tree: Any = None,
-    ) -> ScriptedDrafter:
-        self.fault("model.open_drafter")
-        common = self._common(sampling)
-        self.drafters.append(ScriptedDrafter(branches, adaptation=adaptation, tree=tree, **common))
-        return self.drafters[-1]
+    def open_branches(
+        self, count: int, vocabulary: int, sampling: Any, tree: Any = None, **options: Any
+    ) -> ScriptedBranches:
+        self.fault("model.open_branches")
+        self.branches.append(
+            ScriptedBranches(count, tree=tree, **options, **self._common(sampling))
+        )
+        return self.branches[-1]
 
     def _common(self, sampling: Any) -> dict[str, Any]:
         vocabulary = self.config.text.vocab_size

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mmspec.decoding.branch_sequence import BranchSequence
 from mmspec.decoding.contract import Features, Segment
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.loop import decode
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.drafters.view_drafter import ViewDrafter
 from support import factory
 from support.faults import Fault
 
@@ -58,23 +61,36 @@ def target(model: Any, segment: Segment, sampling: Sampling = GREEDY) -> Any:
     return sequence
 
 
-def drafter(
-    model: Any, rows: Sequence[Segment], sampling: Sampling = GREEDY, tree: Tree | None = None
+def branches(
+    model: Any,
+    rows: Sequence[Segment],
+    sampling: Sampling = GREEDY,
+    tree: Tree | None = None,
+    **options: Any,
 ) -> Any:
-    """A drafter that holds `rows`."""
-    sequences = model.open_drafter(len(rows), VOCABULARY, sampling, None, tree)
+    """Branches of a draft model that hold `rows`."""
+    sequences = model.open_branches(len(rows), VOCABULARY, sampling, tree, **options)
     sequences.extend(rows)
     return sequences
 
 
-def even(drafter: Any) -> list[float]:
-    """Equal weights for a drafter's rows."""
-    return [1 / len(drafter.row_lengths)] * len(drafter.row_lengths)
+def draft(branches: Any, gamma: int, *weights: float, **plan: Any) -> Any:
+    """A greedy draft of the branches' mixture, of equal weights by default."""
+    framework = branches.framework
+    with framework.inference():
+        mixture = framework.floats(weights or even(branches))
+    return branches.draft(Plan(gamma, **plan), mixture, NO_NOISE)
 
 
-def draft_ids(drafter: Any, k: int) -> list[int]:
-    """What a greedy drafter proposes."""
-    return drafter.draft(k, even(drafter), NO_NOISE).ids.tolist()
+def draft_ids(branches: Any, gamma: int, *weights: float) -> list[int]:
+    """The tokens that branches draft greedily."""
+    return draft(branches, gamma, *weights).ids.tolist()
+
+
+def even(branches: Any) -> list[float]:
+    """Equal weights."""
+    count = len(branches.row_lengths)
+    return [1 / count] * count
 
 
 def plain(target: Any, count: int) -> list[int]:
@@ -98,23 +114,14 @@ def continue_from(sequence: Any, model: Any, whole: Segment, cut: int) -> None:
     np.testing.assert_allclose(sequence.logits(), fresh.logits(), atol=1e-5)
 
 
-class FixedWeights:
-    """The same weights in every round, equal ones by default."""
-
-    def __init__(self, *weights: float) -> None:
-        self._weights = weights
-
-    def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:
-        return self._weights or [1 / len(row_lengths)] * len(row_lengths)
-
-
 def rounds(
     target: Any, drafter: Any, count: int, *weights: float, gamma: int = 4, seed: int = 0
 ) -> list[Any]:
-    """The rounds of `count` tokens."""
-    fixed = FixedWeights(*weights)
+    """The rounds of `count` tokens; branches draft with `weights`, equal ones by default."""
+    if isinstance(drafter, BranchSequence):
+        drafter = ViewDrafter(drafter, weights or even(drafter), None)
     length = FixedDraftLength(gamma)
-    return list(decode(target, drafter, fixed, draft_length=length, max_tokens=count, seed=seed))
+    return list(decode(target, drafter, length, max_tokens=count, seed=seed))
 
 
 def tokens(rounds: Sequence[Any]) -> list[int]:

@@ -11,9 +11,8 @@ from math import log
 from typing import NoReturn
 
 from mmspec.decoding.acceptance import Verdict
-from mmspec.decoding.adaptive_weights import Evidence
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.draft import Draft
+from mmspec.decoding.draft import Draft, Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.tree import WIDTH, Tree
 from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
@@ -195,15 +194,9 @@ class SimulatedDrafter:
         """Forget all tokens from `length` on."""
         self.length = length
 
-    def draft(
-        self,
-        k: int,
-        weights: Sequence[float],
-        noise: Noise,
-        nodes: int | None = None,
-    ) -> SimulatedDraft:
+    def draft(self, plan: Plan, noise: Noise) -> SimulatedDraft:
         """Charge and draft a chain of k tokens or a tree of k levels."""
-        tree = Tree().within(nodes, k)
+        k, tree = plan.gamma, Tree().within(plan.nodes, plan.gamma)
         self._clock.spend(k * self._machine.drafted_level(tree.width if tree else 1, self.length))
         paths = drafted_paths(tree, k, self._acceptance)
         places = {path: place for place, path in enumerate(paths)}
@@ -214,17 +207,9 @@ class SimulatedDrafter:
         ]
         return SimulatedDraft(paths, [places.get(path[:-1], -1) for path in paths], tokens, k)
 
-    def commit(
-        self,
-        path: Sequence[int],
-        tokens: Sequence[int],
-        evidence: Evidence | None = None,
-    ) -> None:
+    def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:
         """Append `tokens`."""
         self.length += len(tokens)
-
-    def forget(self) -> None:
-        """Do nothing: it does not adapt."""
 
     def _rank(self, position: int) -> int:
         """Rank of the right token at `position` among the draft's tokens."""
@@ -234,11 +219,3 @@ class SimulatedDrafter:
         if left > 1 - self._acceptance:
             return 0
         return 1 + int(log(left / (1 - self._acceptance)) / log(1 - min(SECOND, self._acceptance)))
-
-
-class OnlyBranch:
-    """Implements `mmspec.decoding.loop.Weighting` for one branch."""
-
-    def weights(self, row_lengths: Sequence[int], gamma: int) -> Sequence[float]:
-        """The weight of the branch."""
-        return (1.0,)

@@ -9,7 +9,6 @@ from test_torch_static import DRAWN, conversation
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.quantization import read_scheme
-from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.check import check
 from mmspec.exactness.probe import find_exact_rows
@@ -54,7 +53,7 @@ def test_the_gpu_says_what_the_cpu_says(pair_paths, views, pair):
 
     def run(models):
         target = helpers.target(models[0], helpers.TEXT)
-        return helpers.tokens(helpers.rounds(target, helpers.drafter(models[1], text), 60))
+        return helpers.tokens(helpers.rounds(target, helpers.branches(models[1], text), 60))
 
     assert run(pair) == run(there)
 
@@ -101,11 +100,11 @@ def test_a_quantized_pair_runs_as_graphs_and_is_checked(word):
 
 
 def test_drafting_does_not_wait_for_the_device(pair, views):
-    target, drafter = helpers.target(pair[0], views[0]), helpers.drafter(pair[1], views)
+    target, drafter = helpers.target(pair[0], views[0]), helpers.branches(pair[1], views)
     helpers.rounds(target, drafter, 40)  # captures
     torch.cuda.synchronize()
     torch.cuda._sleep(400_000_000)  # some tenths of a second
-    drafter.draft(4, [1 / 3] * 3, NO_NOISE)
+    helpers.draft(drafter, 4, *[1 / 3] * 3)
     done = torch.cuda.Event()
     done.record()
     assert not done.query()

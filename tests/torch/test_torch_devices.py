@@ -19,7 +19,7 @@ def test_every_array_is_where_the_queries_are(is_tree, multiple):
     queries = torch.zeros(2, 3, 4, 8, device=META)
     keys, values = torch.zeros(2, 2, 3 * BLOCK, 8, device=META)
     if is_tree:
-        draft = DeviceDraft(count(3), parents=count(3) - 1, levels=3)
+        draft = DeviceDraft(count(3), 3, parents=count(3) - 1)
         tree = draft.ancestry(xp)
         places = tree_places(xp, count, tree, BLOCK + 7, 3 * BLOCK, multiple, 1)
     else:

@@ -14,9 +14,9 @@ def test_a_gather_that_broke_voids_the_draft(pair, views, monkeypatch):
     """Its columns may have moved; the sequence never had them."""
     target = helpers.target(pair[0], views[0])
     expected = helpers.plain(helpers.target(pair[0], views[0]), 8)
-    drafter = pair[1].open_drafter(len(views), 320, GREEDY, None, Tree((3, 2)))
+    drafter = pair[1].open_branches(len(views), 320, GREEDY, Tree((3, 2)))
     drafter.extend(views)
-    verdict = target.verify(drafter.draft(2, [1.0, 0.0, 0.0], NO_NOISE), NO_NOISE)
+    verdict = target.verify(helpers.draft(drafter, 2, 1.0, 0.0, 0.0), NO_NOISE)
     path = [2, verdict.parents.index(2)]
     original = Cache.gather
 

@@ -7,6 +7,7 @@ from safetensors.torch import load_file
 
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
@@ -96,7 +97,7 @@ def check_chain(sequence, drafter, reference):
     modules = drafter._forwards._parts
     owner = modules if isinstance(modules, Fused) else sequence
     rows, noise = transformers_oracle.recorded(owner), Noise(1, sequence.length)
-    ids = drafter.draft(3, [1.0], noise).ids.tolist()
+    ids = drafter.draft(Plan(3), noise).ids.tolist()
     rows = np.stack(rows[-3:])
     for place in range(3):
         q = np.exp(rows[place] - rows[place].max())
@@ -131,7 +132,7 @@ def test_dynamic_trees_are_those_grown_path_by_path(tmp_path, target, original, 
     for _ in range(2):
         reference = heads_oracle.Reference(directory, original, flat(segment), pixels)
         grown = heads_oracle.eagle2(reference, width=3, nodes=nodes, depth=3)
-        assert paths(drafter.draft(3, [1.0], NO_NOISE)) == grown
+        assert paths(drafter.draft(Plan(3), NO_NOISE)) == grown
         rounds = helpers.rounds(sequence, drafter, 3, gamma=3)
         segment = Segment([*segment.parts, helpers.tokens(rounds)])
 
@@ -177,14 +178,14 @@ def test_the_trail_follows_rewinds_trees_and_new_turns(target, original, tmp_pat
 def test_published_pickles_draft_like_their_conversions(target, tmp_path, model_type):
     directory = published(tmp_path / "head", model_type, pickled=True)
     segment, _ = prompt(target, PROMPTS["one"])
-    first = opened(target, directory, segment)[1].draft(3, [1.0], NO_NOISE).ids
+    first = opened(target, directory, segment)[1].draft(Plan(3), NO_NOISE).ids
     assert main([str(directory)]) == 0
     tensors = load_file(directory / "model.safetensors")
     config = TorchBackend().load_head(directory, target).config
     assert set(tensors) == set(head_manifest(config))
     (directory / "pytorch_model.bin").unlink()
     assert (
-        opened(target, directory, segment)[1].draft(3, [1.0], NO_NOISE).ids.tolist()
+        opened(target, directory, segment)[1].draft(Plan(3), NO_NOISE).ids.tolist()
         == first.tolist()
     )
     with pytest.raises(UsageError, match="no pickled weights"):

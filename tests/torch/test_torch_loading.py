@@ -11,7 +11,6 @@ from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import hub_name
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.families.decoder import TextConfig
 from mmspec.families.known import FAMILIES
@@ -21,6 +20,7 @@ from mmspec_torch.backend import TorchBackend
 from mmspec_torch.device.weights import read_tensor
 from mmspec_torch.model import TorchModel
 from support import factory
+from support import sequence_helpers as helpers
 from support.meta_weights import meta_weights
 
 LLAVA_7B = ModelConfig(
@@ -58,9 +58,9 @@ def untaken_tensors(config: ModelConfig) -> list[str]:
     """
     weights = meta_weights(config)
     model = TorchModel(weights, config, torch.device("meta"), torch.float32)
-    drafter = model.open_drafter(1, config.text.vocab_size, GREEDY)
+    drafter = model.open_branches(1, config.text.vocab_size, GREEDY)
     drafter.extend([prompt_of(model, config)])
-    drafter.draft(1, [1.0], NO_NOISE)
+    helpers.draft(drafter, 1, 1.0)
     return weights.left
 
 

@@ -11,7 +11,6 @@ from PIL import Image
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.block_attention import BLOCK
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import HostDraft
@@ -72,7 +71,7 @@ def conversation(pair, views, letters, sampling, gamma=4):
     seed = 3
     chosen = [views[letter] for letter in letters]
     target = helpers.target(pair[0], views[0], sampling)
-    drafter = helpers.drafter(pair[1], chosen, sampling)
+    drafter = helpers.branches(pair[1], chosen, sampling)
     held = target.length, drafter.length
     said = told(helpers.rounds(target, drafter, 40, gamma=gamma, seed=seed))
     target.rewind(held[0])
@@ -109,7 +108,7 @@ def test_rounds_are_those_of_the_dynamic_form(
 def test_what_was_captured_before_growth_is_not_replayed_after_it(pair, views, capture, switch):
     def run():
         target = helpers.target(pair[0], helpers.TEXT)
-        drafter = helpers.drafter(pair[1], [helpers.TEXT, helpers.TEXT])
+        drafter = helpers.branches(pair[1], [helpers.TEXT, helpers.TEXT])
         helpers.rounds(target, drafter, 30)
         helpers.rounds(target, drafter, 60)
         other = Segment([[70, 80, 90, 100, 110, 120, 41, 42]])
@@ -126,7 +125,7 @@ def test_what_was_captured_before_growth_is_not_replayed_after_it(pair, views, c
 
 def test_plain_rounds_between_drafts_are_caught_up(pair, views, capture, switch):
     def run():
-        target, twin = helpers.target(pair[0], views[0]), helpers.drafter(pair[0], views[:1])
+        target, twin = helpers.target(pair[0], views[0]), helpers.branches(pair[0], views[:1])
         for token in helpers.plain(target, 9):
             twin.commit([], [token])
         return helpers.rounds(target, twin, 30)
@@ -143,7 +142,7 @@ def test_a_sequence_that_ends_in_an_image_is_fed_as_before(pair, views, capture,
 
     def run():
         target = helpers.target(pair[0], open_ended)
-        drafter = helpers.drafter(pair[1], [open_ended])
+        drafter = helpers.branches(pair[1], [open_ended])
         return told(helpers.rounds(target, drafter, 20)), told(helpers.rounds(target, drafter, 9))
 
     expected = run()
@@ -182,7 +181,7 @@ def test_rows_of_trees_are_those_of_the_dynamic_form(pair, views, exact, capture
 def test_a_fault_leaves_sequences_as_they_were(pair, views, call, switch, monkeypatch):
     monkeypatch.setattr(StaticCache, "step", 64)
     switch(pair, eager)
-    target, drafter = helpers.target(pair[0], views[0]), helpers.drafter(pair[1], views)
+    target, drafter = helpers.target(pair[0], views[0]), helpers.branches(pair[1], views)
     held = target.length, drafter.length
     expected = told(helpers.rounds(target, drafter, 30))
     target.rewind(held[0])
@@ -212,9 +211,9 @@ def test_the_next_sequence_is_lent_what_the_last_has_captured(pair, views, switc
 
 
 OPTIONS = {
-    "adaptive": {"drafting": "MTCP", "adaptive": Adaptation()},
+    "adaptive": {"drafting": "MTCP", "adaptive": True},
     "drawn": {"drafting": "MT", "sampling": DRAWN, "seed": 5},
-    "adaptive drawn": {"drafting": "MT", "adaptive": Adaptation(), "sampling": DRAWN, "seed": 5},
+    "adaptive drawn": {"drafting": "MT", "adaptive": True, "sampling": DRAWN, "seed": 5},
     "tree": {"drafting": "MT", "tree": Tree((), 4, 12)},
     "ngram": {"drafting": "ngram"},
     "auto": {"drafting": "T", "gamma": 3},
@@ -266,7 +265,7 @@ def test_the_trail_of_a_static_target_is_whole(pair, views, capture, switch):
     def run():
         target = helpers.target(pair[0], views[0])
         target.hidden_states()
-        helpers.rounds(target, helpers.drafter(pair[1], views[:1]), 40)
+        helpers.rounds(target, helpers.branches(pair[1], views[:1]), 40)
         return target.states(0, target.length - 1), target.embeddings(0, target.length)
 
     expected = run()

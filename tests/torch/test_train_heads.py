@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from mmspec.checkpoints.head_config import read_head_config
 from mmspec.checkpoints.head_manifest import head_manifest
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.drafters.heads.eagle3 import Fused
@@ -97,7 +98,7 @@ def decoded_draft(data, record, batch, loaded, column):
     drafter.extend([segment])
     modules = drafter._forwards._parts
     rows = transformers_oracle.recorded(modules if isinstance(modules, Fused) else target)
-    ids = drafter.draft(3, [1.0], Noise(1, target.length)).ids
+    ids = drafter.draft(Plan(3), Noise(1, target.length)).ids
     return ids, torch.stack(rows[-3:]).softmax(-1)
 
 

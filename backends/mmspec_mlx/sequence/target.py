@@ -61,7 +61,7 @@ class MlxTarget(TargetSequence[mx.array]):
             visible = behind(start, additive(columns.ancestry.visible, x.dtype))
             first = self._row.position(start)
             own = mx.expand_dims(first + columns.ancestry.depths, 0)
-            turn = self._language.rotary.each(own, first + columns.levels)
+            turn = self._language.rotary.each(own, first + columns.depth)
         else:
             visible, turn = causal(start, len(x), x.dtype), self._turn(start, end)
             added = deepstack(self._language, [self._row], start, end)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from mmspec.decoding.block_attention import whole_blocks
+from mmspec.decoding.branch_sequence import State
 from mmspec.decoding.contents import Row
-from mmspec.decoding.drafter_sequence import State
 from mmspec.decoding.feeding import Columns
 from mmspec.decoding.noise import Noise
 from mmspec_torch.network.cache import Cache
@@ -65,7 +65,7 @@ class TargetExecutor:
             return language.forward(x, Step(angles, layers, places=places, captured=captured))
         if columns.ancestry:
             visible, depths = columns.ancestry
-            angles = language.rotary.after(row.position(start), depths, columns.levels)
+            angles = language.rotary.after(row.position(start), depths, columns.depth)
             layers, mask = self.cache.layers(start, end), tree_mask(start, visible, x)
             return language.forward(x, Step(angles, layers, mask, captured=captured))
         added, angles = deepstack(language, [row], start, end), self._angles(row, start, end)

@@ -12,7 +12,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter
 from mmspec.decoding.contract import Segment, Target
-from mmspec.decoding.draft import Draft
+from mmspec.decoding.draft import Draft, Plan
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
@@ -149,7 +149,7 @@ def _level_seconds(engine: Engine, target: Target, opened: OpenDrafter, repeats:
     """Median seconds of a level of a tree, after two rounds of its own."""
 
     def tree() -> Draft | None:
-        return opened.drafter.draft(LEVELS, opened.drafting.weights, NO_NOISE)
+        return opened.drafter.draft(Plan(LEVELS), NO_NOISE)
 
     def once() -> float:
         for _ in range(2):
@@ -187,9 +187,7 @@ def _repeated(count: int) -> Segment:
 
 
 def _extended(opened: OpenDrafter, context: int) -> bool:
-    """Extend to `context` tokens; False if that would exceed the draft's positions."""
-    if opened.positions is not None and context + MAX_AUTO_GAMMA > opened.positions:
-        return False
+    """Extend to `context` tokens; False if the draft has no room for more there."""
     segment = _repeated(context - opened.drafter.length)
     opened.drafter.extend([segment] * len(opened.drafting.branches))
-    return True
+    return draft_once(opened, MAX_AUTO_GAMMA) is not None

@@ -11,7 +11,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter
 from mmspec.decoding.contract import Target
-from mmspec.decoding.draft import Draft, HostDraft
+from mmspec.decoding.draft import Draft, HostDraft, Plan
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.diagnostics.prompts import Prompt
@@ -118,8 +118,8 @@ def steps_beside(
 
 
 def draft_once(drafter: OpenDrafter, count: int) -> Draft | None:
-    """A chain of `count` tokens at the drafter's current position and weights."""
-    return drafter.drafter.draft(count, drafter.drafting.weights, NO_NOISE, nodes=count)
+    """A chain of `count` tokens at the drafter's current position; None if there is no room."""
+    return drafter.drafter.draft(Plan(count, nodes=count), NO_NOISE)
 
 
 def branch_draftings(engine: Engine) -> list[str]:

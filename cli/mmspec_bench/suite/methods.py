@@ -17,7 +17,6 @@ from typing import Any
 
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import is_kind
-from mmspec.decoding.adaptive_weights import Adaptation
 from mmspec.decoding.tree import NODES, WIDTH, Tree
 from mmspec.drafters.views import LETTERS, UNLETTERED, read_letters
 from mmspec.ground.errors import UsageError
@@ -121,7 +120,7 @@ def _read(word: str) -> Method:
     if pool := re.search(r"\d+", match["letters"]):
         own["pool"] = int(pool[0])
     if match["adaptive"]:
-        own["adaptive"] = Adaptation()
+        own["adaptive"] = True
     if match["weights"]:
         own["weights"] = tuple(map(float, match["weights"].split(",")))
     if match["rule"]:

@@ -113,7 +113,7 @@ def stats_report(chat: Chat) -> dict[str, Any]:
 def answer_report(chat: Chat) -> dict[str, Any]:
     """The last answer with its models and options."""
     models, answer = chat.models, chat.answer
-    adaptive, tree = chat.options.adaptive, chat.options.tree
+    tree = chat.options.tree
     return {
         "text": answer.text,
         "token_ids": answer.token_ids,
@@ -126,7 +126,7 @@ def answer_report(chat: Chat) -> dict[str, Any]:
         "dtype": models.target.model.dtype,
         "quantize": models.target.model.quantize,
         **stats_report(chat),
-        "adaptive": asdict(adaptive) if adaptive else None,
+        "adaptive": chat.options.adaptive,
         "tree": asdict(tree) if isinstance(tree, Tree) else tree,
         "notes": [*models.notes, *answer.notes],
     }

@@ -2,16 +2,16 @@
 
 A slot is what a head's layer reads for one column of the sequence; see `packing`.
 
-Shape letters: k drafted tokens of a path, n columns.
+Shape letters: n columns.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmspec.decoding.adaptive_weights import Evidence
+from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.draft import Draft, require_path
+from mmspec.decoding.draft import Draft, Plan, require_path
 from mmspec.decoding.noise import Noise
 from mmspec.drafters.heads.forwards import Forwards
 from mmspec.drafters.heads.packing import Outline
@@ -31,22 +31,25 @@ class State:
 class HeadDrafter:
     """Implements `contract.Drafter` for one branch, which reads the target's hidden states."""
 
-    def __init__(self, forwards: Forwards[Any, Any], outline: Outline, slots: int = 0) -> None:
-        """slots: the most tokens that the head can predict; 0 if it drafts autoregressively."""
+    def __init__(
+        self,
+        forwards: Forwards[Any, Any],
+        outline: Outline,
+        slots: int = 0,
+        positions: int | None = None,
+    ) -> None:
+        """slots: the most tokens that the head can predict; 0 if it drafts autoregressively.
+
+        positions: number of positions that the head was trained for; None if it has no limit.
+        """
         self._forwards = forwards
-        self._slots = slots
+        self._slots, self._positions = slots, positions
         self._state = State(outline)
 
     @property
     def length(self) -> int:
         """Number of columns in the sequence, including the last one, which is not fed."""
         return self._state.outline.columns
-
-    @property
-    def row_lengths(self) -> list[int]:
-        """[1] number of positions in the head's layer; a packed image may take few."""
-        outline = self._state.outline
-        return [outline.position(outline.slots) + 1]
 
     def extend(self, segments: Sequence[Segment]) -> None:
         """Append the segment by which the target was extended, and feed all slots but the last."""
@@ -65,38 +68,32 @@ class HeadDrafter:
         # The last remaining column's slot needs the next column, which may differ now.
         self._state = State(outline, min(self._state.fed, outline.slots))
 
-    def draft(
-        self,
-        k: int,
-        weights: Sequence[float],  # noqa: ARG002 - there is one branch
-        noise: Noise,
-        nodes: int | None = None,
-    ) -> Draft | None:
-        """Enqueue a draft of k tokens, or as many as the head can predict.
+    def draft(self, plan: Plan, noise: Noise) -> Draft | None:
+        """Enqueue a draft of the plan's tokens, or as many as the head can predict.
 
-        Returns None while the target has no hidden state.
+        Returns None while the target has no hidden state, and when the head's positions are used
+        up.
         """
         state = self._state = replace(self._state, draft=None)
-        if state.outline.columns < 2 or state.outline.ends_in_image:
+        outline = state.outline
+        if outline.columns < 2 or outline.ends_in_image or not self._has_room(plan.gamma):
             return None
-        count = min(k, self._slots) if self._slots else k
+        if self._slots:
+            plan = plan._replace(gamma=min(plan.gamma, self._slots))
         # The last slot's output starts the draft, so it is fed again if no slot is pending.
-        start = min(state.fed, state.outline.slots - 1)
-        draft = self._forwards.propose(state.outline, start, count, noise, nodes)
+        start = min(state.fed, outline.slots - 1)
+        draft = self._forwards.propose(outline, start, plan, noise)
         self._state = replace(state, draft=draft)
         return draft
 
-    def commit(
-        self,
-        path: Sequence[int],
-        tokens: Sequence[int],
-        evidence: Evidence | None = None,  # noqa: ARG002 - one branch has no weights to fit
-    ) -> None:
+    def _has_room(self, gamma: int) -> bool:
+        outline = self._state.outline  # a packed image may take few of the layer's positions
+        used = outline.position(outline.slots) + 1
+        return self._positions is None or used + gamma <= self._positions
+
+    def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:  # noqa: ARG002
         """Append `tokens`; the next draft reads the target's hidden states at them."""
         state = self._state
         require_path(state.draft, path, tokens)
         fed = state.outline.slots if state.draft else state.fed
         self._state = State(state.outline.grown(len(tokens)), fed)
-
-    def forget(self) -> None:
-        """Do nothing: a head does not adapt."""

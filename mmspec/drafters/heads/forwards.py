@@ -1,6 +1,6 @@
 """Computes a head's input from the target's hidden states, and its drafts.
 
-Shape letters: n columns, r rows fed, k drafted tokens of a path, V vocabulary, H width.
+Shape letters: n columns, r rows fed, V vocabulary, H width.
 """
 
 from abc import ABC, abstractmethod
@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from mmspec.decoding.contract import HiddenStates
-from mmspec.decoding.draft import Draft
+from mmspec.decoding.draft import Draft, Plan
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
@@ -45,18 +45,15 @@ class Forwards(ABC, Generic[P, A]):
         self._parts, self._base, self._tree = parts, base, tree
         self._sampler = self._framework.sampler(sampling)
 
-    def propose(
-        self, outline: Outline, start: int, k: int, noise: Noise, nodes: int | None = None
-    ) -> Draft:
-        """Feed the slots from `start` on, then enqueue a chain of k tokens or a tree of k levels.
+    def propose(self, outline: Outline, start: int, plan: Plan, noise: Noise) -> Draft:
+        """Feed the slots from `start` on, then enqueue the draft of a plan.
 
-        nodes: as in `contract.Drafter.draft`.  The draft's rows are dropped from the head's
-        cache afterwards.
+        The draft's rows are dropped from the head's cache afterwards.
         """
-        framework = self._framework
+        framework, gamma = self._framework, plan.gamma
         with framework.inference():
-            expander, keys = self._expander(outline, start, k), framework.keys(noise, k)
-            tree = self._tree.within(nodes, k) if self._tree else None
+            expander, keys = self._expander(outline, start, gamma), framework.keys(noise, gamma)
+            tree = self._tree.within(plan.nodes, gamma) if self._tree else None
             return framework.draft(self._sampler, expander, tree, keys)
 
     @abstractmethod
@@ -64,8 +61,8 @@ class Forwards(ABC, Generic[P, A]):
         """Feed the slots from `start` up to `stop` to the head's cache, if it has one."""
 
     @abstractmethod
-    def _expander(self, outline: Outline, start: int, k: int) -> Expander:
-        """Feed the slots from `start` on; returns an expander for up to k levels."""
+    def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:
+        """Feed the slots from `start` on; returns an expander for drafts of this depth."""
 
 
 Q = TypeVar("Q", bound=Layered[Any] | Fused[Any])
@@ -121,10 +118,10 @@ class CachedForwards(Forwards[Q, A]):
 class LayeredForwards(CachedForwards[Layered[A], A]):
     """EAGLE, MSD and FLASH: what the layer reads of states after the target's last norm."""
 
-    def _expander(self, outline: Outline, start: int, k: int) -> Expander:
+    def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:
         last, project = self._advance(outline, start, outline.slots), self._base.project
         if self._parts.expansion:
-            return Block(self._framework, self._parts.expansion(last, k), project)
+            return Block(self._framework, self._parts.expansion(last, gamma), project)
         return self._recurrent(outline, last, project)
 
     def _rows(self, outline: Outline, run: Run) -> A:  # noqa: ARG002
@@ -144,7 +141,7 @@ class SeeingForwards(CachedForwards[Seeing[A], A]):
         """The last vector [1, H] of each image by its columns, from when its slots were fed."""
         return {}
 
-    def _expander(self, outline: Outline, start: int, k: int) -> Expander:  # noqa: ARG002
+    def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:  # noqa: ARG002
         last = self._advance(outline, start, outline.slots)
         fuse = partial(self._joined, outline.last_image(outline.slots))
         return self._recurrent(outline, last, self._base.project, fuse)
@@ -170,7 +167,7 @@ class FusedForwards(CachedForwards[Fused[A], A]):
     With M-RoPE a slot stands where the target has its column, as in vLLM.
     """
 
-    def _expander(self, outline: Outline, start: int, k: int) -> Expander:  # noqa: ARG002
+    def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:  # noqa: ARG002
         last = self._advance(outline, start, outline.slots)
         return self._recurrent(outline, last, self._parts.project)
 
@@ -197,11 +194,11 @@ class SlottedForwards(Forwards[Slotted[A], A]):
     def follow(self, outline: Outline, start: int, stop: int) -> None:
         """Do nothing: the head has no cache."""
 
-    def _expander(self, outline: Outline, _: int, k: int) -> Expander:
+    def _expander(self, outline: Outline, _: int, gamma: int) -> Expander:
         last, parts, base = outline.columns - 1, self._parts, self._base
         state = self._seeing(base.states(last - 1, last), outline)
         if parts.expansion:
-            return Block(self._framework, parts.expansion(state, k), base.project)
+            return Block(self._framework, parts.expansion(state, gamma), base.project)
         token = base.embeddings(last, last + 1)
         return Successive(self._framework, base, parts.successors, state, token)
 

@@ -56,7 +56,7 @@ class Head(Generic[A]):
                 forwards = SlottedForwards(parts, *setting)
         config = self.config
         outline = Outline(config.apart, config.packed, in_place=config.kind == "vispec")
-        return HeadDrafter(forwards, outline, self.config.slots)
+        return HeadDrafter(forwards, outline, config.slots, config.positions)
 
 
 def _modules(

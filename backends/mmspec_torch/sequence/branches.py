@@ -1,6 +1,6 @@
-"""The drafter's sequence: R views of one conversation as rows of one batch.
+"""A draft model's sequences: R views of one conversation as rows of one batch.
 
-Shape letters: R branches, k drafted tokens, n columns fed, V vocabulary, H width.
+Shape letters: R branches, n columns fed, V vocabulary, H width.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs
+from mmspec.decoding.branch_sequence import BranchSequence
 from mmspec.decoding.contents import Projection, chunks
 from mmspec.decoding.draft import DeviceDraft
-from mmspec.decoding.drafter_sequence import DrafterSequence
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
@@ -26,28 +25,29 @@ from mmspec_torch.sequence.executor import Chain, Executor, TorchState
 from mmspec_torch.sequence.padding import Padding
 
 
-class TorchDrafter(DrafterSequence[Tensor, Padding]):
-    """Implements `mmspec.decoding.contract.Drafter`."""
+class TorchBranches(BranchSequence[Tensor, Padding]):
+    """Implements `mmspec.decoding.contract.Branches`."""
 
     def __init__(
         self,
         language: LanguageModel,
         place: Projection[Tensor],
         executor: Executor,
-        branches: int,
+        count: int,
         vocabulary: int,
         sampling: Sampling,
-        adaptation: Adaptation | None = None,
         tree: Tree | None = None,
+        *,
+        probabilities: bool = False,
     ) -> None:
         """place: returns the rows [N, W] of an image's features."""
         self._language = language
-        settings = branches, vocabulary, sampling, adaptation is None
+        settings = count, vocabulary, sampling, probabilities
         self._executor = executor.drafter(self, *settings)
         self._cache = self._executor.cache
-        ensemble = Ensemble(language, branches, vocabulary)
+        ensemble = Ensemble(language, count, vocabulary)
         own = framework(language.device), place, language.embed, ensemble
-        super().__init__(*own, branches, sampling, adaptation, tree)
+        super().__init__(*own, count, sampling, tree, probabilities=probabilities)
 
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> Padding:
         return Padding(is_padding, self._language.dtype, self._language.device)
@@ -64,37 +64,37 @@ class TorchDrafter(DrafterSequence[Tensor, Padding]):
             x_part = x[:, part].flatten(0, 1)
             self._language.follow(x_part, self._cache, at, angles, mask, added)
 
-    def _begin(self, state: TorchState, levels: int) -> tuple[Tensor, TorchDraftTail]:
+    def _begin(self, state: TorchState, depth: int) -> tuple[Tensor, TorchDraftTail]:
         start, rows = state.start, len(self._rows)
         x = embed(self._language, self._rows[0], start, state.columns)
         x = x if rows == 1 else torch.cat([x] * rows)
-        mask = _mask(state, state.columns + levels)
-        first, *angles = self._angles(state, levels)
+        mask = _mask(state, state.columns + depth)
+        first, *angles = self._angles(state, depth)
         x = self._language.follow(x, self._cache, start, first, mask)
         last = x.view(rows, state.columns - start, -1)[:, -1]
         return last, TorchDraftTail(self._language, self._cache, state.columns, angles, mask)
 
     def _new_draft(
-        self, state: TorchState, k: int, tree: Tree | None, blend: Tensor, noise: Noise
+        self, state: TorchState, gamma: int, tree: Tree | None, weights: Tensor, noise: Noise
     ) -> DeviceDraft[Tensor]:
-        request = Chain(self._rows[0], state, k, blend, noise, self._choose)
+        request = Chain(self._rows[0], state, gamma, weights, noise, self._choose)
         drafted = None if tree else self._executor.chain(request)
         if drafted is None:
-            return super()._new_draft(state, k, tree, blend, noise)
+            return super()._new_draft(state, gamma, tree, weights, noise)
         ids, q = drafted
-        adapts = state.tally is not None
-        return TorchDraft(ids, BranchOutputs(blend, self._ensemble.padded(q)) if adapts else None)
+        probabilities = self._ensemble.padded(q) if self._probabilities else None
+        return TorchDraft(ids, gamma, branch_probabilities=probabilities)
 
-    def _choose(self, last: Tensor, blend: Tensor, keys: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def _choose(self, last: Tensor, weights: Tensor, keys: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Return the token [1] after outputs [R, H], and the branches' probabilities."""
         record: list[Tensor] = []
-        return self._sampler.tokens(self._ensemble.logits(blend, record, last), keys), record
+        return self._sampler.tokens(self._ensemble.logits(weights, record, last), keys), record
 
-    def _angles(self, state: TorchState, k: int) -> Iterator[Angles]:
+    def _angles(self, state: TorchState, depth: int) -> Iterator[Angles]:
         """Yield the angles of the pending columns, then of each drafted token but the last."""
         pending = state.columns - state.start
-        positions = [range(end - pending, end + k - 1) for end in state.positions]
-        return self._language.rotary.runs(positions, [pending] + [1] * (k - 1))
+        positions = [range(end - pending, end + depth - 1) for end in state.positions]
+        return self._language.rotary.runs(positions, [pending] + [1] * (depth - 1))
 
 
 def _mask(state: TorchState, columns: int) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""The drafter's sequence: R views of one conversation as rows of one batched forward.
+"""A draft model's sequences: R views of one conversation as rows of one batched forward.
 
 Shape letters: R branches, n columns fed, H width.
 """
@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
-from mmspec.decoding.adaptive_weights import Adaptation
+from mmspec.decoding.branch_sequence import BranchSequence, State
 from mmspec.decoding.contents import Projection, chunks
-from mmspec.decoding.drafter_sequence import DrafterSequence, State
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec_mlx.device.framework import framework
@@ -24,25 +23,26 @@ from mmspec_mlx.sequence.padding import Padding, causal_mask
 MlxState = State[mx.array, Padding]
 
 
-class MlxDrafter(DrafterSequence[mx.array, Padding]):
-    """Implements `mmspec.decoding.contract.Drafter`."""
+class MlxBranches(BranchSequence[mx.array, Padding]):
+    """Implements `mmspec.decoding.contract.Branches`."""
 
     def __init__(
         self,
         language: LanguageModel,
         place: Projection[mx.array],
-        branches: int,
+        count: int,
         vocabulary: int,
         sampling: Sampling,
-        adaptation: Adaptation | None = None,
         tree: Tree | None = None,
+        *,
+        probabilities: bool = False,
     ) -> None:
         """place: returns the rows [N, W] of an image's features."""
         self._language = language
-        self._cache = language.new_cache(branches)
-        ensemble = Ensemble(language, branches, vocabulary)
+        self._cache = language.new_cache(count)
+        ensemble = Ensemble(language, count, vocabulary)
         own = framework(language.kernels), place, language.embed, ensemble
-        super().__init__(*own, branches, sampling, adaptation, tree)
+        super().__init__(*own, count, sampling, tree, probabilities=probabilities)
 
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> Padding:
         return Padding(is_padding, self._language.dtype)
@@ -54,7 +54,7 @@ class MlxDrafter(DrafterSequence[mx.array, Padding]):
             self._feed(state, x, at, self._turn(at, stop), added)
             self._cache.settle()
 
-    def _begin(self, state: MlxState, levels: int) -> tuple[mx.array, MlxDraftTail]:  # noqa: ARG002
+    def _begin(self, state: MlxState, depth: int) -> tuple[mx.array, MlxDraftTail]:  # noqa: ARG002
         start, end = state.start, state.columns
         x = embed(self._language, self._rows[0], start, end)
         x = mx.broadcast_to(x, (len(self._rows), *x.shape))

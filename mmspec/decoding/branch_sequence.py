@@ -1,7 +1,6 @@
-"""What every backend's drafter keeps on the host: its rows, their lengths, and the last draft.
+"""A draft model's rows, their lengths and the last draft, as every backend keeps them on the host.
 
-Shape letters: R branches, k drafted tokens, n columns, w nodes of a level, v ids that both models
-have, H width.
+Shape letters: R branches, n columns, w nodes of a level, v ids that both models have, H width.
 """
 
 from abc import ABC, abstractmethod
@@ -10,10 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from mmspec.decoding.adaptive_weights import Adaptation, BranchOutputs, Evidence, Tally
 from mmspec.decoding.contents import PAD, Projection, Row
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.draft import DeviceDraft, require_path
+from mmspec.decoding.draft import DeviceDraft, Plan, require_path
 from mmspec.decoding.ensemble_expander import DraftTail, EnsembleExpander
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
@@ -39,7 +37,7 @@ class Ensemble(Protocol[A]):
 
 
 class State(NamedTuple, Generic[A, P]):
-    """Which columns of a drafter's rows and cache are valid; always replaced as a whole."""
+    """Which columns of the branches' rows and cache are valid; always replaced as a whole."""
 
     columns: int
     fed: int
@@ -52,8 +50,6 @@ class State(NamedTuple, Generic[A, P]):
     """What hides padding; None if no row has any."""
     draft: DeviceDraft[A] | None = None
     """The draft whose tokens the next commit may accept."""
-    tally: Tally | None = None
-    """Scores of the branches, for adaptive weights; None if the weights are fixed."""
 
     @property
     def start(self) -> int:
@@ -66,8 +62,8 @@ class State(NamedTuple, Generic[A, P]):
         return self.draft.size - 1 if self.draft and self.draft.parents is None else 0
 
 
-class DrafterSequence(ABC, Generic[A, P]):
-    """Implements `mmspec.decoding.contract.Drafter`; subclasses add forwards."""
+class BranchSequence(ABC, Generic[A, P]):
+    """Implements `mmspec.decoding.contract.Branches`; subclasses add forwards."""
 
     def __init__(
         self,
@@ -75,22 +71,18 @@ class DrafterSequence(ABC, Generic[A, P]):
         place: Projection[A],
         embed: Map[A],
         ensemble: Ensemble[A],
-        branches: int,
+        count: int,
         sampling: Sampling,
-        adaptation: Adaptation | None,
         tree: Tree | None,
+        *,
+        probabilities: bool,
     ) -> None:
         """place: returns the rows [N, W] of an image's features.  embed: those [w, H] of ids."""
-        self._framework, self._place, self._embed = framework, place, embed
-        self._ensemble, self._tree = ensemble, tree
+        self.framework, self._place, self._embed = framework, place, embed
+        self._ensemble, self._tree, self._probabilities = ensemble, tree, probabilities
         self._sampler = framework.sampler(sampling)
-        self._rows: list[Row[A]] = [Row() for _ in range(branches)]
-        tally = None
-        if adaptation and branches > 1:
-            points = framework.floats(adaptation.candidates(branches))
-            tally = Tally(framework.xp, adaptation, points, framework.top)
-        self._state = State[A, P](0, 0, (0,) * branches, (0,) * branches, tally=tally)
-        self._uploaded: tuple[Sequence[float], A] | None = None
+        self._rows: list[Row[A]] = [Row() for _ in range(count)]
+        self._state = State[A, P](0, 0, (0,) * count, (0,) * count)
 
     @property
     def length(self) -> int:
@@ -108,7 +100,7 @@ class DrafterSequence(ABC, Generic[A, P]):
         columns, start = self._state.columns, self._state.fed
         width = max(map(len, segments))
         end = columns + width - 1
-        with self._framework.inference():
+        with self.framework.inference():
             for row, segment in zip(self._rows, segments, strict=True):
                 row.append(columns, segment, self._place, width - len(segment))
             state = self._described(columns + width, max(start, end))
@@ -122,26 +114,18 @@ class DrafterSequence(ABC, Generic[A, P]):
             raise ValueError(f"cannot rewind {self.length} columns to {length}")
         self._state = self._described(length, min(self._state.fed, length))
 
-    def draft(
-        self, k: int, weights: Sequence[float], noise: Noise, nodes: int | None = None
-    ) -> DeviceDraft[A]:
-        """Draft a chain of k tokens, or a tree of k levels, from the branches' mixture."""
+    def draft(self, plan: Plan, weights: A, noise: Noise) -> DeviceDraft[A]:
+        """Draft a chain, or a tree, from the branches' mixture with `weights` [R]."""
         if not self.length:
             raise ValueError("an empty sequence has nothing to draft from: extend it first")
         state = self._state = self._state._replace(draft=None)
-        tree = self._tree.within(nodes, k) if self._tree else None
-        with self._framework.inference():
-            blend, tally = self._on_device(weights), state.tally
-            if tally:
-                tally = tally.settled()
-                blend = tally.weights(blend)
-            draft = self._new_draft(state, k, tree, blend, noise)
-        self._state = state._replace(draft=draft, tally=tally)
+        tree = self._tree.within(plan.nodes, plan.gamma) if self._tree else None
+        with self.framework.inference():
+            draft = self._new_draft(state, plan.gamma, tree, weights, noise)
+        self._state = state._replace(draft=draft)
         return draft
 
-    def commit(
-        self, path: Sequence[int], tokens: Sequence[int], evidence: Evidence | None = None
-    ) -> None:
+    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
         """Append `tokens`, of which the first len(path) are nodes of the last draft."""
         state = self._state
         require_path(state.draft, path, tokens)
@@ -150,24 +134,8 @@ class DrafterSequence(ABC, Generic[A, P]):
         reused = state.columns + min(len(path), state.followed)
         lengths = tuple(length + len(tokens) for length in state.lengths)
         positions = tuple(position + len(tokens) for position in state.positions)
-        fed, tally = reused if state.draft else state.fed, state.tally
-        if tally and state.draft:
-            own = self._framework
-            tally = tally.noted(
-                evidence and evidence.along(own.xp, own.integers, path), len(tokens)
-            )
-        columns = state.columns + len(tokens)
-        self._state = State(columns, fed, lengths, positions, state.padding, tally=tally)
-
-    def forget(self) -> None:
-        """Discard the scores on which adaptive weights depend, if any."""
-        if self._state.tally:
-            self._state = self._state._replace(tally=self._state.tally.forgotten())
-
-    def _on_device(self, weights: Sequence[float]) -> A:
-        if self._uploaded is None or self._uploaded[0] != weights:
-            self._uploaded = weights, self._framework.floats(weights)
-        return self._uploaded[1]
+        fed = reused if state.draft else state.fed
+        self._state = State(state.columns + len(tokens), fed, lengths, positions, state.padding)
 
     def _check(self, segments: Sequence[Segment]) -> None:
         if len(segments) != len(self._rows):
@@ -183,26 +151,24 @@ class DrafterSequence(ABC, Generic[A, P]):
         if min(lengths) < columns:
             tokens = (row.tokens[:columns] for row in self._rows)
             padding = self._padding([[token == PAD for token in row] for row in tokens])
-        return State(columns, fed, lengths, positions, padding, tally=self._state.tally)
+        return State(columns, fed, lengths, positions, padding)
 
     def _new_draft(
-        self, state: State[A, P], k: int, tree: Tree | None, blend: A, noise: Noise
+        self, state: State[A, P], gamma: int, tree: Tree | None, weights: A, noise: Noise
     ) -> DeviceDraft[A]:
-        framework, record = self._framework, list[A]()
-        last, tail = self._begin(state, tree.depth(k) if tree else k)
-        project = partial(self._ensemble.logits, blend, record)
+        framework, record = self.framework, list[A]()
+        last, tail = self._begin(state, tree.depth(gamma) if tree else gamma)
+        project = partial(self._ensemble.logits, weights, record)
         expander = EnsembleExpander(tail, last, self._embed, project)
-        draft = framework.draft(self._sampler, expander, tree, framework.keys(noise, k))
-        if state.tally is None:
+        draft = framework.draft(self._sampler, expander, tree, framework.keys(noise, gamma))
+        if not self._probabilities:
             return draft
-        rows = [self._by_node(q) for q in record]
-        q = self._ensemble.padded(framework.xp.concat(rows, axis=0))
-        places = draft.outputs() if draft.outputs else None
-        return replace(draft, branches=BranchOutputs(blend, q, places))
+        q = framework.xp.concat([self._by_node(level) for level in record], axis=0)
+        return replace(draft, branch_probabilities=self._ensemble.padded(q))
 
     def _by_node(self, q: A) -> A:
         """The branches' probabilities [R * w, v] of a level as [w, R, v]."""
-        xp, branches = self._framework.xp, len(self._rows)
+        xp, branches = self.framework.xp, len(self._rows)
         by_node: A = xp.permute_dims(xp.reshape(q, (branches, -1, q.shape[-1])), (1, 0, 2))
         return by_node
 
@@ -215,8 +181,8 @@ class DrafterSequence(ABC, Generic[A, P]):
         """Feed the columns `start` to `end` of all rows, as `state` describes them."""
 
     @abstractmethod
-    def _begin(self, state: State[A, P], levels: int) -> tuple[A, DraftTail[A]]:
+    def _begin(self, state: State[A, P], depth: int) -> tuple[A, DraftTail[A]]:
         """Feed the columns from `state.start` on.
 
-        Returns the branches' outputs [R, H] at the last column, and a tail for so many levels.
+        Returns the branches' outputs [R, H] at the last column, and a tail for such a draft.
         """
