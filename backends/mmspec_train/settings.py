@@ -3,11 +3,12 @@
 Imports no framework, so that `mmspec train --help` is fast.
 """
 
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mmspec.ground import errors
+from mmspec.ground.settings import Settings, option
 from mmspec_train.recipes import DEFAULT, RECIPES, UpdateRule
 
 DIVERGENCES = ("kl", "reverse-kl", "tv", "ce")
@@ -26,30 +27,10 @@ HELD_OUT_SAMPLES = 128
 """The most held-out conversations for evaluation if `--held-out` is not given."""
 
 
-def option(default: Any, help_: str, **metadata: Any) -> Any:
-    """Declare a settings field as an option with a default, or MISSING for a required one.
-
-    metadata: `choices` for a string; `least`, `above`, `most` for a number; `is_file` for a path;
-    `kinds`, the values of `train distill --kind` that use the option, if not all.
-    """
-    return field(default=default, metadata={"help": help_, **metadata})
-
-
-def as_options(settings: "Settings") -> dict[str, Any]:
+def as_options(settings: Settings) -> dict[str, Any]:
     """Return the settings as a dict from option name (`--batch`) to value."""
     values = asdict(settings).items()
     return {f"--{name.replace('_', '-')}": value for name, value in values}
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Base of the option classes: checks every field that has a list of choices."""
-
-    def __post_init__(self) -> None:
-        for declared in fields(self):
-            allowed, value = declared.metadata.get("choices"), getattr(self, declared.name)
-            if allowed and value is not None and value not in allowed:
-                raise errors.choice(declared.name, value, allowed)
 
 
 @dataclass(frozen=True)

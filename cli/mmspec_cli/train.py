@@ -8,9 +8,9 @@ import click
 
 from mmspec.ground.errors import not_installed
 from mmspec_cli import train_options
-from mmspec_cli.train_options import choose, options_of
 from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.render import Screen
+from mmspec_terminal.settings_options import choose, options_of
 from mmspec_train.settings import (
     BASELINES,
     HEADS,

@@ -1,37 +1,20 @@
 """The options of `mmspec train`, declared from its settings, and rules for combining them."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import MISSING, Field, fields
-from pathlib import Path
-from typing import Any, TypeVar, get_args
+from dataclasses import fields
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from mmspec_terminal.options import Decorator, together
+from mmspec_terminal.settings_options import Number
 from mmspec_train.recipes import DEFAULT, PAPERS
 from mmspec_train.settings import (
     DraftSettings,
     HeadMethodSettings,
     HeadShape,
     LlamaShape,
-    Settings,
 )
-
-Chosen = TypeVar("Chosen", bound=Settings)
-
-
-class Number(click.FloatRange):
-    """A number range that also excludes nan."""
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """`value` as a number; fails for nan."""
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value} is not a number", param, ctx)
-        return number
-
 
 PLAN = click.option(
     "--plan",
@@ -42,48 +25,6 @@ PLAN = click.option(
     "rates that you measured, as mine=130,0.9,24 (TFLOP/s, TB/s, GB).",
 )
 POSITIVE = Number(0, min_open=True)
-
-
-def options_of(*settings: type[Settings], **defaults: Any) -> Decorator:
-    """Declare the fields of settings as options, each name once; `defaults` replace theirs."""
-    declared = {field.name: field for group in settings for field in fields(group)}
-    return together(
-        *(_option(field, defaults.get(name, field.default)) for name, field in declared.items())
-    )
-
-
-def _option(field: Field[Any], default: Any) -> Decorator:
-    name, help_ = f"--{field.name.replace('_', '-')}", field.metadata["help"]
-    if default is MISSING:
-        return click.option(name, type=_type(field), required=True, help=help_)
-    if isinstance(default, bool):
-        switch = f"{name}/--no-{field.name}" if default else name
-        flag = None if default else True
-        return click.option(switch, is_flag=flag, default=default, help=help_)
-    several = isinstance(default, tuple)
-    return click.option(name, type=_type(field), multiple=several, default=default, help=help_)
-
-
-def _type(field: Field[Any]) -> Any:
-    """click's type for a field; for `int | None`, that of int."""
-    limits = field.metadata
-    kind = next(iter(get_args(field.type)), field.type)
-    if "choices" in limits:
-        return click.Choice(limits["choices"])
-    if kind is Path:
-        is_file = "is_file" in limits
-        return click.Path(exists=is_file, file_okay=is_file, dir_okay=not is_file, path_type=Path)
-    if kind is int and limits.keys() & {"least", "most"}:
-        return click.IntRange(limits.get("least"), limits.get("most"))
-    if kind is float:
-        least = limits.get("above", limits.get("least"))
-        return Number(least, limits.get("most"), min_open="above" in limits)
-    return kind
-
-
-def choose(settings: type[Chosen], options: dict[str, Any]) -> Chosen:
-    """Settings from a command's options; raises UsageError if one is invalid."""
-    return settings(**{field.name: options[field.name] for field in fields(settings)})
 
 
 def refuse_contradictions(options: dict[str, Any]) -> None:

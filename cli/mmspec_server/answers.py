@@ -13,7 +13,7 @@ from mmspec.decoding.likelihoods import Likelihood
 from mmspec.decoding.statistics import Statistics
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answer_ids
 from mmspec_server.chat_request import Transcript
-from mmspec_server.conversation_cache import ConversationCache
+from mmspec_server.decoding import ConversationCache
 from mmspec_server.endpoint import ApiError
 
 Entry = dict[str, Any]

@@ -27,12 +27,12 @@ from mmspec_server.chat_request import (
     read_responses_request,
     read_transcript,
 )
-from mmspec_server.conversation_cache import ConversationCache
-from mmspec_server.decoding_queue import DecodingQueue, Job
+from mmspec_server.decoding import ConversationCache, DecodingQueue, Job
 from mmspec_server.endpoint import ApiError, Fields, guarded, http_error, read_body, read_json
 from mmspec_server.images import ImageReader
 from mmspec_server.metrics import Counted, Metrics
 from mmspec_server.replies import Completion, ResponseReply
+from mmspec_server.settings import ServerSettings
 from mmspec_server.streams import EventStream, ReplyWriter, streamed, whole
 
 READ_TOGETHER = 4
@@ -68,28 +68,6 @@ HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits and times of a server."""
-
-    waiting: int = 16
-    """Requests that may wait for the one that is answered; more get status 429."""
-    keep_alive_seconds: float = 10.0
-    """Seconds without text after which a stream sends a comment."""
-    grace_seconds: float = 10.0
-    """Seconds that the running answer may take after SIGTERM before it is cut."""
-    body_bytes: int = 32 * 2**20
-    """Bytes of a request's body."""
-    body_seconds: float = 60.0
-    """Seconds in which a request's body must arrive."""
-    images: int = 16
-    """Images of one request."""
-    conversations: int = 8
-    """Conversations whose caches are kept."""
-    cache_bytes: int = 2 * 2**30
-    """Bytes of all caches that are kept."""
-
-
 @dataclass
 class Service:
     """Answers questions with one pair of models: the endpoints and what they share."""
@@ -97,16 +75,15 @@ class Service:
     engine: Engine
     options: Options
     """Used where a request names none."""
-    limits: Limits
+    settings: ServerSettings
     queue: DecodingQueue
     """On its thread the engine was loaded."""
     reader: ImageReader
     access: Access
 
     def __post_init__(self) -> None:
-        self.cache = ConversationCache(
-            self.engine, self.limits.conversations, self.limits.cache_bytes
-        )
+        settings = self.settings
+        self.cache = ConversationCache(self.engine, settings.conversations, settings.cache * 2**20)
         self.metrics = Metrics()
         self.created = int(time.time())
         self._reading = asyncio.Semaphore(READ_TOGETHER)
@@ -171,7 +148,8 @@ class Service:
     ) -> tuple[ChatRequest, RequestPrompt]:
         """A request as its address reads it, and its prompt, which takes another thread's time."""
         with self.queue.admission():
-            body = await read_body(request, self.limits.body_bytes, self.limits.body_seconds)
+            most = int(self.settings.max_body * 2**20)
+            body = await read_body(request, most, self.settings.body_seconds)
             fields = read_json(body)
             self._check_model(fields.text("model", self.model))
             asked = read(fields, self.options)
@@ -182,7 +160,7 @@ class Service:
         """The prompt of a request of at most as many images as the limit and the context allow."""
         config = self.engine.target.model.config
         fitting = config.text.max_position_embeddings // max(config.image_tokens, 1)
-        most = min(self.limits.images, fitting)
+        most = min(self.settings.max_images, fitting)
         return prepare(self.engine, read_transcript(asked, self.reader, most))
 
     async def _reply(
@@ -191,7 +169,7 @@ class Service:
         """Queue the answer and pass it on; raises ApiError if too many requests wait."""
         job: Job[Event] = self.queue.submit(self._events(asked, prompt))
         if asked.stream:
-            return EventStream(job, streamed(job, writer, self.limits.keep_alive_seconds))
+            return EventStream(job, streamed(job, writer, self.settings.silence))
         return JSONResponse(await whole(request, job, writer))
 
     def _events(self, asked: ChatRequest, prompt: RequestPrompt) -> Generator[Event | None]:

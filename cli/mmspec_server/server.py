@@ -28,7 +28,7 @@ class Server(uvicorn.Server):
     """Ends the running answer, or cuts it, before its connections close."""
 
     def __init__(self, service: Service) -> None:
-        grace = service.limits.grace_seconds
+        grace = service.settings.grace
         config = uvicorn.Config(
             create_app(service),
             lifespan="off",
@@ -46,7 +46,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse new requests, give the running one its grace, and close."""
-        self._service.queue.drain(self._service.limits.grace_seconds)
+        self._service.queue.drain(self._service.settings.grace)
         await super().shutdown(sockets)
 
 

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from mmspec.chat.session import Prefilled
 from mmspec_server.answers import Event, Finished, Text
-from mmspec_server.decoding_queue import Job
+from mmspec_server.decoding import Job
 from mmspec_server.endpoint import api_error
 from mmspec_server.replies import Completion, ResponseReply
 

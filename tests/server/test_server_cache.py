@@ -11,7 +11,7 @@ from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
 from mmspec_server.answers import Finished, Text, answer, prepare
 from mmspec_server.chat_request import Transcript
-from mmspec_server.conversation_cache import ConversationCache
+from mmspec_server.decoding import ConversationCache
 from support.live_server import Live, live, shown, text_of, words
 from support.scripted_engine import picture, scripted_engine
 

@@ -69,7 +69,7 @@ def chunks_of(text):
 
 
 def test_others_wait_in_order_and_one_too_many_is_told_when_to_come_back(directory, gate, clients):
-    with gated(directory, gate, waiting=2) as server:
+    with gated(directory, gate, queue=2) as server:
         answers = []
         for waiting, name in enumerate(["a", "b", "c"], start=1):
             answers.append(clients.submit(server.client.post, CHAT, json=question(name)))
@@ -91,7 +91,7 @@ def test_others_wait_in_order_and_one_too_many_is_told_when_to_come_back(directo
 
 def test_a_stream_that_waits_gets_comments(directory, gate):
     with (
-        gated(directory, gate, keep_alive_seconds=0.05) as server,
+        gated(directory, gate, silence=0.05) as server,
         server.client.stream("POST", CHAT, json=question("a", stream=True)) as reply,
     ):
         lines = (line for line in reply.iter_lines() if line)
@@ -119,7 +119,7 @@ def test_a_client_that_leaves_ends_its_answer_within_a_round(directory, gate, st
 
 
 def test_a_client_that_leaves_the_queue_frees_its_place(directory, gate, clients):
-    with gated(directory, gate, waiting=1) as server:
+    with gated(directory, gate, queue=1) as server:
         running = clients.submit(server.client.post, CHAT, json=question("a"))
         until(lambda: gate.rounds == 1)
         with pytest.raises(httpx2.ReadTimeout):
@@ -135,7 +135,7 @@ def test_a_client_that_leaves_the_queue_frees_its_place(directory, gate, clients
 def test_the_end_lets_the_running_answer_finish_and_refuses_those_that_wait(
     directory, gate, clients
 ):
-    with gated(directory, gate, grace_seconds=20) as server:
+    with gated(directory, gate, grace=20) as server:
         running = clients.submit(server.client.post, CHAT, json=question("a"))
         until(lambda: gate.rounds == 1)
         waiting = clients.submit(server.client.post, CHAT, json=question("b"))
@@ -151,7 +151,7 @@ def test_the_end_lets_the_running_answer_finish_and_refuses_those_that_wait(
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_grace_over_the_running_answer_is_cut(directory, gate, clients, stream):
-    with gated(directory, gate, grace_seconds=0.2) as server:
+    with gated(directory, gate, grace=0.2) as server:
         running = clients.submit(server.client.post, CHAT, json=question("a", stream=stream))
         gate.permits.release(3)
         until(lambda: gate.rounds == 4)

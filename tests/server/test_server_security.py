@@ -186,7 +186,7 @@ def test_a_model_in_a_directory_is_called_by_its_last_part(pair: Live, pair_path
 @pytest.fixture(scope="module")
 def small(directory):
     """A server with small limits."""
-    limits = {"body_bytes": 20_000, "body_seconds": 0.3, "images": 2}
+    limits = {"max_body": 20_000 / 2**20, "body_seconds": 0.3, "max_images": 2}
     with live(lambda: scripted_engine(directory), **limits) as server:
         yield server
 
@@ -253,7 +253,7 @@ def test_images_that_the_context_cannot_hold_are_refused_before_any_is_decoded(
     decoded = []
     monkeypatch.setattr("mmspec_server.images.decode_picture", decoded.append)
     part = {"type": "image_url", "image_url": {"url": data_url(png())}}
-    with live(lambda: scripted_engine(directory), images=1000) as server:
+    with live(lambda: scripted_engine(directory), max_images=1000) as server:
         fitting = 600 // server.service.engine.target.model.config.image_tokens
         reply = server.chat([{"role": "user", "content": [part] * (fitting + 1)}])
     assert reply.status_code == 400

@@ -15,10 +15,11 @@ from PIL import Image
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec_server.access import Access
-from mmspec_server.app import Limits, Service
-from mmspec_server.decoding_queue import DecodingQueue
+from mmspec_server.app import Service
+from mmspec_server.decoding import DecodingQueue
 from mmspec_server.images import ImageReader
 from mmspec_server.server import Server, bound
+from mmspec_server.settings import ServerSettings
 
 CHAT = "/v1/chat/completions"
 
@@ -55,10 +56,10 @@ def live(
     **settings: Any,
 ) -> Iterator[Live]:
     """Serve the models that `load` loads on the decoding thread."""
-    limits = Limits(**settings)
-    queue = DecodingQueue(limits.waiting)
+    chosen = ServerSettings(**settings)
+    queue = DecodingQueue(chosen.queue)
     options, reader = options or Options(max_new_tokens=12), reader or ImageReader()
-    service = Service(queue.call(load), options, limits, queue, reader, access or Access())
+    service = Service(queue.call(load), options, chosen, queue, reader, access or Access())
     server, listener = Server(service), bound("127.0.0.1", 0)
     thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

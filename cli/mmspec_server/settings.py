@@ -1,0 +1,71 @@
+"""The options of `mmspec serve`. The command line is generated from the fields of this class."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mmspec.ground.settings import Settings, option
+
+
+@dataclass(frozen=True)
+class ServerSettings(Settings):
+    """Where a server listens, whom it answers, and its limits."""
+
+    host: str = option(
+        "127.0.0.1", "Address to listen on; one that other machines reach needs --api-key."
+    )
+    port: int = option(8585, "Port to listen on; 0 takes a free one.", least=0, most=65535)
+    api_key: str = option(
+        "",
+        "Answer only requests with this key. Also read from MMSPEC_API_KEY, which other users of "
+        "the machine cannot see.",
+        metavar="KEY",
+        envvar="MMSPEC_API_KEY",
+    )
+    allow_host: tuple[str, ...] = option(
+        (),
+        "A name of this server in the Host header, beside its address and localhost.",
+        metavar="NAME",
+    )
+    allow_origin: tuple[str, ...] = option(
+        (), "A web page that may ask, such as http://localhost:3000.", metavar="ORIGIN"
+    )
+    queue: int = option(
+        16,
+        "Requests that may wait for the one that is answered; more get status 429.",
+        least=0,
+        most=10_000,
+    )
+    grace: float = option(
+        10.0,
+        "Seconds that the running answer may take after SIGTERM or Ctrl-C before it is cut.",
+        least=0,
+        most=3600,
+    )
+    conversations: int = option(
+        8, "Conversations whose caches are kept for their next requests.", least=0, most=1000
+    )
+    cache: int = option(
+        2048, "Most memory of the caches that are kept.", least=0, most=1_000_000, metavar="MB"
+    )
+    allow_url: tuple[str, ...] = option(
+        (),
+        "Fetch images from this domain, at public addresses only. Default: none is fetched.",
+        metavar="DOMAIN",
+    )
+    media_root: Path | None = option(
+        None,
+        "Read images that a request names with a file: URL, inside DIR. Default: none is read.",
+        metavar="DIR",
+        exists=True,
+    )
+    max_body: float = option(
+        32, "Largest body of a request, in megabytes.", least=1, most=1024, metavar="MB"
+    )
+    max_images: int = option(16, "Most images of a request.", least=0, most=1000)
+    max_pixels: float = option(
+        50, "Most pixels of an image, in millions.", least=1, most=178, metavar="MILLIONS"
+    )
+    silence: float = 10.0
+    """Seconds without text after which a stream sends a comment."""
+    body_seconds: float = 60.0
+    """Seconds in which a request's body must arrive."""
