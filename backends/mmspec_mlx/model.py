@@ -23,7 +23,7 @@ from mmspec_mlx.sequence.target import MlxTarget
 
 
 class MlxModel:
-    """Implements `mmspec.decoding.inspection.InspectableModel`."""
+    """Implements `mmspec.decoding.contract.Model`."""
 
     quantize = "none"
 

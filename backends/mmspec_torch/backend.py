@@ -65,13 +65,6 @@ class TorchBackend:
             raise UsageError(f"a head on torch cannot draft for a {type(model).__name__}")
         return load_head(directory, model.config, model.language)
 
-    def quantize(self, source: Path, destination: Path, *, bits: int, group_size: int) -> None:
-        """Raise BackendError: only the MLX backend writes quantized checkpoints."""
-        raise BackendError(
-            f"torch cannot write {destination}: quantize {source} to {bits} bits in groups of "
-            f'{group_size} with the mlx backend (pip install "mmspec[mlx]")'
-        )
-
     def synchronize(self) -> None:
         """Wait for the accelerator, if there is one."""
         if torch.accelerator.is_available():

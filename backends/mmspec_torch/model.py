@@ -27,7 +27,7 @@ from mmspec_torch.sequence.target import TorchTarget
 
 
 class TorchModel:
-    """Implements `mmspec.decoding.inspection.InspectableModel`."""
+    """Implements `mmspec.decoding.contract.Model`."""
 
     def __init__(
         self, weights: Weights, config: ModelConfig, device: torch.device, dtype: torch.dtype

@@ -11,7 +11,8 @@ from mmspec.checkpoints.cards import Card, card, load_cards, pair_of, present
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.manifest import PRECISIONS, weight_bytes
-from mmspec.ground.errors import choice
+from mmspec.decoding.inspection import Quantizer
+from mmspec.ground.errors import UsageError, choice
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.options import BACKEND, JSON, PLAIN
@@ -93,7 +94,10 @@ def quantize(
     screen = Screen(plain=plain)
     screen.progress(f"quantizing {source}")
     directory = resolve(source, backend)
-    load_backend(backend).quantize(directory, destination, bits=bits, group_size=group_size)
+    quantizer = load_backend(backend)
+    if not isinstance(quantizer, Quantizer):
+        raise UsageError(f"--backend {backend} writes no quantized checkpoints: use mlx")
+    quantizer.quantize(directory, destination, bits=bits, group_size=group_size)
     screen.say(str(destination))
 
 

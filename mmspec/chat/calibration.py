@@ -13,8 +13,8 @@ from typing import Any
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.quantization import computed
+from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.decoding.inspection import InspectableBackend
 from mmspec.draft_length.calibration_file import CalibrationFile
 from mmspec.exactness.finding import FindingFile, read_finding
 from mmspec.ground.paths import expand_home
@@ -31,7 +31,7 @@ THREADS = ("threads", "blas_threads")
 
 
 def calibration_file(
-    backend: InspectableBackend,
+    backend: Backend,
     target: LoadedModel,
     drafts: LoadedModel | LoadedHead | None,
     exact: ExactRows | None,
@@ -45,7 +45,7 @@ def calibration_file(
     return CalibrationFile(*_place("calibration", _target_key(backend, target) | draft | rows))
 
 
-def finding_file(backend: InspectableBackend, target: LoadedModel) -> FindingFile:
+def finding_file(backend: Backend, target: LoadedModel) -> FindingFile:
     """The file of what is known of the target's exact decoding."""
     own = {
         "name": target.name,
@@ -89,7 +89,7 @@ def _label(key: Mapping[str, Any], here: Mapping[str, Any], others: Container[st
     return f"{label} ({key['directory']})" if label in others else label
 
 
-def _target_key(backend: InspectableBackend, target: LoadedModel) -> dict[str, Any]:
+def _target_key(backend: Backend, target: LoadedModel) -> dict[str, Any]:
     """All that the bits and the speed of a target's forwards depend on."""
     names = {"name": backend.name, "mmspec": version("mmspec")}
     return {

@@ -16,8 +16,7 @@ from mmspec.checkpoints.cards import load_cards, pair_of, present
 from mmspec.checkpoints.config import model_type, read_config
 from mmspec.checkpoints.head_config import is_head
 from mmspec.checkpoints.hub import resolve
-from mmspec.decoding.contract import Head
-from mmspec.decoding.inspection import InspectableBackend
+from mmspec.decoding.contract import Backend, Head
 from mmspec.drafters.views import NGRAM, PLAIN
 from mmspec.families.known import find_family
 from mmspec.ground.errors import HubError, UsageError
@@ -128,7 +127,7 @@ def load(
 
 
 def _find_target(
-    backend: InspectableBackend, model: str | Path | LoadedModel, notes: list[str]
+    backend: Backend, model: str | Path | LoadedModel, notes: list[str]
 ) -> tuple[str, Path]:
     """The target's name and directory."""
     if isinstance(model, LoadedModel):
@@ -148,7 +147,7 @@ def _text(argument: str, value: str | Path, other: str) -> str:
     raise UsageError(f"`{argument}` is a {type(value).__name__}: give a name, a path or {other}")
 
 
-def _auto_model(backend: InspectableBackend, notes: list[str]) -> str:
+def _auto_model(backend: Backend, notes: list[str]) -> str:
     here = present(load_cards()[PREFERRED], backend.name)
     name = PREFERRED if here else BUNDLED
     notes.append(f"model: {name}" + ("" if here else " (bundled)"))
@@ -156,7 +155,7 @@ def _auto_model(backend: InspectableBackend, notes: list[str]) -> str:
 
 
 def _find_draft(
-    backend: InspectableBackend, target: str, draft: str | Path | Head, notes: list[str]
+    backend: Backend, target: str, draft: str | Path | Head, notes: list[str]
 ) -> tuple[str, Path] | LoadedHead | None:
     """The draft's name and directory, or a head of the user's; if 'auto' finds none, a note."""
     if isinstance(draft, Head):
@@ -192,7 +191,7 @@ def _refuse(options: Options | None, place: tuple[str, Path] | LoadedHead | None
 
 def _load_draft(
     loading: Loading,
-    backend: InspectableBackend,
+    backend: Backend,
     target: LoadedModel,
     place: tuple[str, Path] | LoadedHead | None,
 ) -> LoadedModel | LoadedHead | None:
@@ -208,7 +207,7 @@ def _load_draft(
 
 
 def _captioner(
-    loading: Loading, backend: InspectableBackend, name: str, default: LoadedModel | None
+    loading: Loading, backend: Backend, name: str, default: LoadedModel | None
 ) -> Captioner | None:
     """The named captioner; for 'auto' the draft, or the target if the draft sees no images."""
     if name == "auto":

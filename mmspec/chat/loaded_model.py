@@ -11,8 +11,7 @@ import numpy as np
 
 from mmspec.chat.latest_values import LatestValues
 from mmspec.checkpoints.manifest import cache_bytes
-from mmspec.decoding.contract import Float32, Head
-from mmspec.decoding.inspection import InspectableBackend, InspectableFeatures, InspectableModel
+from mmspec.decoding.contract import Backend, Features, Float32, Head, Model
 from mmspec.drafters.views import Branch, Views
 from mmspec.families.family import Preprocessing
 from mmspec.families.grid import Grid
@@ -36,16 +35,16 @@ ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 class FeatureCache:
     """Cache of vision features by image content; drops the least recently used."""
 
-    def __init__(self, model: InspectableModel, preprocessing: Preprocessing) -> None:
+    def __init__(self, model: Model, preprocessing: Preprocessing) -> None:
         self.model = model
         self.preprocessing = preprocessing
-        self._features = LatestValues[InspectableFeatures](MAX_FEATURES, _bytes)
+        self._features = LatestValues[Features](MAX_FEATURES, _bytes)
 
-    def __call__(self, picture: Picture) -> InspectableFeatures:
+    def __call__(self, picture: Picture) -> Features:
         """The features of `picture`, computed if they are not in the cache."""
         return self._features.get(picture.digest, partial(self._encoded, picture))
 
-    def _encoded(self, picture: Picture) -> InspectableFeatures:
+    def _encoded(self, picture: Picture) -> Features:
         pixels = self.pixels(picture)
         if isinstance(picture, Moment):  # whose time decides where its positions are
             return self.model.encode(pixels, self.grid(picture))
@@ -86,7 +85,7 @@ class FeatureCache:
         """Empty the cache, so that the next measurement includes computing features."""
         self._features.clear()
 
-    def serves(self, model: InspectableModel, preprocessing: Preprocessing) -> bool:
+    def serves(self, model: Model, preprocessing: Preprocessing) -> bool:
         """True if `model` would compute the same features from the same images."""
         return bool(model.tower) and (model.tower, preprocessing) == (
             self.model.tower,
@@ -94,7 +93,7 @@ class FeatureCache:
         )
 
 
-def _bytes(features: InspectableFeatures) -> int:
+def _bytes(features: Features) -> int:
     return features.nbytes
 
 
@@ -104,7 +103,7 @@ class LoadedModel:
 
     name: str
     directory: Path
-    model: InspectableModel
+    model: Model
     tokenizer: Tokenizer
     template: ChatTemplate
     features: FeatureCache | None
@@ -191,7 +190,7 @@ def _blind(picture: Picture) -> Never:
 
 
 def load_model(
-    backend: InspectableBackend,
+    backend: Backend,
     name: str,
     directory: Path,
     *,

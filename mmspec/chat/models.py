@@ -10,8 +10,8 @@ from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
 from mmspec.chat.latest_values import LatestValues
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.options import Options
+from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
-from mmspec.decoding.inspection import InspectableBackend
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
 from mmspec.draft_length.policy import AdaptiveDraftLength
@@ -30,7 +30,7 @@ MAX_CAPTIONS = 4096
 class Models:
     """A target and, optionally, a draft model or head, and a captioner."""
 
-    backend: InspectableBackend
+    backend: Backend
     target: LoadedModel
     draft: LoadedModel | None = None
     captioner: Captioner | None = None

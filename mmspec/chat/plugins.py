@@ -9,7 +9,6 @@ from mmspec.chat.captions import Captioner
 from mmspec.checkpoints.config import model_type
 from mmspec.checkpoints.head_config import KINDS, is_head, read_head_config
 from mmspec.decoding.contract import Backend, Head, Model
-from mmspec.decoding.inspection import InspectableBackend
 from mmspec.drafters.views import LETTERS
 from mmspec.ground.errors import BackendError, choice, not_installed
 
@@ -42,7 +41,7 @@ def _has_framework(name: str) -> bool:
     return framework is None or find_spec(framework) is not None
 
 
-def load_backend(name: str) -> InspectableBackend:
+def load_backend(name: str) -> Backend:
     """Load the backend `name`, or the preferred installed one for 'auto'.
 
     Raises UsageError for an unknown name, BackendError for one that is not installed.
@@ -56,7 +55,7 @@ def load_backend(name: str) -> InspectableBackend:
         raise BackendError(
             f'backend {name} is not installed: run pip install "mmspec[{name}]", or use another'
         )
-    backend: InspectableBackend = plugins[name].load()()
+    backend: Backend = plugins[name].load()()
     return backend
 
 
@@ -101,7 +100,7 @@ def head_kind(directory: Path) -> str | None:
     return read_head_config(directory).kind if is_head(directory) else None
 
 
-def load_head(backend: Backend[Model], directory: Path, model: Model) -> Head | None:
+def load_head(backend: Backend, directory: Path, model: Model) -> Head | None:
     """Load the head in a checkpoint directory for `model`; None if it holds a whole model.
 
     Another package loads it if the config's `model_type` is one of that package's kinds. Raises

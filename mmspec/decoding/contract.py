@@ -25,12 +25,13 @@ beyond them are never read.
 
 Shape letters: R branches (views of the prompt, each one row of a batched draft forward), n drafted
 tokens of all paths (a chain has one path), V vocabulary, N visual positions of one image, D width
-of the vision tower, H width of the language model.
+of the vision tower, H width of the language model, W numbers of all layers' keys and values at a
+column.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,6 +108,16 @@ class Target(Verifier, Protocol):
 
     def rewind(self, length: int) -> None:
         """Forget all tokens from `length` on (0 <= length <= self.length)."""
+
+    def logits(self) -> Float32:
+        """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
+
+    def fed_rows(self, draft: Draft | None) -> tuple[Float32, Float32, Float32]:
+        """The results of feeding the last token and a draft, on the host.  Blocks; changes nothing.
+
+        Returns the hidden states [n + 1, H], the logits [n + 1, V], and the keys and values
+        [n + 1, W] of all layers, whose bits the probe of exact decoding compares.
+        """
 
     def hidden_states(self, layers: Sequence[int] = ()) -> HiddenStates[Any]:
         """Keep hidden states from now on, and return access to them; feeds the sequence again.
@@ -188,6 +199,18 @@ class Model(Protocol):
         """The model's sizes and special token ids."""
 
     @property
+    def device(self) -> str:
+        """The device, as the framework names it."""
+
+    @property
+    def dtype(self) -> str:
+        """Type of activations: 'float32', 'bfloat16' or 'float16'."""
+
+    @property
+    def quantize(self) -> str:
+        """Name of the scheme by which float weights were quantized on loading, or 'none'."""
+
+    @property
     def tower(self) -> str:
         """Digest of the vision tower's tensors, dtype and feature layer; '' without a tower.
 
@@ -241,11 +264,7 @@ class Head(Protocol):
         """
 
 
-M = TypeVar("M", bound=Model, covariant=True)
-"""The type of a backend's models."""
-
-
-class Backend(Protocol[M]):
+class Backend(Protocol):
     """A framework that loads and runs models."""
 
     name: str
@@ -258,7 +277,7 @@ class Backend(Protocol[M]):
         dtype: str = "auto",
         quantize: str = "none",
         progress: Progress = silent,
-    ) -> M:
+    ) -> Model:
         """Load a checkpoint; raises CheckpointError or UsageError unless every tensor matches.
 
         device: 'auto' or the framework's name of a device. dtype: 'auto' is float32 on a CPU and
@@ -272,3 +291,22 @@ class Backend(Protocol[M]):
         Raises CheckpointError if files are missing or tensors do not match the head's config, and
         UsageError if the head was trained for another target.
         """
+
+    def synchronize(self) -> None:
+        """Block until all enqueued work is done, so that the parts of an answer can be timed."""
+
+    def peak_memory(self) -> int:
+        """Peak bytes since `reset_peak_memory`; of the process if the device has no counter."""
+
+    def reset_peak_memory(self) -> None:
+        """Reset the device's peak counter, if it has one."""
+
+    def set_threads(self, count: int | None) -> None:
+        """Compute with so many CPU threads in the whole process; None: all cores but one.
+
+        None changes nothing where the environment names a number. Raises UsageError for more than
+        the cores, BackendError if the framework chooses itself.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """Versions, devices and threads, for reports; JSON-serializable."""

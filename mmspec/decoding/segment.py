@@ -21,6 +21,10 @@ class Features(Protocol):
     def grid(self) -> Grid:
         """Where the visual positions are in the image, and their rotary positions."""
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device, without pooled copies."""
+
     def pooled(self, positions: int) -> "Features":
         """Average-pool to the grid's `pooled(positions)`; cached (IbED, section 3.2).
 

@@ -29,7 +29,7 @@ class State(NamedTuple):
 
 
 class TargetSequence(ABC, Generic[A]):
-    """Implements `InspectableTarget` and `contract.HiddenStates`; subclasses add forwards."""
+    """Implements `contract.Target` and `contract.HiddenStates`; subclasses add forwards."""
 
     def __init__(
         self,

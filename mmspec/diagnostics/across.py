@@ -15,6 +15,7 @@ from mmspec.chat.answer import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Float32
+from mmspec.decoding.inspection import ProjectingModel, ReadableFeatures
 from mmspec.diagnostics.check import NEAR_TIES, Divergence, first_divergence
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import answer_once, prefilled_target
@@ -150,10 +151,12 @@ def _arrays(engine: Engine, prompt: Prompt) -> Iterator[tuple[str, Float32]]:
     cache, pictures = engine.target.features, prompt.message.pictures
     if cache and pictures:
         features = [cache(picture) for picture in pictures]
-        project = engine.target.model.project
+        model, rows = engine.target.model, [f for f in features if isinstance(f, ReadableFeatures)]
+        if not isinstance(model, ProjectingModel) or len(rows) < len(features):
+            raise UsageError(f"`stages`: the backend {engine.backend.name} shows no image features")
         yield "pixels", np.concatenate([cache.pixels(each).ravel() for each in pictures])
-        yield "vision features", np.concatenate([image.numpy() for image in features])
-        yield "projected features", np.concatenate([project(image) for image in features])
+        yield "vision features", np.concatenate([image.numpy() for image in rows])
+        yield "projected features", np.concatenate([model.project(image) for image in features])
     yield "prefill logits", prefilled_target(engine, prompt.message).logits()
 
 

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from mmspec.decoding.inspection import InspectableBackend
+from mmspec.decoding.contract import Backend
 from mmspec.ground.threads import VARIABLES
 
 PACKAGES = (
@@ -19,9 +19,7 @@ PACKAGES = (
 )
 
 
-def provenance(
-    backends: Sequence[InspectableBackend], command: Sequence[str] | None = None
-) -> dict[str, Any]:
+def provenance(backends: Sequence[Backend], command: Sequence[str] | None = None) -> dict[str, Any]:
     """Everything needed to repeat a measurement; JSON-serializable."""
     return {
         "command": list(sys.argv if command is None else command),

@@ -8,7 +8,6 @@ from mmspec.chat.options import Options
 from mmspec.chat.session import Session
 from mmspec.decoding.contract import Target
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.decoding.inspection import InspectableTarget
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn
@@ -26,7 +25,7 @@ def prefilled_target(
     message: Message,
     before: Sequence[Turn] = (),
     exact: ExactRows | None = None,
-) -> InspectableTarget:
+) -> Target:
     """A greedy target sequence, prefilled with `message` after the turns `before`."""
     loaded = engine.target
     target = loaded.model.open_target(GREEDY, exact)

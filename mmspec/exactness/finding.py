@@ -8,8 +8,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
+from mmspec.decoding.contract import Model
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.decoding.inspection import InspectableModel
 from mmspec.exactness.price import price_of
 from mmspec.exactness.probe import find_exact_rows
 from mmspec.ground.errors import CheckpointError, UsageError, WriteError
@@ -96,7 +96,7 @@ def read_finding(path: Path) -> tuple[dict[str, Any], Finding] | None:
 
 
 def exact_rows(
-    model: InspectableModel, mode: str, file: FindingFile, name: str, progress: Progress
+    model: Model, mode: str, file: FindingFile, name: str, progress: Progress
 ) -> ExactRows | None:
     """The rows with which `model` decodes in a mode of `--exact`; None for ordinary forwards.
 
@@ -117,7 +117,7 @@ def exact_rows(
     return finding.chosen(mode)
 
 
-def _measured(model: InspectableModel, mode: str, name: str, progress: Progress) -> Finding:
+def _measured(model: Model, mode: str, name: str, progress: Progress) -> Finding:
     """The price of a plain token, then, unless it suffices, what the probe finds."""
     work = f"measuring once whether this machine can decode {name} exactly"
     progress(work)

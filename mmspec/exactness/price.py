@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from math import inf
 from time import perf_counter
 
-from mmspec.decoding.contract import Segment
+from mmspec.decoding.contract import Model, Segment, Target
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.decoding.inspection import InspectableModel, InspectableTarget
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 
@@ -18,7 +17,7 @@ WARM_UP = 3
 """Tokens each way that are not timed."""
 
 
-def price_of(model: InspectableModel, rows: ExactRows, enough: float = inf) -> float:
+def price_of(model: Model, rows: ExactRows, enough: float = inf) -> float:
     """The time of a plain token in exact forwards, divided by that in ordinary ones.
 
     The highest of the prices after CONTEXTS, as far as the model has positions, or the first above
@@ -34,7 +33,7 @@ def price_of(model: InspectableModel, rows: ExactRows, enough: float = inf) -> f
     return price
 
 
-def _price_after(targets: Sequence[InspectableTarget], context: int) -> float:
+def _price_after(targets: Sequence[Target], context: int) -> float:
     """The price after `context` positions; targets: the ordinary one, then the exact one."""
     for target in targets:
         target.rewind(min(target.length, context))
@@ -49,7 +48,7 @@ def _quick(seconds: Sequence[float]) -> float:
     return sorted(seconds)[len(seconds) // 4]
 
 
-def _token_seconds(target: InspectableTarget) -> float:
+def _token_seconds(target: Target) -> float:
     started = perf_counter()
     target.verify(None, NO_NOISE)
     target.commit((), 1)

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from mmspec.decoding.block_attention import BLOCK
-from mmspec.decoding.contract import Segment
+from mmspec.decoding.contract import Model, Segment
 from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.decoding.inspection import InspectableModel
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 
@@ -36,12 +35,12 @@ NEAR = 4
 """Tokens that are compared at the end of each block."""
 
 
-def find_exact_rows(model: InspectableModel) -> ExactRows | None:
+def find_exact_rows(model: Model) -> ExactRows | None:
     """The first of CANDIDATES with which every row has the same bits; None if there is none."""
     return next((rows for rows in CANDIDATES if rows_are_exact(model, rows)), None)
 
 
-def rows_are_exact(model: InspectableModel, rows: ExactRows) -> bool:
+def rows_are_exact(model: Model, rows: ExactRows) -> bool:
     """True if no bit of a row depends on what is fed beside it, at any place compared."""
     sequence = _Sequence(model, rows)
     positions = min(model.config.text.max_position_embeddings, POSITIONS)
@@ -63,7 +62,7 @@ def _far(most: int, positions: int) -> list[int]:
 class _Sequence:
     """A target that is fed one fixed sequence of tokens in different ways."""
 
-    def __init__(self, model: InspectableModel, rows: ExactRows) -> None:
+    def __init__(self, model: Model, rows: ExactRows) -> None:
         self._target = model.open_target(GREEDY, rows)
         self._vocabulary = model.config.text.vocab_size
 

@@ -21,7 +21,7 @@ from mmspec_mlx.sequence.hidden_states import Rows
 
 
 class MlxTarget(TargetSequence[mx.array]):
-    """Implements `mmspec.decoding.inspection.InspectableTarget` and, for heads, `HiddenStates`."""
+    """Implements `mmspec.decoding.contract.Target` and, for heads, `HiddenStates`."""
 
     _cache: Cache
 

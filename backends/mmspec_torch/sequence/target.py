@@ -19,7 +19,7 @@ from mmspec_torch.sequence.hidden_states import Rows
 
 
 class TorchTarget(TargetSequence[Tensor]):
-    """Implements `mmspec.decoding.inspection.InspectableTarget` and, for heads, `HiddenStates`."""
+    """Implements `mmspec.decoding.contract.Target` and, for heads, `HiddenStates`."""
 
     def __init__(
         self,
