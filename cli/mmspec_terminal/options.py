@@ -218,12 +218,7 @@ EXACT = click.option(
     "token costs at most 10 % more.",
 )
 SAMPLING = (
-    click.option(
-        "--temperature",
-        type=float,
-        default=0.0,
-        help="0 takes the likeliest token.",
-    ),
+    click.option("--temperature", type=float, default=0.0, help="0 takes the likeliest token."),
     click.option(
         "--top-p",
         type=float,
@@ -237,12 +232,7 @@ SAMPLING = (
         help="Number of likeliest tokens, which alone are sampled; 0: all.",
     ),
     click.option("--seed", type=int, default=0, help="Of sampling."),
-    click.option(
-        "--max-new-tokens",
-        type=int,
-        default=512,
-        help=LONGEST,
-    ),
+    click.option("--max-new-tokens", type=int, default=512, help=LONGEST),
 )
 REPEAT_LIMIT = click.option(
     "--repeat-limit",
@@ -287,9 +277,5 @@ def _writable(_: click.Context, __: click.Parameter, out: Path | None) -> Path |
 
 
 OUT = click.option(
-    "--out",
-    type=Path,
-    metavar="FILE",
-    callback=_writable,
-    help="Write the JSON report there too.",
+    "--out", type=Path, metavar="FILE", callback=_writable, help="Write the JSON report there too."
 )
