@@ -34,17 +34,12 @@ def serve(**values: Any) -> None:
     seed and the number of tokens apply where a request names none.
     """
     _require_packages()
-    from mmspec_server.access import Access
     from mmspec_server.app import Service
     from mmspec_server.decoding import DecodingQueue
-    from mmspec_server.images import ImageReader
     from mmspec_server.server import Server, bound, share_one_heap
 
     share_one_heap()
     chosen = choose(ServerSettings, values)
-    access = Access(chosen.host, chosen.api_key, chosen.allow_host, chosen.allow_origin)
-    pixels = int(chosen.max_pixels * 10**6)
-    reader = ImageReader(pixels=pixels, domains=chosen.allow_url, root=chosen.media_root)
     models = {name: values.pop(name) for name in MODELS}
     setup = Setup(models, decoding_options(values))
     queue = DecodingQueue(chosen.queue)
@@ -52,7 +47,7 @@ def serve(**values: Any) -> None:
         with bound(chosen.host, chosen.port) as listener:
             screen = Screen()
             engine = _loaded(setup, queue, screen)
-            service = Service(engine, setup.options, chosen, queue, reader, access)
+            service = Service(engine, setup.options, chosen, queue)
             address = f"http://{chosen.host}:{listener.getsockname()[1]}"
             screen.note(
                 f"{service.model} answers at {address}/v1, and browsers at {address}; "

@@ -19,7 +19,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.checkpoints.cards import load_cards
-from mmspec_server.access import Access, Guard
+from mmspec_server.access import Guard
 from mmspec_server.answers import Event, Finished, RequestPrompt, answer, prepare
 from mmspec_server.chat_request import (
     ChatRequest,
@@ -29,7 +29,7 @@ from mmspec_server.chat_request import (
 )
 from mmspec_server.decoding import ConversationCache, DecodingQueue, Job
 from mmspec_server.endpoint import ApiError, Fields, guarded, http_error, read_body, read_json
-from mmspec_server.images import ImageReader
+from mmspec_server.images import MEGA, ImageReader
 from mmspec_server.metrics import Counted, Metrics
 from mmspec_server.replies import Completion, ResponseReply
 from mmspec_server.settings import ServerSettings
@@ -78,11 +78,14 @@ class Service:
     settings: ServerSettings
     queue: DecodingQueue
     """On its thread the engine was loaded."""
-    reader: ImageReader
-    access: Access
 
     def __post_init__(self) -> None:
         settings = self.settings
+        self.reader = ImageReader(
+            pixels=int(settings.max_pixels * MEGA),
+            domains=settings.allow_url,
+            root=settings.media_root,
+        )
         self.cache = ConversationCache(self.engine, settings.conversations, settings.cache * 2**20)
         self.metrics = Metrics()
         self.created = int(time.time())
@@ -206,11 +209,11 @@ def create_app(service: Service) -> Starlette:
         Middleware(Counted, metrics=service.metrics),
         Middleware(
             CORSMiddleware,
-            allow_origins=service.access.origins,
+            allow_origins=service.settings.allow_origin,
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         ),
-        Middleware(Guard, access=service.access, public=("/health", *FILES)),
+        Middleware(Guard, settings=service.settings, public=("/health", *FILES)),
     ]
     handlers = {HTTPException: http_error}
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)

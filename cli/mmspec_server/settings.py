@@ -1,14 +1,19 @@
 """The options of `mmspec serve`. The command line is generated from the fields of this class."""
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
+from mmspec.ground.errors import UsageError
 from mmspec.ground.settings import Settings, option
 
 
 @dataclass(frozen=True)
 class ServerSettings(Settings):
-    """Where a server listens, whom it answers, and its limits."""
+    """Where a server listens, whom it answers, and its limits.
+
+    Raises UsageError for a host that others reach without a key.
+    """
 
     host: str = option(
         "127.0.0.1", "Address to listen on; one that other machines reach needs --api-key."
@@ -69,3 +74,25 @@ class ServerSettings(Settings):
     """Seconds without text after which a stream sends a comment."""
     body_seconds: float = 60.0
     """Seconds in which a request's body must arrive."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not is_loopback(self.host) and not self.api_key:
+            raise UsageError(
+                f"--host {self.host} is reachable from other machines: give --api-key too, or set "
+                "MMSPEC_API_KEY"
+            )
+
+
+def is_loopback(name: str) -> bool:
+    """True for the addresses and the name under which only this machine reaches itself."""
+    return name.lower() == "localhost" or (is_address(name) and ip_address(name).is_loopback)
+
+
+def is_address(name: str) -> bool:
+    """True for an IP address."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

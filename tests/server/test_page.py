@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from mmspec_server.access import Access
 from mmspec_server.app import FILES, FOLDER
 from support.live_server import Live, live
 from support.scripted_engine import scripted_engine
@@ -99,8 +98,7 @@ def test_text_is_never_read_as_html_and_nothing_is_stored():
 
 
 def test_the_page_needs_no_key_and_what_it_asks_does(directory):
-    access = Access("127.0.0.1", "the key")
-    with live(lambda: scripted_engine(directory), access=access) as server:
+    with live(lambda: scripted_engine(directory), api_key="the key") as server:
         assert {server.client.get(address).status_code for address in FILES} == {200}
         assert server.client.get("/v1/models").status_code == 401
         foreign = {"Host": "evil.example"}

@@ -14,7 +14,6 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
-from mmspec_server.access import Access
 from mmspec_server.answers import Finished, Fragment, Text
 from support.bundled import SAMPLES
 from support.commands import start_process
@@ -278,8 +277,7 @@ def test_a_race_whose_texts_differ_says_where(page, spoken, speaker):
 
 
 def test_a_key_is_asked_for_and_kept_in_memory_alone(page, directory, monkeypatch, speaker):
-    access = Access("127.0.0.1", "the key")
-    with speaking(directory, monkeypatch, speaker, access=access) as server:
+    with speaking(directory, monkeypatch, speaker, api_key="the key") as server:
         page.open(address(server))
         page.until(lambda: page.script("return document.activeElement.id") == "key")
         page.type("another", ENTER)

@@ -7,7 +7,7 @@ from time import sleep
 import pytest
 
 from mmspec.ground.errors import CheckpointError, UsageError
-from mmspec_server.access import Access
+from mmspec_server.settings import ServerSettings
 from support.live_server import CHAT, Live, data_url, live, png
 from support.scripted_engine import scripted_engine
 
@@ -18,21 +18,21 @@ KEY = "a key, perhaps longer"
 @pytest.fixture(scope="module")
 def guarded(directory):
     """A server with a key, a name and an origin of its own."""
-    access = Access("127.0.0.1", KEY, ["box.local"], ["http://page.example"])
-    with live(lambda: scripted_engine(directory), access=access) as server:
+    allowed = {"allow_host": ("box.local",), "allow_origin": ("http://page.example",)}
+    with live(lambda: scripted_engine(directory), api_key=KEY, **allowed) as server:
         yield server
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "example.com"])
 def test_an_address_that_others_reach_needs_a_key(host):
     with pytest.raises(UsageError, match="--api-key"):
-        Access(host)
-    assert Access(host, KEY).key
+        ServerSettings(host=host)
+    assert ServerSettings(host=host, api_key=KEY).host == host
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_this_machine_alone_needs_none(host):
-    assert Access(host).key == ""
+    assert ServerSettings(host=host).api_key == ""
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,17 @@ def test_a_name_bound_to_this_address_by_others_is_refused(scripted: Live, host,
 def test_further_names_and_addresses_can_be_allowed(guarded: Live):
     headers = {"Authorization": f"Bearer {KEY}", "Host": "box.local:8585"}
     assert guarded.client.get("/v1/models", headers=headers).status_code == 200
-    outside = Access("0.0.0.0", KEY)
-    assert outside._is_own_name("192.168.1.7:8585")
-    assert not outside._is_own_name("evil.example")
-    for host in ("127.0.0.1", "0.0.0.0"):
-        assert Access(host, KEY, names=["Box.Local"])._is_own_name("box.local:8585")
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("192.168.1.7:8585", 200), ("box.local:8585", 200), ("localhost", 200), ("evil.example", 403)],
+)
+def test_a_server_that_others_reach_answers_under_its_addresses_and_names(directory, name, status):
+    settings = {"host": "0.0.0.0", "api_key": KEY, "allow_host": ("Box.Local",)}
+    with live(lambda: scripted_engine(directory), **settings) as server:
+        headers = {"Authorization": f"Bearer {KEY}", "Host": name}
+        assert server.client.get("/v1/models", headers=headers).status_code == status
 
 
 @pytest.mark.parametrize(

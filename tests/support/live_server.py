@@ -14,10 +14,8 @@ from PIL import Image
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
-from mmspec_server.access import Access
 from mmspec_server.app import Service
 from mmspec_server.decoding import DecodingQueue
-from mmspec_server.images import ImageReader
 from mmspec_server.server import Server, bound
 from mmspec_server.settings import ServerSettings
 
@@ -51,15 +49,13 @@ def text_of(reply: dict[str, Any]) -> str:
 def live(
     load: Callable[[], Engine],
     options: Options | None = None,
-    reader: ImageReader | None = None,
-    access: Access | None = None,
     **settings: Any,
 ) -> Iterator[Live]:
     """Serve the models that `load` loads on the decoding thread."""
     chosen = ServerSettings(**settings)
     queue = DecodingQueue(chosen.queue)
-    options, reader = options or Options(max_new_tokens=12), reader or ImageReader()
-    service = Service(queue.call(load), options, chosen, queue, reader, access or Access())
+    options = options or Options(max_new_tokens=12)
+    service = Service(queue.call(load), options, chosen, queue)
     server, listener = Server(service), bound("127.0.0.1", 0)
     thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
