@@ -1,6 +1,5 @@
 """The page at `/` in a real Chromium, used as a person uses it."""
 
-import json
 from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
@@ -17,7 +16,7 @@ from mmspec.decoding.statistics import Statistics
 from mmspec_server.answers import Finished, Fragment, Text
 from support.bundled import SAMPLES
 from support.commands import start_process
-from support.live_server import CHAT, data_url, live, png, text_of, words
+from support.live_server import data_url, live, png, text_of, words
 from support.scripted_engine import scripted_engine
 
 pytestmark = pytest.mark.slow
@@ -118,9 +117,8 @@ def address(server):
 def described(server):
     """What the server answers about the sample, with the origin of every part."""
     content = [{"type": "image_url", "image_url": {"url": data_url(SHAPES)}}, *LOOK]
-    body = {"messages": [{"role": "user", "content": content}], "stream": True}
-    lines = server.client.post(CHAT, json=body | {"mmspec": {"details": True}}).text.split("\n\n")
-    chunks = [json.loads(line.removeprefix("data: ")) for line in lines if "choices" in line]
+    asked = [{"role": "user", "content": content}]
+    chunks = server.chunks(asked, mmspec={"details": True})
     return [
         (chunk["choices"][0]["delta"]["content"], chunk["mmspec"]["drafted"])
         for chunk in chunks

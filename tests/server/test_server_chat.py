@@ -50,12 +50,7 @@ def test_the_text_is_that_of_generate_plain_and_drafted(
 def test_a_stream_has_the_same_text_in_chunks_and_ends_with_usage(pair: Live):
     question = [{"role": "user", "content": [shown("red"), words("What?")]}]
     whole = pair.chat(question).json()
-    body = {"messages": question, "stream": True, "stream_options": {"include_usage": True}}
-    with pair.client.stream("POST", CHAT, json=body) as reply:
-        lines = [line for line in reply.iter_lines() if line]
-    assert reply.headers["content-type"].startswith("text/event-stream")
-    assert lines.pop() == "data: [DONE]"
-    chunks = [json.loads(line.removeprefix("data: ")) for line in lines]
+    chunks = pair.chunks(question, stream_options={"include_usage": True})
     assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
     assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks}) == 1
     *parts, last = chunks
@@ -117,10 +112,8 @@ def test_text_ends_before_a_stop_string_streamed_or_not(scripted: Live):
     assert text_of(reply) == before
     assert reply["choices"][0]["finish_reason"] == "stop"
     assert reply["usage"]["completion_tokens"] < 40
-    body = {"messages": [{"role": "user", "content": "What?"}], "max_tokens": 40}
-    body |= {"stream": True, "stop": ["never written", stop]}
-    lines = scripted.client.post(CHAT, json=body).text.split("\n\n")
-    chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+    asked = [{"role": "user", "content": "What?"}]
+    chunks = scripted.chunks(asked, max_tokens=40, stop=["never written", stop])
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
     assert "".join(delta.get("content", "") for delta in deltas) == before
 

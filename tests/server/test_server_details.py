@@ -1,13 +1,11 @@
 """The field `mmspec` of a request: what was drafted, all figures, and plain decoding."""
 
-import json
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mmspec.chat.answer import Piece
 from mmspec_server.answers import Origins
-from support.live_server import CHAT, Live, shown, text_of, words
+from support.live_server import Live, shown, text_of, words
 
 ASKED = [{"role": "user", "content": [shown("red"), words("What?")]}]
 DETAILS = {"details": True}
@@ -15,11 +13,7 @@ TEXTS = st.text("abc", max_size=4)
 
 
 def chunks(server: Live, **fields):
-    """The objects of a stream."""
-    body = {"messages": ASKED, "stream": True, **fields}
-    lines = server.client.post(CHAT, json=body).text.split("\n\n")
-    assert lines[-2:] == ["data: [DONE]", ""]
-    return [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+    return server.chunks(**{"messages": ASKED, **fields})
 
 
 def parts(found):

@@ -1,14 +1,12 @@
 """Log-probabilities: the model's own, one entry a token, drafted or not, streamed or not."""
 
-import json
-
 import numpy as np
 import pytest
 
 from mmspec.diagnostics.single_turn import feed, prefilled_target
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import decode_picture
-from support.live_server import CHAT, Live, png, shown, text_of, words
+from support.live_server import Live, png, shown, text_of, words
 
 ASKED = [{"role": "user", "content": [shown("red"), words("What?")]}]
 FIELDS = {"logprobs": True, "top_logprobs": 3}
@@ -55,10 +53,9 @@ def test_a_sampled_token_need_not_be_the_likeliest(pair: Live):
 
 
 def test_a_stream_has_the_same_entries(mini: Live):
-    fields = {"messages": ASKED, "logprobs": True, "max_tokens": 20}
-    whole = mini.client.post(CHAT, json=fields).json()
-    lines = mini.client.post(CHAT, json=fields | {"stream": True}).text.split("\n\n")[:-2]
-    choices = [json.loads(line.removeprefix("data: "))["choices"][0] for line in lines]
+    whole = mini.chat(ASKED, logprobs=True, max_tokens=20).json()
+    chunks = mini.chunks(ASKED, logprobs=True, max_tokens=20)
+    choices = [chunk["choices"][0] for chunk in chunks]
     streamed = [e for c in choices if c["logprobs"] for e in c["logprobs"]["content"]]
     assert [e["token"] for e in streamed] == [e["token"] for e in content(whole)]
     assert "".join(e["token"] for e in streamed).strip() == text_of(whole)

@@ -1,6 +1,5 @@
 """One answer at a time: a bounded queue in order, clients that leave, and the end of the server."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from threading import Event, Semaphore
@@ -10,7 +9,7 @@ import httpx2
 import pytest
 
 from mmspec.chat.options import Options
-from support.live_server import CHAT, live, text_of, until
+from support.live_server import CHAT, chunks_of, live, text_of, until
 from support.scripted_engine import scripted_engine
 
 ROUNDS = 30
@@ -61,11 +60,6 @@ def clients():
 
 def question(text, **fields):
     return {"messages": [{"role": "user", "content": text}], **fields}
-
-
-def chunks_of(text):
-    lines = [line for line in text.split("\n\n") if line.startswith("data: {")]
-    return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 
 def test_others_wait_in_order_and_one_too_many_is_told_when_to_come_back(directory, gate, clients):

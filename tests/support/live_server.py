@@ -1,6 +1,7 @@
 """A server on a free port, in a thread of this process."""
 
 import base64
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,11 +35,24 @@ class Live:
     def chat(self, messages: Any, **fields: Any) -> httpx2.Response:
         return self.client.post(CHAT, json={"messages": messages, **fields})
 
+    def chunks(self, messages: Any, **fields: Any) -> list[dict[str, Any]]:
+        """The objects of a streamed reply, which ends in order."""
+        reply = self.chat(messages, stream=True, **fields)
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        assert reply.text.endswith("data: [DONE]\n\n")
+        return chunks_of(reply.text)
+
     def ask(self, content: Any, **fields: Any) -> dict[str, Any]:
         """The reply to one question."""
         reply = self.chat([{"role": "user", "content": content}], **fields)
         assert reply.status_code == 200, reply.text
         return reply.json()
+
+
+def chunks_of(stream: str) -> list[dict[str, Any]]:
+    """The objects in the events of a stream."""
+    events = [event for event in stream.split("\n\n") if event.startswith("data: {")]
+    return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
 def text_of(reply: dict[str, Any]) -> str:
