@@ -118,7 +118,6 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     if (kind == "draft") != bool(student):
         raise click.UsageError("give --student with --kind draft, and with no other kind")
     train_options.refuse_without_effect(kind)
-    train_options.apply_recipe(options, heads=not student)
     train_options.refuse_contradictions(options)
     common = choose(Budget, options), choose(DataSettings, options), choose(RunSettings, options)
     if gpu:
@@ -171,13 +170,11 @@ def draft(names: tuple[str, ...], source: str | None, gpu: str | None, **options
     of that LLaVA. The budget applies to each; an interrupted run continues.
     """
     train_options.refuse_unused_shape(names, source)
-    train_options.apply_recipe(options, heads=False)
     train_options.refuse_contradictions(options)
     if gpu:
         from mmspec_train.drafts.train_drafts import planned_draft
 
-        shape, method = choose(LlamaShape, options), choose(MethodSettings, options)
-        _plan(gpu, options, planned_draft, shape, source, method)
+        _plan(gpu, options, planned_draft, choose(LlamaShape, options), source)
         return
 
     from mmspec_train.drafts.train_drafts import train_baselines
@@ -193,28 +190,6 @@ def draft(names: tuple[str, ...], source: str | None, gpu: str | None, **options
         choose(RunSettings, options),
     )
     _echo_scores(options, scores)
-
-
-@train.command()
-@click.option(
-    "--only",
-    "kinds",
-    type=click.Choice(HEADS),
-    multiple=True,
-    help="Kind of head to train; may be given several times. Default: all six.",
-)
-@options_of(DataSettings, Budget, RunSettings)
-def heads(kinds: tuple[str, ...], **options: Any) -> None:
-    """Train heads of several kinds on the same answers, each for --minutes.
-
-    Each is written to the directory of --out that is named after its kind.
-    """
-    train_options.refuse_contradictions(options)
-
-    from mmspec_train.heads.train_heads import train_several
-
-    settings = choose(DataSettings, options), choose(RunSettings, options)
-    _echo_scores(options, train_several(kinds, choose(Budget, options), *settings))
 
 
 def _plan(gpu: str, options: dict[str, Any], planned: Callable[..., Any], *shape: Any) -> None:

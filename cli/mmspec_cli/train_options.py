@@ -8,7 +8,6 @@ import click
 from click.core import ParameterSource
 
 from mmspec_terminal.settings_options import Number
-from mmspec_train.recipes import DEFAULT, PAPERS
 from mmspec_train.settings import (
     DraftSettings,
     HeadMethodSettings,
@@ -33,22 +32,6 @@ def refuse_contradictions(options: dict[str, Any]) -> None:
         raise click.UsageError("give --steps or --minutes, not both: either ends the training")
     if options["answers"] == "dataset" and is_given("temperature"):
         raise click.UsageError("--temperature has no effect on --answers dataset: nobody draws")
-
-
-def apply_recipe(options: dict[str, Any], *, heads: bool) -> None:
-    """Replace options that were not given by those of `--recipe`.
-
-    heads: True if a head is trained, not a draft.  Raises UsageError for the other's recipe.
-    """
-    name = options["recipe"]
-    if name == DEFAULT:
-        return
-    if PAPERS[name].trains_heads != heads:
-        allowed = [other for other, recipe in PAPERS.items() if recipe.trains_heads == heads]
-        what = "a head" if heads else "a draft"
-        raise click.UsageError(f"--recipe {name} does not train {what}: use {', '.join(allowed)}")
-    own = PAPERS[name].options.items()
-    options |= {key: value for key, value in own if key in options and not is_given(key)}
 
 
 def refuse_without_effect(kind: str) -> None:

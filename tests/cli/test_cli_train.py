@@ -89,9 +89,7 @@ def test_two_files_are_read_as_they_are_and_what_is_odd_is_counted(
     assert "weights 1, 3" in trained["data"]["corpus"]
 
 
-@pytest.mark.parametrize(
-    "command", ["distill --kind msd --recipe msd", "draft --recipe llava", "distill --kind medusa"]
-)
+@pytest.mark.parametrize("command", ["distill --kind msd", "draft"])
 def test_a_plan_prints_five_lines_and_writes_nothing(run: Run, pair_paths, tmp_path, command):
     weightless = tmp_path / "target"
     weightless.mkdir()
@@ -111,20 +109,6 @@ def test_a_plan_says_what_of_the_data_is_skipped(run: Run, odd_lessons, pair_pat
     status, said, err = run("train", "distill", "--kind", "msd", *odd_lessons[:2], *out)
     assert (status, err) == (0, "")
     assert said.splitlines()[5].startswith("array.json: 40 conversations; skipped 1 without their")
-
-
-def test_a_recipe_sets_what_is_not_given(run: Run, lessons, pair_paths, tmp_path):
-    target = "--target", pair_paths[0], "--recipe", "msd", "--rate", "1e-3"
-    command = ["train", "distill", "--kind", "eagle", "--out", tmp_path / "out", *target]
-    status, _, err = run(*command, *lessons, "--answer-tokens", "4")
-    assert (status, err) == (0, "")
-    report = json.loads((tmp_path / "out" / "training.json").read_text())
-    method = report["method"]
-    assert (method["recipe"], method["rate"], method["rollout"], method["noise"]) == (
-        *("msd", 1e-3, 1),
-        0.2,
-    )
-    assert (method["schedule"], report["data"]["--answers"]) == ("msd", "dataset")
 
 
 def test_a_draft_trained_by_one_command_decodes_and_is_taught(
@@ -157,11 +141,9 @@ def broken(lessons):
     [
         ("distill --kind medusa --data {broken}", "broken.jsonl:2: there is no image"),
         ("draft --only pretrained --data {broken}", "broken.jsonl:2: there is no image"),
-        ("heads --data {broken}", "broken.jsonl:2: there is no image"),
         ("distill --kind draft", "give --student with --kind draft"),
         ("distill --kind msd --student x", "give --student with --kind draft"),
         ("distill --kind medusa --queries 4", "--queries has no effect on --kind medusa: flash"),
-        ("distill --kind msd --vision mean", "--vision has no effect on --kind msd: medusa, hydra"),
         ("distill --kind eagle --slots 5", "--slots has no effect on --kind eagle"),
         ("distill --kind hydra --pool 4", "--pool has no effect on --kind hydra: draft"),
         (
@@ -169,20 +151,14 @@ def broken(lessons):
             "--feature-weight has no effect on --kind draft",
         ),
         ("distill --kind msd --steps 2 --minutes 1", "give --steps or --minutes, not both"),
-        ("heads --images {images}", "give --data too"),
+        ("draft --images {images}", "give --data too"),
         ("draft --temperature 0.5", "--temperature has no effect on --answers dataset"),
-        (
-            "distill --kind msd --recipe llava",
-            "--recipe llava does not train a head: use msd, eagle",
-        ),
-        ("draft --recipe eagle", "--recipe eagle does not train a draft: use llava, ibed"),
-        ("distill --kind msd --projector-rate 1", "--projector-rate has no effect on --kind msd"),
         ("distill --kind msd --cache-gb nan", "'--cache-gb': nan is not a number"),
         ("distill --kind msd --minutes 0", "'--minutes': 0.0 is not in the range"),
         ("distill --kind msd --device tpu", "'tpu' is not one of 'auto', 'cpu'"),
         ("distill --kind msd --dtype int3", "int3"),
         ("distill --kind draft --student {images}", "config.json"),
-        ("heads --only mds", "'mds' is not one of 'eagle'"),
+        ("distill --kind mds", "'mds' is not one of 'eagle'"),
         ("draft --only pretrained --from mini-draft", "leave it out of --only"),
         ("draft --only finetuned --from {images}", "config.json"),
         ("draft --only llava --from {images} --width 64", "--width has no effect with --from"),
@@ -225,7 +201,6 @@ def test_a_pair_that_cannot_be_trained_leaves_nothing_behind(run: Run, tmp_path,
     [
         ["distill", "--kind", "msd", "--target", "mini"],
         ["draft", "--target", "mini"],
-        ["heads", "--target", "mini"],
         ["mini"],
     ],
     ids=lambda command: command[0],

@@ -42,7 +42,6 @@ from support.segments import segment_of
 from support.teacher_data import Killed, held_out_batch, kill_after_step_4, quiet_log
 
 DRAWN = Sampling(temperature=1.0)
-VARIANTS = [(kind, "none") for kind in HEADS] + [("medusa", "mean"), ("hydra", "attention")]
 
 
 def random_head(config, seed=0):
@@ -56,7 +55,7 @@ def random_head(config, seed=0):
     return head
 
 
-SHAPES = [(kind, HeadShape(3, 3, vision)) for kind, vision in VARIANTS] + [
+SHAPES = [(kind, HeadShape(3, 3)) for kind in HEADS] + [
     ("eagle3", HeadShape(norms="3", draft_vocabulary=100)),
     ("eagle3", HeadShape(image_embeddings=True)),
 ]

@@ -12,11 +12,11 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from mmspec.ground import errors
-from mmspec_train.recipes import UpdateRule
 from mmspec_train.run import loop
 from mmspec_train.run.log import Log, Position, open_log
 from mmspec_train.run.loop import EarlyStopping, Phase
 from mmspec_train.run.machine import Machine, Processes
+from mmspec_train.run.optimizer import MATCHED, Float32Muon, Optimizer, rate_share
 from mmspec_train.settings import Budget
 from support.hostile import EVIL, reached
 from support.teacher_data import Killed, quiet_log
@@ -196,7 +196,7 @@ def drawn(folder, processes):
     """The batches of steps of four samples, with the seeds of their random numbers."""
     log, folder = [], folder / str(processes.rank)
     folder.mkdir()
-    mine = replace(phase(every=None), rule=UpdateRule(batch=4), early_stopping=None)
+    mine = replace(phase(every=None), step_samples=4, early_stopping=None)
 
     def loss(batch):
         if torch.is_grad_enabled():
@@ -229,3 +229,67 @@ def test_a_batch_that_does_not_reach_the_trained_part_teaches_nothing(tmp_path):
     train(tmp_path, of=Phase("toy", whole, [(projector, 1e-3)], loss, [Numbers()], Numbers()))
     assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
     assert all(torch.equal(before[name], tensor) for name, tensor in whole.state_dict().items())
+
+
+def toy(gradients):
+    """A phase of three batches a step, whose loss has the gradient x; records each gradient."""
+    module = nn.Linear(2, 1, bias=False)
+    nn.init.zeros_(module.weight)
+    module.weight.register_post_accumulate_grad_hook(
+        lambda p: gradients.append(float(p.grad[0, 0]))
+    )
+
+    def loss(batch):
+        return (module.weight * batch.x).sum()
+
+    return Phase("toy", module, [(module, 1e-3)], loss, [Numbers()], Numbers(), step_samples=3)
+
+
+def test_a_step_has_the_mean_gradient_of_its_samples(tmp_path, monkeypatch):
+    taken, trained, real = [], toy([]), Optimizer.step
+
+    def recorded(optimizer):
+        taken.append(float(trained.module.weight.grad[0, 0]))
+        real(optimizer)
+
+    monkeypatch.setattr(Optimizer, "step", recorded)
+    train(tmp_path, steps=2, of=trained)
+    assert taken == [pytest.approx((0 + 1 + 2) / 3), pytest.approx((3 + 4 + 5) / 3)]
+
+
+def test_a_run_ended_within_a_step_takes_its_batches_again(tmp_path, monkeypatch):
+    whole, gradients = toy([]), []
+    (tmp_path / "whole").mkdir()
+    train(tmp_path / "whole", steps=4, of=whole)
+    # The 8th batch is the second of the third step.
+    interrupted(
+        tmp_path, monkeypatch, (loop._Run, "_backward"), 8, of=toy([]), steps=4, seconds=0.0
+    )
+    again = toy(gradients)
+    train(tmp_path, steps=4, of=again)
+    assert gradients[0] == 6.0, "the third step begins with its first batch"
+    assert torch.equal(again.module.weight, whole.module.weight)
+
+
+@pytest.mark.parametrize(
+    ("step", "progress", "share"),
+    [(0, 0.0, 0.01), (49, 0.0, 0.5), (99, 0.5, 0.02 + 0.98 * 0.5), (999, 1.0, 0.02)],
+)
+def test_the_learning_rate_rises_for_100_steps_and_falls_to_the_end(step, progress, share):
+    assert rate_share(step, progress, 0.02) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("shape", [(24, 8), (8, 24)])
+def test_muon_in_float32_takes_the_steps_of_pytorchs(shape):
+    torch.manual_seed(0)
+    start, gradients = torch.randn(shape), torch.randn(3, *shape)
+    ends = []
+    for kind in (torch.optim.Muon, Float32Muon):
+        weight = nn.Parameter(start.clone())
+        muon = kind([weight], lr=0.1, weight_decay=0.02, adjust_lr_fn=MATCHED)
+        for gradient in gradients:
+            weight.grad = gradient.clone()
+            muon.step()
+        ends.append(weight.detach())
+    torch.testing.assert_close(*ends, atol=0.003, rtol=0)
+    assert (ends[0] - start).abs().mean() > 0.02

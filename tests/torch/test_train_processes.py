@@ -21,11 +21,11 @@ OPTIONS = (
 
 
 def trained(target, folder, kind, launcher=None, steps=12):
-    """The tensors of the head that a command trains by its paper's recipe, by name."""
+    """The tensors of the head that a command trains, by name."""
     out = folder / f"{kind} {launcher} {steps}"
     places = ["--target", target, "--out", out, "--answers-dir", folder / "answers"]
     command = [*LAUNCHERS.get(launcher, ()), "mmspec_cli", "train", "distill", "--kind", kind]
-    options = ["--recipe", kind, "--steps", str(steps), *OPTIONS.split()]
+    options = ["--step-samples", "4", "--steps", str(steps), *OPTIONS.split()]
     done = subprocess.run(
         [sys.executable, "-m", *command, *map(str, places), *options]
         + ["--accelerate"] * (launcher is not None),

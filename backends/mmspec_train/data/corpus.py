@@ -69,19 +69,6 @@ class WorldCorpus:
         """None: the world has no end."""
         return None
 
-    @property
-    def files(self) -> tuple[()]:
-        """No file: the world is drawn."""
-        return ()
-
-    def file_of(self, number: int) -> int:  # noqa: ARG002 - as of a corpus of files
-        """Return 0: the world counts as one file."""
-        return 0
-
-    def is_plain(self, number: int) -> bool:  # noqa: ARG002 - as of a corpus of files
-        """Return False: the world's conversations are learned with their questions."""
-        return False
-
     def check(self) -> None:
         """Do nothing: every conversation can be drawn."""
 
@@ -109,16 +96,13 @@ class FileCorpus:
     weights: tuple[float, ...] = ()
     """Relative weight of each file; empty: their numbers of conversations."""
     split: Split = "train"
-    plain_first: bool = False
-    """True if the first file's images are learned with their answers alone."""
 
     @property
     def about(self) -> str:
         """A line with the path and size of each file, the weights and the split."""
         paths = [f"{file.path.resolve()}, {file.path.stat().st_size} bytes" for file in self.files]
         weights = [f"weights {', '.join(f'{w:g}' for w in self.weights)}"] * bool(self.weights)
-        plain = ["first file plain"] * self.plain_first
-        return ", ".join([*paths, *weights, *plain, self.split])
+        return ", ".join([*paths, *weights, self.split])
 
     @property
     def size(self) -> int:
@@ -143,14 +127,6 @@ class FileCorpus:
     def notes(self) -> list[str]:
         """A line for each file of which something was repaired or skipped."""
         return [line for file in self.files if (line := file.summary())]
-
-    def file_of(self, number: int) -> int:
-        """Return the index of the file with this conversation."""
-        return int(self._order[number % self.size][0])
-
-    def is_plain(self, number: int) -> bool:
-        """True if an image of this conversation is learned with its answer alone."""
-        return self.plain_first and self.file_of(number) == 0
 
     def turns(self, number: int) -> list[Turn]:
         """Read a conversation.  Raises ImageError, naming file and place, for a damaged image."""
@@ -204,8 +180,7 @@ def open_corpora(settings: DataSettings, config: ModelConfig) -> tuple[Corpus, C
     """
     if settings.data:
         files = tuple(map(ConversationFile, settings.data, settings.image_folders))
-        is_plain = settings.plain_first and len(files) > 1 and settings.answers == "dataset"
-        corpus = FileCorpus(files, settings.weight, plain_first=is_plain)
+        corpus = FileCorpus(files, settings.weight)
         return corpus, replace(corpus, split="held-out")
     vision, seed = config.vision, settings.seed
     shares = _shares(settings.task) or (SHARES if vision else TEXT_SHARES)

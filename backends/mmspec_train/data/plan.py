@@ -16,8 +16,8 @@ GPUS = {"rtx-4090": (66.0, 0.4, 24.0), "a100": (125.0, 0.8, 80.0), "h100": (396.
 GPUS |= {"h200": (396.0, 1.9, 141.0)}
 """TFLOP/s in bfloat16 and TB/s, 40 % of the makers' figures (not measured here), and GB."""
 SAMPLED, CHARACTERS_PER_TOKEN = 200, 4
-Trained = tuple[int, int, int, float]
-"""The parameters of a head or a draft, its drafted tokens, their vocabulary and its epochs."""
+Trained = tuple[int, int, int]
+"""The parameters of a head or a draft, its drafted tokens and their vocabulary."""
 
 
 def rates(gpu: str) -> tuple[float, ...]:
@@ -38,15 +38,14 @@ def plan(
     tflops, bandwidth, size = rates(gpu)
     card = load_cards().get(settings.target)
     target = (card and card.model) or read_config(resolve(settings.target, "torch"))
-    parameters, depth, vocabulary, epochs = trained_for(target)
+    parameters, depth, vocabulary = trained_for(target)
     corpus, _ = open_corpora(settings, target)
     corpus.check()
     count = min(settings.samples, corpus.size or settings.samples)
     own, weights = settings.answers == "target", sum(map(prod, manifest(target).values()))
     lengths = own * settings.answer_tokens, target.image_tokens
     columns, answer = _lengths(corpus, min(count, SAMPLED), *lengths)
-    epochs = 0.0 if budget.is_given else epochs
-    epochs += (budget.steps or 0) * max(1.0, settings.batch / columns) / count
+    epochs = (budget.steps or 0) * max(1.0, settings.batch / columns) / count
     step = 6 * parameters * (columns + depth * answer)
     seconds = (2 * weights * columns + epochs * step) * count / (1e12 * tflops)
     seconds += own * count * answer / settings.answer_rows * 2 * weights / (1e12 * bandwidth)

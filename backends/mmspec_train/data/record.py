@@ -120,21 +120,6 @@ def tokenize(
     )
 
 
-def is_caption(turns: Sequence[Turn]) -> bool:
-    """True for one question with one image."""
-    return len(turns) == 1 and len(turns[0].question.pictures) == 1
-
-
-def tokenize_caption(
-    number: int, turns: list[Turn], template: ChatTemplate, tokenizer: Tokenizer
-) -> ConversationRecord:
-    """Tokenize an image and its answer alone, which ends with a newline (LLaVA, first stage)."""
-    [first, *_] = render(Conversation(None, turns), template, tokenizer)
-    begin = tuple(token for token in _marked(first.parts)[:1] if token == tokenizer.bos_id)
-    caption = tuple(tokenizer.encode_parts([f"{turns[0].answer_text}\n"]))
-    return ConversationRecord(number, ((*begin, PICTURE),), (caption,), (True,))
-
-
 def _separator(
     prompt: Sequence[tuple[int, ...] | Picture], decode: Callable[[Sequence[int]], str]
 ) -> str:

@@ -184,8 +184,6 @@ class ConversationBatches:
     """True if batches contain pixels even if hidden states are stored."""
     limit: tuple[int, int] | None = None
     """Most columns of a conversation, and columns of an image in the draft; None: no limit."""
-    files: tuple[int, ...] | None = None
-    """Indices of the corpus' files whose conversations are used; None: all."""
 
     def records(self) -> list[ConversationRecord]:
         """Return the selected conversations.  Raises UsageError if there are none."""
@@ -200,8 +198,6 @@ class ConversationBatches:
 
     def _takes(self, record: ConversationRecord) -> bool:
         wanted = self.content == "all" or (record.images > 0) == (self.content == "images")
-        if self.files is not None and self.corpus.file_of(record.number) not in self.files:
-            return False
         most, positions = self.limit or (math.inf, 1)
         columns = record.columns(positions * record.images)
         return wanted and any(record.answers) and columns <= most

@@ -16,7 +16,7 @@ from mmspec.prompt.images import Picture
 from mmspec_train.data.answers import answer_all
 from mmspec_train.data.batch import collate
 from mmspec_train.data.corpus import Corpus, open_corpora
-from mmspec_train.data.record import ConversationRecord, is_caption, tokenize, tokenize_caption
+from mmspec_train.data.record import ConversationRecord, tokenize
 from mmspec_train.data.stored import Content, ConversationBatches, TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log
@@ -74,13 +74,8 @@ class TeacherData:
         cache = TeacherCache(self.directory, split, self.teacher.config)
         return Preparation(cache, corpus, self.teacher, settings)
 
-    def batches(
-        self, content: Content, files: tuple[int, ...] | None = None, split: str = "train"
-    ) -> ConversationBatches:
-        """Return batches of the training conversations with this content.
-
-        files: indices of the `--data` files; None for all.
-        """
+    def batches(self, content: Content, split: str = "train") -> ConversationBatches:
+        """Return batches of a split's conversations with this content."""
         preparation, teacher = self.preparation(split), self.teacher
         return ConversationBatches(
             preparation.cache,
@@ -93,18 +88,17 @@ class TeacherData:
             content,
             always_pixels=self.always_pixels,
             limit=self.limit,
-            files=files,
         )
 
     @property
     def held_out(self) -> ConversationBatches:
         """Held-out conversations in batches."""
-        return self.batches("all", split="held-out")
+        return self.batches("all", "held-out")
 
-    def require(self, contents: Sequence[Content], files: tuple[int, ...] | None = None) -> None:
+    def require(self, contents: Sequence[Content]) -> None:
         """Raise UsageError if one of the contents has no training conversation."""
         for content in contents:
-            self.batches(content, files).records()
+            self.batches(content).records()
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -201,9 +195,7 @@ class Preparation:
     def _question(self, number: int) -> Question:
         teacher, turns = self.teacher, self.corpus.turns(number)
         pictures = [picture for turn in turns for picture in turn.question.pictures]
-        texts = number, turns, teacher.template, teacher.tokenizer
-        is_plain = self.corpus.is_plain(number) and is_caption(turns)
-        record = tokenize_caption(*texts) if is_plain else tokenize(*texts, teacher.end)
+        record = tokenize(number, turns, teacher.template, teacher.tokenizer, teacher.end)
         sides = tuple(map(teacher.sides, pictures)) if teacher.preprocessing else ()
         return msgspec.structs.replace(record, sides=sides), pictures
 

@@ -22,7 +22,6 @@ from mmspec_train.data.batch import Batch
 from mmspec_train.data.stored import Content, pick_source
 from mmspec_train.data.teacher_data import TeacherData
 from mmspec_train.distillation.objective import DraftScore, DraftStarts, target_log_probabilities
-from mmspec_train.recipes import OURS, UpdateRule
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import EarlyStopping, Phase, run_phase
 from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
@@ -47,11 +46,6 @@ class Stage:
     contents: Sequence[Content]
     """Which conversations each source of batches contains, as in SCHEDULES."""
     budget_share: float = 1.0
-    rule: UpdateRule = OURS
-    epochs: float = 0.0
-    """Length of the stage if no budget is given; 0: the default budget."""
-    files: tuple[int, ...] | None = None
-    """Indices of the `--data` files to train on; None: all."""
     is_judged: bool = True
     """True if the stage ends with the weights of the best held-out evaluation."""
 
@@ -135,9 +129,9 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     if trainee.note:
         log.say(trainee.note)
     for stage in trainee.stages():
-        data.require(stage.contents, stage.files)
+        data.require(stage.contents)
         checkpoint = folder / f"{stage.name or 'state'}.checkpoint"
-        length = stage_budget(data, stage, budget)
+        length = budget.scaled(stage.budget_share)
         phase = _phase(trainee, stage, f"{out.name} {stage.name}".strip(), length)
         run_phase(phase, length, data.machine, checkpoint, log)
     score = trainee.score()
@@ -149,18 +143,6 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     return score
 
 
-def stage_budget(data: TeacherData, stage: Stage, budget: Budget) -> Budget:
-    """Return the stage's share of a budget, or its epochs if none is given.
-
-    Of several sources an epoch has as many conversations as the smallest, as in MSD.
-    """
-    if budget.is_given or not stage.epochs:
-        return budget.scaled(stage.budget_share)
-    sources = [data.batches(content, stage.files).records() for content in stage.contents]
-    samples = stage.epochs * min(map(len, sources))
-    return Budget(steps=max(1, round(samples / stage.rule.batch)))
-
-
 def _phase(trainee: Trainee, stage: Stage, name: str, budget: Budget) -> Phase[Batch]:
     data, method = trainee.data, trainee.method
     every = method.every or budget.steps_of_evaluation
@@ -170,11 +152,12 @@ def _phase(trainee: Trainee, stage: Stage, name: str, budget: Budget) -> Phase[B
         trainee.module,
         stage.parts,
         stage.loss,
-        [data.batches(content, stage.files) for content in stage.contents],
+        [data.batches(content) for content in stage.contents],
         data.held_out,
         partial(pick_source, len(stage.contents), data.settings.seed),
         judge if stage.is_judged else None,
-        stage.rule,
+        method.final_rate,
+        method.step_samples,
         lambda batch: len(batch.lengths),
     )
 

@@ -23,7 +23,6 @@ from mmspec_train.distillation.objective import (
 )
 from mmspec_train.distillation.training import Stage, Trainee
 from mmspec_train.drafts.draft_model import DraftColumns, DraftModel, save_draft, to_draft_columns
-from mmspec_train.recipes import RECIPES, Recipe
 from mmspec_train.settings import MethodSettings, as_options
 
 PROJECTOR_SHARE = 0.1
@@ -73,29 +72,18 @@ class DraftTrainee(Trainee):
         )
 
     def stages(self) -> Sequence[Stage]:
-        """Return the stages named by `stage_names`.
-
-        By a recipe with two stages, the first of several files is for the projector's alone.
-        """
-        recipe, rate = RECIPES[self.method.recipe], self.method.rate
-        rule = self.method.update_rule(recipe.rule)
-        alone_rule = self.method.update_rule(recipe.projector_rule or recipe.rule)
+        """Return the stages named by `stage_names`."""
+        rate, projector = self.method.rate, self.module.multi_modal_projector
+        text: list[tuple[nn.Module, float]] = [(part, rate) for part in self.module.text_parts]
+        alone: list[tuple[nn.Module, float]] = [(projector, rate)] if projector else []
         mixed = SCHEDULES[self.method.schedule or "mixed"]
-        first, others = _files_of_stages(recipe, len(self.data.corpora[0].files))
-        parts = [(part, rate) for part in self.module.text_parts]
-        alone, share = self._projector(self.method.projector_rate or rate), PROJECTOR_SHARE
-        whole = parts + self._projector(rate)
         stages = [
-            Stage("pretraining", parts, self.text_loss, ["text"], rule=rule, is_judged=False),
-            Stage("projector", alone, self.loss, ["images"], share, alone_rule, files=first),
-            Stage("tuning", whole, self.loss, mixed, rule=rule, files=others),
+            Stage("pretraining", text, self.text_loss, ["text"], is_judged=False),
+            Stage("projector", alone, self.loss, ["images"], PROJECTOR_SHARE),
+            Stage("tuning", text + alone, self.loss, mixed),
         ]
-        by_name = {stage.name: replace(stage, epochs=recipe.epochs) for stage in stages}
+        by_name = {stage.name: stage for stage in stages}
         return [by_name[name] for name in self.stage_names]
-
-    def _projector(self, rate: float) -> list[tuple[nn.Module, float]]:
-        projector = self.module.multi_modal_projector
-        return [] if projector is None else [(projector, rate)]
 
     def save(self, directory: Path) -> None:
         """Write the draft's checkpoint, with the target's tower if the draft has vision."""
@@ -149,12 +137,3 @@ class DraftTrainee(Trainee):
         starts = all_starts(batch, self.method.gamma)
         tokens = self.log_probabilities(batch, images).argmax(-1)
         return batch, starts, starts.pick(tokens, batch)
-
-
-def _files_of_stages(
-    recipe: Recipe, files: int
-) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Return the files of the projector's stage and of the others; None for all."""
-    if recipe.projector_rule is None or files < 2:
-        return None, None
-    return (0,), tuple(range(1, files))

@@ -18,7 +18,6 @@ from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, t
 from mmspec_train.drafts.draft_model import read_draft, tower_digest, untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee
 from mmspec_train.llama import llama_of_shape
-from mmspec_train.recipes import RECIPES
 from mmspec_train.run.log import Log
 from mmspec_train.settings import (
     BASELINES,
@@ -148,9 +147,7 @@ def distill_draft(
     return distill(DraftTrainee.of(model, data, method), budget, run)
 
 
-def planned_draft(
-    shape: LlamaShape, source: str | None, method: MethodSettings, target: ModelConfig
-) -> Trained:
+def planned_draft(shape: LlamaShape, source: str | None, target: ModelConfig) -> Trained:
     """Return the sizes of a draft that sees images, of a shape or from a Llama, for a plan."""
     require_llava(target)
     vocabulary, width = target.text.vocab_size, target.vision.hidden_size if target.vision else 0
@@ -160,7 +157,7 @@ def planned_draft(
     with torch.device("meta"):
         draft = untrained_draft(text, 0, width, target.image_tokens)
     parameters = sum(tensor.numel() for tensor in draft.parameters())
-    return parameters, 1, vocabulary, RECIPES[method.recipe].epochs
+    return parameters, 1, vocabulary
 
 
 def check_same_tower(draft: Path, target: Path) -> None:

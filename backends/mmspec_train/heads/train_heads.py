@@ -1,4 +1,4 @@
-"""The heads of `mmspec train distill` and of `mmspec train heads`, which learn from a teacher.
+"""The heads of `mmspec train distill`, which learn from a teacher.
 
 Shape letters: B sequences, k drafted tokens, H width.
 """
@@ -31,12 +31,9 @@ from mmspec_train.distillation.objective import (
     noisy_states,
 )
 from mmspec_train.distillation.training import (
-    REPORT_FILE,
     Stage,
     Trainee,
     distill,
-    open_run,
-    train,
 )
 from mmspec_train.heads.eagle3 import Fused
 from mmspec_train.heads.head_checkpoint import (
@@ -46,9 +43,7 @@ from mmspec_train.heads.head_checkpoint import (
     save_head,
     untrained_head,
 )
-from mmspec_train.recipes import RECIPES
 from mmspec_train.settings import (
-    HEADS,
     Budget,
     DataSettings,
     HeadMethodSettings,
@@ -75,10 +70,8 @@ class HeadTrainee(Trainee):
         if isinstance(self.module, Fused):
             self._begin(self.module)
         schedule = SCHEDULES[self.method.schedule or "mixed"]
-        recipe = RECIPES[self.method.recipe]
         parts: list[tuple[nn.Module, float]] = [(self.module, self.method.rate)]
-        rule = self.method.update_rule(recipe.rule)
-        return [Stage("", parts, self.loss, schedule, rule=rule, epochs=recipe.epochs)]
+        return [Stage("", parts, self.loss, schedule)]
 
     def _begin(self, head: Fused) -> None:
         """Choose the head's vocabulary by the answers, which are prepared by now."""
@@ -131,23 +124,6 @@ def distill_head(
     return distill(trainee, budget, run)
 
 
-def train_several(
-    kinds: Sequence[str], budget: Budget, settings: DataSettings, run: RunSettings
-) -> dict[str, DraftScore]:
-    """Train a head of each kind on the same answers, in directories named after the kinds.
-
-    Finished heads are skipped. Without kinds it trains one of every kind.
-    """
-    data = open_teacher_data(settings, run)
-    scores = {}
-    with open_run(run, data) as log:
-        for kind in kinds or HEADS:
-            if not (run.out / kind / REPORT_FILE).exists():
-                trainee = new_trainee(kind, HeadShape(), HeadMethodSettings(), data)
-                scores[kind] = train(trainee, budget, run.out / kind, log)
-    return scores
-
-
 def planned_head(
     kind: str, shape: HeadShape, method: HeadMethodSettings, target: ModelConfig
 ) -> Trained:
@@ -156,7 +132,7 @@ def planned_head(
     parameters = sum(map(prod, head_manifest(config).values()))
     vocabulary = config.eagle3.draft_vocab_size if config.eagle3 else config.vocab_size
     depth = min(method.rollout, config.slots or method.rollout)
-    return parameters, depth, vocabulary, RECIPES[method.recipe].epochs
+    return parameters, depth, vocabulary
 
 
 def new_trainee(

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from mmspec.ground import errors
 from mmspec_torch.device.tensor_files import read_state, save_state
-from mmspec_train.recipes import OURS, UpdateRule
 from mmspec_train.run.log import Log, Position
 from mmspec_train.run.machine import Item, Machine
-from mmspec_train.run.optimizer import Optimizer
+from mmspec_train.run.optimizer import Optimizer, rate_share
 from mmspec_train.run.prefetch import Source, prefetch, uninterrupted
 from mmspec_train.settings import Budget
 
@@ -55,9 +54,12 @@ class Phase(Generic[Item]):
     pick: Callable[[int, float], int] = lambda number, progress: 0  # noqa: ARG005
     """Maps the number of batches so far and the progress to the next batch's source."""
     early_stopping: EarlyStopping | None = None
-    rule: UpdateRule = OURS
+    final_rate: float = 0.02
+    """Learning rate at the end, as a share of its peak."""
+    step_samples: int = 1
+    """Least number of samples of a step, accumulated over batches."""
     samples: Callable[[Item], int] = lambda batch: 1  # noqa: ARG005
-    """Maps a batch to its number of samples, of which a step takes `rule.batch`."""
+    """Maps a batch to its number of samples."""
 
 
 def run_phase(
@@ -71,7 +73,7 @@ def run_phase(
     """
     phase.module.to(machine.device).requires_grad_(False)
     trained = [(part.requires_grad_(True), rate) for part, rate in phase.parts if rate]
-    run = _Run(phase, budget, machine, checkpoint, log, Optimizer(trained, phase.rule))
+    run = _Run(phase, budget, machine, checkpoint, log, Optimizer(trained))
     run.resume()
     with log.say_when_stopped(run.stop):
         run.train()
@@ -150,7 +152,7 @@ class _Run(Generic[Item]):
         streams = [self._stream(number) for number in range(len(self.batches))]
         while (progress := self._progress()) < 1 and not self._is_over():
             started = time.perf_counter()
-            share = self.phase.rule.rate_share(self.step, progress)
+            share = rate_share(self.step, progress, self.phase.final_rate)
             self.optimizer.scale_rates(share)
             loss, taken = self._accumulate(streams, progress)
             with uninterrupted():
@@ -191,7 +193,7 @@ class _Run(Generic[Item]):
         """
         losses, samples, taken = list[float](), 0.0, list(self.batches)
         processes = self.machine.processes
-        while samples < self.phase.rule.batch:
+        while samples < self.phase.step_samples:
             number = len(losses) * processes.count + processes.rank
             torch.manual_seed(self.step + (number << 32))  # the step's batch has its own numbers
             source = self.phase.pick(sum(taken), progress)

@@ -1,5 +1,6 @@
-"""AdamW, and by some rules Muon for matrices that map hidden vectors to hidden vectors."""
+"""Muon for matrices that map hidden vectors to hidden vectors, AdamW for everything else."""
 
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -7,15 +8,23 @@ from typing import Any
 import torch
 from torch import nn
 
-from mmspec_train.recipes import OURS, UpdateRule
 from mmspec_train.run.machine import multiplies_bfloat16
 
 HIDDEN = re.compile(r"(^|\.)(layers|heads|slots)\.\d+\.|^(fc|vision)\.")
 """Pattern of the names of matrices that map hidden vectors to hidden vectors: Muon trains them."""
-
-
+BETAS = (0.9, 0.98)
+WEIGHT_DECAY = 0.02
+CLIP = 1.0
+"""Largest norm of the gradients of a parameter group."""
+WARM_UP_STEPS = 100
 MATCHED = "match_rms_adamw"
 """PyTorch's name of updates with the size of AdamW's."""
+
+
+def rate_share(step: int, progress: float, final: float) -> float:
+    """Return the learning rate as a share of its peak: linear warm-up, then a cosine to `final`."""
+    falling = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    return min(1.0, (step + 1) / WARM_UP_STEPS) * (final + (1 - final) * falling)
 
 
 class Float32Muon(torch.optim.Muon):
@@ -45,26 +54,23 @@ class Optimizer:
     Both take AdamW's learning rates: Muon's updates are scaled to the size of AdamW's.
     """
 
-    def __init__(self, parts: Iterable[tuple[nn.Module, float]], rule: UpdateRule = OURS) -> None:
+    def __init__(self, parts: Iterable[tuple[nn.Module, float]]) -> None:
         """parts: modules with their peak learning rates."""
-        self._rule = rule
         matrices: list[dict[str, Any]] = []
         others: list[dict[str, Any]] = []
         for part, rate in parts:
-            for groups, parameters in zip((matrices, others), _split(part, rule), strict=True):
+            for groups, parameters in zip((matrices, others), _split(part), strict=True):
                 if parameters:
                     groups.append({"params": parameters, "lr": rate, "peak": rate})
         self._optimizers: list[torch.optim.Optimizer] = []
         if others:
-            adamw = torch.optim.AdamW(
-                others, betas=rule.betas, weight_decay=rule.weight_decay, fused=True
-            )
+            adamw = torch.optim.AdamW(others, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True)
             self._optimizers.append(adamw)
         if matrices:
             on_cpu = all(p.is_cpu for group in matrices for p in group["params"])
             kind = Float32Muon if on_cpu and not multiplies_bfloat16() else torch.optim.Muon
-            decay = rule.weight_decay
-            self._optimizers.append(kind(matrices, weight_decay=decay, adjust_lr_fn=MATCHED))
+            muon = kind(matrices, weight_decay=WEIGHT_DECAY, adjust_lr_fn=MATCHED)
+            self._optimizers.append(muon)
 
     @property
     def highest_rate(self) -> float:
@@ -78,19 +84,11 @@ class Optimizer:
 
     def step(self) -> None:
         """Clip the gradients, take one step and clear them."""
-        self._clip()
+        for group in self._groups():
+            nn.utils.clip_grad_norm_(group["params"], CLIP)
         for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-
-    def _clip(self) -> None:
-        groups = [group["params"] for group in self._groups()]
-        everything = [parameter for group in groups for parameter in group]
-        if self._rule.clip_by == "value":
-            nn.utils.clip_grad_value_(everything, self._rule.clip)
-            return
-        for parameters in groups if self._rule.clip_by == "group" else [everything]:
-            nn.utils.clip_grad_norm_(parameters, self._rule.clip)
 
     def state_dict(self) -> list[dict[str, Any]]:
         """Return both optimizers' states."""
@@ -105,9 +103,9 @@ class Optimizer:
         return (group for optimizer in self._optimizers for group in optimizer.param_groups)
 
 
-def _split(part: nn.Module, rule: UpdateRule) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+def _split(part: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Return the parameters for Muon and those for AdamW."""
     parameters = list(part.named_parameters())
-    inner = [p for name, p in parameters if rule.muon and HIDDEN.search(name) and p.ndim == 2]
+    inner = [p for name, p in parameters if HIDDEN.search(name) and p.ndim == 2]
     inner_ids = {id(p) for p in inner}
     return inner, [p for _, p in parameters if id(p) not in inner_ids]
