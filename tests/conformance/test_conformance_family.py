@@ -1,7 +1,8 @@
-"""The family of docs/extending.md, in a package beside this one, runs on every backend."""
+"""The family and the backend of docs/extending.md, installed beside this package, run."""
 
 import json
 import re
+import sys
 from importlib import invalidate_caches
 from pathlib import Path
 
@@ -12,29 +13,42 @@ from PIL import Image
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
+from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.tree import Tree
 from mmspec.ground.errors import CheckpointError
 from mmspec.prompt.images import picture_from
+from mmspec_cli.main import main
 from support import factory
 from support.factory_layouts import write_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
 
+def block(language, word):
+    """The page's only block of a language that holds `word`."""
+    blocks = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    [found] = [block for block in blocks if word in block]
+    return found
+
+
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """The entry points of the page where pip would have put them."""
-    text = PAGE.read_text(encoding="utf-8")
-    blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
-    [points] = [block for block in blocks if "mmspec.families" in block]
+    """The page's entry points and code where pip would have put them."""
+    site = tmp_path / "site"
+    points = block("toml", "mmspec.families") + block("toml", "mmspec.backends")
     points = re.sub(r'project\.entry-points\."(.*?)"', r"\1", points).replace('"', "")
-    information = tmp_path / "site" / "colours-1.0.dist-info"
+    information = site / "colours-1.0.dist-info"
     information.mkdir(parents=True)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: colours\n")
     (information / "entry_points.txt").write_text(points)
-    module = "from support.toy_family.family import *\n"
-    (tmp_path / "site" / "colours_family.py").write_text(module)
-    monkeypatch.syspath_prepend(tmp_path / "site")
+    (site / "colours_family.py").write_text("from support.toy_family.family import *\n")
+    (site / "numpy_llama.py").write_text("from support.numpy_llama import *\n")
+    (site / "numpy_backend.py").write_text(block("python", "class NumpyBackend"))
+    monkeypatch.syspath_prepend(site)
     invalidate_caches()
+    yield
+    for module in ("colours_family", "numpy_llama", "numpy_backend"):
+        sys.modules.pop(module, None)
 
 
 @pytest.fixture
@@ -71,3 +85,36 @@ def test_a_family_from_another_package_answers_with_images_and_drafts(installed,
 def test_without_the_package_its_model_type_is_unknown(path):
     with pytest.raises(CheckpointError, match='model_type is "colours", but must be "llava" or'):
         read_config(path)
+
+
+WAYS = {
+    "plain": {"drafting": "none"},
+    "chain": {"drafting": "M"},
+    "views": {"drafting": "MTP"},
+    "adaptive": {"drafting": "MT", "adaptive": True},
+    "tree": {"drafting": "MT", "tree": Tree((3, 2))},
+    "adaptive tree": {"drafting": "MP", "adaptive": True, "tree": Tree((), 3, 8)},
+    "lookup": {"drafting": "ngram"},
+}
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.9, top_p=0.9)], ids=["greedy", "drawn"])
+def test_the_backend_of_the_page_answers_as_the_others_do(installed, path, sampling, backend):
+    seen = [picture_from(Image.new("RGB", (20, 14), colour)) for colour in ("red", "blue")]
+    answers = {}
+    for name in ("numpy", backend):
+        with load(str(path), str(path), backend=name) as engine:
+            for way, options in WAYS.items() if name == "numpy" else [*WAYS.items()][:1]:
+                settings = Options(**options, gamma=3, max_new_tokens=8, sampling=sampling)
+                chat = engine.chat(settings)
+                replies = [chat.reply("Which?", seen), chat.reply("Why?")]
+                answers[name, way] = [reply.token_ids for reply in replies]
+                assert way in ("plain", "lookup") or sum(len(r.rounds) for r in replies) < 16
+    assert len(set(map(str, answers.values()))) == 1
+
+
+def test_check_runs_on_the_backend_of_the_page(installed, path, tmp_path, capsys):
+    words = ["--model", path, "--draft", path, "--backend", "numpy", "--max-new-tokens", "8"]
+    assert main(["check", *map(str, words), "--prompt", "Why?"]) == 0
+    assert "identical" in capsys.readouterr().out
+    assert len(block("python", "class NumpyBackend").splitlines()) <= 150

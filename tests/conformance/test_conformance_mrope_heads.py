@@ -10,6 +10,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Plan
+from mmspec.decoding.host_framework import keys, sampler
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
@@ -20,7 +21,6 @@ from support.factory_qwen import IMAGE_ID, MAKERS, ROPES
 from support.heads_oracle import eagle2
 from support.mrope_oracle import QwenReference, read_columns
 from support.qwen_oracle import Oracle
-from support.scripted_sampling import keys, sampler
 from support.transformers_oracle import recorded
 
 DRAWN = Sampling(1.0)

@@ -13,6 +13,7 @@ from transformers import LlamaForCausalLM
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import load_backend
 from mmspec.decoding.contract import Segment
+from mmspec.decoding.host_framework import keys
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampling
 from support import factory
@@ -27,7 +28,6 @@ from support.conformance_cases import (
     questions,
     replies,
 )
-from support.scripted_sampling import keys
 
 VOCABULARY = 6
 PROMPT = [1, 5, 4, 2, 5]

@@ -13,6 +13,7 @@ from test_conformance_sequences import (
 )
 
 from mmspec.decoding.contract import Segment
+from mmspec.decoding.host_framework import keys, sampler
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
@@ -20,7 +21,6 @@ from mmspec.decoding.tree_drafting import draft_tree
 from support import sequence_helpers as helpers
 from support.adaptive_oracle import softmax
 from support.conformance_cases import TREES
-from support.scripted_sampling import keys, sampler
 from support.scripted_tree import PathExpander, arrays, paths
 
 DEPTH = 3

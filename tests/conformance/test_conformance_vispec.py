@@ -13,6 +13,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Plan
+from mmspec.decoding.host_framework import keys, sampler
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
@@ -22,7 +23,6 @@ from support.factory_qwen import IMAGE_ID, tiny_qwen2_5_vl
 from support.heads_oracle import eagle2
 from support.mrope_oracle import read_columns
 from support.qwen_oracle import Oracle
-from support.scripted_sampling import keys, sampler
 from support.transformers_oracle import recorded
 from support.vispec_oracle import ViSpec
 

@@ -10,6 +10,7 @@ from mmspec.chat.options import Options
 from mmspec.decoding import formulas
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import DeviceDraft
+from mmspec.decoding.host_framework import HOST, top
 from mmspec.decoding.loop import decode
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
@@ -18,7 +19,6 @@ from mmspec.drafters.adaptive_weights import Tally, lattice
 from mmspec.ground.errors import UsageError
 from support.adaptive_oracle import check, softmax
 from support.scripted import ScriptedDrafter, ScriptedTarget, logits
-from support.scripted_sampling import FRAMEWORK, top
 
 VIEWS = [[3, 1, 4, 1, 5], [9, 2, 5], [6, 5]]
 VOCABULARY = 11
@@ -61,7 +61,7 @@ def test_weights_are_those_of_the_whole_history(seed, branches, vocabulary, roun
     draws = np.random.default_rng(seed)
     allowed = [0.0 if row == out else 1.0 for row in range(branches)]
     start = np.array(allowed, dtype=np.float32) / sum(allowed)
-    tally, history = Tally.of(FRAMEWORK, branches), []
+    tally, history = Tally.of(HOST, branches), []
     for _ in range(rounds):
         history.append(random_round(draws, branches, vocabulary))
         tally = after(tally, *history[-1])
@@ -73,7 +73,7 @@ def test_matches_come_before_the_cross_entropy():
     q = np.array([[[0.98, 0.01, 0.01], [0.33, 0.35, 0.32]]], dtype=np.float32)
     nearer = [-(p[0] * np.log(w * q[0, 0] + (1 - w) * q[0, 1])).sum() for w in (0.0, 0.1)]
     assert nearer[0] < nearer[1]
-    fitted = after(Tally.of(FRAMEWORK, 2), p, q, 1).weights(EVEN)
+    fitted = after(Tally.of(HOST, 2), p, q, 1).weights(EVEN)
     np.testing.assert_allclose(fitted, [0.1, 0.9])
 
 
@@ -118,7 +118,7 @@ def test_the_lattice_is_whole_and_starts_even(branches, count):
 def test_equal_branches_share_evenly():
     draws = np.random.default_rng(2)
     p, q = probabilities(draws, 4, 20), probabilities(draws, 4, 1, 20)
-    same = after(Tally.of(FRAMEWORK, 2), p, np.concatenate([q, q], axis=1), 4)
+    same = after(Tally.of(HOST, 2), p, np.concatenate([q, q], axis=1), 4)
     np.testing.assert_allclose(same.weights(np.array([0.9, 0.1])), [0.5, 0.5])
 
 
@@ -135,13 +135,13 @@ def sure(right, gamma):
 
 @pytest.mark.parametrize(("tokens", "counted"), [(1, 1), (3, 3), (5, 5), (6, 5)])
 def test_accepted_places_and_the_rejected_one_count_and_the_bonus_does_not(tokens, counted):
-    tally = after(Tally.of(FRAMEWORK, 2), *sure(0, 5), tokens)
+    tally = after(Tally.of(HOST, 2), *sure(0, 5), tokens)
     assert tally.tokens == counted
     assert tally.scores[0].max() == counted
 
 
 def test_a_first_token_that_was_rejected_counts_already():
-    fitted = after(Tally.of(FRAMEWORK, 2), *sure(1, 3), 1).weights(EVEN)
+    fitted = after(Tally.of(HOST, 2), *sure(1, 3), 1).weights(EVEN)
     np.testing.assert_allclose(fitted, [0.0, 1.0])
 
 
@@ -152,7 +152,7 @@ def test_a_leaf_of_a_tree_does_not_count():
         np.arange(2), 2, np.array([-1, 0]), lambda: outputs, branch_probabilities=q[:2]
     )
     for path, counted in (([], 1), ([0], 2), ([0, 1], 2)):
-        tally = Tally.of(FRAMEWORK, 2).after(draft, np.log(p), path)
+        tally = Tally.of(HOST, 2).after(draft, np.log(p), path)
         assert tally.tokens == counted
         np.testing.assert_allclose(tally.weights(EVEN), [0.0, 1.0])
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mmspec.decoding.grid_features import GridFeatures
+from mmspec.decoding.host_framework import HostFeatures
 from mmspec.drafters.views import (
     PLAIN,
     Branch,
@@ -186,13 +186,6 @@ def test_what_is_left_may_weigh_nothing():
 
 def test_captions_too_long_are_left_out_under_pool_too():
     assert fitted("CT", 20 + 5, 5, "pool")[0].branches == (T,)
-
-
-class HostFeatures(GridFeatures):
-    """Features in numpy."""
-
-    def _joined(self, parts):
-        return np.concatenate(parts, axis=-1)
 
 
 def test_a_class_token_before_the_grid_is_not_pooled():

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from mmspec.decoding.host_framework import keys, sampler
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import GREEDY, Sampling
 from support.chi_square import check_fit, warped
-from support.scripted_sampling import keys, sampler
 
 COUNT = 20_000
 SAMPLINGS = {

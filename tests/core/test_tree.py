@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from mmspec.chat.options import Options
 from mmspec.decoding import formulas
+from mmspec.decoding.host_framework import keys, sampler, top
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree, parse_tree, shape
 from mmspec.decoding.tree_drafting import draft_tree
 from mmspec.ground.errors import UsageError
-from support.scripted_sampling import keys, sampler, top
 from support.scripted_tree import PathExpander, arrays, paths
 
 VOCABULARY = 7

@@ -15,11 +15,11 @@ from mmspec.decoding import formulas
 from mmspec.decoding.acceptance import Logits, Verdict
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import DeviceDraft, Draft, Plan
+from mmspec.decoding.host_framework import HOST, keys, sampler
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.view_drafter import ViewDrafter
-from support.scripted_sampling import FRAMEWORK, keys, sampler
 from support.scripted_tree import PathExpander, paths
 
 Item = int | str
@@ -88,7 +88,7 @@ class ScriptedTarget:
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
         self.fault("target.verify")
         assert noise.position == self.length or self.sampling.greedy
-        own = FRAMEWORK.own_draft(draft)
+        own = HOST.own_draft(draft)
         drafted = own.ids.tolist() if own else []
         tree = own.parents if own else None
         parents = list(range(-1, len(drafted) - 1)) if tree is None else tree.tolist()
@@ -122,7 +122,7 @@ class ScriptedBranches:
     probabilities: bool = False
     fault: Callable[[str], None] = no_fault
     fed: int = 0
-    framework = FRAMEWORK
+    framework = HOST
 
     def __post_init__(self) -> None:
         self.marks: list[list[int]] = [[0] * self.rows]
@@ -169,7 +169,7 @@ class ScriptedBranches:
             return np.log(formulas.mix(np, weights, record[-1]))
 
         tree = self.tree and self.tree.within(plan.nodes, plan.gamma)
-        draft = FRAMEWORK.draft(
+        draft = HOST.draft(
             sampler(self.sampling), PathExpander(project), tree, keys(noise, plan.gamma)
         )
         q = np.stack(record) if self.probabilities else None

@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Plan
+from mmspec.decoding.host_framework import keys, sampler
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
@@ -18,7 +19,6 @@ from mmspec_torch.heads.convert import convert, main
 from support import heads_oracle, transformers_oracle
 from support import sequence_helpers as helpers
 from support.factory_heads import KINDS, published, tiny_head
-from support.scripted_sampling import keys, sampler
 from support.segments import flat, segment_of
 
 DRAWN = Sampling(1.0)

@@ -1,0 +1,64 @@
+"""A `Framework` of numpy's functions, for backends that compute on the host."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
+
+import numpy as np
+
+from mmspec.decoding.draft import DeviceDraft
+from mmspec.decoding.formulas import Array, softmax
+from mmspec.decoding.framework import Framework
+from mmspec.decoding.grid_features import GridFeatures
+from mmspec.decoding.noise import Noise, exponentials
+from mmspec.decoding.sampling import Sampler, Sampling
+
+
+def top(p: Array, count: int) -> tuple[Array, Array]:
+    """The `count` largest entries of p [..., V] and their indices; on ties the lowest."""
+    best = np.argsort(-p, axis=-1, kind="stable")[..., :count]
+    return np.take_along_axis(p, best, axis=-1), best
+
+
+def keys(noise: Noise, count: int) -> Array:
+    """The noise keys [count, 2] of a round's positions."""
+    return np.array(noise.keys(count), dtype=np.uint32)
+
+
+def sampler(sampling: Sampling) -> Sampler:
+    """A sampler of arrays on the host."""
+    ids = partial(np.arange, dtype=np.uint32)
+    return Sampler(np, top, partial(exponentials, np), sampling, ids)
+
+
+def read(*parts: Array) -> Iterator[list[float]]:
+    """The vectors as lists."""
+    return (part.tolist() for part in parts)
+
+
+HOST: Framework[Array] = Framework(
+    xp=np,
+    concat=np.concatenate,
+    split=partial(np.split, axis=-1),
+    pick=lambda rows, places: rows[places],
+    silu=lambda x: x / (1 + np.exp(-x)),
+    softmax=partial(softmax, np),
+    sampler=sampler,
+    keys=keys,
+    count=np.arange,
+    integers=partial(np.array, dtype=np.int64),
+    floats=partial(np.array, dtype=np.float32),
+    top=top,
+    draft_type=DeviceDraft,
+    start=lambda _: None,
+    read=read,
+    to_host=np.asarray,
+    inference=nullcontext,
+)
+
+
+class HostFeatures(GridFeatures):
+    """Vision features in numpy."""
+
+    def _joined(self, parts: Sequence[Array]) -> Array:
+        return np.concatenate(parts, axis=-1)
