@@ -55,7 +55,7 @@ class Sweep:
         data = (
             f"--target mini --answers target --loss kl --samples 2000 --held-out 128 --batch 2048 "
             f"--seed {seed} --answers-dir {self.out}/answers-{seed} --threads {self.threads} "
-            "--workers 0 --every 100000"
+            "--every 100000"
         )
         kind = "" if shape == SHAPE else "other-"
         text = self.out / f"{kind}s{seed}-w{words}"

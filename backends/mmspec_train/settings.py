@@ -46,7 +46,6 @@ class RunSettings(PlaceSettings):
     """Machine options of training a head or a draft."""
 
     dtype: str = option("auto", "Type of the target; auto: float32 on a CPU, its own elsewhere.")
-    workers: int = option(1, "Background processes that make batches: 0 or 1.", least=0, most=1)
     accelerate: bool = option(False, "Be one of `torchrun`'s or `accelerate launch`'s processes.")
 
 

@@ -159,7 +159,7 @@ def conversations(folder: Path) -> Path:
 def test_training_spells_them_out(at_terminal, evil, tmp_path):
     out, data = tmp_path / f"out {EVIL}", conversations(tmp_path / f"data {EVIL}")
     asked = ["train", "distill", "--kind", "medusa", "--target", evil[1], "--data", data]
-    asked += ["--samples", "6", "--held-out", "1", "--steps", "2", "--workers", "0"]
+    asked += ["--samples", "6", "--held-out", "1", "--steps", "2"]
     asked += ["--batch", "256", "--gamma", "2", "--answer-tokens", "4", "--device", "cpu"]
     status, screen = at_terminal(*asked, "--out", out)
     assert status == 0, screen

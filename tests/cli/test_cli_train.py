@@ -17,7 +17,7 @@ from support.lessons import write_lessons
 
 KINDS = ("eagle", "msd", "medusa", "hydra", "flash")
 SIZES = "--layers 1 --width 32 --heads 2 --ffn 48 --positions 1024 --only llava"
-SMALL = "--samples 24 --held-out 2 --steps 2 --workers 0 --device cpu --batch 256 --gamma 2"
+SMALL = "--samples 24 --held-out 2 --steps 2 --device cpu --batch 256 --gamma 2"
 
 
 @pytest.fixture(scope="session")
@@ -218,7 +218,7 @@ def test_a_fifth_is_judged_by_and_answers_for_other_options_are_refused_by_name(
     run: Run, lessons, pair_paths, tmp_path
 ):
     """Of 40 lines two are held out, whatever is asked for."""
-    given = [*lessons[:2], "--target", pair_paths[0], "--samples", "9", "--workers", "0"]
+    given = [*lessons[:2], "--target", pair_paths[0], "--samples", "9"]
     given += ["--steps", "1", "--answers-dir", tmp_path / "answers", "--gamma", "2"]
     first = ["train", "distill", "--kind", "medusa", *given]
     status, _, err = run(*first, "--out", tmp_path / "a", "--answer-tokens", "4")
@@ -236,7 +236,7 @@ def test_a_fifth_is_judged_by_and_answers_for_other_options_are_refused_by_name(
 def test_a_run_that_is_ended_goes_on_where_it_was(lessons, answers, pair_paths, tmp_path, how):
     """The whole group gets the signal, as from a terminal or a scheduler; nobody else speaks."""
     options = [*lessons, "--target", pair_paths[0], *answers, "--out", tmp_path / "out"]
-    options += ["--steps", "100000", "--workers", "1"]
+    options += ["--steps", "100000"]
     command = [sys.executable, "-m", "mmspec_cli", "train", "distill", "--kind", "medusa"]
     reset = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
     reset += "os.execv(sys.argv[1], sys.argv[1:])"

@@ -51,7 +51,7 @@ def test_half_a_head_is_no_checkpoint(disk, pair_paths):
 
 
 def test_half_a_pair_is_no_checkpoint(disk):
-    run = PairRun(disk.folder, recipe.TEST, Machine(torch.device("cpu"), 0, False))
+    run = PairRun(disk.folder, recipe.TEST, Machine(torch.device("cpu"), False))
     tokenizer = train_tokenizer(["a"], 300)
     tokenizer.save(str(run.result("tokenizer")))
     model = build.llava(recipe.TEST, recipe.TEST.target, tokenizer, 0)

@@ -27,7 +27,7 @@ STEPS = {"tower": 3, "projector": 1, "target": 6, "draft": 2}
 def trained(
     directory: Path, chosen: tuple[str, ...], checkpoint_seconds: float = 180.0
 ) -> stages.PairRun:
-    machine = Machine(torch.device("cpu"), 0, False, checkpoint_seconds)
+    machine = Machine(torch.device("cpu"), False, checkpoint_seconds)
     with quiet_log(directory) as log:
         run = stages.PairRun(directory, recipe.TEST, machine)
         run.train_stages(chosen, {stage: Budget(steps=n) for stage, n in STEPS.items()}, log)
@@ -194,7 +194,7 @@ def test_a_recipe_continues_a_target_on_clips_with_more_positions(
     clips = replace(
         recipe.TEST, start=str(start), target=longer, target_rates=rates, shares={"clip4": 1.0}
     )
-    made = stages.PairRun(tmp_path, clips, Machine(torch.device("cpu"), 0, False))
+    made = stages.PairRun(tmp_path, clips, Machine(torch.device("cpu"), False))
     made.check_starts(("target",))
     with quiet_log(tmp_path) as log:
         made.begin()
@@ -223,7 +223,7 @@ def test_a_recipe_continues_a_target_on_clips_with_more_positions(
 
 
 def test_a_recipe_that_continues_a_model_has_no_stage_but_the_target(tmp_path: Path) -> None:
-    run = stages.PairRun(tmp_path, recipe.CLIPS, Machine(torch.device("cpu"), 0, False))
+    run = stages.PairRun(tmp_path, recipe.CLIPS, Machine(torch.device("cpu"), False))
     for chosen in (STAGES, ("target", "draft"), ("tower",)):
         with pytest.raises(UsageError, match="continues mini: give --stage target alone"):
             run.check_starts(chosen)
@@ -233,7 +233,7 @@ def test_a_recipe_that_continues_a_model_has_no_stage_but_the_target(tmp_path: P
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mini", "test"])
 def test_every_stage_of_a_recipe_runs(tmp_path: Path, name: str) -> None:
-    machine = Machine(torch.device("cpu"), 0, False)
+    machine = Machine(torch.device("cpu"), False)
     run = stages.PairRun(tmp_path, recipe.RECIPES[name], machine)
     budgets = {stage: Budget(steps=20) for stage in STAGES}
     with quiet_log(tmp_path) as log:

@@ -52,7 +52,7 @@ def phase(name="toy", every=2):
 
 
 def train(folder, steps=6, processes=None, of=None, console=None, seconds=180.0):
-    machine = Machine(torch.device("cpu"), 0, False, seconds, processes or Processes())
+    machine = Machine(torch.device("cpu"), False, seconds, processes or Processes())
     directory = None if machine.processes.rank else folder
     with open_log(directory, console or Console(quiet=True)) as log:
         loop.run_phase(of or phase(), Budget(steps=steps), machine, folder / "toy.state", log)

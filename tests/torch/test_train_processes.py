@@ -15,7 +15,7 @@ LAUNCHERS = {
     "accelerate": ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "-m"],
 }
 OPTIONS = (
-    "--rate 1 --samples 24 --held-out 2 --every 12 --workers 0 --threads 1 --device cpu "
+    "--rate 1 --samples 24 --held-out 2 --every 12 --threads 1 --device cpu "
     "--batch 64 --answer-tokens 6"
 )
 

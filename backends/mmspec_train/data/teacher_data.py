@@ -124,7 +124,7 @@ def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
     processes, device = Processes(), pick_device(run.device)
     if run.accelerate:
         processes, device = join_processes(device)
-    machine = Machine(device, run.workers, False, CHECKPOINT_SECONDS, processes)
+    machine = Machine(device, False, CHECKPOINT_SECONDS, processes)
     teacher = Teacher(resolve(settings.target, "torch"), str(device), run.dtype)
     directory = settings.answers_dir or run.out / "answers"
     corpora = open_corpora(settings, teacher.config)

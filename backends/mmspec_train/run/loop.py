@@ -4,6 +4,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
@@ -149,7 +150,15 @@ class _Run(Generic[Item]):
 
     def train(self) -> None:
         """Take steps until the budget is spent or early stopping ends the run."""
-        streams = [self._stream(number) for number in range(len(self.batches))]
+        maker = ThreadPoolExecutor(1)
+        try:
+            self._take_steps([self._stream(n, maker) for n in range(len(self.batches))])
+        finally:
+            maker.shutdown(cancel_futures=True)
+        if self.evaluated_step != self.step:
+            self._evaluate()
+
+    def _take_steps(self, streams: list[Iterator[Item]]) -> None:
         while (progress := self._progress()) < 1 and not self._is_over():
             started = time.perf_counter()
             share = rate_share(self.step, progress, self.phase.final_rate)
@@ -162,18 +171,15 @@ class _Run(Generic[Item]):
                 self.seconds += time.perf_counter() - started
                 self.log.write_step(self.at, loss, share * self.optimizer.highest_rate)
             self.log.show(self.phase.name, self.step, progress, loss)
-        if self.evaluated_step != self.step:
-            self._evaluate()
 
     def _progress(self) -> float:
         progress = self.budget.progress(self.step, self.seconds)
         return self.machine.processes.from_first(progress)
 
-    def _stream(self, number: int) -> Iterator[Item]:
+    def _stream(self, number: int, maker: ThreadPoolExecutor) -> Iterator[Item]:
         processes = self.machine.processes
         first = self.batches[number] * processes.count + processes.rank
-        source, workers = self.phase.sources[number], self.machine.workers
-        return prefetch(source, first, workers, processes.count)
+        return prefetch(self.phase.sources[number], first, maker, processes.count)
 
     def _next(self, stream: Iterator[Item]) -> Item:
         """Return the next batch; if making it fails, save the state before raising."""

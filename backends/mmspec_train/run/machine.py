@@ -94,8 +94,6 @@ class Machine:
     """The device, processes and checkpoint interval of a run."""
 
     device: torch.device
-    workers: int = 1
-    """Number of background processes that make batches: 0 or 1."""
     compiled: bool = True
     checkpoint_seconds: float = 180.0
     processes: Processes = field(default_factory=Processes)

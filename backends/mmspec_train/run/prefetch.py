@@ -1,25 +1,17 @@
-"""Batches made ahead by a background process, and signals delayed while a run writes state."""
+"""Batches made ahead by a thread, and signals delayed while a run writes state."""
 
-import atexit
 import itertools
-import multiprocessing
-import os
-import pickle
-import queue
 import signal
 import threading
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Protocol, TypeVar
 
-from mmspec.ground.errors import MmspecError
-
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PREFETCHED = 16
-"""Number of batches that the background process makes ahead."""
+AHEAD = 16
+"""Number of batches of a source that are made ahead."""
 Batch = TypeVar("Batch", covariant=True)
 
 
@@ -31,79 +23,17 @@ class Source(Protocol[Batch]):
 
 
 def prefetch(
-    source: Source[Batch], start: int, workers: int = 1, every: int = 1
+    source: Source[Batch], start: int, maker: ThreadPoolExecutor, every: int = 1
 ) -> Iterator[Batch]:
-    """Yield a source's batches number `start`, `start` + `every`, ..., made in the background.
+    """Yield a source's batches number `start`, `start` + `every`, ..., made by `maker`'s thread.
 
-    With `workers` 0 this process makes them. More than one worker would change the order.
-    Raises the MmspecError of the background process in place of the batch that failed, and
-    MmspecError with the exit status if that process crashes.
+    Raises what making a batch raised in place of that batch.
     """
-    if not workers:
-        yield from itertools.islice(source.batches(start), 0, None, every)
-        return
-    # A pipe and not a queue of PyTorch or of `multiprocessing`: the semaphores of those, and the
-    # handshakes for shared tensors, print warnings if a signal comes at the wrong moment.
-    spawn = multiprocessing.get_context("spawn")
-    receiver, sender = spawn.Pipe(duplex=False)
-    worker = spawn.Process(target=_make_batches, args=(source, start, every, sender), daemon=True)
-    try:
-        # A signal during the start would leave a process that nobody ends.
-        with uninterrupted(), blocked_in_children():
-            worker.start()
-            # A suspended generator is not closed when the interpreter exits.
-            atexit.register(worker.kill)
-            sender.close()
-        yield from _received(receiver, worker)
-    finally:
-        if worker.pid is not None:
-            worker.kill()
-            worker.join()
-            atexit.unregister(worker.kill)
-        receiver.close()
-
-
-def _received(receiver: Connection, worker: BaseProcess) -> Iterator[Batch]:
+    batches = itertools.islice(source.batches(start), 0, None, every)
+    ahead = deque(maker.submit(next, batches) for _ in range(AHEAD))
     while True:
-        try:
-            batch = pickle.loads(receiver.recv_bytes())
-        except (EOFError, OSError):  # OSError: the worker ended in the middle of a batch
-            break
-        if isinstance(batch, MmspecError):
-            raise batch
-        yield batch
-    worker.join()
-    if worker.exitcode:
-        raise MmspecError(
-            f"the process that makes batches ended with status {worker.exitcode}; its own message, "
-            "if any, is above: the same command goes on from the last saved state"
-        )
-
-
-def _make_batches(source: Source[object], start: int, every: int, sender: Connection) -> None:
-    """Send a source's batches; if it raises MmspecError, the last thing sent is that error."""
-    import torch
-
-    torch.set_num_threads(1)
-    ready: queue.Queue[bytes | None] = queue.Queue(PREFETCHED)
-    sending = threading.Thread(target=_send, args=(ready, sender), daemon=True)
-    sending.start()
-    try:
-        for batch in itertools.islice(source.batches(start), 0, None, every):
-            ready.put(pickle.dumps(batch))
-    except MmspecError as error:
-        ready.put(pickle.dumps(error))
-    ready.put(None)
-    sending.join()
-
-
-def _send(ready: "queue.Queue[bytes | None]", sender: Connection) -> None:
-    """Send queued items until None comes; end this process if the receiver has ended."""
-    try:
-        while (pickled := ready.get()) is not None:
-            sender.send_bytes(pickled)
-    except OSError:
-        os._exit(0)
+        yield ahead.popleft().result()
+        ahead.append(maker.submit(next, batches))
 
 
 @contextmanager
@@ -127,17 +57,3 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(ending, handler)
     for number in received[:1]:
         signal.raise_signal(number)
-
-
-@contextmanager
-def blocked_in_children() -> Iterator[None]:
-    """Block Ctrl-C, SIGTERM and SIGHUP for good in each process that the block starts.
-
-    A signal to the whole process group is then handled by this process alone.
-    """
-    resource_tracker.ensure_running()  # starting one within the block would end the blocking
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
