@@ -1,20 +1,13 @@
-"""One file of conversations: its values one by one, which can be trained on, and why others cannot.
-
-A library that reads JSON in pieces tells no value's place, by which a conversation is read again.
-"""
+"""One file of conversations: those that can be trained on, and why others cannot."""
 
 import codecs
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from mmspec.ground import errors
 from mmspec.ground.input_files import open_file
@@ -24,53 +17,23 @@ HELD_OUT_ONE_IN = 20
 """One of this many conversations of a file is held out from training."""
 MOST_SKIPPED = 0.5
 """Largest share of a file's conversations that may be unusable; more is an error."""
-CHUNK = 2**20
-"""Bytes of an array that are read at a time."""
-LONGEST_LITERAL = 16
-"""Characters before the end of a text at which its JSON may be wrong only because it is cut."""
-_BETWEEN = re.compile(r"[\s,]*")
-_NO_UTF_8 = re.compile("[\udc80-\udcff]")
-"""Pattern of the characters that stand for bytes which are not UTF-8."""
-_DECODER = json.JSONDecoder(strict=False)
-_NO_TEXT = "not text in UTF-8"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A value of a file and its place."""
-
-    number: int
-    """The number of the line or of the element, from 1."""
-    offset: int
-    """The value's first byte."""
-    size: int
-    """The value's number of bytes."""
-    value: Any
-    error: str = ""
-    """Why there is no value; empty if there is."""
 
 
 @dataclass
 class Index:
-    """The usable conversations of a file, and the others counted by reason."""
+    """The conversations of a file by number: the line's or the element's, from 1."""
 
-    places: NDArray[np.int64]
-    """Number, first byte and size in bytes of each usable conversation [n, 3]."""
+    usable: dict[int, Instructions] = field(default_factory=dict)
     total: int = 0
     repaired: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     first: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Number and description of the first conversation that was skipped for each reason."""
 
-    def skip(self, entry: Entry, problem: UnusableError) -> None:
-        """Count a conversation that cannot be trained on."""
-        self.skipped[problem.reason] += 1
-        self.first.setdefault(problem.reason, (entry.number, str(problem)))
-
 
 @dataclass(frozen=True)
 class ConversationFile:
-    """Batch in LLaVA's or ShareGPT's format: JSON lines, or one JSON array.
+    """Conversations in LLaVA's or ShareGPT's format: JSON lines, or one JSON array.
 
     Image paths are relative to `images`, or to its parent if they begin with its name.
     """
@@ -81,24 +44,37 @@ class ConversationFile:
     @cached_property
     def index(self) -> Index:
         """Read the whole file once.  Raises UsageError if it cannot be read."""
-        index, places = Index(np.empty((0, 3), np.int64)), []
-        try:
-            for entry in read_entries(self.path):
-                index.total += 1
-                try:
-                    index.repaired.update(self._usable(entry).repairs)
-                    places.append((entry.number, entry.offset, entry.size))
-                except UnusableError as problem:
-                    index.skip(entry, problem)
-        except OSError as error:
-            raise errors.UsageError(f"cannot read {self.path}: {error.strerror}") from error
-        index.places = np.array(places, np.int64).reshape(-1, 3)
+        index = Index()
+        for number, value in self._values():
+            index.total += 1
+            try:
+                index.usable[number] = usable = self._usable(value)
+                index.repaired.update(usable.repairs)
+            except UnusableError as problem:
+                index.skipped[problem.reason] += 1
+                index.first.setdefault(problem.reason, (number, str(problem)))
         return index
 
-    def _usable(self, entry: Entry) -> Instructions:
-        if entry.error:
-            raise UnusableError("in broken JSON", entry.error)
-        instructions = read_instructions(entry.value)
+    def _values(self) -> Iterator[tuple[int, Any]]:
+        """Yield each line, or each element of an array, with its number."""
+        try:
+            with open_file(self.path) as file:
+                content = file.read().removeprefix(codecs.BOM_UTF8)
+        except OSError as error:
+            raise errors.UsageError(f"cannot read {self.path}: {error.strerror}") from error
+        if content.lstrip().startswith(b"["):
+            try:
+                yield from enumerate(_decoded(content), start=1)
+            except UnusableError as problem:
+                raise errors.UsageError(f"{self.path}: {problem}") from problem
+        else:
+            lines = enumerate(content.split(b"\n"), start=1)
+            yield from ((number, line) for number, line in lines if line.strip())
+
+    def _usable(self, value: Any) -> Instructions:
+        """Return the conversation of a JSON value, or of a line.  Raises UnusableError."""
+        value = _decoded(value) if isinstance(value, bytes) else value
+        instructions = read_instructions(value)
         for image in instructions.images:
             if not self.find(image).is_file():
                 raise UnusableError("without their image", f"there is no image {self.find(image)}")
@@ -110,20 +86,13 @@ class ConversationFile:
         under_parent = first == (self.images.name,) and not (self.images / image).is_file()
         return (self.images.parent if under_parent else self.images) / image
 
-    def places(self, *, held_out: bool) -> NDArray[np.int64]:
-        """Return the places of one in 20 conversations, or of the others; see `Index.places`."""
-        places = self.index.places
-        chosen = (places[:, 0] % HELD_OUT_ONE_IN == 0) == held_out
-        return np.compress(chosen, places, axis=0)
-
-    def read(self, place: NDArray[np.int64]) -> Instructions:
-        """Read a usable conversation."""
-        _, offset, size = place.tolist()
-        return read_instructions(read_value(self.path, offset, size))
+    def numbers(self, *, held_out: bool) -> list[int]:
+        """Return the numbers of one in 20 usable conversations, or of the others."""
+        return [n for n in self.index.usable if (n % HELD_OUT_ONE_IN == 0) == held_out]
 
     def check(self) -> None:
         """Raise UsageError if most conversations are unusable, or too few are left."""
-        index, usable = self.index, len(self.index.places)
+        index, usable = self.index, len(self.index.usable)
         if index.total - usable > MOST_SKIPPED * index.total:
             raise errors.UsageError(self._unusable())
         if usable < HELD_OUT_ONE_IN:
@@ -160,80 +129,11 @@ class ConversationFile:
         return "; ".join([f"{self.path.name}: {index.total} conversations", *parts] * bool(parts))
 
 
-def read_entries(path: Path) -> Iterator[Entry]:
-    """Yield the values of a file of JSON lines or of one JSON array; blank lines are left out.
-
-    What is no JSON is an entry with an error. An array is not read beyond such a place. Raises
-    OSError.
-    """
-    with open_file(path) as file:
-        offset = 3 if file.read(3) == codecs.BOM_UTF8 else 0
-        file.seek(offset)
-        is_array = file.read(CHUNK).lstrip().startswith(b"[")
-        file.seek(offset)
-        yield from _elements(file, offset) if is_array else _lines(file, offset)
-
-
-def read_value(path: Path, offset: int, size: int) -> Any:
-    """Read again the value at a place that `read_entries` gave."""
-    with open_file(path) as file:
-        file.seek(offset)
-        return _DECODER.decode(file.read(size).decode())
-
-
-def _lines(file: BinaryIO, offset: int) -> Iterator[Entry]:
-    for number, line in enumerate(file, start=1):
-        if line.strip():
-            yield _line(number, offset, line)
-        offset += len(line)
-
-
-def _line(number: int, offset: int, line: bytes) -> Entry:
-    value, error = None, ""
+def _decoded(content: bytes) -> Any:
+    """Return the value of JSON text, which may contain control characters in strings."""
     try:
-        value = _DECODER.decode(line.decode())
-    except UnicodeDecodeError:
-        error = _NO_TEXT
-    except json.JSONDecodeError as problem:
-        error = f"not JSON: {problem.msg}, at character {problem.pos + 1}"
-    except (ValueError, RecursionError) as problem:  # too many digits, too many brackets
-        error = f"not JSON: {problem}"
-    return Entry(number, offset, len(line), value, error)
-
-
-def _elements(file: BinaryIO, offset: int) -> Iterator[Entry]:
-    """Yield the elements of an array that begins at byte `offset`, where the file stands."""
-    decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
-    buffer = decode(file.read(CHUNK))
-    number, at, end = 0, 0, buffer.index("[") + 1
-    while True:
-        gap = _BETWEEN.match(buffer, end)
-        end = gap.end() if gap else end
-        offset += _size(buffer[at:end])
-        at = end
-        if buffer.startswith("]", at):
-            return
-        try:
-            value, end = _DECODER.raw_decode(buffer, at)
-        except (ValueError, RecursionError) as problem:
-            chunk = decode(file.read(CHUNK)) if _may_be_cut(problem, buffer) else ""
-            if not chunk:
-                error = f"not JSON from byte {offset} on, where reading ended: {problem}"
-                yield Entry(number + 1, offset, 0, None, error)
-                return
-            buffer, at, end = buffer[at:] + chunk, 0, 0
-            continue
-        number, text = number + 1, buffer[at:end]
-        error = _NO_TEXT if _NO_UTF_8.search(text) else ""
-        yield Entry(number, offset, _size(text), None if error else value, error)
-
-
-def _may_be_cut(problem: Exception, text: str) -> bool:
-    """True if JSON may be wrong only because the rest of it has not been read."""
-    if not isinstance(problem, json.JSONDecodeError):
-        return False
-    return problem.msg.startswith("Unterminated") or problem.pos + LONGEST_LITERAL > len(text)
-
-
-def _size(text: str) -> int:
-    return len(text.encode(errors="surrogateescape"))
+        return json.loads(content.decode(), strict=False)
+    except UnicodeDecodeError as error:
+        raise UnusableError("in broken JSON", f"not text in UTF-8: {error.reason}") from error
+    except (ValueError, RecursionError) as error:  # also too many digits, too many brackets
+        raise UnusableError("in broken JSON", f"not JSON: {error}") from error

@@ -110,13 +110,13 @@ class FileCorpus:
         return len(self._order)
 
     @cached_property
-    def _places(self) -> list[NDArray[np.int64]]:
-        return [file.places(held_out=self.split == "held-out") for file in self.files]
+    def _numbers(self) -> list[list[int]]:
+        return [file.numbers(held_out=self.split == "held-out") for file in self.files]
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
         """The file, and the conversation in its split, of each number [n, 2]."""
-        sizes = [len(places) for places in self._places]
+        sizes = list(map(len, self._numbers))
         return in_turn(sizes, self.weights or tuple(map(float, sizes)))
 
     def check(self) -> None:
@@ -131,12 +131,12 @@ class FileCorpus:
     def turns(self, number: int) -> list[Turn]:
         """Read a conversation.  Raises ImageError, naming file and place, for a damaged image."""
         source, local = self._order[number % self.size]
-        file, place = self.files[source], self._places[source][local]
-        instructions = file.read(place)
+        file, place = self.files[source], self._numbers[source][local]
+        instructions = file.index.usable[place]
         try:
             pictures = iter([open_picture(file.find(image)) for image in instructions.images])
         except errors.ImageError as error:
-            raise errors.ImageError(f"{file.path}:{place[0]}: {error}") from error
+            raise errors.ImageError(f"{file.path}:{place}: {error}") from error
         message = _message if instructions.images else _text
         return [
             Turn(message(question, pictures), (), answer.strip())

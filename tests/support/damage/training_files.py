@@ -21,12 +21,9 @@ def make_training(folder: Path) -> None:
 
 
 def use_training(file: Path, _: str) -> None:
-    """Compare the options, index the conversations and read each."""
+    """Compare the options, and index the conversations."""
     check_manifest(file.parent / "run.json", {"seed": 1, "steps": {"a": 2}}, "begin anew")
-    conversations = ConversationFile(file.parent / "conversations.json", file.parent)
-    conversations.check()
-    for place in conversations.places(held_out=True):
-        conversations.read(place)
+    ConversationFile(file.parent / "conversations.json", file.parent).check()
 
 
 TEACHER_FILES = ("state.pt", "train.jsonl", "about.train.json", *("train.states",) * 2)
