@@ -27,8 +27,7 @@ VARIANTS = [
     ("eagle3", {"rope_scaling": {"mrope_section": [4, 2, 2], "mrope_interleaved": True}}),
     ("msd", {"input_norm": True}),
     ("vispec", {"qkv_bias": True, "queries": 3, "bias": False}),
-    ("medusa", {"vision": "mean"}),
-    ("hydra", {"vision": "attention", "slots": 5}),
+    ("hydra", {"slots": 5}),
     ("flash", {"queries": 0}),
 ]
 
@@ -144,8 +143,7 @@ REFUSED = [
     ("msd", {"slots": 3}, "slots is 3, but must be absent"),
     ("msd", {"queries": 3}, "queries is 3, but must be absent"),
     ("flash", {"queries": -1}, "queries is -1, but must be an integer >= 0"),
-    ("flash", {"vision": "mean"}, "vision is"),
-    ("hydra", {"vision": "all"}, "vision is"),
+    ("hydra", {"vision": "mean"}, "vision is"),
     ("hydra", {"bias": "yes"}, "bias is"),
 ]
 

@@ -40,8 +40,8 @@ HEADS = {
     ),
     "msd": ("msd", {}),
     "vispec": ("vispec", {}),
-    "medusa": ("medusa", {"vision": "attention"}),
-    "hydra": ("hydra", {"vision": "mean"}),
+    "medusa": ("medusa", {}),
+    "hydra": ("hydra", {}),
     "flash": ("flash", {}),
     "flash whole": ("flash", {"queries": 0}),
 }
