@@ -101,14 +101,19 @@ def test_across_names_a_backend_that_is_not_installed(run, llava_path, monkeypat
 
 def test_speed_prints_a_table_and_writes_json(run, pair, tmp_path):
     out = tmp_path / "speed.json"
-    words = "--drafting", "M,none,M", "--gammas", "2,2", "--repeats", "1", "--count", "1"
+    words = "--drafting", "M,none,M", "--gammas", "2,auto,2", "--repeats", "1", "--count", "1"
     result = run("bench", "speed", *pair, *words, "--out", out)
     assert result.status == 0
     assert "M gamma 2" in result.out
-    assert "4 branches / 1" in result.out
     told = json.loads(out.read_text())
-    assert [method["identical"] for method in told["methods"]] == [1, 1]
-    assert told["provenance"]["command"]
+    plain, fixed, adaptive = told["methods"]
+    names = [method["name"] for method in told["methods"]]
+    assert names == ["plain", "M gamma 2", "M gamma auto"]
+    assert (plain["tokens_per_round"], plain["acceptance_rate"]) == (1.0, 0.0)
+    assert fixed["tokens_per_round"] > 1
+    assert fixed["identical"] == adaptive["identical"] == adaptive["answers"] == 1
+    assert (told["exact"], told["exact_mode"], told["exact_rows"]) == (False, "auto", None)
+    assert told["provenance"]["versions"]["torch"]
 
 
 def test_speed_measures_lookup_without_a_draft_and_chosen_lengths(run, pair):

@@ -1,13 +1,9 @@
 """An engine of scripted models, one of the tiny pair, and tokenizers of every kind."""
 
-from functools import partial
-
 import pytest
 
 from mmspec.chat.engine import load
 from mmspec.prompt.tokenizer import Tokenizer
-from mmspec_bench.measure import speed
-from mmspec_bench.measure.costs import costs
 from support import factory_layouts, tiny_tokenizers
 from support.scripted_engine import scripted_engine
 
@@ -30,12 +26,6 @@ def engine(directory):
 def pair_engine(pair_paths):
     """The tiny pair on PyTorch."""
     return load(*map(str, pair_paths), backend="torch")
-
-
-@pytest.fixture
-def few_timings(monkeypatch):
-    """Costs beside a speed report are of two passes."""
-    monkeypatch.setattr(speed, "costs", partial(costs, repeats=2))
 
 
 @pytest.fixture(scope="session")

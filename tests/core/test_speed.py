@@ -1,16 +1,11 @@
 """The speed measurement: pairing, order, spreads and shares, on arms whose times are known."""
 
-import json
-from dataclasses import replace
-
 import pytest
 
 from mmspec.chat.options import Options
-from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.prompts import user_prompt
-from mmspec_bench.measure.costs import Costs, costs
-from mmspec_bench.measure.speed import engine_method, measure, speed
+from mmspec_bench.measure.speed import engine_method, measure
 from mmspec_bench.measure.timing import Spread, Timing, rotated
 from mmspec_bench.prompts import world_prompts
 from support.stand_ins import quiet
@@ -67,51 +62,6 @@ def test_rotation_starts_with_each_in_turn():
 def test_spread_text():
     assert Spread.of([3.0, 1.0, 2.0]).text(1) == "2.0 [1.0..3.0]"
     assert Spread.of([3.0]).text(1) == "3.0"
-
-
-def test_ratios():
-    costs = Costs(5, 0.012, 0.018, {"M": 0.001, "MTCP": 0.0016})
-    assert costs.ratios == pytest.approx(
-        {"target step / draft step": 12, "4 branches / 1": 1.6, "6 target rows / 1": 1.5}
-    )
-
-
-def test_the_parts_of_a_round_are_timed_with_the_rows_that_decode(pair_engine, monkeypatch):
-    rows, opened = ExactRows(8, 8), []
-    engine, model = replace(pair_engine, exactness={"on": rows}), type(pair_engine.target.model)
-    original = model.open_target
-
-    def recorded(self, sampling, exact=None):
-        opened.append(exact)
-        return original(self, sampling, exact)
-
-    monkeypatch.setattr(model, "open_target", recorded)
-    costs(engine, world_prompts(1, size=32)[0], Options(gamma=2, exact="on"), repeats=1)
-    assert opened[0] == rows  # later ones write captions
-
-
-def test_a_whole_report_on_a_small_pair(pair_engine, few_timings):
-    prompts = world_prompts(1, size=32)
-    report = speed(
-        pair_engine,
-        prompts,
-        Options(gamma=3, max_new_tokens=8),
-        draftings=["M", "MTCP"],
-        gammas=[2, "auto"],
-        repeats=1,
-        progress=quiet,
-    )
-    plain, *drafted = report.methods
-    assert (plain.name, plain.tokens_per_round, plain.acceptance_rate) == ("plain", 1.0, 0.0)
-    names = [f"{drafting} gamma {gamma}" for drafting in ("M", "MTCP") for gamma in (2, "auto")]
-    assert [method.name for method in drafted] == names
-    assert all(method.identical == method.answers == 1 for method in drafted)
-    assert all(method.tokens_per_round > 1 for method in drafted[::2])
-    assert set(report.costs.draft_step) == {"M", "MTCP"}
-    record = json.loads(json.dumps(report.as_dict()))
-    assert (record["exact"], record["exact_mode"], record["exact_rows"]) == (False, "auto", None)
-    assert record["provenance"]["versions"]["torch"]
-    assert record["ratios"]["4 branches / 1"] > 0
 
 
 def test_of_a_tree_levels_could_have_been_kept_not_nodes(pair_engine):

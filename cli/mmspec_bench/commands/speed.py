@@ -1,6 +1,8 @@
 """`mmspec bench speed`: tokens per second of drafting methods, paired and interleaved."""
 
+from dataclasses import asdict
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +12,23 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Gamma, Options
 from mmspec.checkpoints.quantization import computed
 from mmspec.diagnostics.prompts import read_prompts, typed_prompts
+from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
 from mmspec.drafters.views import UNLETTERED
 from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
-from mmspec_bench.measure.speed import SpeedReport
-from mmspec_bench.measure.speed import speed as measure_speed
+from mmspec_bench.measure.speed import engine_method, measure
 from mmspec_bench.measure.timing import Figures
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.table import Table
 from mmspec_terminal.options import CAPTIONER, EXACT, LOADING, LONGEST
-from mmspec_terminal.render import Screen
 
 VIEWS = "M,T,MT,MTC"
 """The draftings that are measured by default with a draft model."""
+COLUMNS = (
+    *("method", "tokens/s", "times plain", "overall"),
+    *("tokens per round", "accepted", "same tokens"),
+)
 NOTE = (
     "Medians [range]. Times plain: beside the plain run just before or after. Overall: all tokens "
     "by all seconds, times plain. Tokens per round: the target's own included. Accepted: of the "
@@ -75,22 +80,35 @@ def speed(
     """
     screen = output.screen
     lengths = [_gamma(gamma) for gamma in split(gammas) or [gammas]]
-    questions = (
-        read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
-    )
-    options = Options(gamma=5, max_new_tokens=max_new_tokens, exact=exact)  # --gammas sets gamma
+    given = read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
+    options = Options(max_new_tokens=max_new_tokens, exact=exact)
     engine = loaded(screen, loading, options)
-    report = measure_speed(
-        engine,
-        questions or prompts_for(engine.target.model.config, count, split(tasks)),
-        options,
-        draftings=_draftings(drafting, engine),
-        gammas=lengths,
-        repeats=repeats,
-        progress=screen.progress,
+    questions = given or prompts_for(engine.target.model.config, count, split(tasks))
+    plan = [(PLAIN_DRAFTING.spec, 1), *product(_draftings(drafting, engine), lengths)]
+    methods = [engine_method(engine, options, *step) for step in plan]
+    figures = measure(methods, questions, repeats, screen.progress)
+    model = engine.target.model
+    report = {
+        "model": engine.target.name,
+        "draft": engine.drafts.name if engine.drafts else None,
+        "device": model.device,
+        "dtype": model.dtype,
+        "quantize": model.quantize,
+        "prompts": len(questions),
+        "repeats": repeats,
+        "methods": [asdict(method) for method in figures],
+        "provenance": provenance([engine.backend]),
+        **engine.exact_fields(exact),
+    }
+    peak = max(method.peak_memory_bytes for method in figures)
+    title = (
+        f"{engine.target.name} on {model.device}, {computed(model.dtype, model.quantize)}: "
+        f"{'exact' if report['exact'] else 'not exact'}; {len(questions)} prompts x {repeats}; "
+        f"peak {peak // 2**20} MiB"
     )
-    output.report(report.as_dict(), partial(_show_speed, screen, report))
-    return int(any(method.identical < method.answers for method in report.methods))
+    table = Table(title, COLUMNS, [_row(method) for method in figures], NOTE)
+    output.report(report, partial(show_tables, screen, [table], "speed"))
+    return int(any(method.identical < method.answers for method in figures))
 
 
 def _draftings(drafting: str | None, engine: Engine) -> list[str]:
@@ -112,29 +130,6 @@ def _gamma(text: str) -> Gamma:
     if not text.isdigit() or text == "0":
         raise UsageError(f"--gammas {text!r}: give numbers of at least 1, such as 2,4,6, or auto")
     return Options(gamma=int(text)).gamma
-
-
-def _show_speed(screen: Screen, report: SpeedReport) -> None:
-    columns = (
-        *("method", "tokens/s", "times plain", "overall"),
-        *("tokens per round", "accepted", "same tokens"),
-    )
-    rows = [_row(method) for method in report.methods]
-    if report.costs:
-        step = report.costs.target_step
-        drafts = (f"{word} {s * 1e3:.2f} ms" for word, s in report.costs.draft_step.items())
-        screen.say(f"target step {step * 1e3:.2f} ms; a drafted token: {', '.join(drafts)}")
-        screen.say("; ".join(f"{name}: {r:.2f}" for name, r in report.costs.ratios.items()))
-    show_tables(screen, [Table(_setting(report), columns, rows, NOTE)], "speed")
-
-
-def _setting(report: SpeedReport) -> str:
-    peak = max(method.peak_memory_bytes for method in report.methods)
-    return (
-        f"{report.model} on {report.device}, {computed(report.dtype, report.quantize)}: "
-        f"{'exact' if report.exact else 'not exact'}; {report.prompts} prompts x {report.repeats}; "
-        f"peak {peak // 2**20} MiB"
-    )
 
 
 def _row(method: Figures) -> tuple[str, ...]:

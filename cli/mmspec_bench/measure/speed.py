@@ -1,30 +1,15 @@
 """Measures tokens per second of several methods: paired, interleaved, medians and ranges."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Protocol
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Gamma, Options
-from mmspec.decoding.exact_rows import ExactFields
 from mmspec.diagnostics.prompts import Prompt
-from mmspec.diagnostics.provenance import provenance
 from mmspec.diagnostics.single_turn import answer_once
 from mmspec.ground.progress import Progress
-from mmspec_bench.measure.costs import Costs, costs
 from mmspec_bench.measure.timing import Figures, Timing, figures, rotated
-
-
-class TimedMethod(Protocol):
-    """A method of answering prompts greedily, with nothing cached from earlier prompts."""
-
-    @property
-    def name(self) -> str:
-        """The method's name in tables."""
-
-    def answer(self, prompt: Prompt) -> Timing:
-        """Answer in a new conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +45,8 @@ def engine_method(engine: Engine, options: Options, drafting: str, gamma: Gamma)
     return EngineMethod(name, engine, replace(options, drafting=drafting, gamma=gamma))
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedReport(ExactFields):
-    """The results of all methods, with models, prompts and provenance."""
-
-    model: str
-    draft: str | None
-    device: str
-    dtype: str
-    quantize: str
-    prompts: int
-    repeats: int
-    methods: list[Figures]
-    costs: Costs | None
-    provenance: dict[str, Any]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report as a JSON-serializable object."""
-        return asdict(self) | {"ratios": self.costs.ratios if self.costs else {}}
-
-
 def measure(
-    methods: Sequence[TimedMethod], prompts: Sequence[Prompt], repeats: int, progress: Progress
+    methods: Sequence[EngineMethod], prompts: Sequence[Prompt], repeats: int, progress: Progress
 ) -> list[Figures]:
     """Answer each prompt with all methods in turn, `repeats` times; the first is the plain one.
 
@@ -98,31 +63,3 @@ def measure(
             timings[method.name].append(method.answer(prompt))
     first = timings[methods[0].name]
     return [figures(name, [*zip(every, first, strict=True)]) for name, every in timings.items()]
-
-
-def speed(
-    engine: Engine,
-    prompts: Sequence[Prompt],
-    options: Options,
-    *,
-    draftings: Sequence[str],
-    gammas: Sequence[Gamma],
-    repeats: int,
-    progress: Progress,
-) -> SpeedReport:
-    """Measure plain decoding, and each drafting with each draft length."""
-    plan = [("none", 1), *product(draftings, gammas)]
-    methods = [engine_method(engine, options, *step) for step in plan]
-    return SpeedReport(
-        model=engine.target.name,
-        draft=engine.drafts.name if engine.drafts else None,
-        device=engine.target.model.device,
-        dtype=engine.target.model.dtype,
-        quantize=engine.target.model.quantize,
-        prompts=len(prompts),
-        repeats=repeats,
-        methods=measure(methods, prompts, repeats, progress),
-        costs=costs(engine, prompts[0], options) if engine.draft else None,
-        provenance=provenance([engine.backend]),
-        **engine.exact_fields(options.exact),
-    )
