@@ -18,7 +18,6 @@ from mmspec.families.grid import Grid
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.progress import Progress, silent
 from mmspec.prompt.chat_template import ChatTemplate, load_template
-from mmspec.prompt.clips import Moment
 from mmspec.prompt.conversation import Chunk, Conversation, Turn, render
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
@@ -45,37 +44,30 @@ class FeatureCache:
         return self._features.get(picture.digest, partial(self._encoded, picture))
 
     def _encoded(self, picture: Picture) -> Features:
-        pixels = self.pixels(picture)
-        if isinstance(picture, Moment):  # whose time decides where its positions are
-            return self.model.encode(pixels, self.grid(picture))
-        return self.model.encode(pixels)
+        return self.model.encode(self.pixels(picture), self.grid(picture))
 
     def pixels(self, picture: Picture) -> Float32:
         """The pixel values of `picture` that the tower is given."""
         arrays = [self._each(picture).pixels(image) for image in picture.images]
-        return np.stack(arrays) if isinstance(picture, Moment) else arrays[0]
+        return np.stack(arrays) if picture.frames else arrays[0]
 
     def _each(self, picture: Picture) -> Preprocessing:
         """The preprocessing of each image of a picture."""
-        if isinstance(picture, Moment):
-            return self.preprocessing.for_clip(picture.clip_frames)
-        return self.preprocessing
+        return self.preprocessing.for_clip(picture.clip_place.frames)
 
     def grid(self, picture: Picture) -> Grid:
         """The visual positions of `picture`; computes no features.  Raises ImageError."""
         vision = self.model.config.vision
         assert vision
-        size = self._each(picture).size(*picture.image.size)
-        if isinstance(picture, Moment):
-            return vision.moment_grid(*size, picture.place, picture.step)
-        return vision.grid(*size)
+        size, place = self._each(picture).size(*picture.image.size), picture.clip_place
+        return vision.grid(*size, place.moment, place.step)
 
     def note(self, picture: Picture) -> str | None:
         """What is said of a picture that a limit on tokens has made smaller."""
         if not self._each(picture).is_reduced(*picture.image.size):
             return None
         height, width = self._each(picture).size(*picture.image.size)
-        unit = "tokens for two frames" if isinstance(picture, Moment) else "tokens"
+        unit = "tokens for two frames" if picture.frames else "tokens"
         return (
             f"{picture.name or 'an image'} is seen at {width} x {height} pixels, "
             f"{self.grid(picture).positions} {unit}; `max_image_tokens` allows more"

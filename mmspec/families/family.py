@@ -31,7 +31,7 @@ class Preprocessing(Protocol):
         """The pixel values [3, height, width] of an upright RGB image."""
 
     def for_clip(self, frames: int) -> Self:
-        """The same for each frame of a clip that has so many."""
+        """The same for each frame of a clip that has so many; 0: for an image."""
 
     def limited(self, positions: int | None) -> Self:
         """The same with at most `positions` for an image; None takes the family's own limit.
@@ -69,17 +69,15 @@ class Vision(Protocol):
     def tower(self, parts: TowerParts, text: TextConfig) -> Tower:
         """Take tower and projector; text: the decoder that gets the embeddings."""
 
-    def grid(self, height: int, width: int) -> Grid:
-        """The visual positions of pixel values [3, height, width]."""
+    def grid(self, height: int, width: int, moment: int = 0, step: float = 0.0) -> Grid:
+        """The visual positions of pixel values [3, height, width].
+
+        moment: number of moments of the clip before this one, which are `step` seconds apart; 0 for
+        an image.
+        """
 
     def tower_rows(self, height: int, width: int) -> int:
         """The number of rows that the tower computes of pixel values [3, height, width]."""
-
-    def moment_grid(self, height: int, width: int, place: int, step: float) -> Grid:
-        """The visual positions of a clip's moment, `place` steps of `step` seconds after the first.
-
-        Only asked for where the family's `ImageTokens.clip` is 'moments' or 'timed'.
-        """
 
     def preprocessing(self, directory: Path) -> Preprocessing:
         """The preprocessing of a checkpoint.  Raises CheckpointError for a malformed file."""

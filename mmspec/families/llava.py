@@ -70,18 +70,14 @@ class LlavaVision:
         grid = self.side
         return [side * side for side in range(grid - 1, 0, -1) if grid % side == 0]
 
-    def grid(self, height: int, width: int) -> Grid:
-        """The visual positions of pixel values; all images have the same."""
+    def grid(self, height: int, width: int, moment: int = 0, step: float = 0.0) -> Grid:  # noqa: ARG002
+        """The visual positions of pixel values; frames of clips are images."""
         sides = height // self.patch_size, width // self.patch_size
         return Grid(*sides, class_tokens=int(not self.drops_class_token))
 
     def tower_rows(self, height: int, width: int) -> int:  # noqa: ARG002
         """The class token and all patches."""
         return self.rows
-
-    def moment_grid(self, height: int, width: int, place: int, step: float) -> Grid:  # noqa: ARG002
-        """That of an image: frames of clips are images."""
-        return self.grid(height, width)
 
     def preprocessing(self, directory: Path) -> ClipImages:
         """CLIP's preprocessing with a checkpoint's settings.  Raises CheckpointError."""

@@ -61,15 +61,15 @@ class Qwen25VLVision(QwenVision):
         """Side of a square picture that windows fill."""
         return WINDOWS * self.window * self.patch_size
 
-    def moment_grid(self, height: int, width: int, place: int, step: float) -> PlaneGrid:
-        """The visual positions of a clip's moment: its time is in its rotary positions."""
-        times = [self._time(number, step) for number in (place - 1, place)]
-        before = times[0] if place else None
-        return replace(self.grid(height, width), time=times[1], before=before)
+    def grid(self, height: int, width: int, moment: int = 0, step: float = 0.0) -> PlaneGrid:
+        """The visual positions of pixel values; a moment's time is in its rotary positions."""
+        before = self._time(moment - 1, step) if moment else None
+        time = self._time(moment, step)
+        return replace(super().grid(height, width), time=time, before=before)
 
-    def _time(self, place: int, step: float) -> int:
+    def _time(self, moment: int, step: float) -> int:
         """The rotary position in time of a moment, in float32 as transformers computes it."""
-        return int(np.float32(place) * np.float32(self.tokens_per_second * step))
+        return int(np.float32(moment) * np.float32(self.tokens_per_second * step))
 
     def preprocessing(self, directory: Path) -> QwenImages:
         """Qwen's preprocessing with a checkpoint's settings.  Raises CheckpointError."""

@@ -103,8 +103,8 @@ class QwenImages:
         return replace(self, largest=largest, least=min(self.least, largest), whole=self.largest)
 
     def for_clip(self, frames: int) -> "QwenImages":
-        """The preprocessing of each frame of a clip that has so many."""
-        return self.clips.of(frames) if self.clips else self
+        """The preprocessing of each frame of a clip that has so many; 0: of an image."""
+        return self.clips.of(frames) if self.clips and frames else self
 
     def is_reduced(self, width: int, height: int) -> bool:
         """True if an image of this size gets fewer positions because of `limited`."""

@@ -85,17 +85,13 @@ class QwenVision(ABC):
         """Numbers of positions to which an image can be pooled, largest first."""
         return POOL_SIZES
 
-    def grid(self, height: int, width: int) -> PlaneGrid:
-        """The visual positions of pixel values [3, height, width]."""
+    def grid(self, height: int, width: int, moment: int = 0, step: float = 0.0) -> PlaneGrid:  # noqa: ARG002
+        """The visual positions of pixel values [3, height, width], of a moment as of an image."""
         return PlaneGrid(height // self.cell, width // self.cell)
 
     def tower_rows(self, height: int, width: int) -> int:
         """The patches of pixel values [3, height, width]."""
         return self.grid(height, width).positions * self.spatial_merge_size**2
-
-    def moment_grid(self, height: int, width: int, place: int, step: float) -> PlaneGrid:  # noqa: ARG002
-        """That of an image: the prompt says a moment's time."""
-        return self.grid(height, width)
 
     def tensors(self, text: TextConfig) -> Tensors:
         """The tensors of the tower and its mergers."""

@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.images import Picture
+from mmspec.prompt.images import ClipPlace, Picture
 
 FPS = 2.0
 """Frames a second that are taken, unless another number is named."""
@@ -67,7 +67,6 @@ class Clip(Picture):
     Two are equal if frames, times and sampling are: frames whose number was named are all shown.
     """
 
-    frames: tuple[Picture, ...] = field(default=(), compare=False, repr=False)
     numbers: tuple[int, ...] = field(default=(), compare=False, repr=False)
     """Each frame's place in the film."""
     total: int = field(default=0, compare=False)
@@ -83,59 +82,30 @@ class Clip(Picture):
         return f"{width}x{height}, {len(self.frames)} frames of {self.total / self.rate:.1f} s"
 
     @property
-    def images(self) -> tuple[Image.Image, ...]:
-        """All frames."""
-        return tuple(frame.image for frame in self.frames)
+    def settings(self) -> dict[str, Any]:
+        """How the frames are taken from the film, for JSON."""
+        return asdict(self.sampling)
 
     @property
-    def moments(self) -> tuple["Moment", ...]:
-        """The frames in twos; the last may have one."""
+    def moments(self) -> tuple[Picture, ...]:
+        """The frames in twos, each seen as one image; the last may have one."""
         size, count = FRAMES_OF_A_MOMENT, len(self.frames)
         step = size / (count / self.total * self.rate)
-        return tuple(
-            Moment(
-                frames[0].image,
-                f"{self.digest} {start}",
-                self.name,
-                frames=frames,
-                place=start // size,
-                step=step,
-                clip_frames=count,
-                time=_mean_time(self.numbers[start : start + size], self.rate),
+        moments = list[Picture]()
+        for start in range(0, count, size):
+            frames, numbers = self.frames[start : start + size], self.numbers[start : start + size]
+            time = (numbers[0] / self.rate + numbers[-1] / self.rate) / 2
+            place = ClipPlace(start // size, step, time, count)
+            digest = f"{self.digest} {start}"
+            moments.append(
+                Picture(frames[0].image, digest, self.name, frames=frames, clip_place=place)
             )
-            for start in range(0, count, size)
-            if (frames := self.frames[start : start + size])
-        )
+        return tuple(moments)
 
-
-def _mean_time(numbers: Sequence[int], rate: float) -> float:
-    """Seconds between the film's begin and the middle of two frames."""
-    return (numbers[0] / rate + numbers[-1] / rate) / 2
-
-
-@dataclass(frozen=True, slots=True)
-class Moment(Picture):
-    """Two neighbouring frames of a clip, which a tower sees as one image."""
-
-    frames: tuple[Picture, ...] = field(default=(), compare=False, repr=False)
-    place: int = field(default=0, compare=False)
-    """Number of the clip's moments before this one."""
-    step: float = field(default=0.0, compare=False)
-    """Seconds from one moment to the next."""
-    time: float = field(default=0.0, compare=False)
-    """Seconds from the film's begin."""
-    clip_frames: int = field(default=1, compare=False)
-    """Number of frames of the whole clip."""
-
-    @property
-    def images(self) -> tuple[Image.Image, ...]:
-        """Its frames."""
-        return tuple(frame.image for frame in self.frames)
-
-    @property
-    def still(self) -> Picture:
-        """The first frame alone."""
-        return self.frames[0]
+    def shown(self, most: int) -> tuple[Picture, ...]:
+        """Evenly at most `most` frames as images, or all if their number was named."""
+        count = len(self.frames) if self.sampling.max_frames else min(most, len(self.frames))
+        return tuple(self.frames[number] for number in spread(len(self.frames), count))
 
 
 def clip_of(
@@ -161,9 +131,3 @@ def clip_of(
         rate=rate,
         sampling=sampling,
     )
-
-
-def shown_frames(clip: Clip, most: int) -> tuple[Picture, ...]:
-    """The frames that are shown as images: evenly `most`, or all if their number was named."""
-    count = len(clip.frames) if clip.sampling.max_frames else min(most, len(clip.frames))
-    return tuple(clip.frames[number] for number in spread(len(clip.frames), count))

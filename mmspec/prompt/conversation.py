@@ -13,7 +13,6 @@ from typing import Literal
 
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt.chat_template import ChatTemplate, Content
-from mmspec.prompt.clips import Clip, shown_frames
 from mmspec.prompt.images import Picture
 from mmspec.prompt.placeholders import IMAGE_PLACEHOLDER, Placeholders
 from mmspec.prompt.saved_conversation import opened_parts, read_saved, saved_part
@@ -43,9 +42,9 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, Picture))
 
     @property
-    def clips(self) -> tuple[Clip, ...]:
+    def clips(self) -> tuple[Picture, ...]:
         """The clips among the pictures."""
-        return tuple(part for part in self.parts if isinstance(part, Clip))
+        return tuple(picture for picture in self.pictures if picture.frames)
 
 
 def interleaved(text: str, pictures: Sequence[Picture]) -> Message:
@@ -75,8 +74,7 @@ class Turn:
             return self
         each = max(most // len(clips), 1)
         parts = (
-            shown_frames(part, each) if isinstance(part, Clip) else (part,)
-            for part in self.question.parts
+            (part,) if isinstance(part, str) else part.shown(each) for part in self.question.parts
         )
         question = Message(self.question.role, tuple(chain.from_iterable(parts)))
         return replace(self, question=question)

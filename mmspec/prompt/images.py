@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,20 @@ _COEFFICIENTS = 6
 
 
 @dataclass(frozen=True, slots=True)
+class ClipPlace:
+    """Where a moment stands in its clip; of an image all numbers are 0."""
+
+    moment: int = 0
+    """Number of the clip's moments before this one."""
+    step: float = 0.0
+    """Seconds from one moment to the next."""
+    time: float = 0.0
+    """Seconds from the film's begin."""
+    frames: int = 0
+    """Number of frames of the whole clip."""
+
+
+@dataclass(frozen=True, slots=True)
 class Picture:
     """An upright RGB image; two are equal if size and pixels are equal."""
 
@@ -66,20 +81,43 @@ class Picture:
     from_file: bool = field(default=False, compare=False)
     """True if `name` is the path of a file that was read."""
 
+    frames: tuple["Picture", ...] = field(default=(), compare=False, repr=False)
+    """The frames of a clip or of a moment; empty for an image."""
+    clip_place: ClipPlace = field(default=ClipPlace(), compare=False, repr=False)
+
+    @property
+    def kind(self) -> str:
+        """What people call it: "image" or "clip"."""
+        return "clip" if self.frames else "image"
+
     @property
     def images(self) -> tuple[Image.Image, ...]:
         """The image; of a clip, its frames."""
-        return (self.image,)
+        return tuple(frame.image for frame in self.frames) or (self.image,)
 
     @property
     def still(self) -> "Picture":
         """The picture itself; of a clip, its first frame."""
-        return self
+        return self.frames[0] if self.frames else self
 
     @property
     def shape(self) -> str:
         """Width and height, for people."""
         return f"{self.image.width}x{self.image.height}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How the frames of a clip are taken from its file, for JSON."""
+        return {}
+
+    @property
+    def moments(self) -> tuple["Picture", ...]:
+        """The picture itself; of a clip, its frames in twos, as Qwen's towers see them."""
+        return (self,)
+
+    def shown(self, most: int) -> tuple["Picture", ...]:  # noqa: ARG002
+        """The picture itself; of a clip, about `most` of its frames."""
+        return (self,)
 
 
 def open_picture(path: str | Path) -> Picture:

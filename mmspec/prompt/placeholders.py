@@ -7,10 +7,8 @@ afterwards; those that the template writes become special tokens.
 
 import re
 from collections.abc import Sequence
-from itertools import chain
 
 from mmspec.ground.errors import CheckpointError
-from mmspec.prompt.clips import Clip
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
 
@@ -43,11 +41,13 @@ class Placeholders:
 
     def picture(self, picture: Picture) -> str:
         """The text that stands for a picture within a text of the template's input."""
-        if not isinstance(picture, Clip) or self._tokenizer.image_tokens.clip == "images":
+        tokens = self._tokenizer.image_tokens
+        if not picture.frames or tokens.clip == "images":
             return IMAGE_MARK
-        tokens, timed = self._tokenizer.image_tokens, self._tokenizer.image_tokens.clip == "timed"
         moments = (
-            f"<{moment.time:.1f} seconds>{IMAGE_MARK}" if timed else _VISUAL
+            f"<{moment.clip_place.time:.1f} seconds>{IMAGE_MARK}"
+            if tokens.clip == "timed"
+            else _VISUAL
             for moment in picture.moments
         )
         return f"{tokens.before}{''.join(moments)}{tokens.after}"
@@ -56,10 +56,7 @@ class Placeholders:
         """The pictures in the order of their places in a prompt: of a clip, its moments."""
         if self._tokenizer.image_tokens.clip == "images":
             return list(pictures)
-        each = (
-            picture.moments if isinstance(picture, Clip) else (picture,) for picture in pictures
-        )
-        return list(chain.from_iterable(each))
+        return [moment for picture in pictures for moment in picture.moments]
 
     def answer(self, turn: int) -> str:
         """The text that stands for the answer of turn number `turn` in the template's input."""

@@ -2,7 +2,7 @@
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 from urllib.parse import quote, unquote
@@ -11,7 +11,7 @@ from mmspec.families.decoder import TokenId
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.json_reader import MismatchError, parse_json, read_value
 from mmspec.ground.paths import expand_home
-from mmspec.prompt.clips import FPS, Clip
+from mmspec.prompt.clips import FPS
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, decode_picture, open_picture
 
@@ -56,9 +56,7 @@ def saved_part(part: str | Picture) -> dict[str, Any]:
         return {"text": part}
     if part.from_file:
         path = _address(str(expand_home(part.name).absolute()))
-        if isinstance(part, Clip):
-            return {"clip": path, **asdict(part.sampling), "digest": part.digest}
-        return {"image": path, "digest": part.digest}
+        return {part.kind: path, **part.settings, "digest": part.digest}
     png = BytesIO()
     part.image.save(png, "PNG")
     return {"png": b64encode(png.getvalue()).decode(), "name": part.name, "digest": part.digest}
@@ -124,8 +122,9 @@ def _opened(saved: SavedPart) -> str | Picture:
     else:
         raise _refused("a part is neither text nor image nor clip")
     if picture.digest != saved.digest:
-        kind = "clip" if saved.clip else "image"
-        raise ImageError(f"{picture.name}: the {kind} has changed since the conversation was saved")
+        raise ImageError(
+            f"{picture.name}: the {picture.kind} has changed since the conversation was saved"
+        )
     return picture
 
 

@@ -11,10 +11,9 @@ from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
 from mmspec.exactness import probe
-from mmspec.prompt.clips import Moment
 from mmspec.prompt.conversation import Conversation, render
 from mmspec.prompt.film import open_clip
-from mmspec.prompt.images import picture_from
+from mmspec.prompt.images import Picture, picture_from
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 from support.factory_qwen import MAKERS
@@ -164,16 +163,16 @@ def published_positions(oracle, chunks, steps):
     """
     places, at, steps = [], 0, iter(steps)
     for part in (part for chunk in chunks for part in chunk.parts):
-        if not isinstance(part, Moment):
+        if not isinstance(part, Picture):
             places.append(np.tile(np.arange(len(part)) + at, (3, 1)))
             at += len(part)
             continue
-        if part.place == 0:
+        if part.clip_place.moment == 0:
             begin, step = at, next(steps)
         frame = oracle.processor.video_processor
         rows = np.indices((2, 3)).reshape(2, -1)  # 24 x 16 pixels in cells of 8
         assert frame.patch_size * frame.merge_size == 8
-        time = np.full((1, 6), int(part.place * step))
+        time = np.full((1, 6), int(part.clip_place.moment * step))
         places.append(begin + np.concatenate([time, rows]))
         at = max(at, int(places[-1].max()) + 1)
     return np.concatenate(places, axis=1), at
@@ -192,7 +191,7 @@ def test_a_clip_whose_time_outruns_its_pixels_has_published_positions(
         chunks = prompt_of(chat, number)
         rows, inputs = oracle.inputs(chunks, [slow] * number)
         inputs.pop("mm_token_type_ids")
-        steps = [2 * slow.moments[0].step] * number
+        steps = [2 * slow.moments[0].clip_place.step] * number
         positions, following = published_positions(oracle, chunks, steps)
         assert following > rows.shape[1]
         said = answer.token_ids

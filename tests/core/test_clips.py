@@ -18,7 +18,7 @@ from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt import film as film_file
 from mmspec.prompt import images
 from mmspec.prompt.any_image import open_visual
-from mmspec.prompt.clips import EVENLY, FrameSampling, shown_frames
+from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import open_picture, picture_from
@@ -252,10 +252,10 @@ def test_frames_shown_as_images_are_spread_unless_their_number_was_named(tmp_pat
     path = film(tmp_path / "a.mkv", 60)
     clip = open_clip(path)
     assert len(clip.frames) == 12
-    assert shown_frames(clip, 3) == tuple(clip.frames[n] for n in (0, 6, 11))
-    assert shown_frames(clip, 99) == clip.frames
+    assert clip.shown(3) == tuple(clip.frames[n] for n in (0, 6, 11))
+    assert clip.shown(99) == clip.frames
     named = open_clip(path, max_frames=5)
-    assert shown_frames(named, 3) == named.frames
+    assert named.shown(3) == named.frames
 
 
 def test_clips_of_a_question_share_the_frames_that_are_shown(tmp_path):
@@ -263,7 +263,7 @@ def test_clips_of_a_question_share_the_frames_that_are_shown(tmp_path):
     conversation = Conversation()
     conversation.add(Message("user", (clip, "and", image, "and", clip)))
     [turn] = conversation.with_frames(6).turns
-    spread = shown_frames(clip, 3)
+    spread = clip.shown(3)
     assert turn.question.parts == (*spread, "and", image, "and", *spread)
     conversation.reopen()
     assert conversation.with_frames(1).turns[0].question.pictures == (

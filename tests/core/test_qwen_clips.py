@@ -121,7 +121,9 @@ def rotary(kind, parts, size):
     """The rotary positions [3, n] that a target gives the parts of a prompt."""
     tower, row = TOWERS[kind], Row()
     seen = (
-        part if isinstance(part, tuple) else At(tower.moment_grid(*size, part.place, part.step))
+        part
+        if isinstance(part, tuple)
+        else At(tower.grid(*size, part.clip_place.moment, part.clip_place.step))
         for part in parts
     )
     segment = Segment(list(seen))
@@ -147,7 +149,7 @@ def test_positions_are_those_of_transformers(folder, kind, step):
         (),
         {"config": config, "get_vision_position_ids": model.get_vision_position_ids},
     )()
-    seconds = [seen.moments[0].step] * 2
+    seconds = [seen.moments[0].clip_place.step] * 2
     theirs, delta = model.get_rope_index(
         oracle, torch.zeros_like(kinds), kinds, video_grid_thw=grid, second_per_grid_ts=seconds
     )
@@ -163,7 +165,7 @@ def test_text_follows_the_last_moment_of_a_clip_that_outruns_its_sides(tmp_path)
     parts = prompt(folder, "qwen2_5_vl", "first", seen, "What is it?")
     ours, _ = rotary("qwen2_5_vl", parts, size)
     before, after = len(parts[0]), len(parts[-1])
-    times = before + np.floor(np.arange(5) * 2 * seen.moments[0].step).astype(int)
+    times = before + np.floor(np.arange(5) * 2 * seen.moments[0].clip_place.step).astype(int)
     each = tower.grid(*size).positions
     np.testing.assert_array_equal(ours[0, before:-after], np.repeat(times, each))
     rows = np.tile(np.repeat(np.arange(size[0] // 28), size[1] // 28), 5)

@@ -17,7 +17,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
-from mmspec.prompt.clips import Clip, Moment
+from mmspec.prompt.clips import Clip
 from mmspec.prompt.conversation import Chunk
 from mmspec.prompt.images import Picture
 from support.factory_qwen import CHAT_TEMPLATE, IMAGE_ID
@@ -148,7 +148,7 @@ class Oracle:
         """Ids [1, n] of a prompt's chunks, and the model's other inputs."""
         parts = [part for chunk in chunks for part in chunk.parts]
         pictures = [part for part in parts if isinstance(part, Picture)]
-        images = [part.image for part in pictures if not isinstance(part, Moment)]
+        images = [part.image for part in pictures if not part.frames]
         seen = dict(self.images(images, return_tensors="pt")) if images else {}
         seen |= self._clips(clips) if clips else {}
         sizes = iter(seen["image_grid_thw"].prod(-1) // 4 if images else ())
@@ -163,7 +163,7 @@ class Oracle:
         )
         ids, kinds = list[int](), list[int]()
         for part in parts:
-            if isinstance(part, Moment):
+            if isinstance(part, Picture) and part.frames:
                 run, kind = [IMAGE_ID + 1] * int(next(moments)), 2
             elif isinstance(part, Picture):
                 run, kind = [IMAGE_ID] * int(next(sizes)), 1

@@ -55,7 +55,7 @@ class ScriptedModel:
     encoded: int = 0
     branches: list[ScriptedBranches] = field(default_factory=list)
 
-    def encode(self, pixels: np.ndarray) -> ScriptedFeatures:
+    def encode(self, pixels: np.ndarray, grid: Any = None) -> ScriptedFeatures:
         self.fault("model.encode")
         self.encoded += 1
         return ScriptedFeatures(str(float(pixels.sum())), self.config.image_tokens)

@@ -15,7 +15,6 @@ from mmspec.checkpoints.head_export import export_head
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.ground.progress import Progress
-from mmspec.prompt.clips import Clip
 from mmspec.prompt.images import Picture
 from mmspec_bench.compare.methods import PeerMethod
 from mmspec_bench.compare.script_io import Question, Run, Task
@@ -55,7 +54,7 @@ def question_of(prompt: Prompt, folder: Path) -> Question:
 def _part(part: str | Picture, folder: Path) -> dict[str, str]:
     if isinstance(part, str):
         return {"text": part}
-    if isinstance(part, Clip):
+    if part.frames:
         raise UsageError(f"{part.name}: programs are compared on images, not on clips")
     file = folder / f"{part.digest}.png"
     part.image.save(file)

@@ -14,7 +14,6 @@ from mmspec.chat.chat import Chat
 from mmspec.chat.rendering import translated
 from mmspec.chat.requirements import require_sight
 from mmspec.ground.errors import ContextError, MmspecError, WriteError
-from mmspec.prompt.clips import Clip
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.answer import (
@@ -109,8 +108,7 @@ class Dialogue:
         self.staged += pictures
 
     def _show_staged(self, picture: Picture) -> None:
-        kind = "clip" if isinstance(picture, Clip) else "image"
-        self.screen.note(f"Added {kind} {picture.name} ({picture.shape})")
+        self.screen.note(f"Added {picture.kind} {picture.name} ({picture.shape})")
         if self.previews:
             self.screen.picture(picture.image)
 
@@ -238,7 +236,7 @@ class Dialogue:
 
 def in_numbers(pictures: Sequence[Picture]) -> str:
     """`2 images, 1 clip`."""
-    clips = sum(isinstance(picture, Clip) for picture in pictures)
+    clips = sum(picture.kind == "clip" for picture in pictures)
     kinds = ((len(pictures) - clips, "image"), (clips, "clip"))
     return ", ".join(counted(number, kind) for number, kind in kinds if number)
 
