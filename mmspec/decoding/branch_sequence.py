@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from mmspec.decoding.contents import PAD, Projection, Row
+from mmspec.decoding.contents import Projection, Row
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import DeviceDraft, Plan, require_path
 from mmspec.decoding.ensemble_expander import DraftTail, EnsembleExpander
@@ -18,6 +18,7 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.ground.arrays import A, Map
+from mmspec.ground.tokens import PADDING
 
 P = TypeVar("P")
 """What hides padding, as the backend needs it."""
@@ -150,7 +151,7 @@ class BranchSequence(ABC, Generic[A, P]):
         padding = None
         if min(lengths) < columns:
             tokens = (row.tokens[:columns] for row in self._rows)
-            padding = self._padding([[token == PAD for token in row] for row in tokens])
+            padding = self._padding([[token == PADDING for token in row] for row in tokens])
         return State(columns, fed, lengths, positions, padding)
 
     def _new_draft(

@@ -15,11 +15,7 @@ import numpy as np
 
 from mmspec.decoding.contract import Features, Segment
 from mmspec.ground.arrays import A, Positions
-
-PAD = -1
-"""Id of padding: a column where only a longer row has a token."""
-IMAGE = -2
-"""Token id that stands for a column of an image."""
+from mmspec.ground.tokens import NO_TOKEN, PADDING
 
 CHUNK = 512
 """Number of columns fed at once in a prefill, which bounds the memory of activations and masks."""
@@ -69,7 +65,7 @@ class Row(Generic[A]):
             for start, features in segment.images(length + padding)
         ]
         self.cut(length)
-        self.tokens += [PAD] * padding + segment.token_ids(IMAGE)
+        self.tokens += [PADDING] * padding + segment.token_ids(NO_TOKEN)
         self.images += images
         at = self.position(length)
         self.ends += [at] * padding + list(_ends(at, segment))
@@ -126,7 +122,7 @@ class Row(Generic[A]):
 
     def lengths(self, columns: int) -> list[int]:
         """For each of the first `columns` columns, the number of tokens up to and including it."""
-        return list(accumulate(token != PAD for token in self.tokens[:columns]))
+        return list(accumulate(token != PADDING for token in self.tokens[:columns]))
 
     def ids(self, start: int, stop: int, vocabulary: int) -> list[int]:
         """Token ids [n] of columns `start` to `stop`; invalid ids become the nearest valid one."""

@@ -19,6 +19,7 @@ from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import answer_once, feed, prefilled_target
 from mmspec.drafters.views import NGRAM, PLAIN
 from mmspec.ground.errors import UsageError
+from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.tokenizer import Tokenizer
 
@@ -46,7 +47,7 @@ class Divergence:
     """Number of equal tokens before the divergence."""
     first: int
     second: int
-    """The token ids of both answers; -1 if an answer has ended."""
+    """The token ids of both answers; NO_TOKEN (-1) if an answer has ended."""
     texts: tuple[str, str]
     gap: float
     """The largest logit minus the second largest, in plain decoding."""
@@ -222,7 +223,7 @@ def diverged(
 ) -> Divergence:
     """Describe where two different answers diverge; place: the position where they do."""
     at = common_prefix(first, second)
-    ids = [answer[at] if at < len(answer) else -1 for answer in (first, second)]
+    ids = [answer[at] if at < len(answer) else NO_TOKEN for answer in (first, second)]
     scores, sure = place.scores()
     best, runner_up = np.sort(scores)[-1:-3:-1]
     below = float(scores[sure].max() - min(scores[ids])) if min(ids) >= 0 else np.inf

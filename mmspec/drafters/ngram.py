@@ -12,11 +12,10 @@ from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import HostDraft, Plan
 from mmspec.decoding.noise import Noise
+from mmspec.ground.tokens import NO_TOKEN
 
 LONGEST, SHORTEST = 4, 2
 """Number of tokens in the longest and in the shortest suffix that is looked up."""
-IMAGE = -1
-"""Id that stands for an image's positions, which match nothing and are never proposed."""
 
 
 class NgramDrafter:
@@ -36,7 +35,7 @@ class NgramDrafter:
     def extend(self, segments: Sequence[Segment]) -> None:
         """Append the segment of the only branch."""
         (segment,) = segments
-        self._tokens.extend(segment.token_ids(IMAGE))
+        self._tokens.extend(segment.token_ids(NO_TOKEN))
 
     def rewind(self, length: int) -> None:
         """Forget all tokens from `length` on."""
@@ -48,7 +47,7 @@ class NgramDrafter:
         """The chain that followed the latest earlier place of the longest suffix, or None."""
         start = self._match()
         tokens = onward(self._tokens, start, plan.gamma) if start else []
-        text = list(takewhile(lambda token: token != IMAGE, tokens))
+        text = list(takewhile(lambda token: token != NO_TOKEN, tokens))
         return HostDraft(text) if text else None
 
     def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:  # noqa: ARG002
@@ -60,7 +59,7 @@ class NgramDrafter:
         tokens, width = self._tokens.tobytes(), self._tokens.itemsize
         for size in range(min(LONGEST, self.length - 1), SHORTEST - 1, -1):
             suffix, end = tokens[-size * width :], len(tokens) - width
-            start = -1 if IMAGE in self._tokens[-size:] else tokens.rfind(suffix, 0, end)
+            start = -1 if NO_TOKEN in self._tokens[-size:] else tokens.rfind(suffix, 0, end)
             while start % width and start > 0:  # the bytes of a match begin within a token
                 start = tokens.rfind(suffix, 0, start + len(suffix) - 1)
             if start >= 0:

@@ -12,9 +12,10 @@ from itertools import chain, groupby, takewhile, zip_longest
 from typing import Literal
 
 from mmspec.ground.errors import ImageError, UsageError
+from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.chat_template import ChatTemplate, Content
 from mmspec.prompt.images import Picture
-from mmspec.prompt.placeholders import IMAGE_PLACEHOLDER, Placeholders
+from mmspec.prompt.placeholders import Placeholders
 from mmspec.prompt.saved_conversation import opened_parts, read_saved, saved_part
 from mmspec.prompt.tokenizer import Tokenizer
 
@@ -288,7 +289,7 @@ def _with_pictures(
     ids: Sequence[int], pictures: Sequence[Picture]
 ) -> Iterator[tuple[int, ...] | Picture]:
     remaining = iter(pictures)
-    for is_image, run in groupby(ids, key=lambda id: id == IMAGE_PLACEHOLDER):
+    for is_image, run in groupby(ids, key=lambda id: id == NO_TOKEN):
         if is_image:
             yield from (next(remaining) for _ in run)
         else:

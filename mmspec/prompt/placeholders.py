@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from mmspec.ground.errors import CheckpointError
+from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
 
@@ -16,9 +17,6 @@ from mmspec.prompt.tokenizer import Tokenizer
 _LITERAL, _ANSWER, IMAGE_MARK, _END = "\ue000", "\ue001", "\ue002", "\ue003"
 _VISUAL = "\ue004"  # an image without the tokens around it
 _PLACEHOLDER = re.compile(f"{_LITERAL}([0-9]+){_END}")
-
-IMAGE_PLACEHOLDER = -1
-"""Id that stands for an image among the ids of a prompt."""
 
 
 class Placeholders:
@@ -81,12 +79,12 @@ class Placeholders:
             text = text.replace(self._tokenizer.image_token, _VISUAL)
         for part in self._tokenizer.split_special(text):
             if isinstance(part, int):
-                parts.append(IMAGE_PLACEHOLDER if part == image_id else part)
+                parts.append(NO_TOKEN if part == image_id else part)
                 continue
             for place, literal in enumerate(part.split(_VISUAL)):
-                parts += [IMAGE_PLACEHOLDER] if place else []
+                parts += [NO_TOKEN] if place else []
                 parts += [self._restored(literal)] if literal else []
-        count = parts.count(IMAGE_PLACEHOLDER)
+        count = parts.count(NO_TOKEN)
         if count != images:
             raise CheckpointError(
                 f"the chat template in {self._file} shows {count} of {images} images"

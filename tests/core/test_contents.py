@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from mmspec.decoding.contents import IMAGE, PAD, Row
+from mmspec.decoding.contents import Row
 from mmspec.decoding.contract import Segment
+from mmspec.ground.tokens import NO_TOKEN, PADDING
 
 
 class Image:
@@ -61,7 +62,7 @@ def test_a_row_that_was_cut_anywhere_goes_on_with_text():
 def test_padding_counts_in_no_length_and_invalid_ids_become_the_nearest():
     row = row_of([5])
     row.append(1, Segment([Image(10, 2), [6]]), embeddings, padding=2)
-    assert row.tokens == [5, PAD, PAD, IMAGE, IMAGE, 6]
+    assert row.tokens == [5, PADDING, PADDING, NO_TOKEN, NO_TOKEN, 6]
     assert row.lengths(6) == [1, 1, 1, 2, 3, 4]
     assert written(row, 0, 6) == [0, 0, 0, 10, 11, 0]
     assert row.ids(0, 6, 6) == [5, 0, 0, 0, 0, 5]

@@ -16,12 +16,13 @@ from mmspec.decoding.contents import Projection, Row
 from mmspec.decoding.contract import Features, Segment
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.images import Picture
 from mmspec_torch.device.device_io import upload
 from mmspec_torch.device.framework import keys, sampler
 from mmspec_torch.network.decoder import LanguageModel, Step, hidden
 from mmspec_torch.sequence.contents import deepstack
-from mmspec_train.data.record import PICTURE, ConversationRecord
+from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
 
 
@@ -61,9 +62,9 @@ def answer_all(
 
 
 def _segment(prompt: Sequence[int], images: Iterator[Features]) -> Segment:
-    """Return a prompt in which the next of `images` replaces each PICTURE."""
+    """Return a prompt in which the next of `images` replaces each NO_TOKEN."""
     parts: list[Sequence[int] | Features] = []
-    for is_picture, run in groupby(prompt, PICTURE.__eq__):
+    for is_picture, run in groupby(prompt, NO_TOKEN.__eq__):
         tokens = list(run)
         parts += [next(images) for _ in tokens] if is_picture else [tokens]
     return Segment(parts)

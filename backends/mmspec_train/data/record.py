@@ -13,6 +13,7 @@ from msgspec import Meta
 from mmspec.drafters.heads.packing import Span
 from mmspec.families.family import Vision
 from mmspec.families.grid import Grid
+from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.conversation import Conversation, Turn, render
 from mmspec.prompt.images import Picture
@@ -20,8 +21,6 @@ from mmspec.prompt.tokenizer import Tokenizer
 
 IGNORED = -100
 """Target of a column whose next token is not trained, as PyTorch's cross-entropy has it."""
-PICTURE = -1
-"""Placeholder id of an image in a record's prompts."""
 Count = Annotated[int, Meta(ge=0, le=10**15)]
 Id = Annotated[int, Meta(ge=0, le=2**31)]
 Answer = Annotated[tuple[Id, ...], Meta(min_length=1)]
@@ -33,10 +32,10 @@ Sides = tuple[Pixels, Pixels]
 
 
 class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
-    """Token ids of a conversation: prompts with a PICTURE per image, answers with stop tokens."""
+    """Token ids of a conversation: prompts with a NO_TOKEN per image, answers with stop tokens."""
 
     number: Count
-    prompts: tuple[tuple[Annotated[int, Meta(ge=PICTURE, le=2**31)], ...], ...]
+    prompts: tuple[tuple[Annotated[int, Meta(ge=NO_TOKEN, le=2**31)], ...], ...]
     answers: tuple[Answer, ...]
     stopped: tuple[bool, ...]
     """True for each answer that ends with a stop token; later turns do not read that token."""
@@ -58,12 +57,12 @@ class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
     @property
     def images(self) -> int:
         """The number of images in the conversation."""
-        return sum(prompt.count(PICTURE) for prompt in self.prompts)
+        return sum(prompt.count(NO_TOKEN) for prompt in self.prompts)
 
     @property
     def largest_id(self) -> int:
-        """The largest token id of all prompts and answers; PICTURE if there is none."""
-        return max(chain((PICTURE,), *self.prompts, *self.answers))
+        """The largest token id of all prompts and answers; NO_TOKEN if there is none."""
+        return max(chain((NO_TOKEN,), *self.prompts, *self.answers))
 
     def grids(self, vision: Vision | None) -> list[Grid]:
         """The visual positions of each image; empty for a target without vision."""
@@ -93,10 +92,10 @@ def lay_out(
     turns = zip(record.prompts, record.answers, record.stopped, strict=True)
     for prompt, answer, stopped in turns:
         for token in prompt:
-            size = next(sizes, 0) if token == PICTURE else 0
+            size = next(sizes, 0) if token == NO_TOKEN else 0
             if size:
                 images.append((len(ids), len(ids) + size))
-            ids += [image_id] * (size or 1) if token == PICTURE else [token]
+            ids += [image_id] * (size or 1) if token == NO_TOKEN else [token]
         targets += [IGNORED] * (len(ids) - len(targets))
         if answer:
             targets[-1] = answer[0]
@@ -130,5 +129,5 @@ def _separator(
 
 
 def _marked(prompt: Sequence[tuple[int, ...] | Picture]) -> tuple[int, ...]:
-    parts = ((PICTURE,) if isinstance(part, Picture) else part for part in prompt)
+    parts = ((NO_TOKEN,) if isinstance(part, Picture) else part for part in prompt)
     return tuple(chain.from_iterable(parts))

@@ -33,14 +33,13 @@ from mmspec.families.tensors import renamed
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import read_json
 from mmspec.ground.output_files import make_directory, replace_file, replace_text
+from mmspec.ground.tokens import NO_TOKEN
 from mmspec_torch.device.tensor_files import save_tensors
 from mmspec_torch.device.weights import read_tensor
 from mmspec_train.data.batch import Batch
 from mmspec_train.llama import ATTENTION, llama_config
 
 Ids = npt.NDArray[np.int64]
-IMAGE_POSITION = -1
-"""Marks a draft column that is a position of an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def to_draft_columns(conversations: Batch, positions: int, blank: int) -> DraftC
     draft_ids, visual = np.zeros(shape, np.int64), np.zeros(shape, bool)
     draft_learned, followed = np.zeros(shape, bool), np.zeros(shape, bool)
     for row, origin in enumerate(origins):
-        text, width = origin != IMAGE_POSITION, len(origin)
+        text, width = origin != NO_TOKEN, len(origin)
         draft_ids[row, :width] = np.where(text, ids[row, origin], blank)
         visual[row, :width] = ~text & bool(positions)
         draft_learned[row, :width] = text & learned[row, origin]
@@ -78,11 +77,11 @@ def to_draft_columns(conversations: Batch, positions: int, blank: int) -> DraftC
 
 
 def _origins(length: int, images: Sequence[Span], positions: int) -> Ids:
-    """Return, for each column of a draft, the target's column, or IMAGE_POSITION."""
+    """Return, for each column of a draft, the target's column, or NO_TOKEN."""
     parts: list[Ids] = []
     start = 0
     for first, end in images:
-        parts += [np.arange(start, first), np.full(positions, IMAGE_POSITION)]
+        parts += [np.arange(start, first), np.full(positions, NO_TOKEN)]
         start = end
     return np.concatenate([*parts, np.arange(start, length)])
 

@@ -18,8 +18,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 import mmspec_world
+from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.tokenizer_files import read_backend
-from mmspec_train.data.record import IGNORED, PICTURE, ConversationRecord, lay_out
+from mmspec_train.data.record import IGNORED, ConversationRecord, lay_out
 from mmspec_train.mini.recipe import Recipe
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, NEWLINE, PAD, token_id
 from mmspec_world import JudgedTurn, Sample
@@ -63,7 +64,7 @@ def encode(
     bos, eos, image = (token_id(tokenizer, token) for token in (BOS, EOS, IMAGE))
     encoded = [tokenizer.encode(text, add_special_tokens=False) for text in texts(sample)]
     questions, answers = encoded[::2], encoded[1::2]
-    prompts = [tuple(PICTURE if token == image else token for token in q.ids) for q in questions]
+    prompts = [tuple(NO_TOKEN if token == image else token for token in q.ids) for q in questions]
     record = ConversationRecord(
         0,
         ((bos, *prompts[0]), *prompts[1:]),
