@@ -20,7 +20,7 @@ from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.diagnostics.single_turn import prefilled_target
-from mmspec_bench.measure.costs import seconds_of
+from mmspec_bench.measure.calibrate import seconds_of
 from mmspec_bench.prompts import prompts_for
 from mmspec_cli.main import main as mmspec
 from support.random_checkpoints import write_pair

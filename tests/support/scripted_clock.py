@@ -6,7 +6,7 @@ from functools import partial
 from mmspec.chat import session
 from mmspec.chat.measured_rounds import MeasuredRounds
 from mmspec.draft_length.calibration_file import ROWS, Calibration
-from mmspec_bench.measure import costs as bench_costs
+from mmspec_bench.measure import calibrate
 from support.scripted import ScriptedBranches, ScriptedTarget
 
 
@@ -44,7 +44,7 @@ class Machine:
 
         monkeypatch.setattr(ScriptedTarget, "verify", verified)
         monkeypatch.setattr(ScriptedBranches, "draft", drafted)
-        monkeypatch.setattr(bench_costs, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(calibrate, "perf_counter", lambda: self.now)
         timed = partial(MeasuredRounds, clock=lambda: self.now)
         monkeypatch.setattr(session, "MeasuredRounds", timed)
 

@@ -6,7 +6,7 @@ from mmspec_bench.compare.run_mmspec import Mmspec
 from mmspec_bench.compare.run_transformers import Transformers
 from mmspec_bench.compare.script_io import Clock, Task
 
-OPTIONS = [{}, {"assistant": "whole", "draft_tokens": 3}, {"assistant": "text"}, {"lookup": 10}]
+OPTIONS = [{}, {"draft_tokens": 3}, {"lookup": 10}]
 
 
 @pytest.fixture
@@ -22,14 +22,14 @@ def task(pair_paths, drafts, **options):
     return Task(model, draft if drafts else None, "cpu", "float32", options, 12, {})
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=["plain", "assistant", "text", "lookup"])
+@pytest.mark.parametrize("options", OPTIONS, ids=["plain", "assistant", "lookup"])
 def test_transformers_answers_as_this_project_does(pair_paths, question, options):
     if "lookup" in options:  # it may propose an image's positions, which `generate` then misses
         question = [{"text": "what is this? what is that?"}]
     ours = Mmspec(task(pair_paths, True, backend="torch", drafting="M", gamma=3, exact="auto"))
     expected, rounds = ours.answer(question, Clock())
     assert 1 < rounds <= len(expected) + 1
-    theirs = Transformers(task(pair_paths, "assistant" in options, **options))
+    theirs = Transformers(task(pair_paths, "draft_tokens" in options, **options))
     clock = Clock()
     tokens, forwards = theirs.answer(question, clock)
     assert tokens == expected

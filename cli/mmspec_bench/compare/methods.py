@@ -54,8 +54,7 @@ def peer_methods(
     if exact not in MODES:
         raise choice("exact mode", exact, MODES)
     script = "run_transformers"
-    whole = PeerMethod("transformers, assistant_model", script, True, {"assistant": "whole"})
-    text = replace(whole, name=f"{whole.name}, text part", options={"assistant": "text"})
+    assisted = PeerMethod("transformers, assistant_model", script, drafts=True)
     lookup = {"lookup": LOOKUP_TOKENS}
     language = PeerMethod("mlx-lm, plain", "run_mlx", options={"program": "mlx-lm"})
     drafted = replace(language, name="mlx-lm, draft_model", drafts=True)
@@ -65,8 +64,7 @@ def peer_methods(
         "mlx": _mmspec("mlx", draftings, gamma, exact),
         "transformers": [
             PeerMethod("transformers, plain", script),
-            *_by_length(whole, gamma),
-            *_by_length(text, gamma),
+            *_by_length(assisted, gamma),
             PeerMethod("transformers, prompt lookup", script, options=lookup),
         ],
         "mlx-lm": [language, *_by_length(drafted, gamma)],

@@ -12,10 +12,10 @@ from mmspec_torch.device.devices import find_device, find_dtype, require_ieee_fl
 
 
 class Transformers(Program):
-    """transformers. Options: `assistant`, `draft_tokens` and `lookup`.
+    """transformers, with the draft as its assistant model. Options: `draft_tokens` and `lookup`.
 
-    assistant: 'whole', or 'text' for its language model alone. draft_tokens: tokens per round,
-    by default the library's own schedule. lookup: tokens that prompt lookup proposes.
+    draft_tokens: tokens per round, by default the library's own schedule. lookup: tokens that
+    prompt lookup proposes.
     """
 
     def __init__(self, task: Task) -> None:
@@ -49,8 +49,6 @@ class Transformers(Program):
         if not task.draft:
             return {}
         assistant = self._load(task.draft, task.dtype)
-        if task.options["assistant"] == "text":
-            assistant = _language_model(assistant)
         if tokens := task.options.get("draft_tokens"):
             assistant.generation_config.num_assistant_tokens = tokens
             assistant.generation_config.num_assistant_tokens_schedule = "constant"
@@ -110,15 +108,6 @@ def _content(part: dict[str, str]) -> dict[str, str]:
     if "image" in part:
         return {"type": "image", "path": part["image"]}
     return {"type": "text", "text": part["text"]}
-
-
-def _language_model(llava: Any) -> Any:
-    from transformers import LlamaForCausalLM
-
-    with torch.device("meta"):
-        text: Any = LlamaForCausalLM(llava.config.text_config)
-    text.model, text.lm_head = llava.model.language_model, llava.lm_head
-    return text.eval()
 
 
 if __name__ == "__main__":
