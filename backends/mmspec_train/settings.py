@@ -194,9 +194,6 @@ class MethodSettings(Settings):
         choices=SCHEDULE_NAMES,
     )
     gamma: int = option(5, "Draft length in evaluations.", least=1)
-    patience: int = option(
-        0, "Evaluations without a new best result that end the training; 0: never.", least=0
-    )
     every: int | None = option(
         None,
         "Steps between evaluations. Default: a tenth of --steps, or what a minute has.",

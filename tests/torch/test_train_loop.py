@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mmspec.ground import errors
 from mmspec_train.run import loop
 from mmspec_train.run.log import Log, Position, open_log
-from mmspec_train.run.loop import EarlyStopping, Phase
+from mmspec_train.run.loop import Phase
 from mmspec_train.run.machine import Machine, Processes
 from mmspec_train.run.optimizer import MATCHED, Float32Muon, Optimizer, rate_share
 from mmspec_train.settings import Budget
@@ -43,12 +43,13 @@ class Judge:
 def phase(name="toy", every=2):
     torch.manual_seed(0)
     module = nn.Linear(2, 1)
-    judge = EarlyStopping(Judge(module).evaluate, every=every)
+    judge = Judge(module).evaluate
 
     def loss(batch):
         return module(batch.x).square().mean()
 
-    return Phase(name, module, [(module, 1e-3)], loss, [Numbers()], Numbers(), early_stopping=judge)
+    sources = {"sources": [Numbers()], "held_out": Numbers()}
+    return Phase(name, module, [(module, 1e-3)], loss, **sources, evaluate=judge, every=every)
 
 
 def train(folder, steps=6, processes=None, of=None, console=None, seconds=180.0):
@@ -196,7 +197,7 @@ def drawn(folder, processes):
     """The batches of steps of four samples, with the seeds of their random numbers."""
     log, folder = [], folder / str(processes.rank)
     folder.mkdir()
-    mine = replace(phase(every=None), step_samples=4, early_stopping=None)
+    mine = replace(phase(every=None), step_samples=4, evaluate=None)
 
     def loss(batch):
         if torch.is_grad_enabled():

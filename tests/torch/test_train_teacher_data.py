@@ -3,7 +3,6 @@
 import io
 from dataclasses import replace
 
-import msgspec
 import pytest
 import torch
 from msgspec import structs
@@ -126,34 +125,12 @@ def test_the_cache_stays_within_its_bound(teacher, tmp_path):
     assert not all(stored)
 
 
-def records_with(cache, **changes):
-    """Write the cache's records again, the first of them changed."""
-    first, *others = cache.records()
-    changed = structs.replace(first, **changes), *others
-    cache.records_file.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in changed))
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"answers": ((400,),) * 9}, "its prompts, answers and ends of answers differ in number"),
-        ({"prompts": ((320,),), "answers": ((7,),), "stopped": (True,)}, "token 320 of 320"),
-        ({"prompts": ((),), "answers": ((7,),), "stopped": (True,)}, "its first prompt is empty"),
-        ({"place": (0, 1, 0)}, r"conversation 0 has \[1, 0\] rows of states in place of"),
-        ({"place": None, "sides": ((4000, 4000),) * 9}, "in place of 9"),
-        (
-            {"place": None, "prompts": ((-1,),), "answers": ((7,),), "stopped": (True,)}
-            | {"sides": ((4000, 4000),)},
-            "250000 columns, more than were prepared",
-        ),
-        ({"place": None, "prompts": ((-1,) * 9,), "answers": ((7,),), "stopped": (True,)}, "9 im"),
-    ],
-)
-def test_damaged_records_are_refused_by_name(teacher, tmp_path, changes, reason):
+def test_damaged_records_are_refused_by_name(teacher, tmp_path):
     made = teacher_data(teacher, tmp_path)
     prepare(made)
-    records_with(made.batches("all").cache, **changes)
-    with pytest.raises(errors.UsageError, match=rf"train\.jsonl is damaged, .*\(.*{reason}"):
+    file = made.batches("all").cache.records_file
+    file.write_bytes(file.read_bytes().replace(b"1", b"2", 1))
+    with pytest.raises(errors.UsageError, match=r"train\.jsonl is damaged, .*another checksum"):
         list(made.batches("all").once())
 
 
@@ -174,7 +151,7 @@ def test_damaged_states_are_refused_by_name(teacher, tmp_path):
 def test_states_beyond_float16_are_computed_anew(data, tmp_path):
     record, *_ = data.batches("all").records()
     stored = data.batches("all").cache.read(record)
-    cache = TeacherCache(tmp_path, "train", data.teacher.config)
+    cache = TeacherCache(tmp_path, "train", data.teacher.config.text.hidden_size)
     cache.append([(record, stored.float() * 1e6), (record, stored)], 10**9)
     assert [record.place is None for record in cache.records()] == [True, False]
 

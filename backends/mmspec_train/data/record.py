@@ -5,10 +5,9 @@ Shape letters: n columns.
 
 from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
-from typing import Annotated
+from zlib import crc32
 
 import msgspec
-from msgspec import Meta
 
 from mmspec.drafters.heads.packing import Span
 from mmspec.families.family import Vision
@@ -21,22 +20,18 @@ from mmspec.prompt.tokenizer import Tokenizer
 
 IGNORED = -100
 """Target of a column whose next token is not trained, as PyTorch's cross-entropy has it."""
-Count = Annotated[int, Meta(ge=0, le=10**15)]
-Id = Annotated[int, Meta(ge=0, le=2**31)]
-Answer = Annotated[tuple[Id, ...], Meta(min_length=1)]
-Pixels = Annotated[int, Meta(ge=1, le=2**20)]
-Place = tuple[Count, Count, Count]
-"""Where hidden states are in their file: first row, number of states, number of image rows."""
-Sides = tuple[Pixels, Pixels]
+Place = tuple[int, int]
+"""First row and number of rows of hidden states and images in their file."""
+Sides = tuple[int, int]
 """Height and width of an image's pixel values."""
 
 
 class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
     """Token ids of a conversation: prompts with a NO_TOKEN per image, answers with stop tokens."""
 
-    number: Count
-    prompts: tuple[tuple[Annotated[int, Meta(ge=NO_TOKEN, le=2**31)], ...], ...]
-    answers: tuple[Answer, ...]
+    number: int
+    prompts: tuple[tuple[int, ...], ...]
+    answers: tuple[tuple[int, ...], ...]
     stopped: tuple[bool, ...]
     """True for each answer that ends with a stop token; later turns do not read that token."""
     sides: tuple[Sides, ...] = ()
@@ -44,25 +39,24 @@ class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
     place: Place | None = None
     """Where the cache has stored the target's hidden states; None if it has not."""
 
+    @property
+    def line(self) -> bytes:
+        """A line of JSON: the checksum of the record, and the record."""
+        json = msgspec.json.encode(self)
+        return msgspec.json.encode((crc32(json), msgspec.Raw(json))) + b"\n"
+
     @classmethod
-    def from_json(cls, line: bytes) -> "ConversationRecord":
-        """Parse a line of JSON that `msgspec.json.encode` wrote; raises ValueError for another."""
-        record = msgspec.json.decode(line, type=cls)
-        if not len(record.prompts) == len(record.answers) == len(record.stopped):
-            raise ValueError("its prompts, answers and ends of answers differ in number")
-        if record.prompts and not record.prompts[0]:
-            raise ValueError("its first prompt is empty")
-        return record
+    def from_line(cls, line: bytes) -> "ConversationRecord":
+        """Read what `line` returned; raises ValueError for any other line."""
+        checksum, json = msgspec.json.decode(line, type=tuple[int, msgspec.Raw])
+        if checksum != crc32(json):
+            raise ValueError("a record has another checksum than its own")
+        return msgspec.json.decode(json, type=cls)
 
     @property
     def images(self) -> int:
         """The number of images in the conversation."""
         return sum(prompt.count(NO_TOKEN) for prompt in self.prompts)
-
-    @property
-    def largest_id(self) -> int:
-        """The largest token id of all prompts and answers; NO_TOKEN if there is none."""
-        return max(chain((NO_TOKEN,), *self.prompts, *self.answers))
 
     def grids(self, vision: Vision | None) -> list[Grid]:
         """The visual positions of each image; empty for a target without vision."""

@@ -24,15 +24,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmspec.checkpoints.config import ModelConfig
 from mmspec.decoding.contract import Float32
-from mmspec.families.family import Preprocessing, Vision
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import open_file, require_file
 from mmspec.ground.output_files import write_errors
 from mmspec_train.data.batch import Batch, collate
 from mmspec_train.data.corpus import Corpus
 from mmspec_train.data.record import ConversationRecord
+from mmspec_train.data.teacher import Teacher
 
 FLOAT16_BYTES = 2
 
@@ -43,11 +42,10 @@ class TeacherCache:
 
     directory: Path
     split: str
-    config: ModelConfig
-    """The target's, whose width H the hidden states have."""
+    width: int
+    """H, the width of the hidden states."""
 
     def __post_init__(self) -> None:
-        self.width = self.config.text.hidden_size
         self.records_file = self.directory / f"{self.split}.jsonl"
         self.states_file = self.directory / f"{self.split}.states"
         self.manifest_file = self.directory / f"about.{self.split}.json"
@@ -66,26 +64,9 @@ class TeacherCache:
             with self.records_file.open("r+b") as file:
                 file.truncate(complete)
         try:
-            lines = content[:complete].split(b"\n")[:-1]
-            records = list(map(ConversationRecord.from_json, lines))
+            return list(map(ConversationRecord.from_line, content[:complete].splitlines()))
         except (ValueError, RecursionError) as error:
             raise self.damaged(self.records_file, str(error)) from error
-        for record in records:
-            self._check(record)
-        return records
-
-    def _check(self, record: ConversationRecord) -> None:
-        """Raise UsageError for a record that no conversation with the target has."""
-        text, vision, sizes = self.config.text, self.config.vision, len(record.sides)
-        columns, reason = record.columns(record.visual(vision)), ""
-        if record.largest_id >= text.vocab_size:
-            reason = f"token {record.largest_id} of {text.vocab_size}"
-        elif vision and sizes != record.images:
-            reason = f"conversation {record.number} has {record.images} images in place of {sizes}"
-        elif columns > text.max_position_embeddings:
-            reason = f"conversation {record.number} has {columns} columns, more than were prepared"
-        if reason:
-            raise self.damaged(self.records_file, reason)
 
     def damaged(self, file: Path, reason: str) -> UsageError:
         """The error for a file that does not hold what was written."""
@@ -109,11 +90,9 @@ class TeacherCache:
                     rows = states.half().cpu()
                     # What float16 cannot hold is computed anew.
                     if file.tell() + rows.nbytes <= max_bytes and rows.isfinite().all():
-                        columns = record.columns(record.visual(self.config.vision))
-                        place = file.tell() // row_bytes, columns, len(rows) - columns
+                        place = file.tell() // row_bytes, len(rows)
                         file.write(rows.numpy().tobytes())
-                stored = msgspec.structs.replace(record, place=place)
-                lines.append(msgspec.json.encode(stored) + b"\n")
+                lines.append(msgspec.structs.replace(record, place=place).line)
         # Records come last: a record is there only once its states are.
         with write_errors(self.records_file), self.records_file.open("ab") as file:
             file.writelines(lines)
@@ -131,19 +110,12 @@ class TeacherCache:
     def read(self, record: ConversationRecord) -> Tensor:
         """Return the stored states and image rows [n + m, H] of a conversation that has a place.
 
-        Raises UsageError for another number of them, or if they are not there or not finite.
+        Raises UsageError if they are not there or not finite.
         """
-        vision = self.config.vision
-        rows_each = 1 + vision.deepstack_layers if vision else 0
-        visual = record.visual(vision)
-        sizes = [record.columns(visual), rows_each * visual]
-        first, *place = record.place or (0, 0, 0)
-        if place != sizes:
-            reason = f"conversation {record.number} has {place} rows of states in place of {sizes}"
-            raise self.damaged(self.records_file, reason)
-        end = first + sum(sizes)
+        first, count = record.place or (0, 0)
+        end = first + count
         rows = torch.from_numpy(np.array(self._rows[first:end]))
-        if len(rows) < sum(sizes) or not rows.isfinite().all():
+        if len(rows) < count or not rows.isfinite().all():
             reason = f"rows {first} to {end - 1} are not there, or not finite"
             raise self.damaged(self.states_file, reason)
         return rows
@@ -172,11 +144,7 @@ class ConversationBatches:
 
     cache: TeacherCache
     corpus: Corpus
-    image_id: int
-    """The token at the positions of images."""
-    vision: Vision | None
-    """The config of the target's tower; None for a text-only model."""
-    preprocessing: Preprocessing | None
+    teacher: Teacher
     positions_per_batch: int
     seed: int
     content: Content = "all"
@@ -231,7 +199,7 @@ class ConversationBatches:
         return planned
 
     def _columns(self, record: ConversationRecord) -> int:
-        return record.columns(record.visual(self.vision))
+        return record.columns(record.visual(self.teacher.config.vision))
 
     def _cut(self, ordered: Sequence[ConversationRecord]) -> Iterator[list[ConversationRecord]]:
         """Cut records, sorted by length, into batches that stay within `positions_per_batch`."""
@@ -247,20 +215,20 @@ class ConversationBatches:
         """Return `records` as one batch."""
         stored = list(map(self.cache.read, records)) if all(r.place for r in records) else []
         images = self.pixels(records) if self.always_pixels or not stored else ()
-        return collate(records, images, stored, self.image_id, self.vision)
+        return collate(records, images, stored, self.teacher.image_id, self.teacher.config.vision)
 
     def pixels(self, records: Sequence[ConversationRecord]) -> list[Float32]:
         """Return the pixels [3, height, width] of every image in the records."""
         images: list[Float32] = []
-        if self.preprocessing is None:
-            return images
         for record in records:
-            turns = self.corpus.turns(record.number) if record.images else []
+            if not record.sides:
+                continue
+            turns = self.corpus.turns(record.number)
             pictures = [picture for turn in turns for picture in turn.question.pictures]
             if len(pictures) != record.images:
                 reason = f"conversation {record.number} has {record.images} images in place of"
                 raise self.cache.damaged(self.cache.records_file, f"{reason} {len(pictures)}")
-            images += [self.preprocessing.pixels(picture.image) for picture in pictures]
+            images += map(self.teacher.pixels, pictures)
         return images
 
 

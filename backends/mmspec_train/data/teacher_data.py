@@ -71,18 +71,16 @@ class TeacherData:
             settings = replace(settings, samples=samples, answers="target", temperature=0.0)
         elif not self.needs_states:
             settings = replace(settings, cache_gb=0.0)
-        cache = TeacherCache(self.directory, split, self.teacher.config)
+        cache = TeacherCache(self.directory, split, self.teacher.config.text.hidden_size)
         return Preparation(cache, corpus, self.teacher, settings)
 
     def batches(self, content: Content, split: str = "train") -> ConversationBatches:
         """Return batches of a split's conversations with this content."""
-        preparation, teacher = self.preparation(split), self.teacher
+        preparation = self.preparation(split)
         return ConversationBatches(
             preparation.cache,
             preparation.corpus,
-            teacher.image_id,
-            teacher.config.vision,
-            teacher.preprocessing,
+            self.teacher,
             self.settings.batch,
             self.settings.seed,
             content,

@@ -23,7 +23,7 @@ from mmspec_train.data.stored import Content, pick_source
 from mmspec_train.data.teacher_data import TeacherData
 from mmspec_train.distillation.objective import DraftScore, DraftStarts, target_log_probabilities
 from mmspec_train.run.log import Log, open_log
-from mmspec_train.run.loop import EarlyStopping, Phase, run_phase
+from mmspec_train.run.loop import Phase, run_phase
 from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
 from mmspec_train.settings import Budget, MethodSettings, RunSettings
 
@@ -146,7 +146,6 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
 def _phase(trainee: Trainee, stage: Stage, name: str, budget: Budget) -> Phase[Batch]:
     data, method = trainee.data, trainee.method
     every = method.every or budget.steps_of_evaluation
-    judge = EarlyStopping(lambda: trainee.score().figures(), method.patience, every)
     return Phase(
         name,
         trainee.module,
@@ -155,7 +154,8 @@ def _phase(trainee: Trainee, stage: Stage, name: str, budget: Budget) -> Phase[B
         [data.batches(content) for content in stage.contents],
         data.held_out,
         partial(pick_source, len(stage.contents), data.settings.seed),
-        judge if stage.is_judged else None,
+        (lambda: trainee.score().figures()) if stage.is_judged else None,
+        every if stage.is_judged else None,
         method.final_rate,
         method.step_samples,
         lambda batch: len(batch.lengths),

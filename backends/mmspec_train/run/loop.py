@@ -21,20 +21,8 @@ from mmspec_train.run.prefetch import Source, prefetch, uninterrupted
 from mmspec_train.settings import Budget
 
 HELD_OUT_BATCHES = 4
-COUNTERS = ("step", "seconds", "batches", "evaluated_step", "best_value", "evaluations_since_best")
+COUNTERS = ("step", "seconds", "batches", "evaluated_step", "best_value")
 """Names of the counters of a run that a checkpoint contains."""
-
-
-@dataclass(frozen=True, slots=True)
-class EarlyStopping:
-    """When and how to evaluate, and when to stop training."""
-
-    evaluate: Callable[[], dict[str, float]]
-    """Returns figures for the log by name; the best state has the highest first figure."""
-    patience: int = 0
-    """Training ends after this many evaluations without a new best value; 0: it never does."""
-    every: int | None = None
-    """Number of steps between evaluations; None evaluates with every checkpoint, by the clock."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +42,10 @@ class Phase(Generic[Item]):
     held_out: Source[Item]
     pick: Callable[[int, float], int] = lambda number, progress: 0  # noqa: ARG005
     """Maps the number of batches so far and the progress to the next batch's source."""
-    early_stopping: EarlyStopping | None = None
+    evaluate: Callable[[], dict[str, float]] | None = None
+    """Returns figures for the log by name; the run ends with the weights of the highest first."""
+    every: int | None = None
+    """Number of steps between evaluations; None evaluates with every checkpoint, by the clock."""
     final_rate: float = 0.02
     """Learning rate at the end, as a share of its peak."""
     step_samples: int = 1
@@ -69,7 +60,7 @@ def run_phase(
     """Train a phase to the end of its budget, resuming from `checkpoint` if the file exists.
 
     With a budget in steps, a resumed run ends with the same weights as an uninterrupted one.
-    With early stopping, the module ends with the weights of the best evaluation. Raises
+    With `evaluate`, the module ends with the weights of the best evaluation. Raises
     MmspecError when the loss is not finite; `checkpoint` then holds the last good state.
     """
     phase.module.to(machine.device).requires_grad_(False)
@@ -79,7 +70,7 @@ def run_phase(
     with log.say_when_stopped(run.stop):
         run.train()
         run.save()
-    if phase.early_stopping:
+    if phase.evaluate:
         machine.processes.wait()  # until process 0 has written the best state
         best = read_state(run.best_file)
         phase.module.load_state_dict(best)
@@ -100,7 +91,6 @@ class _Run(Generic[Item]):
     """Number of batches taken from each source so far."""
     evaluated_step: int = -1
     best_value: float = float("-inf")
-    evaluations_since_best: int = 0
     saved_step: int = 0
     saved_seconds: float = 0.0
 
@@ -110,7 +100,7 @@ class _Run(Generic[Item]):
 
     @property
     def best_file(self) -> Path:
-        """The file with the best state so far, written only with early stopping."""
+        """The file with the best state so far, written only with `evaluate`."""
         return self.checkpoint.with_suffix(".best")
 
     def resume(self) -> None:
@@ -149,7 +139,7 @@ class _Run(Generic[Item]):
         )
 
     def train(self) -> None:
-        """Take steps until the budget is spent or early stopping ends the run."""
+        """Take steps until the budget is spent."""
         maker = ThreadPoolExecutor(1)
         try:
             self._take_steps([self._stream(n, maker) for n in range(len(self.batches))])
@@ -159,7 +149,8 @@ class _Run(Generic[Item]):
             self._evaluate()
 
     def _take_steps(self, streams: list[Iterator[Item]]) -> None:
-        while (progress := self._progress()) < 1 and not self._is_over():
+        while (progress := self._progress()) < 1:
+            self._save_in_time()
             started = time.perf_counter()
             share = rate_share(self.step, progress, self.phase.final_rate)
             self.optimizer.scale_rates(share)
@@ -227,40 +218,37 @@ class _Run(Generic[Item]):
             loss.backward()  # type: ignore[no-untyped-call]
         return value
 
-    def _is_over(self) -> bool:
-        """Evaluate and save if it is time for that; True if early stopping ends the run.
+    def _save_in_time(self) -> None:
+        """Evaluate and save if it is time for that.
 
         Evaluations choose the state that is kept: only those at fixed steps make a run repeatable.
         """
-        stopping = self.phase.early_stopping
         since_saved = self.machine.processes.from_first(self.seconds - self.saved_seconds)
         is_old = since_saved > self.machine.checkpoint_seconds
         evaluate = is_old
-        if stopping and stopping.every:
-            evaluate = self.step > 0 and self.step % stopping.every == 0
+        if self.phase.every:
+            evaluate = self.step > 0 and self.step % self.phase.every == 0
         if evaluate and self.evaluated_step != self.step:
             self._evaluate()
             self.save()
         elif is_old:
             self.save()
-        return stopping is not None and 0 < stopping.patience <= self.evaluations_since_best
 
     @torch.no_grad()
     def _evaluate(self) -> None:
-        """Log the held-out loss; with early stopping evaluate the state, and save the best."""
-        loss, stopping = self._held_out_loss(), self.phase.early_stopping
+        """Log the held-out loss; with `evaluate` judge the state, and save the best."""
+        loss, evaluate = self._held_out_loss(), self.phase.evaluate
         with self.machine.autocast():
-            figures = stopping.evaluate() if stopping else {}
+            figures = evaluate() if evaluate else {}
         with uninterrupted():
             self.evaluated_step = self.step
             self.log.write_held_out(self.at, loss)
             if not figures:
                 return
             self.log.write_evaluation(self.at, figures)
-            self.evaluations_since_best += 1
             value = next(iter(figures.values()))
             if value > self.best_value:
-                self.best_value, self.evaluations_since_best = value, 0
+                self.best_value = value
                 self._write(self.phase.module.state_dict(), self.best_file)
 
     def _held_out_loss(self) -> float:
