@@ -9,6 +9,7 @@ Tensors keep their bytes. Those engines feed a head no image features.
 """
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -107,18 +108,11 @@ def _maps(head: Path, config: HeadConfig, options: Eagle3, layout: Layout) -> di
 def _sizes(layer: TextConfig) -> dict[str, Any]:
     """The layer's sizes by transformers' names."""
     axes = layer.rotary_axes
-    return ({"rope_scaling": described_axes(axes)} if axes else {}) | {
+    return {
+        **{name: value for name, value in asdict(layer).items() if name not in _OWN_NAMES},
+        **({"rope_scaling": described_axes(axes)} if axes else {}),
         "model_type": "qwen3" if layer.qk_norm else "llama",
-        "hidden_size": layer.hidden_size,
-        "intermediate_size": layer.intermediate_size,
         "num_hidden_layers": 1,
-        "num_attention_heads": layer.num_attention_heads,
-        "num_key_value_heads": layer.num_key_value_heads,
-        "head_dim": layer.head_dim,
-        "vocab_size": layer.vocab_size,
-        "max_position_embeddings": layer.max_position_embeddings,
-        "rms_norm_eps": layer.rms_norm_eps,
-        "rope_theta": layer.rope_theta,
         "hidden_act": "silu",
         "attention_bias": False,
         "mlp_bias": False,
@@ -126,14 +120,14 @@ def _sizes(layer: TextConfig) -> dict[str, Any]:
     }
 
 
+_OWN_NAMES = ("qkv_bias", "qk_norm", "rotary_axes")
+"""Fields of a decoder's config that transformers has no key for."""
+
+
 def _norms(options: Eagle3) -> dict[str, bool]:
     """The options that change the forward; each is written, for engines' defaults differ."""
-    return {
-        "norm_before_residual": options.norm_before_residual,
-        "norm_before_fc": options.norm_before_fc,
-        "fc_norm": options.fc_norm,
-        "norm_output": options.norm_output,
-    }
+    names = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
+    return {name: value for name, value in asdict(options).items() if name in names}
 
 
 def _described_speculators(

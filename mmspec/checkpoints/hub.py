@@ -4,13 +4,12 @@ import difflib
 import errno
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
 
 from mmspec.checkpoints.cards import Card, downloaded, load_cards, present, revision_of
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.hub_cache import cached
-from mmspec.checkpoints.hub_download import Download, fetch, proposals, wanted
+from mmspec.checkpoints.hub_download import Download, fetch, wanted
 from mmspec.checkpoints.loading_plan import weight_files
 from mmspec.ground.errors import CheckpointError, HubError, MmspecError, UsageError, WriteError
 from mmspec.ground.paths import expand_home
@@ -112,19 +111,11 @@ def _download(repository: str, revision: str, note: Progress) -> Path:
     try:
         weight_files(download.snapshot)
     except CheckpointError as error:
-        raise HubError(_no_weights(repository, revision)) from error
+        raise HubError(
+            f"{repository} at {revision} has no complete safetensors weights, and pickles are not "
+            "downloaded: name a revision that has them with `--revision`"
+        ) from error
     return download.snapshot
-
-
-def _no_weights(repository: str, revision: str) -> str:
-    added = list[str]()
-    with suppress(Exception):  # what the hub proposes is only a hint
-        added = proposals(repository)
-    hint = f"; proposals to its owner add them, by anyone: {', '.join(added)}" if added else ""
-    return (
-        f"{repository} at {revision} has no complete safetensors weights, and pickles are not "
-        f"downloaded: name a revision that has them with `--revision`{hint}"
-    )
 
 
 def _unreachable(repository: str, revision: str, error: Exception) -> MmspecError:

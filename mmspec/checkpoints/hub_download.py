@@ -21,8 +21,6 @@ from mmspec.ground.progress import Progress
 
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Git's SHA-1 of a small file, SHA-256 of a large one."""
-MOST_PROPOSALS = 10
-"""Pull requests that are looked at for weights."""
 PIECE = 2**20
 """Bytes of a file that are read at a time."""
 
@@ -81,23 +79,6 @@ def wanted(repository: str, revision: str) -> Download:
             files.append(HubFile(entry.path, entry.size, digest, folder / "blobs" / digest))
     matching = (file for file in files if any(fnmatch(file.path, each) for each in PULLED))
     return Download(repository, revision, commit, tuple(matching), folder)
-
-
-def proposals(repository: str) -> list[str]:
-    """The newest pull requests of a repository that add safetensors; raises the hub's errors."""
-    from huggingface_hub import HfApi
-
-    api = HfApi()
-    requests = api.list_repo_refs(repository, include_pull_requests=True).pull_requests or []
-    newest = sorted(requests, key=lambda each: int(each.ref.rsplit("/", 1)[1]), reverse=True)
-    return [
-        each.ref
-        for each in newest[:MOST_PROPOSALS]
-        if any(
-            entry.path.endswith(".safetensors")
-            for entry in api.list_repo_tree(repository, revision=each.target_commit)
-        )
-    ]
 
 
 def _check(repository: str, path: str, digest: str) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from mmspec.ground.errors import ImageError
 from mmspec.prompt import images
 from mmspec.prompt.clips import FPS, Clip, FrameSampling, clip_of
-from mmspec.prompt.images import MAX_ASPECT, Picture, named_errors, picture_from, readable_file
+from mmspec.prompt.images import Picture, named_errors, picture_from, readable_file
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -46,7 +46,7 @@ def open_clip(path: str | Path, fps: float = FPS, max_frames: int | None = None)
     is not installed.
     """
     sampling = FrameSampling(fps, max_frames)
-    file, label = readable_file(path)
+    file, label, _ = readable_file(path)
     if file.stat().st_size > MAX_BYTES:
         raise ImageError(f"{label}: a film of over {MAX_BYTES // 10**9} GB; cut it first")
     with named_errors(label, "", "clip"):
@@ -130,8 +130,7 @@ class _Film:
         if not 0 < width * height <= MAX_PIXELS:
             allowed = f"1 to {MAX_PIXELS // 10**6} million are allowed"
             raise self._error(f"frames of {width} x {height} pixels; {allowed}")
-        if max(width, height) > MAX_ASPECT * min(width, height):
-            raise self._error(f"one side is over {MAX_ASPECT} times the other; crop it first")
+        images.require_shape(width, height, self._label)
 
     def _packets(self, container: "InputContainer", stream: "VideoStream") -> _Packets:
         times, keys = list[int | None](), list[int | None]()

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from mmspec.ground.errors import ImageError
-from mmspec.ground.input_files import require_file
+from mmspec.ground.input_files import open_file
 from mmspec.ground.paths import expand_home
 from mmspec.prompt.file_kinds import conversion, enable_heif, is_heif, other_kind
 
@@ -127,17 +127,29 @@ def open_picture(path: str | Path) -> Picture:
     ImageError naming the file if it is missing, no image, damaged, takes too much at any scale or
     is a strip beyond MAX_ASPECT.
     """
-    file, label = readable_file(path)
-    return replace(_read(file, _head(file, label), label, str(path)), from_file=True)
+    file, label, head = readable_file(path)
+    return replace(_read(file, head, label, str(path)), from_file=True)
 
 
-def readable_file(path: str | Path) -> tuple[Path, str]:
-    """The regular file at `path`, and its name for errors; ImageError for anything else."""
-    label = str(path) if str(path).isprintable() else repr(str(path))
-    _check_name(str(path))
-    file = expand_home(path)
-    _check_file(file, label)
-    return file, label
+def readable_file(path: str | Path) -> tuple[Path, str, bytes]:
+    """The regular file at `path`, its name for errors and its first bytes.
+
+    Raises ImageError for anything else and for an empty file.
+    """
+    name, file = str(path), expand_home(path)
+    label = name if name.isprintable() else repr(name)
+    if not name:
+        raise ImageError("an image without a name: give a path")
+    if name.startswith(("http:/", "https:/")):
+        raise ImageError(f"{name}: nothing is fetched; save the image and give its path")
+    try:
+        with open_file(file) as opened:
+            head = opened.read(HEAD)
+    except OSError as error:
+        raise ImageError(f"{label}: cannot be read ({error.strerror})") from error
+    if not head:
+        raise ImageError(f"{label}: empty file")
+    return file, label, head
 
 
 def decode_picture(content: bytes, name: str) -> Picture:
@@ -224,15 +236,15 @@ def needed_memory(image: Image.Image, file_bytes: int, scale: int = 1) -> int:
 
 def _check_size(image: Image.Image, file_bytes: int, label: str) -> None:
     """Refuse strips, and images that need too much memory at any scale, before decoding."""
-    _check_shape(image, label)
+    require_shape(*image.size, label)
     if not set_smaller_scale(image, file_bytes):
         needed = needed_memory(image, file_bytes) / 1e9
         width, height = image.size
         raise _too_large(label, f"{width} x {height} pixels take {needed:.1f} GB to open")
 
 
-def _check_shape(image: Image.Image, label: str) -> None:
-    width, height = image.size
+def require_shape(width: int, height: int, label: str) -> None:
+    """Raise ImageError for an image without pixels, and for a strip beyond MAX_ASPECT."""
     if not width or not height:
         raise ImageError(f"{label}: {width} x {height} pixels; give one that has some")
     if max(width, height) > MAX_ASPECT * min(width, height):
@@ -249,7 +261,7 @@ def picture_from(image: Image.Image, name: str = "") -> Picture:
 
     Raises ImageError for an image without pixels and for a strip beyond MAX_ASPECT.
     """
-    _check_shape(image, name or "an image")
+    require_shape(*image.size, name or "an image")
     image.load()
     return _picture(ImageOps.exif_transpose(image), name)
 
@@ -270,30 +282,6 @@ def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
     rows = max(1, BAND // max(1, image.width))
     for top in range(0, image.height, rows):
         yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
-
-
-def _check_name(name: str) -> None:
-    if not name:
-        raise ImageError("an image without a name: give a path")
-    if name.startswith(("http:/", "https:/")):
-        raise ImageError(f"{name}: nothing is fetched; save the image and give its path")
-
-
-def _check_file(file: Path, label: str) -> None:
-    try:
-        size = require_file(file)
-    except OSError as error:
-        raise ImageError(f"{label}: cannot be read ({error.strerror})") from error
-    if size == 0:
-        raise ImageError(f"{label}: empty file")
-
-
-def _head(file: Path, label: str) -> bytes:
-    try:
-        with file.open("rb") as opened:
-            return opened.read(HEAD)
-    except OSError as error:
-        raise ImageError(f"{label}: cannot be read ({error.strerror})") from error
 
 
 def _rgb(image: Image.Image, fractions: bool) -> Image.Image:

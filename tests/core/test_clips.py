@@ -184,7 +184,7 @@ def test_without_pyav_the_extra_is_named(tmp_path, monkeypatch):
 def test_films_beyond_a_limit_are_refused(tmp_path, monkeypatch, limit, value, problem):
     path = film(tmp_path / "a.mkv", 20)
     open_clip(path)
-    monkeypatch.setattr(film_file, limit, value)
+    monkeypatch.setattr(images if limit == "MAX_ASPECT" else film_file, limit, value)
     assert problem in refusal(path)
 
 

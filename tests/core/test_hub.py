@@ -10,7 +10,6 @@ from pathlib import Path
 from shutil import copytree, rmtree
 from types import SimpleNamespace
 
-import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
@@ -114,15 +113,6 @@ def test_pickled_repositories_are_refused(hub: type[FakeHub]) -> None:
     assert "pytorch_model.bin" not in hub.requested
 
 
-def test_proposals_with_safetensors_are_named_and_not_taken(hub: type[FakeHub]) -> None:
-    with_weights, without = (hub.repositories[name] for name in ("org/specforge", "org/pickled"))
-    hub.proposals = {f"{number:040x}": without for number in range(9)}
-    hub.proposals |= {"a" * 40: with_weights, "b" * 40: without, "c" * 40: with_weights}
-    with pytest.raises(HubError, match=r"by anyone: refs/pr/12, refs/pr/10$"):
-        pull("org/pickled", "torch")
-    assert "model.safetensors" not in hub.requested
-
-
 def test_what_the_hub_has_not(hub: type[FakeHub]) -> None:
     with pytest.raises(HubError, match="nobody/nothing is not on the hub"):
         pull("nobody/nothing", "torch")
@@ -141,17 +131,6 @@ def test_no_network(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_offline_by_choice(empty_cache: Path) -> None:
     with pytest.raises(HubError, match="HF_HUB_OFFLINE is set"):
-        pull("llama-68m", "torch")
-
-
-def test_an_interrupted_download_is_one_line(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*args: object, **options: object) -> str:
-        raise OSError("No space left\n on device")
-
-    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", fail)
-    with pytest.raises(HubError, match=r"\(No space left on device\)$"):
         pull("llama-68m", "torch")
 
 
@@ -313,16 +292,10 @@ def test_directories_come_first(
         resolve("other", "torch")
 
 
-def test_bundled_models(empty_cache: Path, llama_path: Path, tmp_path: Path) -> None:
-    here = Card("mini", "target", "", "", bundled=llama_path)
-    gone = Card("mini", "target", "", "", bundled=tmp_path / "gone")
-    assert present(here, "torch") == llama_path
-    assert present(gone, "torch") is None
-
-
 def test_absent_bundled_weights_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = Card("mini", "target", "", "", bundled=tmp_path / "gone")
     monkeypatch.setattr("mmspec.checkpoints.hub.load_cards", lambda: {"mini": gone})
+    assert present(gone, "torch") is None
     for get in (resolve, pull):
         with pytest.raises(HubError, match=r"mini is bundled, but its weights are not in .*gone"):
             get("mini", "torch")

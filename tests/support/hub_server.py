@@ -30,8 +30,6 @@ class FakeHub(BaseHTTPRequestHandler):
     """Name of a file of which one bit is sent wrong."""
     ranges: list[tuple[str, int]]
     """The files that were asked for from a byte on."""
-    proposals: Mapping[str, Path] = {}
-    """Directories by the commits of pull requests 1, 2, … to every repository."""
     odd_names: tuple[str, ...] = ()
     """Further files in the list of every repository."""
     large: tuple[str, ...] = ()
@@ -51,10 +49,8 @@ class FakeHub(BaseHTTPRequestHandler):
             if asked := re.fullmatch(rf"{re.escape(name)}/revision/(main|[0-9a-f]{{40}})", path):
                 commit = COMMIT if asked[1] == "main" else asked[1]
                 return self.send(json.dumps({"id": name, "sha": commit}).encode(), with_body)
-            if path == f"{name}/refs":
-                return self.send(json.dumps(references(self.proposals)).encode(), with_body)
-            if asked := re.fullmatch(rf"{re.escape(name)}/tree/([0-9a-f]{{40}})", path):
-                listed = tree(self.proposals.get(asked[1], directory), self.large)
+            if re.fullmatch(rf"{re.escape(name)}/tree/([0-9a-f]{{40}})", path):
+                listed = tree(directory, self.large)
                 listed += [odd(each) for each in self.odd_names]
                 return self.send(json.dumps(listed).encode(), with_body)
             if path.startswith(f"{name}/resolve/"):
@@ -101,14 +97,6 @@ def git_digest(body: bytes) -> str:
     return sha1(b"blob %d\0" % len(body) + body).hexdigest()
 
 
-def references(proposals: Collection[str]) -> dict[str, Any]:
-    requests = [
-        {"name": f"refs/pr/{number}", "ref": f"refs/pr/{number}", "targetCommit": commit}
-        for number, commit in enumerate(proposals, 1)
-    ]
-    return {"branches": [], "converts": [], "tags": [], "pullRequests": requests}
-
-
 def odd(name: str) -> dict[str, Any]:
     return {"type": "file", "path": name, "size": 1, "oid": "0" * 40}
 
@@ -134,7 +122,6 @@ def serving(
     FakeHub.repositories = repositories
     FakeHub.requested, FakeHub.ranges = [], []
     FakeHub.damaged, FakeHub.odd_names, FakeHub.large = "", (), ()
-    FakeHub.proposals = {}
     FakeHub.headers_of_every_answer = headers or {}
     server = ThreadingHTTPServer(("127.0.0.1", 0), FakeHub)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
