@@ -12,7 +12,7 @@ def seconds(decode=1.0, total=2.0, **others):
 
 def row(sample="a/0", method="M", rounds=((3, 2, 3),), branches=("M",), **others):
     """A row of rounds (drafted, accepted, emitted), trees with their levels as well."""
-    parts = [RoundRow(*each[:3], 0.1, 0.2, *each[3:]) for each in rounds]
+    parts = [RoundRow(*each[:3], 0.1, 0.2, each[-1] if each[3:] else each[0]) for each in rounds]
     emitted = sum(each.emitted for each in parts)
     values = {
         "task": sample.split("/")[0],

@@ -83,7 +83,8 @@ def rounds(draws, keep, tokens, branches):
             (i for i in range(drafted) if hard[i] > keep + draws.normal(0, 0.08)), drafted
         )
         seconds = drafted * step * draws.normal(1, 0.03), TARGET[drafted] * draws.normal(1, 0.05)
-        parts.append(RoundRow(drafted, accepted, accepted + 1, *(round(s, 7) for s in seconds)))
+        draft, verify = (round(s, 7) for s in seconds)
+        parts.append(RoundRow(drafted, accepted, accepted + 1, draft, verify, drafted))
         left -= accepted + 1
     return parts
 

@@ -2,12 +2,12 @@
 
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from math import nan
-from typing import Any
 
 from mmspec.ground.errors import choice
+from mmspec.ground.json_reader import read_value
 from mmspec_bench.report.merge import BenchRun
 from mmspec_bench.report.tables import title
 from mmspec_bench.suite import metrics
@@ -26,10 +26,12 @@ class Column:
     """One column of a published table: a measure of a summary, averaged over datasets."""
 
     name: str
-    measure: str
-    sets: list[str]
-    turn: int | None
-    """The turn of the measured answers; None for all turns."""
+    measure: str = ""
+    """Empty for the table's."""
+    turn: int | None = None
+    """The turn of the measured answers; None for the table's."""
+    sets: list[str] = field(default_factory=list)
+    """Empty for the dataset of the column's name."""
 
     @property
     def pools(self) -> bool:
@@ -54,7 +56,10 @@ class PaperTable:
     title: str
     source: str
     columns: list[Column]
-    lines: list[Line]
+    rows: list[Line]
+    measure: str = ""
+    turn: int | None = None
+    """None for all turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +83,7 @@ def read_paper(name: str) -> Paper:
     if name not in allowed:
         raise choice("comparison", name, allowed)
     text = files(__package__).joinpath("published.toml").read_text(encoding="utf-8")
-    entry = tomllib.loads(text)[name.removeprefix(PREFIX)]
-    return Paper(**entry | {"tables": [_table(table) for table in entry["tables"]]})
-
-
-def _table(entry: dict[str, Any]) -> PaperTable:
-    shared = {"measure": entry.get("measure"), "turn": entry.get("turn")}
-    columns = [
-        Column(**{"sets": [column["name"]]} | shared | column) for column in entry["columns"]
-    ]
-    lines = [Line(**line) for line in entry["rows"]]
-    return PaperTable(entry["title"], entry["source"], columns, lines)
+    return read_value(Paper, tomllib.loads(text)[name.removeprefix(PREFIX)])
 
 
 def conditions(run: BenchRun, paper: Paper) -> Iterator[str]:
@@ -113,7 +108,7 @@ def conditions(run: BenchRun, paper: Paper) -> Iterator[str]:
 def compared_tables(run: BenchRun, paper: Paper) -> Iterator[Table]:
     """The paper's tables with this run's numbers beside, in parts of COLUMNS_PER_TABLE columns."""
     for table in paper.tables:
-        lines = [(line.label, _method(line, run), line.values) for line in table.lines]
+        lines = [(line.label, _method(line, run), line.values) for line in table.rows]
         published = {method for _, method, _ in lines}
         blank = [nan] * len(table.columns)
         lines += [(name, name, blank) for name in run.drafting if name not in published]
@@ -123,7 +118,7 @@ def compared_tables(run: BenchRun, paper: Paper) -> Iterator[Table]:
             names = [column.name for column in columns]
             rows = []
             for label, method, values in lines:
-                ours = (_ours(run, paper, column, method) for column in columns)
+                ours = (_ours(run, paper, table, column, method) for column in columns)
                 pairs = zip(ours, values[part], strict=True)
                 name = label if method in ("", label) else f"{label} ({method})"
                 rows.append((name, *(number(value) for pair in pairs for value in pair)))
@@ -141,17 +136,18 @@ def _method(line: Line, run: BenchRun) -> str:
     return next((name for name in line.methods if name in run.drafting), "")
 
 
-def _ours(run: BenchRun, paper: Paper, column: Column, method: str) -> float:
+def _ours(run: BenchRun, paper: Paper, table: PaperTable, column: Column, method: str) -> float:
     """This run's mean over the column's datasets; nan if one of them was not measured."""
-    values = []
-    for name in column.sets:
+    values, measure = [], column.measure or table.measure
+    turn = table.turn if column.turn is None else column.turn
+    for name in column.sets or [column.name]:
         tasks = run.tasks if name == EVERYTHING else paper.tasks.get(name, ())
         rows, plain = (
-            [row for row in rows if row.task in tasks and column.turn in (None, row.turn)]
+            [row for row in rows if row.task in tasks and turn in (None, row.turn)]
             for rows in (run.of(method), run.plain)
         )
-        value = metrics.summarise(rows, plain)[column.measure]
+        value = metrics.summarise(rows, plain)[measure]
         # Only a share of identical answers can be 0; elsewhere 0 means that nothing was measured.
-        measured = value or (value == 0 and column.measure == "identical")
+        measured = value or (value == 0 and measure == "identical")
         values.append(float(value) if measured else nan)
     return metrics.mean(values)

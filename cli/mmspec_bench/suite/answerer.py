@@ -127,8 +127,8 @@ def answer_row(
 
 def _round_row(round_: Round) -> RoundRow:
     draft, verify = (round(s, DECIMALS) for s in (round_.draft_seconds, round_.verify_seconds))
-    levels = round_.depth if round_.depth != round_.drafted else None
-    return RoundRow(round_.drafted, round_.accepted, len(round_.tokens), draft, verify, levels)
+    counts = round_.drafted, round_.accepted, len(round_.tokens)
+    return RoundRow(*counts, draft, verify, round_.depth)
 
 
 def _pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:

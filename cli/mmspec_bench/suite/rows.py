@@ -6,9 +6,9 @@
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import MISSING, asdict, dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, NamedTuple, TypedDict
 
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import require_file
@@ -46,17 +46,8 @@ class RoundRow(NamedTuple):
     emitted: Tokens
     draft_seconds: Seconds
     verify_seconds: Seconds
-    levels: Tokens | None = None
-    """Levels of a drafted tree; None for a chain."""
-
-    @property
-    def depth(self) -> int:
-        """The most drafted tokens that the target could accept."""
-        return self.drafted if self.levels is None else self.levels
-
-    def as_list(self) -> list[float | None]:
-        """The fields in order; `levels` only for a tree."""
-        return list(self if self.levels is not None else self[:-1])
+    depth: Tokens
+    """The most drafted tokens that the target could accept: a chain's, or one per tree level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,26 +115,6 @@ class Row:
         """Number of drafted tokens that the target accepted."""
         return sum(round_.accepted for round_ in self.rounds)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON object of a line."""
-        return asdict(self) | {"rounds": [round_.as_list() for round_ in self.rounds]}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Row":
-        """The row in the output of `as_dict`; unknown keys are ignored.
-
-        Raises MismatchError.
-        """
-        row = read_value(cls, values)
-        lacking = [f"seconds.{name}" for name in STAGES if name not in row.seconds]
-        if lacking:
-            raise MismatchError(MISSING, "there", lacking[0])
-        for number, round_ in enumerate(row.rounds):
-            if round_.accepted > round_.depth:
-                allowed = f"at most the {round_.depth} drafted"
-                raise MismatchError(round_.accepted, allowed, f"rounds[{number}].accepted")
-        return row
-
 
 def read_rows(file: Path) -> list[Row]:
     """Read all rows of a file, without an incomplete last line, as after a kill.
@@ -162,11 +133,21 @@ def read_rows(file: Path) -> list[Row]:
 
 def _row(line: str, where: str) -> Row:
     try:
-        return Row.from_dict(parse_json(line))
+        row = read_value(Row, parse_json(line))
     except MismatchError as error:
         raise UsageError(f"{where}: not a row: {error}") from error
     except ValueError as error:
         raise UsageError(f"{where}: not JSON ({error}); delete the line to go on") from error
+    for name in STAGES:
+        if name not in row.seconds:
+            raise UsageError(f"{where}: not a row: seconds.{name} is missing")
+    for number, round_ in enumerate(row.rounds):
+        if round_.accepted > round_.depth:
+            raise UsageError(
+                f"{where}: not a row: rounds[{number}].accepted is {round_.accepted}, but must be "
+                f"at most the {round_.depth} drafted"
+            )
+    return row
 
 
 def append(file: Path, rows: Sequence[Row]) -> None:
@@ -184,4 +165,4 @@ def rewrite(file: Path, rows: Sequence[Row]) -> None:
 
 def lines(rows: Iterable[Row]) -> Iterator[str]:
     """Yield each row as a line of JSON."""
-    return (json.dumps(row.as_dict(), ensure_ascii=False) + "\n" for row in rows)
+    return (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows)
