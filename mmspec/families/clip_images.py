@@ -8,18 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from mmspec.families.processor_file import (
-    normalised,
-    processor_block,
-    read_mean,
-    read_scale,
-    read_std,
-)
+from mmspec.families.processor_file import CLIP, PixelValues, processor_block, read_values
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import Block
-
-CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
-CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
 MOST_RESIZED = 4
 """The most that an image may be larger than the tower's input before it is cropped."""
@@ -30,16 +21,13 @@ class ClipImages:
     """How an image becomes pixel values: pad to a square, resize, crop, scale, normalize.
 
     `resize` is the length of the shorter edge, or (height, width); None keeps the size. `crop` is
-    (height, width). `scale` multiplies 0..255; `mean` and `std` are per channel.
+    (height, width).
     """
 
     resize: int | tuple[int, int] | None
     crop: tuple[int, int] | None
     pad_to_square: bool = False
-    resample: Image.Resampling = Image.Resampling.BICUBIC
-    scale: float = 1 / 255
-    mean: tuple[float, ...] = CLIP_MEAN
-    std: tuple[float, ...] = CLIP_STD
+    values: PixelValues = CLIP
 
     def size(self, width: int, height: int) -> tuple[int, int]:
         """Height and width of the pixel values of an image of this size."""
@@ -50,9 +38,8 @@ class ClipImages:
     def pixels(self, image: Image.Image) -> NDArray[np.float32]:
         """The pixel values [3, height, width] of an upright RGB image."""
         if self.pad_to_square:
-            image = _square(image, self.mean)
-        array = _resized_and_cropped(image, self)
-        return normalised(array, self.scale, self.mean, self.std)
+            image = _square(image, self.values.mean)
+        return self.values.of(_resized_and_cropped(image, self))
 
     def for_clip(self, frames: int) -> Self:  # noqa: ARG002
         """The same: frames of clips are images."""
@@ -92,10 +79,7 @@ def read_clip_images(directory: Path, image_size: int) -> ClipImages:
         # CLIP's own processor has no padding to a square; LLaVA's has.
         pad_to_square="Llava" in str(block.get("image_processor_type", ""))
         and block.flag("do_pad", False),
-        resample=Image.Resampling(block.only("resample", list(Image.Resampling), 3)),
-        scale=read_scale(block),
-        mean=read_mean(block, CLIP_MEAN),
-        std=read_std(block, CLIP_STD),
+        values=read_values(block, CLIP),
     )
     if (recipe.crop or recipe.resize) != (image_size, image_size):
         key = "crop_size" if recipe.crop else "size"
@@ -124,14 +108,14 @@ def _square(image: Image.Image, mean: tuple[float, ...]) -> Image.Image:
     return square
 
 
-def _resized_and_cropped(image: Image.Image, recipe: ClipImages) -> NDArray[np.uint8]:
+def _resized_and_cropped(image: Image.Image, recipe: ClipImages) -> Image.Image:
     height, width = _resized_size(image.width, image.height, recipe.resize)
     crop_height, crop_width = recipe.crop or (height, width)
     # Odd differences round as the processor rounds them: down when cutting, up when padding.
     left, top = (width - crop_width) // 2, (height - crop_height) // 2
-    resized = image.resize((width, height), recipe.resample)
+    resized = image.resize((width, height), recipe.values.resample)
     # Where the crop exceeds the image, Pillow pads with zeros.
-    return np.asarray(resized.crop((left, top, left + crop_width, top + crop_height)))
+    return resized.crop((left, top, left + crop_width, top + crop_height))
 
 
 def _resized_size(width: int, height: int, resize: int | tuple[int, int] | None) -> tuple[int, int]:

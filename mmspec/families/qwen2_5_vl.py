@@ -4,6 +4,7 @@ Shape letters: P patches of one image, N visual positions, W windows of S patche
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -22,6 +23,7 @@ from mmspec.families.qwen_vision import (
     PATCHES,
     STORED_PREFIXES,
     Patches,
+    QwenTower,
     QwenVision,
     check_vision,
     cut_patches,
@@ -80,17 +82,13 @@ class Qwen25VLVision(QwenVision):
         return Qwen25VLTower(self, parts, text.hidden_size)
 
 
-class Qwen25VLTower:
-    """Implements `mmspec.families.tower.Tower`; features [N, H] are embeddings."""
+class Qwen25VLTower(QwenTower):
+    """The tower; features [N, H] are embeddings."""
 
     def __init__(self, config: Qwen25VLVision, parts: TowerParts, text_width: int) -> None:
-        self.settings = repr(config)
-        self._config, self._parts = config, parts
-        width, merged, size = config.hidden_size, config.merged_size, config.patch_size
-        shape = width, 3, config.temporal_patch_size, size, size
-        self._patches = parts.convolution(PATCHES, *shape)
-        self._layers = [_layer(config, parts, index) for index in range(config.depth)]
-        self._norm = parts.rms_norm("vision_tower.merger.ln_q", width, EPSILON)
+        super().__init__(config, parts, partial(_layer, config, parts))
+        self._config, merged = config, config.merged_size
+        self._norm = parts.rms_norm("vision_tower.merger.ln_q", config.hidden_size, EPSILON)
         first = parts.linear(merged, merged, "vision_tower.merger.mlp.0")
         second = parts.linear(merged, text_width, "vision_tower.merger.mlp.2")
         self._merge = mlp(first, parts.gelu, second)
@@ -107,17 +105,9 @@ class Qwen25VLTower:
             x = layer(x, attend, rotate)
         return self._merge(self._norm(x).reshape(-1, config.merged_size))
 
-    def project(self, rows: Array) -> Array:
-        """The features themselves: the merger has projected them."""
-        return rows
 
-
-def _layer(config: Qwen25VLVision, parts: TowerParts, index: int) -> Layer:
-    width, inner, path = (
-        config.hidden_size,
-        config.intermediate_size,
-        f"vision_tower.blocks.{index}",
-    )
+def _layer(config: Qwen25VLVision, parts: TowerParts, path: str) -> Layer:
+    width, inner = config.hidden_size, config.intermediate_size
     first = parts.linear(width, inner, f"{path}.mlp.gate_proj", f"{path}.mlp.up_proj")
     second = parts.linear(inner, width, f"{path}.mlp.down_proj")
     return take_layer(config, parts, path, parts.rms_norm, mlp(first, swiglu(parts), second))

@@ -8,6 +8,7 @@ DeepStack.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isqrt
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -27,6 +28,7 @@ from mmspec.families.qwen_vision import (
     PATCHES,
     STORED_PREFIXES,
     Patches,
+    QwenTower,
     QwenVision,
     Small,
     check_vision,
@@ -80,22 +82,14 @@ class Qwen3VLVision(QwenVision):
         return Qwen3VLTower(self, parts, text.hidden_size)
 
 
-class Qwen3VLTower:
-    """Implements `mmspec.families.tower.Tower`.
-
-    Features [N, (1 + L) H] are embeddings, then what each layer of DeepStack adds.
-    """
+class Qwen3VLTower(QwenTower):
+    """The tower; features [N, (1 + L) H] are embeddings, then what each layer of DeepStack adds."""
 
     def __init__(self, config: Qwen3VLVision, parts: TowerParts, text_width: int) -> None:
-        self.settings = repr(config)
-        self._config, self._parts = config, parts
-        width, size = config.hidden_size, config.patch_size
-        shape = width, 3, config.temporal_patch_size, size, size
         bias = PATCHES.replace("weight", "bias")
-        self._patches = parts.convolution(PATCHES, *shape, bias=bias)
-        count = config.num_position_embeddings
+        super().__init__(config, parts, partial(_layer, config, parts), bias)
+        self._config, width, count = config, config.hidden_size, config.num_position_embeddings
         self._embeddings = parts.tensor("vision_tower.pos_embed.weight", count, width)
-        self._layers = [_layer(config, parts, index) for index in range(config.depth)]
         self._merge = _merger(config, parts, "vision_tower.merger", width, text_width)
         paths = (f"vision_tower.deepstack_merger_list.{n}" for n in range(len(config.deepstack)))
         mergers = (_merger(config, parts, path, config.merged_size, text_width) for path in paths)
@@ -114,10 +108,6 @@ class Qwen3VLTower:
                 added.append(self._deepstack[index](x))
         return parts.xp.concat([self._merge(x), *added], axis=1)
 
-    def project(self, rows: Array) -> Array:
-        """The features themselves: the mergers have projected them."""
-        return rows
-
     def _embedded(self, at: Patches) -> Array:
         """The position embeddings [P, D] of patches."""
         near = neighbours(at, self._config.side)
@@ -125,12 +115,8 @@ class Qwen3VLTower:
         return (self._embeddings[rows] * shares[..., None]).sum(axis=1)
 
 
-def _layer(config: Qwen3VLVision, parts: TowerParts, index: int) -> Layer:
-    width, inner, path = (
-        config.hidden_size,
-        config.intermediate_size,
-        f"vision_tower.blocks.{index}",
-    )
+def _layer(config: Qwen3VLVision, parts: TowerParts, path: str) -> Layer:
+    width, inner = config.hidden_size, config.intermediate_size
     first = parts.linear(width, inner, f"{path}.mlp.linear_fc1")
     second = parts.linear(inner, width, f"{path}.mlp.linear_fc2")
     return take_layer(config, parts, path, parts.layer_norm, mlp(first, parts.gelu_tanh, second))

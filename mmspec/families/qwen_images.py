@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from mmspec.families.clip_images import CLIP_MEAN, CLIP_STD
 from mmspec.families.processor_file import (
-    normalised,
+    CLIP,
+    PixelValues,
     processor_block,
-    read_mean,
-    read_scale,
-    read_std,
+    read_values,
     video_block,
 )
 from mmspec.families.qwen_vision import QwenVision
@@ -34,14 +32,14 @@ MAX_TOKENS = 1280
 CLIP_IMAGES = 4
 """Images that have as many positions as a clip may have."""
 
-HALVES = (0.5, 0.5, 0.5)
+HALVES = PixelValues(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 
 @dataclass(frozen=True, slots=True)
 class QwenImages:
     """Resizes an image to multiples of `cell` pixels, within a least and a largest area.
 
-    A cell becomes one visual position. `scale` multiplies 0..255; `mean` and `std` are per channel.
+    A cell becomes one visual position.
     """
 
     cell: int
@@ -49,10 +47,7 @@ class QwenImages:
     """Least area in pixels."""
     largest: int = 16777216
     """Largest area in pixels."""
-    resample: Image.Resampling = Image.Resampling.BICUBIC
-    scale: float = 1 / 255
-    mean: tuple[float, ...] = HALVES
-    std: tuple[float, ...] = HALVES
+    values: PixelValues = HALVES
     whole: int = 0
     """The checkpoint's own largest area, if `largest` is less; else 0."""
     frames: int = 1
@@ -85,8 +80,7 @@ class QwenImages:
     def pixels(self, image: Image.Image) -> NDArray[np.float32]:
         """The pixel values [3, height, width] of an upright RGB image."""
         height, width = self.size(*image.size)
-        array = np.asarray(image.resize((width, height), self.resample))
-        return normalised(array, self.scale, self.mean, self.std)
+        return self.values.of(image.resize((width, height), self.values.resample))
 
     def limited(self, positions: int | None) -> Self:
         """The same with at most `positions` for an image; a long strip may take a few more."""
@@ -133,7 +127,7 @@ class QwenClips:
 
 def qwen2_images(cell: int) -> QwenImages:
     """Qwen2.5-VL's preprocessing as it was published, of images and of each frame of a clip."""
-    images = QwenImages(cell, 4 * cell**2, 16384 * cell**2, mean=CLIP_MEAN, std=CLIP_STD)
+    images = QwenImages(cell, 4 * cell**2, 16384 * cell**2, values=CLIP)
     return replace(images, clips=QwenClips(images, together=False))
 
 
@@ -144,7 +138,7 @@ def qwen3_images(cell: int) -> QwenImages:
 
 
 # What settings mean that lack keys: the defaults of transformers' processors.
-_IMAGES = QwenImages(28, 4 * 28**2, 1280 * 28**2, mean=CLIP_MEAN, std=CLIP_STD)
+_IMAGES = QwenImages(28, 4 * 28**2, 1280 * 28**2, values=CLIP)
 _QWEN2_FRAMES = replace(_IMAGES, least=128 * 28**2, largest=768 * 28**2)
 _QWEN3_FRAMES = QwenImages(32, 128 * 32**2, 768 * 32**2)
 
@@ -174,10 +168,7 @@ def _read(block: Block, tower: QwenVision, lacking: QwenImages) -> QwenImages:
         cell=tower.cell,
         least=least,
         largest=largest,
-        resample=Image.Resampling(block.only("resample", list(Image.Resampling), 3)),
-        scale=read_scale(block),
-        mean=read_mean(block, lacking.mean),
-        std=read_std(block, lacking.std),
+        values=read_values(block, lacking.values),
     )
 
 

@@ -158,6 +158,31 @@ def rotation(config: QwenVision, parts: TowerParts, at: Patches) -> Map:
     return rotate
 
 
+class QwenTower(ABC):
+    """Implements `mmspec.families.tower.Tower`, but for the layers' MLPs and the mergers.
+
+    take: function that takes a layer by its path.
+    """
+
+    def __init__(
+        self, config: QwenVision, parts: TowerParts, take: Callable[[str], Layer], bias: str = ""
+    ) -> None:
+        self.settings = repr(config)
+        self._parts = parts
+        size = config.patch_size
+        shape = config.hidden_size, 3, config.temporal_patch_size, size, size
+        self._patches = parts.convolution(PATCHES, *shape, bias=bias)
+        self._layers = [take(f"vision_tower.blocks.{index}") for index in range(config.depth)]
+
+    @abstractmethod
+    def encode(self, pixels: Array) -> Array:
+        """Features of pixel values [3, height, width], or [2, 3, height, width]."""
+
+    def project(self, rows: Array) -> Array:
+        """The features themselves: the mergers have projected them."""
+        return rows
+
+
 def take_layer(
     config: QwenVision,
     parts: TowerParts,

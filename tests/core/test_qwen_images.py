@@ -10,7 +10,7 @@ from test_images import noise
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.vision_utils import get_vision_window_index
 
-from mmspec.families.clip_images import CLIP_MEAN, CLIP_STD
+from mmspec.families.processor_file import CLIP_MEAN, CLIP_STD, PixelValues
 from mmspec.families.qwen2_5_vl import Qwen25VLVision, windows
 from mmspec.families.qwen3_vl import Qwen3VLVision
 from mmspec.families.qwen_images import QwenClips, QwenImages
@@ -107,7 +107,7 @@ def test_a_file_means_what_the_processor_reads(tmp_path, settings):
 def test_without_a_file_the_settings_are_those_that_were_published(tmp_path):
     clips = QwenClips(QwenImages(32, 4096, 25165824), together=True)
     assert Qwen3VLVision().preprocessing(tmp_path) == QwenImages(cell=32, clips=clips)
-    published = QwenImages(28, 3136, 12845056, mean=CLIP_MEAN, std=CLIP_STD)
+    published = QwenImages(28, 3136, 12845056, values=PixelValues())
     clips = QwenClips(published, together=False)
     assert Qwen25VLVision().preprocessing(tmp_path) == replace(published, clips=clips)
 
