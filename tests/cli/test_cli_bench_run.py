@@ -1,16 +1,12 @@
 """`mmspec bench run`: rows and provenance, killed and resumed, in shards, with broken samples."""
 
 import json
-import signal
-import time
 from dataclasses import replace
 
 import pytest
 from pyarrow import Table, parquet
 
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
-from mmspec_cli.main import main
-from support.commands import start_process
 from support.suite_row import without_times
 
 
@@ -104,33 +100,6 @@ def test_shards_make_the_rows_of_one_run(run, models, tmp_path):
     order = {row.sample: place for place, row in enumerate(whole)}
     assert sorted(merged, key=lambda row: (order[row.sample], row.position)) == whole
     assert all(len(part) == 4 for part in parts)
-
-
-def test_a_killed_run_goes_on_where_it_was(run, models, tmp_path):
-    """kill -9 in the middle, a torn line on top, then --resume: every answer once, in order."""
-    arguments = [*short(tmp_path, "--turns", "1", methods="M,none"), *models, "--limit", "12"]
-    kill_after_a_sample(arguments, tmp_path / ROWS)
-    left = read_rows(tmp_path / ROWS)
-    assert 0 < len(left) < 2 * 24
-    with (tmp_path / ROWS).open("a") as opened:
-        opened.write('{"sample": "chart/')
-    assert run(*arguments, "--resume").status == 0
-    rows = read_rows(tmp_path / ROWS)
-    assert rows[: len(left) - 1] == left[: len(left) - 1]
-    samples = [f"{task}/{number}" for task in ("chart", "spot") for number in range(12)]
-    assert [row.sample for row in rows if row.method == "none"] == samples
-    assert [row.sample for row in rows if row.method == "M"] == samples
-    assert [row.position for row in rows[:4]] == [0, 1, 0, 1]
-    assert all(row.identical for row in rows if row.method == "M")
-
-
-def kill_after_a_sample(arguments, rows):
-    child = start_process(main, arguments)
-    while child.is_alive() and not (rows.exists() and rows.stat().st_size):
-        time.sleep(0.005)
-    child.kill()
-    child.join()
-    assert child.exitcode == -signal.SIGKILL
 
 
 def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_path, red):

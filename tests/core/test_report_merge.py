@@ -89,7 +89,7 @@ def test_a_folder_without_a_run_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"holds no run: there is no provenance\.json"):
         merge([tmp_path])
     write(tmp_path / "empty", [], provenance(METHODS))
-    with pytest.raises(UsageError, match="has no rows yet"):
+    with pytest.raises(UsageError, match="has no rows: no sample"):
         merge([tmp_path / "empty"])
     other = write(tmp_path / "other", [row()], {"suite": "offline"})
     with pytest.raises(UsageError, match="'methods' is missing"):

@@ -7,7 +7,6 @@ import pytest
 from mmspec_bench.report import tables
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.write import report_tables
-from mmspec_bench.suite.metrics import summarise
 from support.suite_row import plain, row, seconds
 from support.synthetic_run import provenance, write
 
@@ -37,12 +36,8 @@ def run(tmp_path):
     return bench_run
 
 
-def summaries(run):
-    return [summarise(run.of(name), run.plain) for name in run.methods]
-
-
 def test_block_efficiency_of_methods(run):
-    table = tables.drafting(summaries(run(FAST, SLOW, PLAIN, *LATER)))
+    table = tables.drafting(run(FAST, SLOW, PLAIN, *LATER).summaries)
     # M: 7 tokens in 3 rounds, the answers' own 3 and 1; 4 of 7 drafted were kept.
     assert table.rows[0] == ("M", "2", "2.33", "2.00", "57.1 %", "2.33", "1.00", "100.0 %")
     assert [line[0] for line in table.rows] == ["M", "MT", "none"]
@@ -50,7 +45,7 @@ def test_block_efficiency_of_methods(run):
 
 def test_a_draft_of_which_nothing_was_kept_has_zeros_and_no_answers_none(run):
     cheap = row("chart/0", "M", [(3, 0, 1)], drafted_share=1 / 12)
-    [useless] = summaries(run(cheap, methods=("M",)))
+    [useless] = run(cheap, methods=("M",)).summaries
     assert tables.drafting([useless]).rows == [("M", "1", "1.00", "1.00", "0.0 %", "0.80", "", "")]
     nothing = useless | {"rounds": 0, "block_efficiency": 0.0, "macro_block_efficiency": 0.0}
     assert tables.drafting([nothing]).rows[0][2:4] == ("", "")
@@ -117,7 +112,7 @@ def test_without_a_single_view_nothing_stands_beside_it(run):
 
 
 def test_acceptance_by_place(run):
-    table = tables.by_position(summaries(run(FAST, SLOW, PLAIN)))
+    table = tables.by_position(run(FAST, SLOW, PLAIN).summaries)
     assert table.columns == (
         *("method", "token 1", "token 2", "token 3", "2 after 1", "3 after 2"),
     )
@@ -126,7 +121,7 @@ def test_acceptance_by_place(run):
 
 
 def test_speed_ups_are_of_decoding_and_end_to_end(run):
-    first, second, plainly = tables.time(summaries(run(FAST, SLOW, PLAIN))).rows
+    first, second, plainly = tables.time(run(FAST, SLOW, PLAIN).summaries).rows
     assert (first[0], *first[5:9]) == ("M", "1.50", "1.50", "1.40", "1.40")
     assert (second[0], *second[5:9]) == ("MT", "1.20", "1.20", "0.88", "0.88")
     assert plainly[:3] == ("none", "1.0", "1.0")
@@ -161,7 +156,7 @@ def test_what_was_left_out_and_what_answers_noted(run):
 
 def test_a_run_without_drafts_has_a_report_too(run):
     bench_run = run(PLAIN, methods=("none",))
-    result = report_tables(bench_run, summaries(bench_run), ())
+    result = report_tables(bench_run, bench_run.summaries, ())
     assert [table.title for table in result] == ["Drafting", "Time", "Seconds by stage", "Settings"]
 
 

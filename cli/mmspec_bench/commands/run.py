@@ -9,11 +9,12 @@ import click
 from mmspec.chat.engine import Engine
 from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import show_tables, split
+from mmspec_bench.report.merge import merge
 from mmspec_bench.report.tables import drafting
 from mmspec_bench.suite.drafts import load_drafts
 from mmspec_bench.suite.methods import read_methods
-from mmspec_bench.suite.metrics import Summary, block_efficiency, summarise
-from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
+from mmspec_bench.suite.metrics import block_efficiency
+from mmspec_bench.suite.rows import PROVENANCE, ROWS, Row
 from mmspec_bench.suite.run_folder import Settings
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
@@ -110,14 +111,13 @@ def run(
         progress=screen.progress,
     )
     _run(screen, runner, done, out)
-    rows = read_rows(out / ROWS)
-    summaries = _summaries(rows, settings.methods)
+    finished = merge([out])
     if as_json:
-        screen.json({"methods": summaries} | engines[0].exact_fields(settings.exact))
+        screen.json({"methods": finished.summaries} | engines[0].exact_fields(settings.exact))
     else:
-        show_tables(screen, [drafting(summaries)], "measures-over-a-run")
+        show_tables(screen, [drafting(finished.summaries)], "measures-over-a-run")
         screen.say(f"{out / ROWS}")
-    return int(any(row.divergence and row.divergence["outcome"] == "bug" for row in rows))
+    return int(any(row.divergence and row.divergence["outcome"] == "bug" for row in finished.rows))
 
 
 def _settings(values: dict[str, Any]) -> Settings:
@@ -154,9 +154,3 @@ def _run(screen: Screen, runner: Runner, done: Sequence[Row], out: Path) -> None
     except (KeyboardInterrupt, SystemExit, WriteError):
         screen.note(f"stopped: the rows so far are in {out}; go on with --resume")
         raise
-
-
-def _summaries(rows: Sequence[Row], methods: Sequence[str]) -> list[Summary]:
-    by_method = {name: [row for row in rows if row.method == name] for name in methods}
-    plain = by_method.get(PLAIN, [])
-    return [summarise(some, plain) for some in by_method.values() if some]

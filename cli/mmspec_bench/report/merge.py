@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mmspec.ground.errors import UsageError
+from mmspec_bench.suite.metrics import Summary, summarise
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
 from mmspec_bench.suite.run_folder import Settings, read_provenance
 
@@ -55,6 +56,11 @@ class BenchRun:
         return [row for row in self.rows if row.method in methods]
 
     @property
+    def summaries(self) -> list[Summary]:
+        """All measures of each method, in the order of the methods."""
+        return [summarise(self.of(name), self.plain) for name in self.methods]
+
+    @property
     def plain(self) -> list[Row]:
         """The rows of plain decoding."""
         return self.of(PLAIN)
@@ -77,7 +83,7 @@ def merge(folders: Sequence[Path]) -> BenchRun:
     _check_settings(shards)
     placed = [(folder, row) for _, folder in shards for row in read_rows(_file(folder, ROWS))]
     if not placed:
-        raise UsageError(f"{folders[0] / ROWS} has no rows yet: let the run go on first")
+        raise UsageError(f"{folders[0] / ROWS} has no rows: no sample was answered")
     order = shards[0][0]["methods"]
     _check_rows(placed, order)
     tasks = list(dict.fromkeys(row.task for _, row in placed))

@@ -31,7 +31,7 @@ class Report:
 
 def write(run: BenchRun, papers: Sequence[Paper], folder: Path) -> Report:
     """Write Markdown and CSV into a folder."""
-    summaries = [summarise(run.of(name), run.plain) for name in run.methods]
+    summaries = run.summaries
     remarks = [_subject(run)]
     remarks += [line for paper in papers for line in published.conditions(run, paper)]
     every = report_tables(run, summaries, papers)

@@ -91,7 +91,7 @@ def description(settings: Settings, engines: Sequence[Engine]) -> dict[str, Any]
 
     engines: one for each draft, with the same target.
     """
-    engine, vision = engines[0], engines[0].target.model.config.vision
+    engine = engines[0]
     models = {"target": engine.target, "draft": engine.drafts}
     models |= {f"draft {n}": other.drafts for n, other in enumerate(engines[1:], start=2)}
     return provenance([engine.backend]) | {
@@ -100,7 +100,6 @@ def description(settings: Settings, engines: Sequence[Engine]) -> dict[str, Any]
         "backend": engine.backend.name,
         "device": engine.target.model.device,
         "dtype": engine.target.model.dtype,
-        "image_size": vision.image_size if vision else 0,
         "is_exact": engine.exact_rows(settings.exact) is not None,
         "skipped": [],
         "resumed": [],

@@ -7,7 +7,6 @@ from mmspec.draft_length.calibration_file import CalibrationFile
 from mmspec.exactness.finding import Finding, FindingFile
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.write import report_tables
-from mmspec_bench.suite.metrics import summarise
 from support import synthetic_run
 from support.scripted_clock import FLAT
 
@@ -45,4 +44,4 @@ def make_run(folder: Path) -> None:
 def use_run(file: Path, _: str) -> None:
     """Report on the run."""
     run = merge([file.parent])
-    report_tables(run, [summarise(run.of(name), run.plain) for name in run.methods], [])
+    report_tables(run, run.summaries, [])
