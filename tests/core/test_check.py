@@ -14,8 +14,6 @@ from mmspec.diagnostics.check import (
     NEAR_TIES,
     Place,
     check,
-    common_prefix,
-    compare,
     diverged,
     place_after,
 )
@@ -70,12 +68,6 @@ def test_an_answer_that_ends_early_is_a_bug():
     found = diverged([0, 1], [0], Place(np.array([1.0, 1.0], dtype=np.float32)), Letters())
     assert (found.second, found.texts[1]) == (-1, "")
     assert found.outcome(NEAR_TIES["float32"]) == "bug"
-
-
-def test_common_prefix():
-    assert common_prefix([1, 2, 3], [1, 2, 4]) == 2
-    assert common_prefix([1, 2], [1, 2, 3]) == 2
-    assert common_prefix([], [1]) == 0
 
 
 def test_exit_codes_are_the_contract():
@@ -148,12 +140,3 @@ def test_plain_decoding_alone_is_refused(pair_engine):
 def test_answers_without_a_draft_check_nothing(pair_engine, options):
     with pytest.raises(UsageError, match="nothing was drafted"):
         check(pair_engine, [user_prompt("x")], replace(OPTIONS, **{"max_new_tokens": 2, **options}))
-
-
-def test_an_answer_without_a_draft_is_told_among_others(pair_engine):
-    short, long = replace(OPTIONS, max_new_tokens=1), OPTIONS
-    threshold = NEAR_TIES["float32"]
-    drafted = [
-        compare(pair_engine, user_prompt("x"), each, threshold).drafted for each in (short, long)
-    ]
-    assert drafted[0] == 0 < drafted[1]

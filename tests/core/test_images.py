@@ -156,13 +156,6 @@ def test_an_animation_is_its_first_frame(tmp_path):
         assert_quadrants(open_picture(path))
 
 
-def test_one_bit_and_grey(tmp_path):
-    image = Image.new("1", (3, 1), 0)
-    image.putpixel((1, 0), 1)
-    picture = open_picture(saved(tmp_path, image, "a.png"))
-    assert [picture.image.getpixel((x, 0)) for x in range(3)] == [(0,) * 3, WHITE, (0,) * 3]
-
-
 def test_a_picture_is_its_content(tmp_path):
     picture = picture_from(quadrants(), "drawn")
     same = open_picture(saved(tmp_path, quadrants(), "a.png"))
@@ -196,17 +189,21 @@ def test_files_that_are_no_image_are_named(tmp_path):
     assert "directory" in refusal(tmp_path)
     assert "empty file" in refusal(tmp_path / "empty.png")
     assert "not an image" in refusal(tmp_path / "text.png")
+    (tmp_path / "program.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    assert "not an image" in refusal(tmp_path / "program.png")
     refusal(tmp_path / ("long" * 100))
+    for path, problem in {
+        "": "an image without a name: give a path",
+        "~nobody-of-that-name/a.png": "cannot be read",
+        "https://example.org/a.png": "nothing is fetched",
+        Path("http://example.org/a.png"): "nothing is fetched",
+    }.items():
+        with pytest.raises(ImageError, match=problem):
+            open_picture(path)
     with pytest.raises(ImageError, match=r"a\\nb"):
         open_picture(tmp_path / "a\nb")
     with pytest.raises(ImageError, match="null"):
         open_picture("a\0b")
-
-
-def test_a_document_that_starts_a_program_is_not_opened(tmp_path):
-    path = tmp_path / "a.png"
-    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n")
-    assert "not an image" in refusal(path)
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.gif", "a.bmp", "a.tif", "a.webp"])
@@ -278,26 +275,10 @@ def test_a_large_photo_opens_without_a_warning(tmp_path):
     assert picture.image.size == (12_000, 9_000)
 
 
-def test_the_home_of_nobody_is_a_folder_that_is_not_there():
-    with pytest.raises(ImageError, match=r"^~nobody-of-that-name/a.png: cannot be read"):
-        open_picture("~nobody-of-that-name/a.png")
-
-
 def test_a_tilde_is_a_home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     saved(tmp_path, noise(4, 4), "a.png")
     assert open_picture("~/a.png").image.size == (4, 4)
-
-
-@pytest.mark.parametrize("path", ["https://example.org/a.png", Path("http://example.org/a.png")])
-def test_an_address_is_not_a_path(path):
-    with pytest.raises(ImageError, match=r"example\.org/a\.png: nothing is fetched"):
-        open_picture(path)
-
-
-def test_an_image_needs_a_name():
-    with pytest.raises(ImageError, match="an image without a name: give a path"):
-        open_picture("")
 
 
 # --- phones' HEIC, and other pictures ---------------------------------------------------------
@@ -323,15 +304,16 @@ def test_a_phone_s_picture_without_its_decoder_names_what_installs_it(tmp_path, 
     assert 'pip install "mmspec[heic]"' in refusal(path)
 
 
-@pytest.mark.parametrize(("name", "help_"), [("a.pdf", "pdftoppm"), ("a.svg", "rsvg-convert")])
-def test_a_document_is_named_with_what_makes_an_image_of_it(tmp_path, name, help_):
-    (tmp_path / name).write_bytes(b"%PDF-1.7 or anything else")
+@pytest.mark.parametrize(
+    ("name", "help_"),
+    [("a.pdf", "pdftoppm"), ("a.svg", "rsvg-convert"), ("a.jp2", "magick FILE.jp2 image.png")],
+)
+def test_another_kind_is_named_with_what_makes_an_image_of_it(tmp_path, name, help_):
+    if name == "a.jp2":  # which Pillow could read
+        saved(tmp_path, quadrants(), name)
+    else:
+        (tmp_path / name).write_bytes(b"%PDF-1.7 or anything else")
     assert help_ in refusal(tmp_path / name)
-
-
-@pytest.mark.parametrize("name", ["a.jp2", "a.j2k"])
-def test_jpeg_2000_is_not_read_and_what_converts_it_is_named(tmp_path, name):
-    assert "magick FILE.jp2 image.png" in refusal(saved(tmp_path, quadrants(), name))
 
 
 # --- images as callers give them --------------------------------------------------------------

@@ -62,11 +62,3 @@ def test_manifests_list_what_transformers_has(tmp_path: Path, config: dict[str, 
         canonical(name, ours): shape for name, (_, shape) in transformers_layout(config).items()
     }
     assert manifest(ours) | optional(ours) == theirs
-
-
-def test_only_the_last_tower_layer_is_optional(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(llava(text("vicuna-7b"))))
-    spare = optional(read_config(tmp_path))
-    assert len(spare) == 18
-    last, norm = "vision_tower.encoder.layers.23.", "vision_tower.post_layernorm."
-    assert all(path.startswith((last, norm)) for path in spare)

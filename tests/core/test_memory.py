@@ -8,7 +8,6 @@ import pytest
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import TensorSource, plan
 from support.full_size import FULL_SIZE
-from support.weight_memory import weight_bytes as foreseen
 
 DOCS = Path(__file__).parents[2] / "docs" / "backends.md"
 HALF = 2
@@ -16,7 +15,6 @@ PROMPT = 576 + 64
 BUDGET = 512
 BRANCHES = 4
 ROWS = 6
-CEILING = 6e9
 
 
 @pytest.fixture(scope="module")
@@ -72,25 +70,6 @@ def table(models):
         "draft's cache": cache_bytes(draft, positions, BRANCHES),
         "activations": activation_bytes(target, draft),
     }
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "packed", "expected"),
-    [
-        ("llava-1.5-7b mlx", "auto", True, 3.97e9),
-        ("llava-1.5-7b mlx", "float16", False, 14.10e9),
-        ("llava-1.5-7b mlx", "auto", False, 14.10e9),
-        ("llava-1.5-7b hub", "float32", True, 28.20e9),
-        ("llava-1.5-7b hub", "auto", True, 14.10e9),
-    ],
-)
-def test_weights_are_foreseen_from_headers(tmp_path, name, dtype, packed, expected):
-    FULL_SIZE[name].write(tmp_path / name)
-    assert foreseen(tmp_path / name, dtype, packed=packed) == pytest.approx(expected, rel=2e-3)
-
-
-def test_the_pair_stays_under_six_gigabytes(models):
-    assert sum(table(models).values()) < CEILING
 
 
 def test_the_documented_figures_are_the_computed_ones(models):
