@@ -199,6 +199,12 @@ class MethodSettings(Settings):
         "Steps between evaluations. Default: a tenth of --steps, or what a minute has.",
         least=1,
     )
+    pool: int | None = option(
+        None,
+        "Positions to which each image is pooled for the draft. Default: the target's.",
+        least=1,
+        kinds=("draft",),
+    )
 
 
 @dataclass(frozen=True)
@@ -276,18 +282,6 @@ class LlamaShape(Settings):
     heads: int = option(8, "Attention heads of the Llama.", least=1)
     ffn: int = option(2816, "MLP width of the Llama.", least=1)
     positions: int = option(2048, "Most positions that the Llama can read.", least=16)
-
-
-@dataclass(frozen=True)
-class DraftSettings(Settings):
-    """Options for how a draft reads images."""
-
-    pool: int | None = option(
-        None,
-        "Positions to which each image is pooled for the draft. Default: the target's.",
-        least=1,
-        kinds=("draft",),
-    )
 
 
 @dataclass(frozen=True)

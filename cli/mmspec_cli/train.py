@@ -18,7 +18,6 @@ from mmspec_train.settings import (
     STAGES,
     Budget,
     DataSettings,
-    DraftSettings,
     HeadMethodSettings,
     HeadShape,
     LlamaShape,
@@ -107,7 +106,7 @@ def _refuse_unused_budgets(chosen: Sequence[str], stages: Sequence[str]) -> None
 )
 @click.option("--student", help="Draft to train, with --kind draft: directory, card or hub id.")
 @train_options.PLAN
-@options_of(DataSettings, Budget, HeadShape, DraftSettings, HeadMethodSettings, RunSettings)
+@options_of(DataSettings, Budget, HeadShape, HeadMethodSettings, RunSettings)
 def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> None:
     """Train a head for a target, on the target's own answers unless --answers is set.
 
@@ -133,8 +132,7 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     from mmspec_train.heads.train_heads import distill_head
 
     if student:
-        method = choose(MethodSettings, options)
-        score = distill_draft(student, options["pool"], method, *common)
+        score = distill_draft(student, choose(MethodSettings, options), *common)
     else:
         head_method = choose(HeadMethodSettings, options)
         score = distill_head(kind, choose(HeadShape, options), head_method, *common)
@@ -156,7 +154,6 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     LlamaShape,
     DataSettings,
     Budget,
-    DraftSettings,
     MethodSettings,
     RunSettings,
     answers="dataset",
@@ -183,7 +180,6 @@ def draft(names: tuple[str, ...], source: str | None, gpu: str | None, **options
         names,
         source,
         choose(LlamaShape, options),
-        options["pool"],
         choose(MethodSettings, options),
         choose(Budget, options),
         choose(DataSettings, options),

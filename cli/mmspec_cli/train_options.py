@@ -9,7 +9,6 @@ from click.core import ParameterSource
 
 from mmspec_terminal.settings_options import Number
 from mmspec_train.settings import (
-    DraftSettings,
     HeadMethodSettings,
     HeadShape,
     LlamaShape,
@@ -36,7 +35,7 @@ def refuse_contradictions(options: dict[str, Any]) -> None:
 
 def refuse_without_effect(kind: str) -> None:
     """Raise UsageError for an option of `train distill` that has no effect on a kind."""
-    for settings in (HeadMethodSettings, HeadShape, DraftSettings):
+    for settings in (HeadMethodSettings, HeadShape):
         for field in fields(settings):
             kinds = field.metadata.get("kinds", (kind,))
             if kind not in kinds and is_given(field.name):

@@ -38,12 +38,6 @@ def test_gradients_are_means_also_where_one_process_has_none():
     assert module[1].weight.grad.tolist() == [[3.0]]
 
 
-def test_all_processes_get_the_value_of_the_first():
-    assert Two(0.0).from_first(3.0) == 3.0
-    assert Two(3.0, rank=1).from_first(9.0) == 3.0
-    assert Processes().from_first(3.0) == 3.0
-
-
 class Follower(Processes):
     """A process that is not the first."""
 
@@ -60,20 +54,15 @@ def follower(data):
     return replace(data, machine=replace(data.machine, processes=Follower()))
 
 
-def test_of_several_processes_the_first_claims_a_directory(data, follower, tmp_path):
-    assert claim_output(tmp_path, {"--rate": 1}, follower) == tmp_path / "training"
-    assert list(tmp_path.iterdir()) == []
-    claim_output(tmp_path, {"--rate": 1}, data)
+def test_of_several_processes_the_first_writes(data, follower, tmp_path):
+    for own, writes in ((follower, False), (data, True)):
+        out = tmp_path / str(writes)
+        with open_run(RunSettings(out), own) as log:
+            log.write_held_out(Position(1, "toy", 1.0), 1.0)
+            assert claim_output(out, {"--rate": 1}, own) == out / "training"
+        assert sorted(path.name for path in out.glob("*")) == ["log.csv", "training"] * writes
     with pytest.raises(errors.UsageError, match="rate is 1, but is now 2"):
-        claim_output(tmp_path, {"--rate": 2}, follower)
-
-
-@pytest.mark.parametrize("process", ["data", "follower"])
-def test_of_several_processes_the_first_writes_the_log(request, process, tmp_path):
-    with open_run(RunSettings(tmp_path / "out"), request.getfixturevalue(process)) as log:
-        log.write_held_out(Position(1, "toy", 1.0), 1.0)
-    assert (tmp_path / "out" / "log.csv").exists() == (process == "data")
-    assert (tmp_path / "out").exists() == (process == "data")
+        claim_output(tmp_path / "True", {"--rate": 2}, follower)
 
 
 def test_a_process_that_no_launcher_started_is_refused(monkeypatch):

@@ -102,7 +102,6 @@ def train_baselines(
     names: Sequence[str],
     source: str | None,
     shape: LlamaShape,
-    pool: int | None,
     method: MethodSettings,
     budget: Budget,
     settings: DataSettings,
@@ -110,14 +109,13 @@ def train_baselines(
 ) -> dict[str, DraftScore]:
     """Train the named baselines, each in a directory of `run.out`; finished ones are skipped.
 
-    source: a Llama to start from, in place of the pretrained baseline. pool: number of positions
-    of an image; None: the target's. Without names all are trained, or with `source` all but the
-    pretrained one.
+    source: a Llama to start from, in place of the pretrained baseline. Without names all are
+    trained, or with `source` all but the pretrained one.
     """
     names = names or (BASELINES[1:] if source else BASELINES)
     data = replace(open_teacher_data(settings, run), needs_states=method.loss != "ce")
     start = resolve(source, "torch") if source else None
-    positions = image_positions(data.teacher.config, pool)
+    positions = image_positions(data.teacher.config, method.pool)
     baselines = Baselines(data, shape, method, budget, run.out, positions, start)
     baselines.check(names)
     with open_run(run, data) as log:
@@ -127,7 +125,6 @@ def train_baselines(
 
 def distill_draft(
     student: str,
-    pool: int | None,
     method: MethodSettings,
     budget: Budget,
     settings: DataSettings,
@@ -135,12 +132,11 @@ def distill_draft(
 ) -> DraftScore:
     """Train an existing draft on the target's answers.
 
-    pool: number of positions of an image; None: the target's. Raises UsageError if the student's
-    vision tower or vocabulary differs from the target's.
+    Raises UsageError if the student's vision tower or vocabulary differs from the target's.
     """
     data = open_teacher_data(settings, run)
     directory, target = resolve(student, "torch"), data.teacher.config
-    model = read_draft(directory, target, image_positions(target, pool))
+    model = read_draft(directory, target, image_positions(target, method.pool))
     data.teacher.check_vocabulary(directory)
     if model.sees:
         check_same_tower(directory, data.teacher.directory)

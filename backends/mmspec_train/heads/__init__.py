@@ -1,4 +1,4 @@
-"""Training of predictive heads: modules, checkpoints and the recipe of the bundled heads.
+"""Training of predictive heads: modules and checkpoints.
 
 `mmspec.checkpoints.head_manifest` names the tensors; the backends decode with the heads.
 """

@@ -21,7 +21,7 @@ from mmspec_train.heads.layered import CachedHead, DecoderLayer, before
 class FusedLayer(DecoderLayer):
     """A Llama layer whose attention reads embedding and state side by side, each normalised."""
 
-    def __init__(self, text: TextConfig, *, norm_before_residual: bool) -> None:
+    def __init__(self, text: TextConfig) -> None:
         super().__init__(text, input_norm=True)
         width, size, attention = text.hidden_size, text.head_dim, self.self_attn
         queries, keys = text.num_attention_heads * size, text.num_key_value_heads * size
@@ -29,14 +29,12 @@ class FusedLayer(DecoderLayer):
         attention.k_proj = nn.Linear(2 * width, keys, bias=False)
         attention.v_proj = nn.Linear(2 * width, keys, bias=False)
         self.hidden_norm = nn.RMSNorm(width, text.rms_norm_eps)
-        self._before_residual = norm_before_residual
 
     def enter(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return what attention reads of x [..., 2 H], and the states [..., H] to add to."""
         embeddings, states = x.chunk(2, dim=-1)
-        normed = self.hidden_norm(states)
-        both = torch.cat((self.input_layernorm(embeddings), normed), dim=-1)
-        return both, normed if self._before_residual else states
+        both = torch.cat((self.input_layernorm(embeddings), self.hidden_norm(states)), dim=-1)
+        return both, states
 
 
 class Fused(CachedHead):
@@ -47,14 +45,11 @@ class Fused(CachedHead):
         super().__init__()
         self.config, self.options = config, options
         width, eps, count = config.hidden_size, text.rms_norm_eps, options.count
-        if options.norm_before_fc:
-            self.input_norm = nn.RMSNorm(count * width, eps)
         self.fc_norm = nn.ModuleList(
             nn.RMSNorm(width, eps) for _ in range(count if options.fc_norm else 0)
         )
         self.fc = nn.Linear(count * width, width, bias=False)
-        layer = FusedLayer(text, norm_before_residual=options.norm_before_residual)
-        self.layers = nn.ModuleList([layer])
+        self.layers = nn.ModuleList([FusedLayer(text)])
         self.norm = nn.RMSNorm(width, eps)
         self.lm_head = nn.Linear(width, options.draft_vocab_size, bias=False)
         self.ids: Tensor
@@ -104,8 +99,6 @@ class Fused(CachedHead):
         if not self.options.image_embeddings:
             visual = batch.visual.unsqueeze(-1)
             embeddings = torch.where(visual, self.image.to(embeddings.dtype), embeddings)
-        if self.options.norm_before_fc:
-            states = self.input_norm(states)
         if self.fc_norm:
             parts = states.chunk(len(self.fc_norm), dim=-1)
             states = torch.cat([norm(x) for norm, x in zip(self.fc_norm, parts, strict=True)], -1)
