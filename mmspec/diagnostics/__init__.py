@@ -1,4 +1,1 @@
-"""Checks of an installation: losslessness, parity of backends, doctor.
-
-Benchmarks are in `mmspec_bench`.
-"""
+"""Checks of an installation: losslessness, agreement of backends, doctor."""
