@@ -3,6 +3,7 @@
 Shape letters: N visual positions of one image.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, Self
@@ -134,3 +135,22 @@ class Family(Protocol):
         Absent keys take transformers' defaults. Raises CheckpointError, naming file, key, value and
         what is allowed, for anything that the family's networks do not compute.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class TextFamily:
+    """Implements `Family` for decoders without eyes, in files as transformers names their tensors.
+
+    `decoder` reads its sizes from config.json, given whether the output head is the embedding.
+    """
+
+    model_type: str
+    image_tokens: ImageTokens
+    decoder: Callable[[Block, bool], TextConfig]
+    convolution: str = ""
+    stored_prefixes: Prefixes = (("model.", "language_model."),)
+    hub_prefixes: Prefixes = (("language_model.", "model."),)
+
+    def read(self, whole: Block) -> Architecture:
+        """Read config.json.  Raises CheckpointError."""
+        return Architecture(whole, self.decoder(whole, whole.flag("tie_word_embeddings", False)))

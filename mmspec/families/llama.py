@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mmspec.families.decoder import TextConfig, divided_width, read_sizes
-from mmspec.families.family import Architecture, ImageTokens
-from mmspec.families.tensors import Prefixes
+from mmspec.families.family import ImageTokens, TextFamily
 from mmspec.ground.json_file import Block
 
 DEFAULTS = TextConfig(
@@ -24,20 +23,6 @@ DEFAULTS = TextConfig(
 """Transformers' sizes of a Llama whose config names none."""
 
 
-class Llama:
-    """Implements `mmspec.families.family.Family`."""
-
-    model_type = "llama"
-    image_tokens = ImageTokens("<image>")
-    convolution = ""
-    stored_prefixes: Prefixes = (("model.", "language_model."),)
-    hub_prefixes: Prefixes = (("language_model.", "model."),)
-
-    def read(self, whole: Block) -> Architecture:
-        """Read config.json.  Raises CheckpointError."""
-        return Architecture(whole, read_llama(whole, whole.flag("tie_word_embeddings", False)))
-
-
 def read_llama(text: Block, tied: bool, rope: Sequence[str] = ("default",)) -> TextConfig:
     """Read a Llama decoder's sizes; tied: true if its output head is its embedding.
 
@@ -46,3 +31,6 @@ def read_llama(text: Block, tied: bool, rope: Sequence[str] = ("default",)) -> T
     sizes = divided_width(text, DEFAULTS)
     sizes = replace(sizes, num_key_value_heads=sizes.num_attention_heads)
     return read_sizes(text, sizes, tied, rope)
+
+
+LLAMA = TextFamily("llama", ImageTokens("<image>"), read_llama)

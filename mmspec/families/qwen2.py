@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from mmspec.families.decoder import Heads, TextConfig, divided_width, read_sizes
-from mmspec.families.family import Architecture
+from mmspec.families.family import TextFamily
 from mmspec.families.mrope import chunked_axes, rope_block
 from mmspec.families.qwen_vision import IMAGE_TOKENS
-from mmspec.families.tensors import Prefixes
 from mmspec.ground.json_file import Block
 
 DEFAULTS = TextConfig(
@@ -29,21 +28,6 @@ SECTIONS = (16, 24, 24)
 """Frequencies that turn by time, row and column if the config names none."""
 
 
-class Qwen2:
-    """Implements `mmspec.families.family.Family`."""
-
-    model_type = "qwen2"
-    image_tokens = IMAGE_TOKENS
-    convolution = ""
-    stored_prefixes: Prefixes = (("model.", "language_model."),)
-    hub_prefixes: Prefixes = (("language_model.", "model."),)
-
-    def read(self, whole: Block) -> Architecture:
-        """Read config.json.  Raises CheckpointError."""
-        tied = whole.flag("tie_word_embeddings", False)
-        return Architecture(whole, _read(whole, DEFAULTS, tied, ("default",)))
-
-
 def read_qwen2_vl(text: Block, defaults: TextConfig, tied: bool) -> TextConfig:
     """Read a Qwen2 decoder with chunked M-RoPE; tied: true if its output head is its embedding."""
     rope = rope_block(text)
@@ -62,3 +46,10 @@ def null_as_heads(text: Block, defaults: TextConfig) -> TextConfig:
 def _read(text: Block, defaults: TextConfig, tied: bool, rope: tuple[str, ...]) -> TextConfig:
     text.only("use_sliding_window", (False,), False)
     return read_sizes(text, null_as_heads(text, divided_width(text, defaults)), tied, rope)
+
+
+def _read_text(text: Block, tied: bool) -> TextConfig:
+    return _read(text, DEFAULTS, tied, ("default",))
+
+
+QWEN2 = TextFamily("qwen2", IMAGE_TOKENS, _read_text)

@@ -5,29 +5,12 @@ from dataclasses import replace
 
 from mmspec.families import qwen2
 from mmspec.families.decoder import TextConfig, read_sizes
-from mmspec.families.family import Architecture
+from mmspec.families.family import TextFamily
 from mmspec.families.qwen_vision import IMAGE_TOKENS
-from mmspec.families.tensors import Prefixes
 from mmspec.ground.json_file import Block
 
 DEFAULTS = replace(qwen2.DEFAULTS, qkv_bias=False, qk_norm=True)
 """Transformers' sizes of a Qwen3 whose config names none."""
-
-
-class Qwen3:
-    """Implements `mmspec.families.family.Family`."""
-
-    model_type = "qwen3"
-    image_tokens = IMAGE_TOKENS
-    convolution = ""
-    stored_prefixes: Prefixes = (("model.", "language_model."),)
-    hub_prefixes: Prefixes = (("language_model.", "model."),)
-
-    def read(self, whole: Block) -> Architecture:
-        """Read config.json.  Raises CheckpointError."""
-        whole.only("use_sliding_window", (False,), False)
-        tied = whole.flag("tie_word_embeddings", False)
-        return Architecture(whole, read_qwen3(whole, DEFAULTS, tied))
 
 
 def read_qwen3(
@@ -38,3 +21,11 @@ def read_qwen3(
     rope: as in `read_sizes`.
     """
     return read_sizes(text, qwen2.null_as_heads(text, defaults), tied, rope)
+
+
+def _read_text(text: Block, tied: bool) -> TextConfig:
+    text.only("use_sliding_window", (False,), False)
+    return read_qwen3(text, DEFAULTS, tied)
+
+
+QWEN3 = TextFamily("qwen3", IMAGE_TOKENS, _read_text)

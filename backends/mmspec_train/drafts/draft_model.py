@@ -28,7 +28,7 @@ from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan, plan_named, read
 from mmspec.checkpoints.manifest import TOWER, canonical, hub_name, is_buffer, manifest, optional
 from mmspec.drafters.heads.packing import Span
 from mmspec.families.decoder import TextConfig
-from mmspec.families.llama import Llama
+from mmspec.families.llama import LLAMA
 from mmspec.families.tensors import renamed
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import read_json
@@ -210,7 +210,7 @@ def save_draft(model: DraftModel, target: Path, directory: Path) -> None:
     own = model.state_dict()
     if model.text.tie_word_embeddings:
         del own["lm_head.weight"]
-    prefixes = (read_config(target).family if model.sees else Llama()).hub_prefixes
+    prefixes = (read_config(target).family if model.sees else LLAMA).hub_prefixes
     tensors = {renamed(name, prefixes): tensor.half() for name, tensor in own.items()}
     if model.sees:
         tensors |= read_tower(target)
