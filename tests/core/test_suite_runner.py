@@ -11,12 +11,14 @@ from mmspec.prompt.conversation import Message
 from mmspec_bench.suite.answerer import open_answerer
 from mmspec_bench.suite.methods import read_methods
 from mmspec_bench.suite.rows import read_rows
+from mmspec_bench.suite.run_folder import read_provenance
 from mmspec_bench.suite.runner import Runner
 from mmspec_bench.suite.samples import SuiteSample
 from support.chat_turns import OPTIONS
 from support.scripted_engine import SEES, picture, scripted_engine, with_positions
 from support.stand_ins import Meddler
 from support.suite_row import without_times
+from support.synthetic_run import provenance, write
 
 
 def conversation(number, turns=1):
@@ -32,9 +34,9 @@ def broken(number):
     return SuiteSample(f"t/{number}", "t", read)
 
 
-def runner(engine, methods, folder, *samples, skip=None):
+def runner(engine, methods, folder, *samples, note_skipped=None):
     answerers = [open_answerer(method, engine, OPTIONS) for method in read_methods(methods)]
-    return Runner(answerers, list(enumerate(samples)), folder / "rows.jsonl", skip)
+    return Runner(answerers, list(enumerate(samples)), folder / "rows.jsonl", note_skipped)
 
 
 def rows_of(*arguments, **options):
@@ -133,12 +135,14 @@ def test_a_broken_sample_ends_the_run_by_name(engine, tmp_path):
 
 
 def test_a_broken_sample_can_be_left_out(engine, tmp_path):
-    skipped = []
+    write(tmp_path, [], provenance(["none"]))
+    noted = []
     samples = conversation(1), broken(2), conversation(3)
-    bench = runner(engine, "none", tmp_path, *samples, skip=lambda *why: skipped.append(why))
+    bench = runner(engine, "none", tmp_path, *samples, note_skipped=noted.append)
     groups = list(bench.run([]))
     assert [len(rows) for rows in groups] == [1, 0, 1]
-    assert skipped == [("t/2", "no picture")]
+    assert noted == ["left out t/2: no picture"]
+    assert read_provenance(tmp_path)["skipped"] == [{"sample": "t/2", "reason": "no picture"}]
 
 
 def test_a_prompt_without_room_is_a_broken_sample(directory, tmp_path):

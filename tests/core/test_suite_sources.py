@@ -75,4 +75,4 @@ def test_what_is_no_suite_is_named(tmp_path, suite, message):
 
 def test_groups_name_datasets_that_are_there():
     assert all(name in DATASETS for group in GROUPS.values() for name in group)
-    assert len(GROUPS["ibed"]) == 8
+    assert (len(GROUPS["ibed"]), len(GROUPS["tabed"])) == (8, 11)

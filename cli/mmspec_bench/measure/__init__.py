@@ -1,4 +1,1 @@
-"""Single measurements: speed, costs of forwards, context, grounding.
-
-Suites of questions are in `suite`.
-"""
+"""Measurements in pairs: speed; and the costs of forwards and drafted tokens."""

@@ -1,6 +1,6 @@
 """Runs a suite: every method answers every sample in turn, with one row per answer."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +27,8 @@ class Runner:
     """Samples with their indices in the whole suite, by which the order of methods rotates."""
     file: Path
     """File to which a sample's rows are written once the last method has answered it."""
-    skip: Callable[[str, str], None] | None = None
-    """Function that gets name and reason of each broken sample; None raises the sample's error."""
+    note_skipped: Progress | None = None
+    """Shows each broken sample, which is recorded; None raises the sample's error."""
 
     def run(self, done: Sequence[Row]) -> Iterator[list[Row]]:
         """Answer every sample without a row in `done`; yield its rows once they are on the disk.
@@ -42,10 +42,11 @@ class Runner:
             try:
                 rows = self._rows(place, sample, sample.read())
             except MmspecError as error:
-                if self.skip is None:
+                if self.note_skipped is None:
                     error.args = (f"{sample.name}: {error}; --skip-bad leaves it out",)
                     raise
-                self.skip(sample.name, str(error))
+                record_skipped(self.file.parent, sample.name, str(error))
+                self.note_skipped(f"left out {sample.name}: {error}")
                 rows = []
             append(self.file, rows)
             yield rows
@@ -107,8 +108,7 @@ def prepare(
     samples = shard(_samples(engines[0], settings), settings.shard)
     progress("reading the models' files")
     rows = open_folder(folder, description(settings, engines), resume=resume)
-    skip = _skip(folder, note_skipped) if note_skipped else None
-    runner = Runner(answerers, samples, folder / ROWS, skip)
+    runner = Runner(answerers, samples, folder / ROWS, note_skipped)
     progress("warming up")
     runner.warm_up()
     return runner, runner.drop_partial(rows)
@@ -126,11 +126,3 @@ def _samples(engine: Engine, settings: Settings) -> list[SuiteSample]:
         tasks=settings.tasks,
         seed=settings.seed,
     )
-
-
-def _skip(folder: Path, notify: Progress) -> Callable[[str, str], None]:
-    def skip(sample: str, reason: str) -> None:
-        record_skipped(folder, sample, reason)
-        notify(f"left out {sample}: {reason}")
-
-    return skip
