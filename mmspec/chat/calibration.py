@@ -17,7 +17,7 @@ from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import CalibrationFile
 from mmspec.exactness.finding import FindingFile, read_finding
-from mmspec.ground.paths import expand_home
+from mmspec.ground.input_files import expand_home
 
 FORMAT = 4
 """Version of the calibration file's layout; files of other versions are ignored."""

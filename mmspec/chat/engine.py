@@ -20,7 +20,7 @@ from mmspec.decoding.contract import Backend, Head
 from mmspec.drafters.views import NGRAM, PLAIN
 from mmspec.families.known import find_family
 from mmspec.ground.errors import HubError, UsageError
-from mmspec.ground.paths import expand_home
+from mmspec.ground.input_files import expand_home
 from mmspec.ground.progress import Progress, silent
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.tokenizer import shared_vocabulary

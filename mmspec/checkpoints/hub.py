@@ -12,7 +12,7 @@ from mmspec.checkpoints.hub_cache import cached
 from mmspec.checkpoints.hub_download import Download, fetch, wanted
 from mmspec.checkpoints.loading_plan import weight_files
 from mmspec.ground.errors import CheckpointError, HubError, MmspecError, UsageError, WriteError
-from mmspec.ground.paths import expand_home
+from mmspec.ground.input_files import expand_home
 from mmspec.ground.progress import Progress, silent
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from mmspec.ground.errors import UsageError
+from mmspec.ground.input_files import expand_home
 from mmspec.ground.json_file import read_lines
 from mmspec.ground.json_reader import MismatchError, parse_json, read_value
 from mmspec.ground.limits import Length
-from mmspec.ground.paths import expand_home
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.conversation import Message

@@ -10,14 +10,7 @@ from mmspec.decoding.contract import Target
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
-from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn
-
-
-def chunks_of(engine: Engine, message: Message, before: Sequence[Turn] = ()) -> list[Chunk]:
-    """The chunks of a conversation in which `message` follows the turns `before`."""
-    conversation = Conversation(turns=list(before))
-    conversation.add(message)
-    return engine.target.chunks(conversation)
+from mmspec.prompt.conversation import Conversation, Message, Turn
 
 
 def prefilled_target(
@@ -30,7 +23,9 @@ def prefilled_target(
     loaded = engine.target
     target = loaded.model.open_target(GREEDY, exact)
     session = Session(target, loaded.views(engine.caption), loaded.view)
-    for _ in session.prefill(chunks_of(engine, message, before)):
+    conversation = Conversation(turns=list(before))
+    conversation.add(message)
+    for _ in session.prefill(loaded.chunks(conversation)):
         pass
     return target
 

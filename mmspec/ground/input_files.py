@@ -1,10 +1,11 @@
-"""Opens files for reading: regular ones alone, and small ones whole.
+"""Opens files for reading: regular ones alone, small ones whole, by paths as people type them.
 
 A pipe or a device in place of a file would be waited for without end. Callers turn the OSError into
 their own error, which names the file.
 """
 
 import errno
+import os
 import stat
 from pathlib import Path
 from typing import BinaryIO
@@ -54,3 +55,8 @@ def is_there(path: Path) -> bool:
         return path.exists()
     except OSError:  # a name that is too long
         return False
+
+
+def expand_home(path: str | Path) -> Path:
+    """`path` with ~ and ~NAME expanded; unchanged if there is no such user."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises for no such name

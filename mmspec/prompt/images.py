@@ -15,8 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from mmspec.ground.errors import ImageError
-from mmspec.ground.input_files import open_file
-from mmspec.ground.paths import expand_home
+from mmspec.ground.input_files import expand_home, open_file
 from mmspec.prompt.file_kinds import conversion, enable_heif, is_heif, other_kind
 
 MAX_ASPECT = 500

@@ -9,8 +9,8 @@ from urllib.parse import quote, unquote
 
 from mmspec.families.decoder import TokenId
 from mmspec.ground.errors import ImageError, UsageError
+from mmspec.ground.input_files import expand_home
 from mmspec.ground.json_reader import MismatchError, parse_json, read_value
-from mmspec.ground.paths import expand_home
 from mmspec.prompt.clips import FPS
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, decode_picture, open_picture

@@ -9,7 +9,7 @@ from pathlib import Path
 from mmspec.checkpoints.hub_cache import cached_dataset
 from mmspec.diagnostics.prompts import read_prompts
 from mmspec.ground.errors import HubError, UsageError, choice
-from mmspec.ground.paths import expand_home
+from mmspec.ground.input_files import expand_home
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.file_kinds import CLIP_SUFFIXES
 from mmspec.prompt.film import open_clip

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mmspec.ground.errors import ImageError, MmspecError, UsageError
-from mmspec.ground.input_files import require_file
+from mmspec.ground.input_files import expand_home, require_file
 from mmspec.ground.output_files import replace_text
-from mmspec.ground.paths import expand_home
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES

@@ -10,11 +10,10 @@ from typing import Annotated
 
 from mmspec.chat.chat import Chat
 from mmspec.chat.loaded_model import LoadedModel
-from mmspec.ground.input_files import require_file
+from mmspec.ground.input_files import expand_home, require_file
 from mmspec.ground.json_reader import parse_json, read_value
 from mmspec.ground.limits import Length
 from mmspec.ground.output_files import make_directory, replace_text, write_errors
-from mmspec.ground.paths import expand_home
 from mmspec.prompt.saved_conversation import SavedTurn
 
 
