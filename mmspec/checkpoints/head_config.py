@@ -5,6 +5,7 @@ Shape letters: H width of the target, V its vocabulary, K predicted positions, C
 
 import pickletools
 import zipfile
+import zlib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ MODEL_TYPE = "mmspec_head"
 """The `model_type` of this project's own heads."""
 PICKLE_FILE = "pytorch_model.bin"
 """File name of the tensors of published heads."""
+PICKLE_BYTES = 1_000_000
+"""The most bytes of a pickle that are read for names: a few hundred for each tensor."""
 
 LAYERED = ("eagle", "eagle3", "msd", "vispec", "flash")
 """Kinds of head with a decoder layer, which needs a cache and positions."""
@@ -147,13 +150,18 @@ def stored_names(directory: Path) -> frozenset[str]:
     return _strings(file) if is_there(file) else frozenset()
 
 
+_UNREADABLE = OSError, ValueError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile
+"""Errors of reading a damaged archive: without a pickle, encrypted, cut."""
+
+
 def _strings(file: Path) -> frozenset[str]:
     try:
         with open_file(file) as opened, zipfile.ZipFile(opened) as archive:
-            inner = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-            code = b"".join(archive.read(name) for name in inner[:1])
+            inner = (name for name in archive.namelist() if name.endswith("/data.pkl"))
+            with archive.open(next(inner, "data.pkl")) as stream:
+                code = stream.read(PICKLE_BYTES)
         return frozenset(text for _, text, _ in pickletools.genops(code) if isinstance(text, str))
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise CheckpointError(f"{file} is not a file that torch.save wrote: {error}") from error
 
 

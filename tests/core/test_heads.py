@@ -6,7 +6,7 @@ import math
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from mmspec.checkpoints.head_config import HeadConfig, is_head, read_head_config
+from mmspec.checkpoints.head_config import PICKLE_BYTES, HeadConfig, is_head, read_head_config
 from mmspec.checkpoints.head_manifest import head_manifest, head_optional, plan_head
 from mmspec.ground.errors import CheckpointError
 from support.factory_heads import KINDS, head_config, published, published_config, tiny_head
@@ -176,7 +176,7 @@ def test_a_vispec_head_with_other_vectors_than_published_ones_is_refused(tmp_pat
 
 
 def test_a_pickle_is_read_and_not_run(tmp_path):
-    """One that would write a file when it is opened, and one that is no archive."""
+    """One that would write a file when it is opened, a very long one, and no archive."""
     import zipfile
 
     directory = published(tmp_path / "head", "llava", pickled=True)
@@ -186,6 +186,11 @@ def test_a_pickle_is_read_and_not_run(tmp_path):
         archive.writestr("archive/data.pkl", code)
     assert is_head(directory)
     assert not touched.exists()
+    with zipfile.ZipFile(directory / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as archive:
+        text = PICKLE_BYTES // 2 * "x"
+        archive.writestr("archive/data.pkl", f"Vfc.weight\nV{text}\nV{text}\n.")
+    with pytest.raises(CheckpointError, match=r"not a file that torch\.save wrote"):
+        is_head(directory)
     (directory / "pytorch_model.bin").write_bytes(b"not one")
     with pytest.raises(CheckpointError, match=r"not a file that torch\.save wrote"):
         is_head(directory)
