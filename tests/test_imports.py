@@ -188,6 +188,30 @@ def test_rooms_of_the_core_import_only_those_before_them():
     assert wrong == set()
 
 
+def test_the_picture_of_the_packages_is_true():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    picture = page.partition("## Packages")[2].split("```")[1]
+    rooms = picture.partition("  mmspec/ ")[2].partition("  models/ ")[0].splitlines()
+    assert [line.split()[0] for line in rooms if line.strip()] == ORDER[::-1]
+    places = {word: place for place, word in enumerate(picture.split()) if word in ALLOWED}
+    assert places.keys() == ALLOWED.keys() - {"mmspec"}
+    packages = {name: name.partition(".")[0] for name in modules()}
+    edges = {(packages[one], packages[two]) for one, named in imports().items() for two in named}
+    upward = {pair for pair in edges if places.get(pair[0], 99) > places.get(pair[1], 99)}
+    lazily = {("mmspec_cli", name) for name in ("mmspec_bench", "mmspec_server", "mmspec_train")}
+    assert {pair for pair in upward if "mmspec" not in pair} <= lazily
+
+
+def test_the_table_of_rooms_is_that_of_the_tree():
+    """CONTRIBUTING names every room of the core and every other package, and no other folder."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.partition("| package | contains |")[2].partition("\n\n")[0]
+    cells = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("|"))
+    named = {word.strip("`,").removesuffix("/") for word in cells.split() if "`" in word}
+    folders = {folder for folder, _ in ALLOWED.values()} - {"mmspec"}
+    assert named == {*folders, *(f"mmspec/{room}" for room in ORDER), "tests"}
+
+
 LIST_MODULES = """
 import importlib, json, pkgutil, sys
 package = importlib.import_module({name!r})
