@@ -247,7 +247,7 @@ def test_answers_about_clips_are_exact(backend, checkpoints, kind, films, monkey
         MAKERS[kind](draft, seed=9, **SMALL)
     with load(str(target), str(draft), backend=backend, dtype="bfloat16") as engine:
         exact = Options(exact="on", drafting="none", max_new_tokens=BUDGET)
-        expected = answers(engine, exact, films)
+        expected = answers(engine, exact, films[1:])
         for drafting in ("M", "ngram"):
             options = replace(exact, drafting=drafting, gamma=3)
-            assert answers(engine, options, films) == expected
+            assert answers(engine, options, films[1:]) == expected

@@ -25,6 +25,8 @@ DATASETS = {
     "class token": {"select_strategy": "full"},
     "deeper": {"layers": 3, "hidden_size": 128, "heads": 4},
 }
+SEEING = ["hub", "small patches", "large patches", "class token"]
+"""Those whose prompts differ: the rest changes the decoder alone."""
 BUDGET = 20
 TEXTS = ("What is in the two pictures?", "And which one is larger?")
 
@@ -84,6 +86,7 @@ def test_two_turns_are_generates_own(checkpoint, backend):
     assert len(set(answer)) > 3
 
 
+@pytest.mark.parametrize("checkpoint", SEEING, indirect=True, scope="session")
 def test_a_first_prompt_is_what_transformers_processor_makes(checkpoint, backend):
     path, _ = checkpoint
     engine = load(str(path), "none", backend=backend)

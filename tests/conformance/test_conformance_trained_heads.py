@@ -14,8 +14,7 @@ STEPS = {"medusa": 800, "hydra": 800, "flash": 300}
 """Steps of training by kind, if not 200."""
 CASES = [
     ("qwen3_vl", "eagle3"),
-    ("qwen2_5_vl", "eagle3"),
-    pytest.param("qwen3", "eagle3", marks=pytest.mark.slow),
+    *(pytest.param(family, "eagle3", marks=pytest.mark.slow) for family in ("qwen2_5_vl", "qwen3")),
     *(
         pytest.param("qwen3_vl", kind, marks=pytest.mark.slow)
         for kind in ("eagle", "msd", "medusa", "hydra", "flash")
