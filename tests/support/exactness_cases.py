@@ -47,7 +47,7 @@ class Case:
         gamma, tree = SHAPES[self.shape]
         return Options(
             drafting=self.drafting,
-            adaptive=True if self.adaptive else None,
+            adaptive=self.adaptive,
             gamma=gamma,
             tree=tree,
             sampling=SAMPLED if self.sampled else Sampling(),
@@ -149,7 +149,7 @@ class PlainAnswers:
     def compare(self, engine: Engine, case: Case, exact: str, length: int) -> Count:
         """Ask with and without the case's drafting; the last pair is warm against cold."""
         options = case.options(exact, length)
-        plain = replace(options, drafting="none", tree=None, adaptive=None, gamma=1)
+        plain = replace(options, drafting="none", tree=None, adaptive=False, gamma=1)
         if (plain, case.images) not in self._known:
             chat = self._engine.chat(plain)
             self._known[plain, case.images] = [*script(chat, case.images, anew=True)]
