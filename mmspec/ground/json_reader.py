@@ -65,6 +65,8 @@ def read_value(kind: type[T], value: Any) -> T:
     """`value` as the annotation `kind` describes it; raises MismatchError."""
     try:
         return msgspec.convert(value, kind, str_keys=True)
+    except UnicodeEncodeError as error:
+        raise MismatchError(value, "without half of a surrogate pair in a name") from error
     except msgspec.ValidationError as error:
         if get_origin(kind) is dict and isinstance(value, dict) and len(value) > 1:
             for key, entry in value.items():

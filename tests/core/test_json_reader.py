@@ -96,6 +96,11 @@ def test_text_that_no_value_stands_for_is_refused(text):
         parse_json(text)
 
 
+def test_a_name_that_is_no_text_is_refused():
+    with pytest.raises(MismatchError, match="without half of a surrogate pair"):
+        read_value(dict[str, Whole], {"a": {"\ud800": 1}})
+
+
 def test_a_long_value_is_cut():
     assert len(shown(list(range(100_000)))) == 61
     assert shown([[[1]], {"a": None}]) == '[[[1]], {"a": null}]'
