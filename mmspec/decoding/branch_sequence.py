@@ -24,7 +24,7 @@ P = TypeVar("P")
 """What hides padding, as the backend needs it."""
 
 
-class Ensemble(Protocol[A]):
+class Mixture(Protocol[A]):
     """Mixes the distributions of all branches."""
 
     def logits(self, weights: A, record: list[A], last: A) -> A:
@@ -37,7 +37,7 @@ class Ensemble(Protocol[A]):
         """Probabilities [..., v] over all of the target's vocabulary: the other ids get 0."""
 
 
-class State(NamedTuple, Generic[A, P]):
+class BranchState(NamedTuple, Generic[A, P]):
     """Which columns of the branches' rows and cache are valid; always replaced as a whole."""
 
     columns: int
@@ -71,7 +71,7 @@ class BranchSequence(ABC, Generic[A, P]):
         framework: Framework[A],
         place: Projection[A],
         embed: Map[A],
-        ensemble: Ensemble[A],
+        ensemble: Mixture[A],
         count: int,
         sampling: Sampling,
         tree: Tree | None,
@@ -83,7 +83,7 @@ class BranchSequence(ABC, Generic[A, P]):
         self._ensemble, self._tree, self._probabilities = ensemble, tree, probabilities
         self._sampler = framework.sampler(sampling)
         self._rows: list[Row[A]] = [Row() for _ in range(count)]
-        self._state = State[A, P](0, 0, (0,) * count, (0,) * count)
+        self._state = BranchState[A, P](0, 0, (0,) * count, (0,) * count)
 
     @property
     def length(self) -> int:
@@ -136,7 +136,9 @@ class BranchSequence(ABC, Generic[A, P]):
         lengths = tuple(length + len(tokens) for length in state.lengths)
         positions = tuple(position + len(tokens) for position in state.positions)
         fed = reused if state.draft else state.fed
-        self._state = State(state.columns + len(tokens), fed, lengths, positions, state.padding)
+        self._state = BranchState(
+            state.columns + len(tokens), fed, lengths, positions, state.padding
+        )
 
     def _check(self, segments: Sequence[Segment]) -> None:
         if len(segments) != len(self._rows):
@@ -144,7 +146,7 @@ class BranchSequence(ABC, Generic[A, P]):
         if len({segment.last for segment in segments}) > 1:
             raise ValueError("the segments of all branches must end in the same token")
 
-    def _described(self, columns: int, fed: int) -> State[A, P]:
+    def _described(self, columns: int, fed: int) -> BranchState[A, P]:
         """The state in which `columns` columns are valid and `fed` of them are in the cache."""
         lengths = tuple(sum(row.lengths(columns)[-1:]) for row in self._rows)
         positions = tuple(row.position(columns) for row in self._rows)
@@ -152,10 +154,10 @@ class BranchSequence(ABC, Generic[A, P]):
         if min(lengths) < columns:
             tokens = (row.tokens[:columns] for row in self._rows)
             padding = self._padding([[token == PADDING for token in row] for row in tokens])
-        return State(columns, fed, lengths, positions, padding)
+        return BranchState(columns, fed, lengths, positions, padding)
 
     def _new_draft(
-        self, state: State[A, P], gamma: int, tree: Tree | None, weights: A, noise: Noise
+        self, state: BranchState[A, P], gamma: int, tree: Tree | None, weights: A, noise: Noise
     ) -> DeviceDraft[A]:
         framework, record = self.framework, list[A]()
         last, tail = self._begin(state, tree.depth(gamma) if tree else gamma)
@@ -178,11 +180,11 @@ class BranchSequence(ABC, Generic[A, P]):
         """What hides the columns [R, n] of padding, and no later ones."""
 
     @abstractmethod
-    def _prefill(self, state: State[A, P], start: int, end: int) -> None:
+    def _prefill(self, state: BranchState[A, P], start: int, end: int) -> None:
         """Feed the columns `start` to `end` of all rows, as `state` describes them."""
 
     @abstractmethod
-    def _begin(self, state: State[A, P], depth: int) -> tuple[A, DraftTail[A]]:
+    def _begin(self, state: BranchState[A, P], depth: int) -> tuple[A, DraftTail[A]]:
         """Feed the columns from `state.start` on.
 
         Returns the branches' outputs [R, H] at the last column, and a tail for such a draft.

@@ -45,7 +45,7 @@ class Outputs(NamedTuple, Generic[A]):
     """[n + 1, V] the logits of the tokens after them."""
 
 
-class Forwards(Protocol[A]):
+class TargetForwards(Protocol[A]):
     """The forwards of a target, which store hidden states for a head."""
 
     def embed_columns(self, start: int, stop: int) -> A:
@@ -67,22 +67,22 @@ class Forwards(Protocol[A]):
 class Feeding(Protocol[A]):
     """A target's way to feed the tokens that it decodes."""
 
-    def feed(self, target: Forwards[A], x: A, columns: Columns) -> Outputs[A]:
+    def feed(self, target: TargetForwards[A], x: A, columns: Columns) -> Outputs[A]:
         """Feed the embeddings x [n + 1, H] of the last token and a draft."""
 
-    def feed_answer(self, target: Forwards[A], start: int, stop: int) -> None:
+    def feed_answer(self, target: TargetForwards[A], start: int, stop: int) -> None:
         """Feed columns of an earlier answer, with the bits that decoding gave them."""
 
 
 class OrdinaryFeeding(Generic[A]):
     """Implements `Feeding` with one forward, and prefills earlier answers like prompts."""
 
-    def feed(self, target: Forwards[A], x: A, columns: Columns) -> Outputs[A]:
+    def feed(self, target: TargetForwards[A], x: A, columns: Columns) -> Outputs[A]:
         """Feed the embeddings x [n + 1, H] of the last token and a draft."""
         states = target.forward(x, columns)
         return Outputs(states, target.project(states))
 
-    def feed_answer(self, target: Forwards[A], start: int, stop: int) -> None:
+    def feed_answer(self, target: TargetForwards[A], start: int, stop: int) -> None:
         """Feed columns of an earlier answer."""
         target.prefill(start, stop)
 
@@ -93,7 +93,7 @@ class ExactFeeding(Generic[A]):
     def __init__(self, framework: Framework[A], rows: ExactRows) -> None:
         self._framework, self._rows = framework, rows
 
-    def feed(self, target: Forwards[A], x: A, columns: Columns) -> Outputs[A]:
+    def feed(self, target: TargetForwards[A], x: A, columns: Columns) -> Outputs[A]:
         """Feed the embeddings x [n + 1, H] of the last token and a draft."""
         parts: list[Outputs[A]] = []
         for tile in self._rows.tiles(len(x)):
@@ -104,14 +104,14 @@ class ExactFeeding(Generic[A]):
         states, logits = (self._framework.concat([*each], 0) for each in zip(*parts, strict=True))
         return Outputs(states, logits)
 
-    def feed_answer(self, target: Forwards[A], start: int, stop: int) -> None:
+    def feed_answer(self, target: TargetForwards[A], start: int, stop: int) -> None:
         """Feed columns of an earlier answer, with the bits that decoding gave them."""
         x = target.embed_columns(start, stop)
         for tile in self._rows.tiles(len(x)):
             self._forward(target, x, Columns(start), tile)
             target.settle()
 
-    def _forward(self, target: Forwards[A], x: A, columns: Columns, tile: Tile) -> A:
+    def _forward(self, target: TargetForwards[A], x: A, columns: Columns, tile: Tile) -> A:
         """The hidden states [m, H] of a tile of x.
 
         Padding writes only columns that come after those of the rows themselves.

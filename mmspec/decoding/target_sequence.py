@@ -20,7 +20,7 @@ from mmspec.decoding.stored_states import ColumnCache, ColumnRows, StoredStates
 from mmspec.ground.arrays import A, Positions
 
 
-class State(NamedTuple):
+class TargetState(NamedTuple):
     """Which columns of a target's row and cache are valid; always replaced as a whole."""
 
     length: int = 0
@@ -45,7 +45,7 @@ class TargetSequence(ABC, Generic[A]):
         self._feeding = ExactFeeding(framework, exact) if exact else OrdinaryFeeding()
         self._sampler = framework.sampler(sampling)
         self._row: Row[A] = Row()
-        self._state = State()
+        self._state = TargetState()
         self._stored: StoredStates[A] | None = None
         self._captured: tuple[int, ...] = ()
 
@@ -63,13 +63,13 @@ class TargetSequence(ABC, Generic[A]):
                 self._feeding.feed_answer(self, self._fed, end - 1)
             else:
                 self.prefill(self._fed, end - 1)
-        self._state = State(end)
+        self._state = TargetState(end)
 
     def rewind(self, length: int) -> None:
         """Remove all tokens from `length` on."""
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot rewind {self.length} tokens to {length}")
-        self._state = State(length)
+        self._state = TargetState(length)
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
         """Run the target once over its last token and the draft; returns the verdict.  Blocks."""
@@ -99,7 +99,7 @@ class TargetSequence(ABC, Generic[A]):
             for rows in self._stored.all() if self._stored else ():
                 rows.gather(length, columns)
         self._row.extend(length, [*tokens, token])
-        self._state = State(length + len(path) + 1)
+        self._state = TargetState(length + len(path) + 1)
 
     def logits(self) -> Float32:
         """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""

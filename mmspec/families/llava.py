@@ -11,7 +11,7 @@ from mmspec.families.family import Architecture, ImageTokens
 from mmspec.families.grid import Grid
 from mmspec.families.llama import read_llama
 from mmspec.families.tensors import Prefixes, Tensors, listed
-from mmspec.families.tower import Array, Layer, TowerParts, cut, mlp, whole
+from mmspec.families.tower import Array, TowerLayer, TowerParts, cut, mlp, whole
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
 
@@ -125,13 +125,13 @@ class LlavaTower:
         return x[1:] if config.drops_class_token else x
 
 
-def _layer(config: LlavaVision, parts: TowerParts, index: int) -> Layer:
+def _layer(config: LlavaVision, parts: TowerParts, index: int) -> TowerLayer:
     """Take a layer of CLIP, whose MLP has a quick GELU."""
     width, inner, epsilon = config.hidden_size, config.intermediate_size, config.layer_norm_eps
     path = f"vision_tower.encoder.layers.{index}"
     first = parts.linear(width, inner, f"{path}.mlp.fc1")
     second = parts.linear(inner, width, f"{path}.mlp.fc2")
-    return Layer(
+    return TowerLayer(
         config.num_attention_heads,
         parts.layer_norm(f"{path}.layer_norm1", width, epsilon),
         parts.linear(width, width, *(f"{path}.self_attn.{name}_proj" for name in "qkv")),

@@ -32,7 +32,7 @@ from mmspec.families.qwen_vision import (
     take_layer,
     vision_theta,
 )
-from mmspec.families.tower import Array, Attend, Layer, TowerParts, mlp, swiglu, whole
+from mmspec.families.tower import Array, Attend, TowerLayer, TowerParts, mlp, swiglu, whole
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
 
@@ -106,7 +106,7 @@ class Qwen25VLTower(QwenTower):
         return self._merge(self._norm(x).reshape(-1, config.merged_size))
 
 
-def _layer(config: Qwen25VLVision, parts: TowerParts, path: str) -> Layer:
+def _layer(config: Qwen25VLVision, parts: TowerParts, path: str) -> TowerLayer:
     width, inner = config.hidden_size, config.intermediate_size
     first = parts.linear(width, inner, f"{path}.mlp.gate_proj", f"{path}.mlp.up_proj")
     second = parts.linear(inner, width, f"{path}.mlp.down_proj")

@@ -38,7 +38,7 @@ from mmspec.families.qwen_vision import (
     take_layer,
     vision_theta,
 )
-from mmspec.families.tower import Array, Layer, Map, TowerParts, cast, mlp, whole
+from mmspec.families.tower import Array, Map, TowerLayer, TowerParts, cast, mlp, whole
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Length, Range
 
@@ -115,7 +115,7 @@ class Qwen3VLTower(QwenTower):
         return (self._embeddings[rows] * shares[..., None]).sum(axis=1)
 
 
-def _layer(config: Qwen3VLVision, parts: TowerParts, path: str) -> Layer:
+def _layer(config: Qwen3VLVision, parts: TowerParts, path: str) -> TowerLayer:
     width, inner = config.hidden_size, config.intermediate_size
     first = parts.linear(width, inner, f"{path}.mlp.linear_fc1")
     second = parts.linear(inner, width, f"{path}.mlp.linear_fc2")

@@ -19,7 +19,7 @@ from mmspec.families.decoder import Heads, Layers, RotaryBase, TextConfig, Width
 from mmspec.families.family import ImageTokens
 from mmspec.families.grid import PlaneGrid
 from mmspec.families.tensors import Prefixes, Tensors, listed
-from mmspec.families.tower import Array, Layer, Map, Tower, TowerParts, cast, cut
+from mmspec.families.tower import Array, Map, Tower, TowerLayer, TowerParts, cast, cut
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
 
@@ -165,7 +165,11 @@ class QwenTower(ABC):
     """
 
     def __init__(
-        self, config: QwenVision, parts: TowerParts, take: Callable[[str], Layer], bias: str = ""
+        self,
+        config: QwenVision,
+        parts: TowerParts,
+        take: Callable[[str], TowerLayer],
+        bias: str = "",
     ) -> None:
         self.settings = repr(config)
         self._parts = parts
@@ -189,10 +193,10 @@ def take_layer(
     path: str,
     norm: Callable[[str, int, float], Map],
     mlp: Map,
-) -> Layer:
+) -> TowerLayer:
     """Take the layer at `path`; norm: takes the norm at a path, of a width."""
     width = config.hidden_size
-    return Layer(
+    return TowerLayer(
         config.num_heads,
         norm(f"{path}.norm1", width, EPSILON),
         parts.linear(width, 3 * width, f"{path}.attn.qkv"),

@@ -86,7 +86,7 @@ class TowerParts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class TowerLayer:
     """Attention and an MLP, each behind its norm and added to its input."""
 
     heads: int

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Rows(Protocol):
+class DeviceArray(Protocol):
     """An array [n, ...] on a backend's device; operations are enqueued and read no value back."""
 
     @property
@@ -29,7 +29,7 @@ class Rows(Protocol):
     def __truediv__(self: "A", other: float, /) -> "A": ...
 
 
-A = TypeVar("A", bound=Rows)
+A = TypeVar("A", bound=DeviceArray)
 """The array type of a backend."""
 
 Positions = NDArray[np.int64]

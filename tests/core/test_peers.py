@@ -16,7 +16,7 @@ from mmspec_bench.commands.peers import COLUMNS, rows
 from mmspec_bench.compare import script_io
 from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods, vllm_methods
 from mmspec_bench.compare.runner import PeerError, compare, own_task, question_of, run_script
-from mmspec_bench.compare.script_io import Run
+from mmspec_bench.compare.script_io import ProgramRun
 from mmspec_bench.measure.timing import Spread, Timing, figures
 from mmspec_bench.prompts import world_prompts
 from support.factory_heads import tiny_head
@@ -174,7 +174,7 @@ def compared(names, sets, turns=1, rates=(), **settings):
         speed = next(speeds, 2.0)
         replies = {label: [reply(speed)] for label in labels}
         reasons = {} if "images" in labels else {"images": "sees no images"}
-        return Run(len(log), len(log) + 0.5, 5 * len(log), replies, reasons, {})
+        return ProgramRun(len(log), len(log) + 0.5, 5 * len(log), replies, reasons, {})
 
     methods = [PeerMethod(name, name, **settings) for name in names]
     return compare(methods, task(**sets), turns, quiet, run), log

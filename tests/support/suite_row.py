@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mmspec_bench.suite.rows import RoundRow, Row
+from mmspec_bench.suite.rows import AnswerRow, RoundRow
 
 
 def seconds(decode=1.0, total=2.0, **others):
@@ -26,7 +26,7 @@ def row(sample="a/0", method="M", rounds=((3, 2, 3),), branches=("M",), **others
         "seconds": seconds(),
         "peak_memory_bytes": 7,
     }
-    return Row(
+    return AnswerRow(
         sample=sample, method=method, rounds=parts, branches=list(branches), **values | others
     )
 

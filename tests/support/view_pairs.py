@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 
 from mmspec_bench.suite.metrics import pairs, ratio
-from mmspec_bench.suite.rows import Row
+from mmspec_bench.suite.rows import AnswerRow
 
 EVEN, CURVE = 0.54, 1.62
 """The curve r = EVEN + CURVE · (1/2 - s)²: of the places that one view alone has right, the share r
@@ -61,7 +61,7 @@ class ViewPair:
         return mixed / single - 1
 
 
-def right_places(row: Row) -> dict[int, bool]:
+def right_places(row: AnswerRow) -> dict[int, bool]:
     """Whether the chain's token was the target's, by place in the answer, where that is known."""
     known: dict[int, bool] = {}
     start = 0
@@ -73,7 +73,9 @@ def right_places(row: Row) -> dict[int, bool]:
     return {place: right for place, right in known.items() if place < start}
 
 
-def compare(first: Iterable[Row], second: Iterable[Row], mixture: Iterable[Row] = ()) -> ViewPair:
+def compare(
+    first: Iterable[AnswerRow], second: Iterable[AnswerRow], mixture: Iterable[AnswerRow] = ()
+) -> ViewPair:
     """Count the places of the answers that both views drafted, known of both."""
     counts, mixed = ViewPair(), {row.key: row for row in mixture}
     for one, other in pairs(first, second):

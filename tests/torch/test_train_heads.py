@@ -24,7 +24,7 @@ from mmspec_train.data.stored import ConversationBatches
 from mmspec_train.distillation.objective import (
     DraftScore,
     DraftStarts,
-    Output,
+    HeadOutput,
     all_starts,
     divergence,
     head_loss,
@@ -149,7 +149,7 @@ def test_a_loss_weighs_depths_and_counts_only_what_can_be_judged(data):
     starts = all_starts(batch, 3)
     wanted = torch.stack([gather_columns(batch.states, starts.after(depth)) for depth in range(3)])
     matrix = data.teacher.output_matrix
-    output = Output(matrix, partial(log_probabilities, output_matrix=matrix))
+    output = HeadOutput(matrix, partial(log_probabilities, output_matrix=matrix))
     both = HeadMethodSettings(feature_weight=1.0, decay=0.5)
     assert head_loss(wanted, batch, starts, output, both).item() == pytest.approx(0, abs=1e-5)
     wrong = wanted + 4 * starts.alive.unsqueeze(-1)

@@ -12,7 +12,7 @@ from mmspec_mlx.sequence.draft_tail import MlxDraftTail
 
 
 class CachedLayer:
-    """Implements `mmspec.drafters.heads.backend_interface.Layer`."""
+    """Implements `mmspec.drafters.heads.backend_interface.HeadLayer`."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder

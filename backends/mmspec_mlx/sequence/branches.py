@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
-from mmspec.decoding.branch_sequence import BranchSequence, State
+from mmspec.decoding.branch_sequence import BranchSequence, BranchState
 from mmspec.decoding.contents import Projection, chunks
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
@@ -20,7 +20,7 @@ from mmspec_mlx.sequence.draft_tail import MlxDraftTail
 from mmspec_mlx.sequence.ensemble import Ensemble
 from mmspec_mlx.sequence.padding import Padding, causal_mask
 
-MlxState = State[mx.array, Padding]
+MlxState = BranchState[mx.array, Padding]
 
 
 class MlxBranches(BranchSequence[mx.array, Padding]):

@@ -14,7 +14,7 @@ from mmspec_torch.sequence.draft_tail import TorchDraftTail
 
 
 class CachedLayer:
-    """Implements `mmspec.drafters.heads.backend_interface.Layer`."""
+    """Implements `mmspec.drafters.heads.backend_interface.HeadLayer`."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder

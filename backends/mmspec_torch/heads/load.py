@@ -14,7 +14,7 @@ from mmspec.checkpoints.head_manifest import (
     read_draft_ids,
     require_tensors,
 )
-from mmspec.drafters.heads.head import Head
+from mmspec.drafters.heads.head import PredictiveHead
 from mmspec.ground.errors import CheckpointError
 from mmspec_torch.device.tensor_files import read_state
 from mmspec_torch.device.weights import Weights, open_weights, require_finite
@@ -22,7 +22,7 @@ from mmspec_torch.heads.modules import TorchParts
 from mmspec_torch.network.decoder import Decoder
 
 
-def load_head(directory: Path, target: ModelConfig, like: Decoder) -> Head[Tensor]:
+def load_head(directory: Path, target: ModelConfig, like: Decoder) -> PredictiveHead[Tensor]:
     """Load a head that drafts for `target`, on the device and in the dtype of `like`.
 
     Raises CheckpointError or UsageError.
@@ -30,7 +30,7 @@ def load_head(directory: Path, target: ModelConfig, like: Decoder) -> Head[Tenso
     config = read_head_config(directory)
     require_fit(config, target, directory)
     weights, draft = _tensors(directory, config, like)
-    head = Head(config, TorchParts(weights, like), target, draft)
+    head = PredictiveHead(config, TorchParts(weights, like), target, draft)
     if weights.left:
         raise CheckpointError(f"a {config.kind} head does not use {weights.left[0]}")
     return head

@@ -12,7 +12,7 @@ from mmspec_torch.network.decoder import LanguageModel
 
 
 class Ensemble:
-    """Implements `mmspec.decoding.branch_sequence.Ensemble` by averages (IbED, section 3.1)."""
+    """Implements `mmspec.decoding.branch_sequence.Mixture` by averages (IbED, section 3.1)."""
 
     def __init__(self, language: LanguageModel, branches: int, vocabulary: int) -> None:
         """vocabulary: V; tokens that only the draft model has are ignored."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mmspec.decoding.block_attention import whole_blocks
-from mmspec.decoding.branch_sequence import State
+from mmspec.decoding.branch_sequence import BranchState
 from mmspec.decoding.contents import Row
 from mmspec.decoding.feeding import Columns
 from mmspec.decoding.noise import Noise
@@ -21,7 +21,7 @@ from mmspec_torch.network.rotary import Angles
 from mmspec_torch.sequence.contents import deepstack
 from mmspec_torch.sequence.padding import Padding
 
-TorchState = State[Tensor, Padding]
+TorchState = BranchState[Tensor, Padding]
 
 Choose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, list[Tensor]]]
 """Function from outputs [R, H], weights [R] and keys [1, 2] to the next token [1] and a list.

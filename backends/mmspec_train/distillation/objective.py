@@ -146,7 +146,7 @@ def log_probabilities(features: Tensor, output_matrix: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class HeadOutput:
     """The tokens that a head drafts, and the distributions over them."""
 
     matrix: Tensor
@@ -168,7 +168,11 @@ class Output:
 
 
 def head_loss(
-    features: Tensor, batch: Batch, starts: DraftStarts, output: Output, method: HeadMethodSettings
+    features: Tensor,
+    batch: Batch,
+    starts: DraftStarts,
+    output: HeadOutput,
+    method: HeadMethodSettings,
 ) -> Tensor:
     """Return the loss of features [D, B, A, H]: the mean over live starts, weighted by decay^depth.
 

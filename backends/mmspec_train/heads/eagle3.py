@@ -15,10 +15,10 @@ from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch
 from mmspec_train.distillation.objective import DraftStarts
-from mmspec_train.heads.layered import CachedHead, DecoderLayer, before
+from mmspec_train.heads.layered import CachedHead, DecoderLayerModule, before
 
 
-class FusedLayer(DecoderLayer):
+class FusedLayer(DecoderLayerModule):
     """A Llama layer whose attention reads embedding and state side by side, each normalised."""
 
     def __init__(self, text: TextConfig) -> None:
@@ -37,7 +37,7 @@ class FusedLayer(DecoderLayer):
         return both, states
 
 
-class Fused(CachedHead):
+class FusedModule(CachedHead):
     """An EAGLE-3 head."""
 
     def __init__(self, config: HeadConfig, options: Eagle3, text: TextConfig) -> None:

@@ -15,14 +15,14 @@ from mmspec.ground import errors
 from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_torch.device.devices import DTYPES
 from mmspec_torch.device.tensor_files import save_tensors
-from mmspec_train.heads.eagle3 import Fused
-from mmspec_train.heads.layered import Layered
-from mmspec_train.heads.slotted import Slotted
+from mmspec_train.heads.eagle3 import FusedModule
+from mmspec_train.heads.layered import LayeredModule
+from mmspec_train.heads.slotted import SlottedModule
 from mmspec_train.settings import HEADS, HeadShape
 
 COMPRESSION = 9
 """Default number of visual positions per query of FLASH, as in its paper."""
-Head = Layered | Fused | Slotted
+Head = LayeredModule | FusedModule | SlottedModule
 
 
 def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
@@ -70,10 +70,10 @@ def untrained_head(config: HeadConfig, seed: int) -> Head:
     """Build a head with random weights, the same for the same seed."""
     torch.manual_seed(seed)
     if config.layer is None:
-        return Slotted(config)
+        return SlottedModule(config)
     if config.eagle3:
-        return Fused(config, config.eagle3, config.layer)
-    return Layered(config, config.layer)
+        return FusedModule(config, config.eagle3, config.layer)
+    return LayeredModule(config, config.layer)
 
 
 def max_depth(head: Head, limit: int) -> int:
@@ -86,7 +86,7 @@ def save_head(head: Head, directory: Path) -> None:
     make_directory(directory)
     dtype = DTYPES[head.config.dtype or "float32"]
     tensors = {name: tensor.to(dtype) for name, tensor in head.state_dict().items()}
-    if isinstance(head, Fused):
+    if isinstance(head, FusedModule):
         tensors |= head.vocabulary_maps
     save_tensors(directory / WEIGHTS_FILE, tensors)
     # The config comes last: without it the directory is no model.

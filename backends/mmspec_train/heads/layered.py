@@ -25,7 +25,7 @@ KeysValues = tuple[Tensor, Tensor]
 """Keys and values: [B, h, R, D] of rows, or [B, h, A, D] of one guess of every chain."""
 
 
-class Rotary(nn.Module):
+class RotaryModule(nn.Module):
     """Llama's rotary position embedding, or Qwen's in time, row and column (M-RoPE)."""
 
     def __init__(self, text: TextConfig) -> None:
@@ -48,7 +48,7 @@ class Rotary(nn.Module):
             return (heads * angles.cos() + rotated * angles.sin()).to(heads.dtype)
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayerModule(nn.Module):
     """A Llama layer that computes its output only at chosen rows."""
 
     def __init__(self, text: TextConfig, *, input_norm: bool) -> None:
@@ -62,7 +62,7 @@ class DecoderLayer(nn.Module):
         self.self_attn = LlamaAttention(config, 0)
         self.post_attention_layernorm = nn.RMSNorm(width, eps)
         self.mlp = LlamaMLP(config)  # type: ignore[no-untyped-call]
-        self.rotary = Rotary(text)
+        self.rotary = RotaryModule(text)
         nn.init.zeros_(self.self_attn.o_proj.weight)
         nn.init.zeros_(self.mlp.down_proj.weight)
 
@@ -184,7 +184,7 @@ def lay_out_slots(batch: Batch, *, apart: bool, packed: int) -> Layout:
     )
 
 
-class Compressor(nn.Module):
+class CompressorModule(nn.Module):
     """Learned queries that attend to an image's hidden states (FLASH, section 3.2)."""
 
     def __init__(self, queries: int, width: int, eps: float) -> None:
@@ -250,13 +250,13 @@ class CachedHead(nn.Module, ABC):
         """Return what the layer reads of drafted tokens: embeddings and features [B, A, H]."""
 
     @property
-    def _layer(self) -> DecoderLayer:
+    def _layer(self) -> DecoderLayerModule:
         layer = self.layers[0]
-        assert isinstance(layer, DecoderLayer)
+        assert isinstance(layer, DecoderLayerModule)
         return layer
 
 
-class Layered(CachedHead):
+class LayeredModule(CachedHead):
     """An EAGLE, MSD or FLASH head."""
 
     def __init__(self, config: HeadConfig, text: TextConfig) -> None:
@@ -265,9 +265,9 @@ class Layered(CachedHead):
         self.config = config
         width = config.hidden_size
         self.fc = nn.Linear(2 * width, width, bias=config.bias)
-        self.layers = nn.ModuleList([DecoderLayer(text, input_norm=config.input_norm)])
+        self.layers = nn.ModuleList([DecoderLayerModule(text, input_norm=config.input_norm)])
         if config.queries:
-            self.compressor = Compressor(config.queries, width, text.rms_norm_eps)
+            self.compressor = CompressorModule(config.queries, width, text.rms_norm_eps)
         self.slots = nn.ModuleList(nn.Linear(width, width) for _ in range(config.slots))
         for slot in self.slots.parameters():
             nn.init.zeros_(slot)

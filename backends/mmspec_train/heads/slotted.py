@@ -42,7 +42,7 @@ class HydraSlot(nn.Module):
         return state + added
 
 
-class Slotted(nn.Module):
+class SlottedModule(nn.Module):
     """A Medusa or Hydra head, which needs no cache."""
 
     def __init__(self, config: HeadConfig) -> None:

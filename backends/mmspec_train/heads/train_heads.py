@@ -24,7 +24,7 @@ from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
 from mmspec_train.distillation.objective import (
     DraftScore,
     DraftStarts,
-    Output,
+    HeadOutput,
     all_starts,
     head_loss,
     log_probabilities,
@@ -35,7 +35,7 @@ from mmspec_train.distillation.training import (
     Trainee,
     distill,
 )
-from mmspec_train.heads.eagle3 import Fused
+from mmspec_train.heads.eagle3 import FusedModule
 from mmspec_train.heads.head_checkpoint import (
     Head,
     head_config,
@@ -67,13 +67,13 @@ class HeadTrainee(Trainee):
 
     def stages(self) -> Sequence[Stage]:
         """The only stage: all of the head's modules."""
-        if isinstance(self.module, Fused):
+        if isinstance(self.module, FusedModule):
             self._begin(self.module)
         schedule = SCHEDULES[self.method.schedule or "mixed"]
         parts: list[tuple[nn.Module, float]] = [(self.module, self.method.rate)]
         return [Stage("", parts, self.loss, schedule)]
 
-    def _begin(self, head: Fused) -> None:
+    def _begin(self, head: FusedModule) -> None:
         """Choose the head's vocabulary by the answers, which are prepared by now."""
         teacher, records = self.data.teacher, self.data.batches("all").records()
         answers = chain.from_iterable(chain.from_iterable(r.answers for r in records))
@@ -101,12 +101,12 @@ class HeadTrainee(Trainee):
         return batch, starts, self._output.likeliest(self.module(batch, starts))
 
     @property
-    def _output(self) -> Output:
+    def _output(self) -> HeadOutput:
         """How the target's states and the head's features become distributions."""
         head, matrix = self.module, self.data.teacher.output_matrix
-        if isinstance(head, Fused):
-            return Output(matrix, head.log_probabilities, head.ids)
-        return Output(matrix, partial(log_probabilities, output_matrix=matrix))
+        if isinstance(head, FusedModule):
+            return HeadOutput(matrix, head.log_probabilities, head.ids)
+        return HeadOutput(matrix, partial(log_probabilities, output_matrix=matrix))
 
 
 def distill_head(

@@ -14,8 +14,8 @@ from mmspec_bench.report.tables import drafting
 from mmspec_bench.suite.drafts import load_drafts
 from mmspec_bench.suite.methods import read_methods
 from mmspec_bench.suite.metrics import block_efficiency
-from mmspec_bench.suite.rows import PROVENANCE, ROWS, Row
-from mmspec_bench.suite.run_folder import Settings
+from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow
+from mmspec_bench.suite.run_folder import RunSettings
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
 from mmspec_terminal.options import (
@@ -120,16 +120,16 @@ def run(
     return int(any(row.divergence and row.divergence["outcome"] == "bug" for row in finished.rows))
 
 
-def _settings(values: dict[str, Any]) -> Settings:
+def _settings(values: dict[str, Any]) -> RunSettings:
     """The run's settings, removed from `values`, which keeps the options for loading models."""
-    names = [name for name in Settings.__dataclass_fields__ if name in values]
+    names = [name for name in RunSettings.__dataclass_fields__ if name in values]
     chosen = {name: values.pop(name) for name in names}
     methods = tuple(method.name for method in read_methods(chosen.pop("methods")))
-    return Settings(methods=methods, tasks=tuple(split(chosen.pop("tasks"))), **chosen)
+    return RunSettings(methods=methods, tasks=tuple(split(chosen.pop("tasks"))), **chosen)
 
 
 def _engines(
-    screen: Screen, settings: Settings, drafts: Sequence[str], loading: dict[str, Any]
+    screen: Screen, settings: RunSettings, drafts: Sequence[str], loading: dict[str, Any]
 ) -> list[Engine]:
     """Load every draft that --draft or a method names, and show the notes."""
     screen.progress("loading")
@@ -142,7 +142,7 @@ def _engines(
     return engines
 
 
-def _run(screen: Screen, runner: Runner, done: Sequence[Row], out: Path) -> None:
+def _run(screen: Screen, runner: Runner, done: Sequence[AnswerRow], out: Path) -> None:
     """Run all samples, showing the tokens per round of all drafting methods so far."""
     rows = [row for row in done if row.drafted]
     samples = len({row.sample for row in done})

@@ -17,7 +17,7 @@ from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.ground.progress import Progress
 from mmspec.prompt.images import Picture
 from mmspec_bench.compare.methods import PeerMethod
-from mmspec_bench.compare.script_io import Question, Run, Task
+from mmspec_bench.compare.script_io import ProgramRun, Question, Task
 from mmspec_bench.measure.timing import Figures, Timing, figures, rotated
 
 LIMIT_SECONDS = 1800.0
@@ -42,7 +42,7 @@ class PeerResult:
     described: dict[str, Any]
 
 
-RunScript = Callable[[Sequence[str], Task], Run]
+RunScript = Callable[[Sequence[str], Task], ProgramRun]
 """Function that runs a command on a task."""
 
 
@@ -68,7 +68,7 @@ def compare(
 
     The order rotates.  A method that fails is not run again, and its result has the reason.
     """
-    runs: dict[str, list[Run]] = {method.name: [] for method in methods}
+    runs: dict[str, list[ProgramRun]] = {method.name: [] for method in methods}
     failures: dict[str, str] = {}
     with TemporaryDirectory() as folder:
         for turn in range(turns):
@@ -83,7 +83,7 @@ def compare(
                     failures[method.name] = str(error)
     first = runs[methods[0].name]
     for name, reason in failures.items():
-        broken = Run(0.0, None, 0, {}, dict.fromkeys(task.questions, reason), {})
+        broken = ProgramRun(0.0, None, 0, {}, dict.fromkeys(task.questions, reason), {})
         runs[name].append(broken)
     return [_result(name, every, first) for name, every in runs.items()]
 
@@ -111,7 +111,9 @@ def _exported(head: Path, target: Path, into: Path) -> str:
     return str(into)
 
 
-def run_script(command: Sequence[str], task: Task, limit_seconds: float = LIMIT_SECONDS) -> Run:
+def run_script(
+    command: Sequence[str], task: Task, limit_seconds: float = LIMIT_SECONDS
+) -> ProgramRun:
     """Run a script on a task; raises PeerError if it reports nothing."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "task.json"
@@ -139,7 +141,7 @@ def run_script(command: Sequence[str], task: Task, limit_seconds: float = LIMIT_
     replies = {
         label: [Timing(**reply) for reply in every] for label, every in report["replies"].items()
     }
-    return Run(**report | {"replies": replies})
+    return ProgramRun(**report | {"replies": replies})
 
 
 def _last_line(text: str) -> str:
@@ -147,7 +149,7 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def _result(name: str, runs: Sequence[Run], first: Sequence[Run]) -> PeerResult:
+def _result(name: str, runs: Sequence[ProgramRun], first: Sequence[ProgramRun]) -> PeerResult:
     reasons: dict[str, str] = {}
     for run in runs:
         reasons |= run.reasons
@@ -165,7 +167,7 @@ def _result(name: str, runs: Sequence[Run], first: Sequence[Run]) -> PeerResult:
 
 
 def _paired(
-    label: str, runs: Sequence[Run], first: Sequence[Run]
+    label: str, runs: Sequence[ProgramRun], first: Sequence[ProgramRun]
 ) -> list[tuple[Timing, Timing | None]]:
     """Each answer, and the first method's to the same question in the same turn."""
     pairs: list[tuple[Timing, Timing | None]] = []

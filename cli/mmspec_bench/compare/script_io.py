@@ -39,7 +39,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProgramRun:
     """The report of one process."""
 
     load_seconds: float
@@ -100,7 +100,7 @@ def main(load: Callable[[Task], Program]) -> None:
     sys.stdout.write(f"\n{json.dumps(report)}\n")
 
 
-def _report(program: Program, task: Task) -> Run:
+def _report(program: Program, task: Task) -> ProgramRun:
     """Seconds to load and to the first token, and each set's answers or why there are none.
 
     The first question of a set is answered once before, uncounted, to warm up caches.
@@ -119,7 +119,7 @@ def _report(program: Program, task: Task) -> Run:
 
     peak_bytes = program.device_bytes() or _process_bytes()
     described = program.describe() | {"versions": versions()}
-    return Run(load_seconds, start_seconds, peak_bytes, replies, reasons, described)
+    return ProgramRun(load_seconds, start_seconds, peak_bytes, replies, reasons, described)
 
 
 def _timed(program: Program, question: Question) -> Timing:

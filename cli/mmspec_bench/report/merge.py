@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.metrics import Summary, summarise
-from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, Row, read_rows
-from mmspec_bench.suite.run_folder import Settings, read_provenance
+from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, AnswerRow, read_rows
+from mmspec_bench.suite.run_folder import RunSettings, read_provenance
 
 SHARED = (
-    *(name for name in Settings.__dataclass_fields__ if name != "shard"),
+    *(name for name in RunSettings.__dataclass_fields__ if name != "shard"),
     *("models", "backend", "device", "dtype"),
 )
 """Entries of the provenance in which all shards of a run must agree; the machines may differ."""
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class BenchRun:
     """All rows of a run, in an order that does not depend on the order of its folders."""
 
-    rows: list[Row]
+    rows: list[AnswerRow]
     methods: list[str]
     """Names of methods with at least one row, in the order of --methods."""
     tasks: list[str]
@@ -51,7 +51,7 @@ class BenchRun:
         count = int(self.settings["shard"].partition("/")[2])
         return [name for i in range(count) if (name := f"{i + 1}/{count}") not in present]
 
-    def of(self, *methods: str) -> list[Row]:
+    def of(self, *methods: str) -> list[AnswerRow]:
         """The rows of the methods named."""
         return [row for row in self.rows if row.method in methods]
 
@@ -61,7 +61,7 @@ class BenchRun:
         return [summarise(self.of(name), self.plain) for name in self.methods]
 
     @property
-    def plain(self) -> list[Row]:
+    def plain(self) -> list[AnswerRow]:
         """The rows of plain decoding."""
         return self.of(PLAIN)
 
@@ -88,7 +88,7 @@ def merge(folders: Sequence[Path]) -> BenchRun:
     _check_rows(placed, order)
     tasks = list(dict.fromkeys(row.task for _, row in placed))
 
-    def place(row: Row) -> tuple[Any, ...]:
+    def place(row: AnswerRow) -> tuple[Any, ...]:
         # Longer names are later: chart/10 follows chart/9.
         name = len(row.sample), row.sample
         return tasks.index(row.task), *name, row.turn, order.index(row.method)
@@ -138,7 +138,7 @@ def _comparable(provenance: dict[str, Any], name: str) -> Any:
     return {role: model and model["digest"] for role, model in provenance[name].items()}
 
 
-def _check_rows(placed: Sequence[tuple[Path, Row]], methods: Sequence[str]) -> None:
+def _check_rows(placed: Sequence[tuple[Path, AnswerRow]], methods: Sequence[str]) -> None:
     """Raise UsageError for a row of a method that the run has not, or that is there twice."""
     places: dict[tuple[str, int, str], Path] = {}
     for folder, row in placed:

@@ -10,7 +10,7 @@ from mmspec_bench.suite import metrics
 from mmspec_bench.suite.confidence import DRAWS, LEVEL, Difference, difference
 from mmspec_bench.suite.methods import is_single_view
 from mmspec_bench.suite.metrics import Summary, block_efficiency
-from mmspec_bench.suite.rows import Row
+from mmspec_bench.suite.rows import AnswerRow
 from mmspec_bench.table import (
     Table,
     count_of,
@@ -87,7 +87,11 @@ def by_task(run: BenchRun, *, later: bool) -> Table:
 
 
 def _pivot(
-    title: str, note: str, run: BenchRun, rows: Sequence[Row], column: Callable[[Row], str]
+    title: str,
+    note: str,
+    run: BenchRun,
+    rows: Sequence[AnswerRow],
+    column: Callable[[AnswerRow], str],
 ) -> Table:
     """Block efficiency of every drafting method, with a column for each value of `column`."""
     groups = grouped(rows, lambda row: (row.method, column(row)))
@@ -200,7 +204,7 @@ def divergences(run: BenchRun) -> Table:
     return Table("Divergences", columns, lines, note, text_columns=5)
 
 
-def _piece(row: Row | None, position: int) -> str:
+def _piece(row: AnswerRow | None, position: int) -> str:
     if row is None or position >= len(row.pieces):
         return "(end)"
     return repr(row.pieces[position])

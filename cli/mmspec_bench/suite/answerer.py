@@ -20,7 +20,7 @@ from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.methods import Method
 from mmspec_bench.suite.parameters import drafted_share
-from mmspec_bench.suite.rows import PLAIN, STAGES, RoundRow, Row, RowDivergence
+from mmspec_bench.suite.rows import PLAIN, STAGES, AnswerRow, RoundRow, RowDivergence
 from mmspec_bench.suite.samples import SuiteSample
 
 DECIMALS = 7
@@ -90,7 +90,7 @@ def answer_row(
     answerer: Answerer,
     timed: TimedAnswer,
     plain: TimedAnswer | None,
-) -> Row:
+) -> AnswerRow:
     """The row of one answer, compared with plain decoding's answer to the same turn, if any.
 
     position: the method's index in the order in which the methods answered this sample.
@@ -98,7 +98,7 @@ def answer_row(
     answer, statistics = timed.answer, timed.answer.statistics
     engine, pictures = answerer.engine, timed.pictures
     seconds = statistics.seconds | {"first_token": timed.first_token_seconds}
-    row = Row(
+    row = AnswerRow(
         sample=sample.name,
         task=sample.task,
         images=len(pictures),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec_bench.suite.rows import Row
+from mmspec_bench.suite.rows import AnswerRow
 
 DRAWS, SEED = 10_000, 0
 LEVEL = 0.95
@@ -25,7 +25,7 @@ class Difference(NamedTuple):
 
 
 def difference(
-    rows: Iterable[Row], others: Iterable[Row], draws: int = DRAWS, seed: int = SEED
+    rows: Iterable[AnswerRow], others: Iterable[AnswerRow], draws: int = DRAWS, seed: int = SEED
 ) -> Difference | None:
     """Compare tokens per round over the samples that both methods answered; None without any.
 
@@ -50,7 +50,7 @@ def difference(
     return Difference(len(shared), float(value), float(low), float(high))
 
 
-def _by_sample(rows: Iterable[Row]) -> dict[str, tuple[int, int]]:
+def _by_sample(rows: Iterable[AnswerRow]) -> dict[str, tuple[int, int]]:
     counts: dict[str, tuple[int, int]] = {}
     for row in rows:
         if row.rounds:
@@ -59,7 +59,7 @@ def _by_sample(rows: Iterable[Row]) -> dict[str, tuple[int, int]]:
     return counts
 
 
-def _images(rows: Iterable[Row], samples: Sequence[str]) -> list[str]:
+def _images(rows: Iterable[AnswerRow], samples: Sequence[str]) -> list[str]:
     """The first image of each sample, or its name if it has none."""
     images = {row.sample: row.first_image for row in rows}
     return [images[sample] or sample for sample in samples]

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from mmspec_bench.suite.rows import Row
+from mmspec_bench.suite.rows import AnswerRow
 
 STAGES = ("vision", "caption", "prefill", "draft", "verify", "loop")
 """The parts of an answer's seconds; `loop` is decoding outside `draft` and `verify`."""
 
-Pair = tuple[Row, Row]
+Pair = tuple[AnswerRow, AnswerRow]
 Summary = dict[str, Any]
 """`method` and all its measures by name, JSON-serializable."""
 
 
-def summarise(rows: Sequence[Row], plain: Sequence[Row]) -> Summary:
+def summarise(rows: Sequence[AnswerRow], plain: Sequence[AnswerRow]) -> Summary:
     """All measures of one method's rows; speed-ups over the questions that `plain` answered too."""
     speeds = [throughput([row]) for row in rows]
     first = [row.seconds["first_token"] for row in rows]
@@ -62,18 +62,18 @@ def mean(values: Iterable[float]) -> float:
     return ratio(sum(numbers), len(numbers))
 
 
-def pairs(rows: Iterable[Row], plain: Iterable[Row]) -> list[Pair]:
+def pairs(rows: Iterable[AnswerRow], plain: Iterable[AnswerRow]) -> list[Pair]:
     """Each row whose question plain decoding answered too, with that answer."""
     others = {row.key: row for row in plain}
     return [(row, others[row.key]) for row in rows if row.key in others]
 
 
-def block_efficiency(rows: Sequence[Row]) -> float:
+def block_efficiency(rows: Sequence[AnswerRow]) -> float:
     """Tokens per round over all rounds (micro average; IbED, section 4)."""
     return ratio(sum(row.emitted for row in rows), sum(len(row.rounds) for row in rows))
 
 
-def memory_bound_speed_up(rows: Sequence[Row]) -> float:
+def memory_bound_speed_up(rows: Sequence[AnswerRow]) -> float:
     """MBSU: tokens over the rounds' costs if reading parameters is all that takes time.
 
     Of rounds with g drafted tokens it is tau / (1 + g c) for a drafted token's share c of the
@@ -83,7 +83,7 @@ def memory_bound_speed_up(rows: Sequence[Row]) -> float:
     return ratio(sum(row.emitted for row in rows), costs)
 
 
-def acceptance_by_position(rows: Iterable[Row], *, conditional: bool = False) -> list[float]:
+def acceptance_by_position(rows: Iterable[AnswerRow], *, conditional: bool = False) -> list[float]:
     """[gamma] the share of rounds that accepted tokens 1..i, among those that drafted token i.
 
     conditional: only among rounds that accepted tokens 1..i-1.  In trees: a token of level i.
@@ -100,7 +100,7 @@ def acceptance_by_position(rows: Iterable[Row], *, conditional: bool = False) ->
     return shares
 
 
-def throughput(rows: Sequence[Row], stage: str = "decode") -> float:
+def throughput(rows: Sequence[AnswerRow], stage: str = "decode") -> float:
     """Tokens per second of a stage over all rows: "decode", or "total" from question to end."""
     return ratio(sum(row.emitted for row in rows), sum(row.seconds[stage] for row in rows))
 
@@ -121,14 +121,14 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return float(np.percentile(values, percent)) if len(values) else 0.0
 
 
-def stage_seconds(rows: Sequence[Row]) -> dict[str, float]:
+def stage_seconds(rows: Sequence[AnswerRow]) -> dict[str, float]:
     """Mean seconds per answer in each of STAGES."""
     means = {name: mean(row.seconds[name] for row in rows) for name in (*STAGES[:-1], "decode")}
     loop = means.pop("decode") - means["draft"] - means["verify"]
     return means | {"loop": loop}
 
 
-def identical_rate(rows: Iterable[Row]) -> float | None:
+def identical_rate(rows: Iterable[AnswerRow]) -> float | None:
     """The share of answers equal to plain decoding's; None if none was compared."""
     compared = [row.identical for row in rows if row.identical is not None]
     return sum(compared) / len(compared) if compared else None

@@ -51,7 +51,7 @@ class RoundRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AnswerRow:
     """One method's answer to one question, with counts and seconds."""
 
     sample: Name
@@ -116,7 +116,7 @@ class Row:
         return sum(round_.accepted for round_ in self.rounds)
 
 
-def read_rows(file: Path) -> list[Row]:
+def read_rows(file: Path) -> list[AnswerRow]:
     """Read all rows of a file, without an incomplete last line, as after a kill.
 
     Raises UsageError naming the file and a malformed line.
@@ -131,9 +131,9 @@ def read_rows(file: Path) -> list[Row]:
     return [_row(line, f"{file}:{number}") for number, line in lines if line]
 
 
-def _row(line: str, where: str) -> Row:
+def _row(line: str, where: str) -> AnswerRow:
     try:
-        row = read_value(Row, parse_json(line))
+        row = read_value(AnswerRow, parse_json(line))
     except MismatchError as error:
         raise UsageError(f"{where}: not a row: {error}") from error
     except ValueError as error:
@@ -150,7 +150,7 @@ def _row(line: str, where: str) -> Row:
     return row
 
 
-def append(file: Path, rows: Sequence[Row]) -> None:
+def append(file: Path, rows: Sequence[AnswerRow]) -> None:
     """Append rows to a file; on return they are on the disk. Raises WriteError."""
     with write_errors(file), file.open("a", encoding="utf-8") as stream:
         stream.write("".join(lines(rows)))
@@ -158,11 +158,11 @@ def append(file: Path, rows: Sequence[Row]) -> None:
         os.fsync(stream.fileno())
 
 
-def rewrite(file: Path, rows: Sequence[Row]) -> None:
+def rewrite(file: Path, rows: Sequence[AnswerRow]) -> None:
     """Replace a file's rows; the old ones stay until the new ones are on the disk."""
     replace_text(file, "".join(lines(rows)))
 
 
-def lines(rows: Iterable[Row]) -> Iterator[str]:
+def lines(rows: Iterable[AnswerRow]) -> Iterator[str]:
     """Yield each row as a line of JSON."""
     return (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows)

@@ -16,11 +16,11 @@ from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import Block, read_json
 from mmspec.ground.limits import Matches
 from mmspec.ground.output_files import make_directory, replace_text
-from mmspec_bench.suite.rows import PROVENANCE, ROWS, Row, read_rows, rewrite
+from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow, read_rows, rewrite
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RunSettings:
     """Settings of a run: its samples, methods and decoding."""
 
     suite: str
@@ -80,13 +80,13 @@ class _Provenance(TypedDict, total=False):
 
 
 FIXED = (
-    *Settings.__dataclass_fields__,
+    *RunSettings.__dataclass_fields__,
     *("models", "backend", "device", "dtype", "platform", "processor", "threads"),
 )
 """Entries of the provenance that must not change within a run."""
 
 
-def description(settings: Settings, engines: Sequence[Engine]) -> dict[str, Any]:
+def description(settings: RunSettings, engines: Sequence[Engine]) -> dict[str, Any]:
     """The entries of `provenance.json` at the start of the run.
 
     engines: one for each draft, with the same target.
@@ -120,7 +120,7 @@ def _digest(directory: Path) -> str:
     return shape_digest(directory) + content_digest(directory)
 
 
-def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[Row]:
+def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[AnswerRow]:
     """Open the folder of a run and return its rows; removes a torn last row.
 
     Raises UsageError for an existing run without `resume`, and with it for another run, naming the

@@ -12,8 +12,8 @@ from mmspec_bench.measure.timing import rotated
 from mmspec_bench.suite.answerer import Answerer, answer_row, open_answerer
 from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method
-from mmspec_bench.suite.rows import PLAIN, ROWS, Row, append, rewrite
-from mmspec_bench.suite.run_folder import Settings, description, open_folder, record_skipped
+from mmspec_bench.suite.rows import PLAIN, ROWS, AnswerRow, append, rewrite
+from mmspec_bench.suite.run_folder import RunSettings, description, open_folder, record_skipped
 from mmspec_bench.suite.samples import SuiteSample, shard
 from mmspec_bench.suite.sources import suite_samples
 
@@ -30,7 +30,7 @@ class Runner:
     note_skipped: Progress | None = None
     """Shows each broken sample, which is recorded; None raises the sample's error."""
 
-    def run(self, done: Sequence[Row]) -> Iterator[list[Row]]:
+    def run(self, done: Sequence[AnswerRow]) -> Iterator[list[AnswerRow]]:
         """Answer every sample without a row in `done`; yield its rows once they are on the disk.
 
         A skipped sample yields no rows.
@@ -51,7 +51,7 @@ class Runner:
             append(self.file, rows)
             yield rows
 
-    def drop_partial(self, rows: Sequence[Row]) -> list[Row]:
+    def drop_partial(self, rows: Sequence[AnswerRow]) -> list[AnswerRow]:
         """Drop the last sample's rows, also from the file, if a kill left only some of them."""
         last = [row for row in rows if row.sample == rows[-1].sample]
         names = {sample.name: sample for _, sample in self.samples}
@@ -73,7 +73,9 @@ class Runner:
                 continue
             return
 
-    def _rows(self, place: int, sample: SuiteSample, questions: Sequence[Message]) -> list[Row]:
+    def _rows(
+        self, place: int, sample: SuiteSample, questions: Sequence[Message]
+    ) -> list[AnswerRow]:
         order = rotated(self.answerers, place)
         answers = {answerer.method.name: list(answerer.answers(questions)) for answerer in order}
         plain = answers.get(PLAIN)
@@ -87,13 +89,13 @@ class Runner:
 
 def prepare(
     engines: Sequence[Engine],
-    settings: Settings,
+    settings: RunSettings,
     folder: Path,
     *,
     resume: bool,
     note_skipped: Progress | None,
     progress: Progress,
-) -> tuple[Runner, list[Row]]:
+) -> tuple[Runner, list[AnswerRow]]:
     """Open the run's folder and warm up; returns the runner and the rows in the folder.
 
     engines: one for each draft, with the same target.  note_skipped: shows each broken sample; None
@@ -114,7 +116,7 @@ def prepare(
     return runner, runner.drop_partial(rows)
 
 
-def _samples(engine: Engine, settings: Settings) -> list[SuiteSample]:
+def _samples(engine: Engine, settings: RunSettings) -> list[SuiteSample]:
     vision = engine.target.model.config.vision
     if vision is None:
         raise UsageError(f"{engine.target.name} is text-only: a suite asks about images")

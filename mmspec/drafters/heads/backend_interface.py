@@ -14,7 +14,7 @@ from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import A, Enter, Map, Positions
 
 
-class Layer(Protocol[A]):
+class HeadLayer(Protocol[A]):
     """A decoder layer with its own cache over one sequence."""
 
     def append(self, x: A, start: int, positions: Positions | None = None) -> A:
@@ -47,7 +47,7 @@ class Parts(Protocol[A]):
     def norm(self, path: str, eps: float) -> Map[A]:
         """The root-mean-square norm at `path`."""
 
-    def layer(self, text: TextConfig, enter: Enter[A]) -> Callable[[], Layer[A]]:
+    def layer(self, text: TextConfig, enter: Enter[A]) -> Callable[[], HeadLayer[A]]:
         """Function that opens the decoder layer with an empty cache.
 
         enter: what its attention reads of the input, and what is added to the attention's output.

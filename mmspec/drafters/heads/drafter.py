@@ -13,12 +13,12 @@ from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Draft, Plan, require_path
 from mmspec.decoding.noise import Noise
-from mmspec.drafters.heads.forwards import Forwards
+from mmspec.drafters.heads.forwards import HeadForwards
 from mmspec.drafters.heads.packing import Outline
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class HeadState:
     """The outline of a head's sequence and how much of the head's cache is valid; immutable."""
 
     outline: Outline
@@ -33,7 +33,7 @@ class HeadDrafter:
 
     def __init__(
         self,
-        forwards: Forwards[Any, Any],
+        forwards: HeadForwards[Any, Any],
         outline: Outline,
         slots: int = 0,
         positions: int | None = None,
@@ -44,7 +44,7 @@ class HeadDrafter:
         """
         self._forwards = forwards
         self._slots, self._positions = slots, positions
-        self._state = State(outline)
+        self._state = HeadState(outline)
 
     @property
     def length(self) -> int:
@@ -58,7 +58,7 @@ class HeadDrafter:
         stop = outline.settled(outline.columns - 2)
         if stop > self._state.fed:
             self._forwards.follow(outline, self._state.fed, stop)
-        self._state = State(outline, max(self._state.fed, stop))
+        self._state = HeadState(outline, max(self._state.fed, stop))
 
     def rewind(self, length: int) -> None:
         """Forget all columns from `length` on."""
@@ -66,7 +66,7 @@ class HeadDrafter:
             raise ValueError(f"cannot rewind {self.length} columns to {length}")
         outline = self._state.outline.cut(length)
         # The last remaining column's slot needs the next column, which may differ now.
-        self._state = State(outline, min(self._state.fed, outline.slots))
+        self._state = HeadState(outline, min(self._state.fed, outline.slots))
 
     def draft(self, plan: Plan, noise: Noise) -> Draft | None:
         """Enqueue a draft of the plan's tokens, or as many as the head can predict.
@@ -96,4 +96,4 @@ class HeadDrafter:
         state = self._state
         require_path(state.draft, path, tokens)
         fed = state.outline.slots if state.draft else state.fed
-        self._state = State(state.outline.grown(len(tokens)), fed)
+        self._state = HeadState(state.outline.grown(len(tokens)), fed)

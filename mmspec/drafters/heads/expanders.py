@@ -25,7 +25,7 @@ def of(framework: Framework[A], rows: A, parents: A | None) -> A:
     return rows if parents is None else framework.pick(rows, parents)
 
 
-class Recurrent(Generic[A]):
+class RecurrentExpander(Generic[A]):
     """EAGLE, EAGLE-3 and MSD: pairs a drafted token with the layer's output.
 
     The output stands in for a hidden state.
@@ -55,7 +55,7 @@ class Recurrent(Generic[A]):
         return self._project(self._features)
 
 
-class Block(Generic[A]):
+class BlockExpander(Generic[A]):
     """Medusa and FLASH: predicts all positions at once, independently of the drafted tokens."""
 
     def __init__(self, framework: Framework[A], features: A, project: Map[A]) -> None:
@@ -76,7 +76,7 @@ class Block(Generic[A]):
         return same
 
 
-class Successive(Generic[A]):
+class SuccessiveExpander(Generic[A]):
     """Hydra: one hidden state, and a module per position that also reads the tokens before it."""
 
     def __init__(

@@ -16,9 +16,14 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import Expander
-from mmspec.drafters.heads.backend_interface import Layer
+from mmspec.drafters.heads.backend_interface import HeadLayer
 from mmspec.drafters.heads.eagle3 import Fused
-from mmspec.drafters.heads.expanders import Block, Fuse, Recurrent, Successive
+from mmspec.drafters.heads.expanders import (
+    BlockExpander,
+    Fuse,
+    RecurrentExpander,
+    SuccessiveExpander,
+)
 from mmspec.drafters.heads.modules import Layered, Seeing, Slotted
 from mmspec.drafters.heads.packing import Outline, Run, Span
 from mmspec.ground.arrays import A, Map, Positions
@@ -27,7 +32,7 @@ P = TypeVar("P", bound=Layered[Any] | Fused[Any] | Slotted[Any])
 """The modules of a kind of head."""
 
 
-class Forwards(ABC, Generic[P, A]):
+class HeadForwards(ABC, Generic[P, A]):
     """A head's computation on a device, which reads the target's hidden states.
 
     The target always holds every column that a call refers to.
@@ -69,11 +74,11 @@ Q = TypeVar("Q", bound=Layered[Any] | Fused[Any])
 """The modules of a kind of head with a decoder layer."""
 
 
-class CachedForwards(Forwards[Q, A]):
+class CachedForwards(HeadForwards[Q, A]):
     """A decoder layer with its own cache."""
 
     @cached_property
-    def _layer(self) -> Layer[A]:
+    def _layer(self) -> HeadLayer[A]:
         return self._parts.layer()
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:
@@ -92,7 +97,7 @@ class CachedForwards(Forwards[Q, A]):
         fuse = fuse or self._parts.fuse
         slots, embed = outline.slots, self._base.embed
         tail = self._layer.tail(outline.rows(slots), self._position(outline, slots))
-        return Recurrent(self._framework, embed, tail, last, fuse, project)
+        return RecurrentExpander(self._framework, embed, tail, last, fuse, project)
 
     def _advance(self, outline: Outline, start: int, stop: int) -> A:
         """Feed the slots from `start` up to `stop`; returns the layer's last output [1, H]."""
@@ -121,7 +126,7 @@ class LayeredForwards(CachedForwards[Layered[A], A]):
     def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:
         last, project = self._advance(outline, start, outline.slots), self._base.project
         if self._parts.expansion:
-            return Block(self._framework, self._parts.expansion(last, gamma), project)
+            return BlockExpander(self._framework, self._parts.expansion(last, gamma), project)
         return self._recurrent(outline, last, project)
 
     def _rows(self, outline: Outline, run: Run) -> A:  # noqa: ARG002
@@ -188,7 +193,7 @@ class FusedForwards(CachedForwards[Fused[A], A]):
         return self._base.positions(start, stop) if self._parts.planes else None
 
 
-class SlottedForwards(Forwards[Slotted[A], A]):
+class SlottedForwards(HeadForwards[Slotted[A], A]):
     """Medusa and Hydra: read the last hidden state."""
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:
@@ -198,6 +203,6 @@ class SlottedForwards(Forwards[Slotted[A], A]):
         last, parts, base = outline.columns - 1, self._parts, self._base
         state = base.states(last - 1, last)
         if parts.expansion:
-            return Block(self._framework, parts.expansion(state, gamma), base.project)
+            return BlockExpander(self._framework, parts.expansion(state, gamma), base.project)
         token = base.embeddings(last, last + 1)
-        return Successive(self._framework, base, parts.successors, state, token)
+        return SuccessiveExpander(self._framework, base, parts.successors, state, token)

@@ -12,8 +12,8 @@ from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.drafters.heads.drafter import HeadDrafter
 from mmspec.drafters.heads.eagle3 import Fused
 from mmspec.drafters.heads.forwards import (
-    Forwards,
     FusedForwards,
+    HeadForwards,
     LayeredForwards,
     SeeingForwards,
     SlottedForwards,
@@ -23,7 +23,7 @@ from mmspec.drafters.heads.packing import Outline
 from mmspec.ground.arrays import A
 
 
-class Head(Generic[A]):
+class PredictiveHead(Generic[A]):
     """Implements `mmspec.decoding.contract.Head`."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Head(Generic[A]):
     ) -> HeadDrafter:
         """Open an empty sequence beside `target`, which keeps its hidden states from now on."""
         parts = self._parts
-        forwards: Forwards[Any, A]
+        forwards: HeadForwards[Any, A]
         setting = target.hidden_states(self._layers), sampling, tree
         match parts:
             case Seeing():

@@ -33,7 +33,7 @@ class Compressor(Generic[A]):
 
 
 @dataclass(frozen=True, slots=True)
-class Views(Generic[A]):
+class ImageViews(Generic[A]):
     """Learned queries of several heads that attend to an image's embeddings (ViSpec)."""
 
     framework: Framework[A]
@@ -115,7 +115,7 @@ class Seeing(Layered[A]):
         super().__init__(parts, config, text)
         keys, values = (parts.linear(f"{VIEW}.{part}_proj", bias=text.qkv_bias) for part in "kv")
         output = parts.linear(f"{VIEW}.o_proj", bias=False)
-        self.views = Views(self.framework, parts.tensor(VIEW_QUERIES), keys, values, output)
+        self.views = ImageViews(self.framework, parts.tensor(VIEW_QUERIES), keys, values, output)
         self._joined = parts.linear(VIEW_FUSION, bias=config.bias)
 
     def join(self, states: A, view: A | None) -> A:
