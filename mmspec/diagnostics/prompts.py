@@ -61,16 +61,16 @@ def _parsed(path: Path, lines: Sequence[str]) -> Iterator[Prompt]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _PromptLine:
     """One line of the file."""
 
     prompt: Annotated[str, Length(1, 10_000_000)]
     images: tuple[str, ...] = ()
 
 
-def _entry(line: str, where: str) -> _Entry:
+def _entry(line: str, where: str) -> _PromptLine:
     try:
-        return read_value(_Entry, parse_json(line))
+        return read_value(_PromptLine, parse_json(line))
     except MismatchError as error:
         raise UsageError(f'{where}: give {{"prompt": TEXT, "images": [FILE, ...]}}') from error
     except ValueError as error:

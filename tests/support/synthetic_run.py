@@ -7,7 +7,7 @@ import numpy as np
 
 from mmspec_bench.suite.offline import OFFLINE_TASKS
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, lines
-from mmspec_bench.suite.run_folder import RunSettings
+from mmspec_bench.suite.run_folder import SuiteSettings
 from support.suite_row import row, seconds
 
 METHODS = ("M", "M/run", "T", "C", "P", "MT", "MTC", "MTCP", "adaptive:MTC", "adaptive:MTCP")
@@ -16,7 +16,7 @@ IMAGES = {"spot": 2, "edit": 2, "pororo": 5, "vist": 5, "video": 4}
 
 def provenance(methods, shard="1/1", **others):
     values = {
-        **asdict(RunSettings("offline", tuple(methods), shard=shard)),
+        **asdict(SuiteSettings("offline", tuple(methods), shard=shard)),
         "models": {
             "target": {"name": "mini", "digest": "0123456789abcdef" * 4},
             "draft": {"name": "mini-draft", "digest": "fedcba9876543210" * 4},

@@ -15,7 +15,7 @@ from mmspec_bench.suite.drafts import load_drafts
 from mmspec_bench.suite.methods import read_methods
 from mmspec_bench.suite.metrics import block_efficiency
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow
-from mmspec_bench.suite.run_folder import RunSettings
+from mmspec_bench.suite.run_folder import SuiteSettings
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
 from mmspec_terminal.options import (
@@ -120,16 +120,16 @@ def run(
     return int(any(row.divergence and row.divergence["outcome"] == "bug" for row in finished.rows))
 
 
-def _settings(values: dict[str, Any]) -> RunSettings:
+def _settings(values: dict[str, Any]) -> SuiteSettings:
     """The run's settings, removed from `values`, which keeps the options for loading models."""
-    names = [name for name in RunSettings.__dataclass_fields__ if name in values]
+    names = [name for name in SuiteSettings.__dataclass_fields__ if name in values]
     chosen = {name: values.pop(name) for name in names}
     methods = tuple(method.name for method in read_methods(chosen.pop("methods")))
-    return RunSettings(methods=methods, tasks=tuple(split(chosen.pop("tasks"))), **chosen)
+    return SuiteSettings(methods=methods, tasks=tuple(split(chosen.pop("tasks"))), **chosen)
 
 
 def _engines(
-    screen: Screen, settings: RunSettings, drafts: Sequence[str], loading: dict[str, Any]
+    screen: Screen, settings: SuiteSettings, drafts: Sequence[str], loading: dict[str, Any]
 ) -> list[Engine]:
     """Load every draft that --draft or a method names, and show the notes."""
     screen.progress("loading")

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.metrics import Summary, summarise
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, AnswerRow, read_rows
-from mmspec_bench.suite.run_folder import RunSettings, read_provenance
+from mmspec_bench.suite.run_folder import SuiteSettings, read_provenance
 
 SHARED = (
-    *(name for name in RunSettings.__dataclass_fields__ if name != "shard"),
+    *(name for name in SuiteSettings.__dataclass_fields__ if name != "shard"),
     *("models", "backend", "device", "dtype"),
 )
 """Entries of the provenance in which all shards of a run must agree; the machines may differ."""

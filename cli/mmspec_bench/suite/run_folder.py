@@ -20,7 +20,7 @@ from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow, read_rows, rewr
 
 
 @dataclass(frozen=True, slots=True)
-class RunSettings:
+class SuiteSettings:
     """Settings of a run: its samples, methods and decoding."""
 
     suite: str
@@ -80,13 +80,13 @@ class _Provenance(TypedDict, total=False):
 
 
 FIXED = (
-    *RunSettings.__dataclass_fields__,
+    *SuiteSettings.__dataclass_fields__,
     *("models", "backend", "device", "dtype", "platform", "processor", "threads"),
 )
 """Entries of the provenance that must not change within a run."""
 
 
-def description(settings: RunSettings, engines: Sequence[Engine]) -> dict[str, Any]:
+def description(settings: SuiteSettings, engines: Sequence[Engine]) -> dict[str, Any]:
     """The entries of `provenance.json` at the start of the run.
 
     engines: one for each draft, with the same target.

@@ -13,7 +13,7 @@ from mmspec_bench.suite.answerer import Answerer, answer_row, open_answerer
 from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.rows import PLAIN, ROWS, AnswerRow, append, rewrite
-from mmspec_bench.suite.run_folder import RunSettings, description, open_folder, record_skipped
+from mmspec_bench.suite.run_folder import SuiteSettings, description, open_folder, record_skipped
 from mmspec_bench.suite.samples import SuiteSample, shard
 from mmspec_bench.suite.sources import suite_samples
 
@@ -89,7 +89,7 @@ class Runner:
 
 def prepare(
     engines: Sequence[Engine],
-    settings: RunSettings,
+    settings: SuiteSettings,
     folder: Path,
     *,
     resume: bool,
@@ -116,7 +116,7 @@ def prepare(
     return runner, runner.drop_partial(rows)
 
 
-def _samples(engine: Engine, settings: RunSettings) -> list[SuiteSample]:
+def _samples(engine: Engine, settings: SuiteSettings) -> list[SuiteSample]:
     vision = engine.target.model.config.vision
     if vision is None:
         raise UsageError(f"{engine.target.name} is text-only: a suite asks about images")
