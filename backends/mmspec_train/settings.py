@@ -247,6 +247,12 @@ class HeadShape(Settings):
         least=0,
         kinds=("flash",),
     )
+    vision: str = option(
+        "none",
+        "How a medusa or hydra head reads image embeddings.",
+        choices=("none", "mean", "attention"),
+        kinds=("medusa", "hydra"),
+    )
     ffn: int | None = option(
         None,
         "MLP width of the head's layer. Default: the target's.",

@@ -39,6 +39,9 @@ MOST_SLOTS, MOST_QUERIES = 1000, 10_000
 """The most predicted positions and latents of a head, far beyond any."""
 KINDS = ("eagle", "eagle3", "msd", "vispec", "medusa", "hydra", "flash")
 
+VISION = ("none", "mean", "attention")
+"""How a Medusa or Hydra head uses image embeddings in addition to the hidden state."""
+
 _PUBLISHED = {
     "llava": "msd",
     "llama": "eagle",
@@ -69,6 +72,8 @@ class HeadConfig:
     """K, the number of predicted positions; 0 if the head drafts autoregressively."""
     queries: int = 0
     """C, the number of vectors per image in FLASH and ViSpec; 0 uses all of its positions."""
+    vision: str = "none"
+    """How images are used in addition to the hidden state, one of VISION."""
     bias: bool = True
     """True if the linear layer that joins embedding and hidden state has a bias."""
     input_norm: bool = False
@@ -181,7 +186,6 @@ def read_head_config(directory: Path) -> HeadConfig:
     else:
         kind = "vispec" if VIEW_QUERIES in stored_names(directory) else _PUBLISHED[model]
         whole.only("num_hidden_layers", (1,), 1)
-    whole.only("vision", ("none",), "none")  # as the configs of this project's first heads have it
     layer = _layer(whole) if kind in LAYERED else None
     return HeadConfig(
         kind=kind,
@@ -189,6 +193,7 @@ def read_head_config(directory: Path) -> HeadConfig:
         vocab_size=layer.vocab_size if layer else whole.read("vocab_size", Vocabulary, 0),
         slots=whole.integer("slots", 0, 0, MOST_SLOTS),
         queries=_queries(whole, kind),
+        vision=whole.only("vision", VISION if kind in ("medusa", "hydra") else VISION[:1], "none"),
         bias=whole.flag("bias", True),
         input_norm=whole.flag("input_norm", kind == "flash"),
         layer=layer,

@@ -8,8 +8,8 @@ F the layer's inner width, C queries:
                  norm, lm_head; d2t and t2d, which `read_draft_ids` reads
     vispec       as eagle, and imadpt.{q,k_proj,v_proj,o_proj}, img_fc
     flash        fc, compressor.{queries,norm}, layers.0.… with an input norm, slots.i
-    medusa       heads.i.linear
-    hydra        heads.i.linear_1 (H, (2 + i) H), heads.i.linear_2
+    medusa       heads.i.linear, vision.…
+    hydra        heads.i.linear_1 (H, (2 + i) H), heads.i.linear_2, vision.…
 """
 
 from collections.abc import Iterator, Mapping
@@ -119,6 +119,11 @@ def _tensors(config: HeadConfig) -> _Tensors:
             yield "compressor.queries", (config.queries, width)
             yield "compressor.norm.weight", (width,)
         yield from _layer(config, config.layer)
+    if config.vision == "mean":
+        yield "vision.weight", (width, width)
+    elif config.vision == "attention":
+        yield "vision.query.weight", (width, width)
+        yield "vision.output.weight", (width, width)
     for slot in range(config.slots):
         yield from _slot(config.kind, slot, width)
 

@@ -144,6 +144,7 @@ def broken(lessons):
         ("distill --kind draft", "give --student with --kind draft"),
         ("distill --kind msd --student x", "give --student with --kind draft"),
         ("distill --kind medusa --queries 4", "--queries has no effect on --kind medusa: flash"),
+        ("distill --kind msd --vision mean", "--vision has no effect on --kind msd: medusa, hydra"),
         ("distill --kind eagle --slots 5", "--slots has no effect on --kind eagle"),
         ("distill --kind hydra --pool 4", "--pool has no effect on --kind hydra: draft"),
         (

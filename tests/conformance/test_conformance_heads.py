@@ -61,7 +61,7 @@ def test_speculative_equals_plain(engine, name, first_seed):
     for gamma, (images, turns, tree) in enumerate(cases, start=1):
         seed = first_seed + gamma - 1
         named = {"tree": TREES[tree], "sampling": sampling, "seed": seed}
-        options = short(gamma=gamma, max_new_tokens=20, **named)
+        options = short(gamma=gamma, max_new_tokens=12, **named)
         chat = check_replies(engine, options, questions(Case("", 0, images, turns), seed))
         accepted += chat.answer.statistics.accepted
     # A random Medusa guesses worse than a line through the states does, and others are right

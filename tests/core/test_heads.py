@@ -27,7 +27,8 @@ VARIANTS = [
     ("eagle3", {"rope_scaling": {"mrope_section": [4, 2, 2], "mrope_interleaved": True}}),
     ("msd", {"input_norm": True}),
     ("vispec", {"qkv_bias": True, "queries": 3, "bias": False}),
-    ("hydra", {"slots": 5}),
+    ("medusa", {"vision": "mean"}),
+    ("hydra", {"vision": "attention", "slots": 5}),
     ("flash", {"queries": 0}),
 ]
 
@@ -143,7 +144,8 @@ REFUSED = [
     ("msd", {"slots": 3}, "slots is 3, but must be absent"),
     ("msd", {"queries": 3}, "queries is 3, but must be absent"),
     ("flash", {"queries": -1}, "queries is -1, but must be an integer >= 0"),
-    ("hydra", {"vision": "mean"}, "vision is"),
+    ("flash", {"vision": "mean"}, "vision is"),
+    ("hydra", {"vision": "all"}, "vision is"),
     ("hydra", {"bias": "yes"}, "bias is"),
 ]
 

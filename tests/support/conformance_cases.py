@@ -40,8 +40,8 @@ HEADS = {
     ),
     "msd": ("msd", {}),
     "vispec": ("vispec", {}),
-    "medusa": ("medusa", {}),
-    "hydra": ("hydra", {}),
+    "medusa": ("medusa", {"vision": "attention"}),
+    "hydra": ("hydra", {"vision": "mean"}),
     "flash": ("flash", {}),
     "flash whole": ("flash", {"queries": 0}),
 }

@@ -169,14 +169,26 @@ class Reference:
         return last + F.silu(self._linear(f"slots.{len(drafted)}", last))
 
     def _medusa(self, drafted: list[int]) -> Tensor:
-        state = self.states[-1]
+        state = self._seen()
         return state + F.silu(self._linear(f"heads.{len(drafted)}.linear", state))
 
     def _hydra(self, drafted: list[int]) -> Tensor:
-        state, path = self.states[-1], f"heads.{len(drafted)}"
+        state, path = self._seen(), f"heads.{len(drafted)}"
         known = [state, self.embeddings[-1], *(self._embedded(token) for token in drafted)]
         inner = F.silu(self._linear(f"{path}.linear_1", torch.cat(known)))
         return state + self._linear(f"{path}.linear_2", inner)
+
+    def _seen(self) -> Tensor:
+        """The last hidden state and what the head reads off the images."""
+        state, vision = self.states[-1], self.config.get("vision", "none")
+        images = self.embeddings[torch.tensor(self.image)]
+        if vision == "none" or not len(images):
+            return state
+        if vision == "mean":
+            return state + self.tensors["vision.weight"] @ images.mean(0)
+        query = self.tensors["vision.query.weight"] @ state
+        weights = ((images * query).sum(-1) / len(state) ** 0.5).softmax(-1)
+        return state + self.tensors["vision.output.weight"] @ (weights[:, None] * images).sum(0)
 
     def _rows(self) -> list[Tensor]:
         """What the layer is fed, slot by slot."""

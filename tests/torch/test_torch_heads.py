@@ -42,7 +42,9 @@ VARIANTS = {
         {"qkv_bias": True, "num_key_value_heads": 2, "queries": 3, "bias": False},
     ),
     "medusa": ("medusa", {}),
+    "medusa, mean": ("medusa", {"vision": "mean"}),
     "hydra": ("hydra", {}),
+    "hydra, attention": ("hydra", {"vision": "attention"}),
     "flash": ("flash", {}),
     "flash, whole": ("flash", {"queries": 0}),
 }

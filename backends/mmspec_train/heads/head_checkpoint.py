@@ -43,6 +43,7 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         vocab_size=text.vocab_size,
         slots=shape.slots if kind in SLOTTED else 0,
         queries=queries if kind == "flash" else 0,
+        vision=shape.vision if kind in ("medusa", "hydra") else "none",
         bias=kind != "eagle3",
         input_norm=kind in ("flash", "eagle3"),
         layer=layer if kind in LAYERED else None,

@@ -194,15 +194,22 @@ class FusedForwards(CachedForwards[Fused[A], A]):
 
 
 class SlottedForwards(HeadForwards[Slotted[A], A]):
-    """Medusa and Hydra: read the last hidden state."""
+    """Medusa and Hydra: read the last hidden state and, optionally, the images' embeddings."""
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:
         """Do nothing: the head has no cache."""
 
     def _expander(self, outline: Outline, _: int, gamma: int) -> Expander:
         last, parts, base = outline.columns - 1, self._parts, self._base
-        state = base.states(last - 1, last)
+        state = self._seeing(base.states(last - 1, last), outline)
         if parts.expansion:
             return BlockExpander(self._framework, parts.expansion(state, gamma), base.project)
         token = base.embeddings(last, last + 1)
         return SuccessiveExpander(self._framework, base, parts.successors, state, token)
+
+    def _seeing(self, state: A, outline: Outline) -> A:
+        """The hidden state `state` [1, H] plus what the head computes from the images."""
+        if not self._parts.sight or not outline.images:
+            return state
+        images = [self._base.embeddings(*image) for image in outline.images]
+        return self._parts.sight(state, self._framework.concat(images, 0))

@@ -3,6 +3,7 @@
 Shape letters: n rows, H width, N visual positions, C queries, K predicted positions, I inputs.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
@@ -82,6 +83,28 @@ class Successor(Generic[A]):
         return state + self.second(self.framework.silu(self.first(inputs)))
 
 
+Sight = Callable[[A, A], A]
+"""Function from a state [1, H] and the embeddings [N, H] of all images to the new state [1, H]."""
+
+
+def mean(parts: Parts[A]) -> Sight[A]:
+    """Function that adds a linear map of the images' mean embedding to the state."""
+    xp, linear = parts.framework.xp, parts.linear("vision", bias=False)
+    return lambda state, images: state + linear(xp.mean(images, axis=0, keepdims=True))
+
+
+def attention(parts: Parts[A]) -> Sight[A]:
+    """Function that adds single-head attention over all images' embeddings to the state."""
+    query, output = (parts.linear(f"vision.{name}", bias=False) for name in ("query", "output"))
+    softmax = parts.framework.softmax
+
+    def attend(state: A, images: A) -> A:
+        scores = query(state) @ images.T / state.shape[-1] ** 0.5
+        return state + output(softmax(scores) @ images)
+
+    return attend
+
+
 class Layered(Generic[A]):
     """The modules of EAGLE, MSD and FLASH, which have a decoder layer."""
 
@@ -131,6 +154,9 @@ class Slotted(Generic[A]):
     def __init__(self, parts: Parts[A], config: HeadConfig) -> None:
         self.framework = parts.framework
         paths = [f"heads.{i}" for i in range(config.slots)]
+        self.sight: Sight[A] | None = None
+        if config.vision != "none":
+            self.sight = mean(parts) if config.vision == "mean" else attention(parts)
         self.expansion: Expansion[A] | None = None
         self.successors: list[Successor[A]] = []
         if config.kind == "medusa":
