@@ -27,6 +27,9 @@ DATASETS = {
 }
 SEEING = ["hub", "small patches", "large patches", "class token"]
 """Those whose prompts differ: the rest changes the decoder alone."""
+ALL_LAYOUTS = [
+    name if name in SEEING else pytest.param(name, marks=pytest.mark.slow) for name in DATASETS
+]
 BUDGET = 20
 TEXTS = ("What is in the two pictures?", "And which one is larger?")
 
@@ -86,7 +89,7 @@ def test_two_turns_are_generates_own(checkpoint, backend):
     assert len(set(answer)) > 3
 
 
-@pytest.mark.parametrize("checkpoint", SEEING, indirect=True, scope="session")
+@pytest.mark.parametrize("checkpoint", ALL_LAYOUTS, indirect=True, scope="session")
 def test_a_first_prompt_is_what_transformers_processor_makes(checkpoint, backend):
     path, _ = checkpoint
     engine = load(str(path), "none", backend=backend)
