@@ -179,14 +179,16 @@ class Decoder:
         end = at + x.shape[1]
         columns = whole_blocks(end) if isinstance(visible, Places) else end
         added, outputs = chain(deepstack, repeat(None)), []
-        submits = on_gpu()  # MLX itself does so with a GPU's work, in batches
+        # A CPU computes a layer in float32 while the host enqueues the next.  MLX submits a GPU's
+        # work itself.
+        is_early = self.dtype == mx.float32 and not on_gpu()
         layers = zip(self._layers, cache.layers(at, columns), added, strict=False)
         for before, (layer, memory, extra) in enumerate(layers):
             if before in captured:
                 outputs.append(x)
             x = layer(x, rotate, memory, visible)
             x = x if extra is None else x + extra
-            if not submits:
+            if is_early:
                 device_io.start(x)
         if len(self._layers) in captured:
             outputs.append(x)
