@@ -9,13 +9,14 @@ TORCH_ALONE = {
     "captioner.py": "captioners that transformers runs",
     "sequence/executor.py": "CUDA graphs replay rounds through another executor",
     "device/openmp.py": "only OpenMP can be told how long its threads wait for each other",
-    "device/norms.py": "MLX has one call for all norms",
+    "device/norms.py": "MLX's norm is one of the calls in device/kernels.py",
     "device/tensor_files.py": "training writes PyTorch's tensors",
     "heads/convert.py": "published heads are PyTorch pickles",
 }
 MLX_ALONE = {
     "save_quantized.py": "quantized checkpoints are written in MLX's format",
     "device/blas.py": "MLX's Linux build carries the reference BLAS",
+    "device/kernels.py": "MLX's fused calls are lists of operations on a CPU",
 }
 """What one backend has alone, and why."""
 

@@ -21,7 +21,6 @@ from mmspec_mlx.device.devices import (
     find_device,
     find_dtype,
     limit_memory,
-    on_gpu,
     stream,
 )
 from mmspec_mlx.device.weights import Files, Weights, evaluate
@@ -98,7 +97,7 @@ class MlxBackend:
     def describe(self) -> dict[str, Any]:
         """Return MLX's version, devices, BLAS and memory limits, for reports."""
         report: dict[str, Any] = {"name": self.name, "mlx": version("mlx"), "devices": devices()}
-        place = "gpu" if on_gpu() else "cpu"
+        place = "gpu" if mx.default_device() == mx.Device(mx.gpu) else "cpu"
         report |= {"device": place, "cores": os.cpu_count()}
         return report | blas.describe() | describe_memory()
 

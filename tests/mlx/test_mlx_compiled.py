@@ -1,6 +1,7 @@
 """Formulas that are compiled where a GPU runs them, here by the C++ compiler that MLX calls."""
 
 from collections import Counter
+from dataclasses import replace
 from shutil import which
 
 import mlx.core as mx
@@ -9,9 +10,7 @@ import pytest
 
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec_mlx.device import framework
-from mmspec_mlx.network import decoder
-from mmspec_mlx.sequence import ensemble
+from mmspec_mlx.device.kernels import CPU, GPU
 from support import sequence_helpers as helpers
 
 pytestmark = pytest.mark.skipif(
@@ -22,20 +21,22 @@ NUCLEUS = Sampling(temperature=0.8, top_k=50, top_p=0.95)
 
 
 @pytest.fixture
-def written(monkeypatch):
-    """Formulas are compiled from now on; counts how often each is traced."""
-    counts = Counter()
+def compiled(pair):
+    """The pair with compiled formulas, and how often each was written down."""
+    written = Counter()
 
     def compiling(formula):
-        def counted(*arrays):
-            counts[getattr(formula, "func", formula).__name__] += 1
+        def spied(*arrays):
+            written[getattr(formula, "func", formula).__name__] += 1
             return formula(*arrays)
 
-        return mx.compile(counted)
+        return mx.compile(spied)
 
-    for module in (framework, ensemble):
-        monkeypatch.setattr(module, "compiled", compiling)
-    return counts
+    for model in pair:
+        model.language.kernels = replace(model.language.kernels, compiled=compiling)
+    yield written
+    for model in pair:
+        model.language.kernels = replace(model.language.kernels, compiled=CPU.compiled)
 
 
 def said(pair, views, sampling, tree):
@@ -48,25 +49,24 @@ def said(pair, views, sampling, tree):
 @pytest.mark.parametrize("sampling", [helpers.GREEDY, helpers.DRAWN, NUCLEUS])
 def test_compiled_formulas_give_the_same_tokens(pair, views, sampling, tree, request):
     expected = said(pair, views, sampling, tree)
-    written = request.getfixturevalue("written")
+    written = request.getfixturevalue("compiled")
     assert said(pair, views, sampling, tree) == expected
     assert written.total()
 
 
-def test_a_formula_is_compiled_once_for_each_shape(pair, views, written):
+def test_a_formula_is_compiled_once_for_each_shape(pair, views, compiled):
     target = helpers.target(pair[0], views[0], NUCLEUS)
     drafter = helpers.branches(pair[1], views, NUCLEUS)
     helpers.rounds(target, drafter, 60, seed=3)
-    once = written.copy()
+    once = compiled.copy()
     helpers.rounds(target, drafter, 60, seed=4)
     assert once["mixed"] == 1
     assert once["exponentials"] >= 1
-    assert written == once
+    assert compiled == once
 
 
 def test_the_gate_is_compiled_for_all_shapes_at_once():
     for shape in [(1, 1, 48), (1, 6, 48), (4, 1, 48)]:
         gate, up = mx.random.normal(shape), mx.random.normal(shape)
-        forms = (decoder.swiglu, decoder._fused_swiglu)
-        expected, given = (np.array(form(gate, up)) for form in forms)
+        expected, given = (np.array(each.swiglu(gate, up)) for each in (CPU, GPU))
         np.testing.assert_allclose(given, expected, rtol=1e-6)

@@ -43,11 +43,6 @@ def stream(device: str) -> mx.Device:
     return mx.Device(mx.gpu if device == "gpu" else mx.cpu)
 
 
-def on_gpu() -> bool:
-    """Return whether MLX's default device is a GPU."""
-    return bool(mx.default_device() == mx.Device(mx.gpu))
-
-
 def find_device(name: str) -> str:
     """Return `name` if it is a device, or the fastest device for 'auto'.  Raises UsageError."""
     if name == "auto":

@@ -1,9 +1,7 @@
 """MLX's functions that decoding needs, as a `Framework`.  V vocabulary."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 import mlx.core as mx
 
@@ -12,10 +10,7 @@ from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampler, Sampling
 from mmspec_mlx.device import device_io
-from mmspec_mlx.device.devices import on_gpu
-
-Formula = Callable[..., Any]
-"""A pure function from arrays to arrays."""
+from mmspec_mlx.device.kernels import Kernels
 
 
 class MlxDraft(DeviceDraft[mx.array]):
@@ -24,16 +19,16 @@ class MlxDraft(DeviceDraft[mx.array]):
     __slots__ = ()
 
 
-def framework() -> Framework[mx.array]:
+def framework(kernels: Kernels) -> Framework[mx.array]:
     """Return MLX's functions on its default device."""
     return Framework(
-        xp=mx,
+        xp=kernels.arrays,
         concat=mx.concatenate,
         split=lambda x, count: list(mx.split(x, count, axis=-1)),
         pick=partial(mx.take, axis=0),
         silu=lambda x: x * mx.sigmoid(x),
         softmax=partial(mx.softmax, axis=-1),
-        sampler=sampler,
+        sampler=partial(sampler, kernels=kernels),
         keys=keys,
         count=mx.arange,
         integers=device_io.integers,
@@ -47,15 +42,10 @@ def framework() -> Framework[mx.array]:
     )
 
 
-def compiled(formula: Formula) -> Formula:
-    """Compile a formula on a GPU; on a CPU, MLX would call a C++ compiler."""
-    return mx.compile(formula) if on_gpu() else formula
-
-
-def sampler(sampling: Sampling) -> Sampler:
+def sampler(sampling: Sampling, kernels: Kernels) -> Sampler:
     """Return a sampler for MLX arrays."""
-    noise = compiled(partial(exponentials, mx))
-    return Sampler(mx, top, noise, sampling, partial(mx.arange, dtype=mx.uint32))
+    noise = kernels.compiled(partial(exponentials, kernels.arrays))
+    return Sampler(kernels.arrays, top, noise, sampling, partial(mx.arange, dtype=mx.uint32))
 
 
 def keys(noise: Noise, count: int) -> mx.array:

@@ -4,11 +4,14 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from mmspec_mlx.device.devices import on_gpu
 from mmspec_mlx.device.quantized import Packed
 
-LARGEST_COPIED = 2**20
-"""Number of elements of the largest matrix that is copied into the order a CPU's BLAS prefers."""
+FEW = 8
+"""The most rows for which a matrix is multiplied in blocks."""
+SMALL = 10**6
+"""Number of multiplications below which OpenBLAS does not pack a product's operands."""
+LARGEST_IN_BLOCKS = 2**20
+"""Number of elements of the largest matrix that is stored twice, whole and in blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,33 @@ class Plain:
         return [self.transposed]
 
 
-Matrix = Plain | Packed
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A float matrix stored whole and in column blocks, which are fast with few rows."""
+
+    whole: Plain
+    blocks: mx.array
+    """[B, in, out / B] the matrix in B column blocks."""
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """The product [..., out] of x [..., in] and the matrix."""
+        rows = x.size // x.shape[-1]
+        if not 1 < rows <= FEW:
+            return self.whole(x)
+        parts = x.reshape(rows, -1) @ self.blocks
+        return parts.swapaxes(0, 1).reshape(*x.shape[:-1], -1)
+
+    def rows(self, index: mx.array) -> mx.array:
+        """Return the matrix's rows [..., in] with the numbers `index` [...]."""
+        return self.whole.rows(index)
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """All tensors of the matrix."""
+        return [*self.whole.arrays, self.blocks]
+
+
+Matrix = Plain | Blocked | Packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,5 +82,21 @@ class Biased:
 
 def plain(weight: mx.array) -> Plain:
     """Store a float weight [out, in]; a small one is copied into the order a CPU's BLAS prefers."""
-    is_small = weight.dtype == mx.float32 and weight.size <= LARGEST_COPIED
-    return Plain(mx.contiguous(weight.T) if is_small and not on_gpu() else weight.T)
+    return Plain(mx.contiguous(weight.T) if _is_small(weight) else weight.T)
+
+
+def for_few_rows(matrix: Matrix) -> Matrix:
+    """Return the matrix with additional blocks, if that is faster on a CPU."""
+    if not isinstance(matrix, Plain) or not _is_small(matrix.transposed):
+        return matrix
+    width, out = matrix.transposed.shape
+    largest = SMALL // (FEW * width)
+    counts = (n for n in range(1, out + 1) if out % n == 0 and out // n <= largest)
+    count = next(counts, 1)
+    parts = matrix.transposed.reshape(width, count, out // count).swapaxes(0, 1)
+    return Blocked(matrix, mx.contiguous(parts)) if count > 1 else matrix
+
+
+def _is_small(matrix: mx.array) -> bool:
+    on_cpu = mx.default_device() == mx.Device(mx.cpu)
+    return on_cpu and matrix.dtype == mx.float32 and matrix.size <= LARGEST_IN_BLOCKS

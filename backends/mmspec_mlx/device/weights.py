@@ -1,7 +1,6 @@
 """Loads a checkpoint's tensors to the device; quantized matrices stay packed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import mlx.core as mx
 from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.ground.errors import CheckpointError
-from mmspec_mlx.device.products import Biased, Matrix, Plain, plain
+from mmspec_mlx.device.products import Biased, Matrix, Plain, for_few_rows, plain
 from mmspec_mlx.device.quantized import Packed, unpacked
 
 Settle = Callable[[Sequence[mx.array], Mapping[StoredTensor, mx.array]], None]
@@ -60,14 +59,27 @@ class Weights:
         self._settle(*fused.arrays)
         return fused
 
-    def product(self, *paths: str, bias: bool = False) -> Matrix | Biased:
-        """Return linear layers with the same input as one, fused along their outputs."""
+    def linear(self, *paths: str) -> Biased:
+        """Return matrices and biases of linear layers, fused along their outputs."""
         matrix = self.matrix(*(f"{path}.weight" for path in paths))
-        return Biased(matrix, self.vector(*(f"{path}.bias" for path in paths))) if bias else matrix
+        return Biased(matrix, self.vector(*(f"{path}.bias" for path in paths)))
 
-    def norm(self, path: str, eps: float) -> Callable[[mx.array], mx.array]:
-        """Return the root-mean-square norm at `path`."""
-        return partial(mx.fast.rms_norm, weight=self.array(f"{path}.weight"), eps=eps)
+    def decoding_linear(self, *paths: str, bias: bool = False) -> Matrix | Biased:
+        """Return linear layers of the same input as one, laid out for products with few rows."""
+        if not bias:
+            return self.decoding_matrix(*(f"{path}.weight" for path in paths))
+        whole = self.linear(*paths)
+        return Biased(self.for_few_rows(whole.matrix), whole.bias)
+
+    def decoding_matrix(self, *names: str) -> Matrix:
+        """Return matrices as `matrix` does, also laid out for products with few rows."""
+        return self.for_few_rows(self.matrix(*names))
+
+    def for_few_rows(self, matrix: Matrix) -> Matrix:
+        """Lay a matrix out for products with few rows; see `mmspec_mlx.device.products`."""
+        laid_out = for_few_rows(matrix)
+        self._settle(*laid_out.arrays)
+        return laid_out
 
     def table(self, name: str) -> Matrix:
         """Return a matrix to look up rows in."""

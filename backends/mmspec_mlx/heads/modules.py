@@ -9,6 +9,7 @@ from mmspec.checkpoints.head_manifest import LAYER
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import Enter
 from mmspec_mlx.device.framework import framework
+from mmspec_mlx.device.kernels import kernels
 from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.heads.cached_layer import CachedLayer
 from mmspec_mlx.network.decoder import Decoder, DecoderLayer, Linear
@@ -19,7 +20,7 @@ class MlxParts:
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
-        self.framework = framework()
+        self.framework = framework(kernels(weights.dtype))
 
     def tensor(self, name: str) -> mx.array:
         """Take the tensor called `name`, unchanged."""
@@ -27,11 +28,11 @@ class MlxParts:
 
     def linear(self, *paths: str, bias: bool = True) -> Linear:
         """Take linear layers with the same input as one product."""
-        return self._weights.product(*paths, bias=bias)
+        return self._weights.decoding_linear(*paths, bias=bias)
 
     def norm(self, path: str, eps: float) -> Linear:
         """Take the root-mean-square norm at `path`."""
-        return self._weights.norm(path, eps)
+        return kernels(self._weights.dtype).rms_norm(self._weights.array(f"{path}.weight"), eps)
 
     def layer(self, text: TextConfig, enter: Enter[mx.array]) -> Callable[[], CachedLayer]:
         """Take the decoder layer; returns a function that opens a cache for it."""

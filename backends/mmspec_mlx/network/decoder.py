@@ -15,7 +15,7 @@ from mmspec.decoding.block_attention import Places, attend, whole_blocks
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import Enter, Positions, behind_norm
 from mmspec_mlx.device import device_io
-from mmspec_mlx.device.devices import on_gpu
+from mmspec_mlx.device.kernels import kernels
 from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.network.cache import Cache, LayerCache
 from mmspec_mlx.network.rotary import Rotary, Rotation
@@ -65,20 +65,12 @@ def _attended(queries: mx.array, keys: mx.array, values: mx.array, visible: Visi
     )
 
 
-def swiglu(gate: mx.array, up: mx.array) -> mx.array:
-    """Return silu(gate) * up."""
-    return gate * mx.sigmoid(gate) * up
-
-
-_fused_swiglu = mx.compile(swiglu, shapeless=True)
-
-
 class MLP:
     """SwiGLU; gate_proj and up_proj are one product."""
 
-    def __init__(self, gate_up_proj: Linear, down_proj: Linear) -> None:
+    def __init__(self, gate_up_proj: Linear, down_proj: Linear, dtype: mx.Dtype) -> None:
         self.gate_up_proj, self.down_proj = gate_up_proj, down_proj
-        self._swiglu = _fused_swiglu if on_gpu() else swiglu
+        self._swiglu = kernels(dtype).swiglu
 
     def __call__(self, x: mx.array) -> mx.array:
         """Return the MLP's output [..., H] for x [..., H]."""
@@ -110,10 +102,11 @@ class DecoderLayer:
         """
 
         def norm(name: str) -> Linear:
-            return weights.norm(f"{path}.{name}", config.rms_norm_eps)
+            weight = weights.array(f"{path}.{name}.weight")
+            return kernels(weights.dtype).rms_norm(weight, config.rms_norm_eps)
 
         def linear(*names: str, bias: bool = False) -> Linear:
-            return weights.product(*(f"{path}.{name}" for name in names), bias=bias)
+            return weights.decoding_linear(*(f"{path}.{name}" for name in names), bias=bias)
 
         qkv_proj = linear(*(f"self_attn.{part}_proj" for part in "qkv"), bias=config.qkv_bias)
         qk_norm = _qk_norm(weights, f"{path}.self_attn", config) if config.qk_norm else None
@@ -122,7 +115,7 @@ class DecoderLayer:
             enter or behind_norm(norm("input_layernorm")),
             Attention(qkv_proj, linear("self_attn.o_proj"), config, qk_norm),
             norm("post_attention_layernorm"),
-            MLP(gate_up_proj, linear("mlp.down_proj")),
+            MLP(gate_up_proj, linear("mlp.down_proj"), weights.dtype),
         )
 
     def __call__(
@@ -150,6 +143,7 @@ class Decoder:
     def __init__(self, layers: Sequence[DecoderLayer], config: TextConfig, dtype: mx.Dtype) -> None:
         self.config = config
         self.dtype = dtype
+        self.kernels = kernels(dtype)
         self.rotary = Rotary(config.head_dim, config.rope_theta, dtype, config.rotary_axes)
         self._layers = layers
 
@@ -179,17 +173,13 @@ class Decoder:
         end = at + x.shape[1]
         columns = whole_blocks(end) if isinstance(visible, Places) else end
         added, outputs = chain(deepstack, repeat(None)), []
-        # A CPU computes a layer in float32 while the host enqueues the next.  MLX submits a GPU's
-        # work itself.
-        is_early = self.dtype == mx.float32 and not on_gpu()
         layers = zip(self._layers, cache.layers(at, columns), added, strict=False)
         for before, (layer, memory, extra) in enumerate(layers):
             if before in captured:
                 outputs.append(x)
             x = layer(x, rotate, memory, visible)
             x = x if extra is None else x + extra
-            if is_early:
-                device_io.start(x)
+            self.kernels.ahead(x)
         if len(self._layers) in captured:
             outputs.append(x)
         return mx.concatenate([x, *outputs], axis=-1) if outputs else x
@@ -218,9 +208,10 @@ class LanguageModel(Decoder):
         paths = (f"language_model.layers.{index}" for index in range(config.num_hidden_layers))
         layers = [DecoderLayer.take(weights, path, config) for path in paths]
         super().__init__(layers, config, weights.dtype)
-        self._norm = weights.norm("language_model.norm", config.rms_norm_eps)
+        last = weights.array("language_model.norm.weight")
+        self._norm = self.kernels.rms_norm(last, config.rms_norm_eps)
         tied = config.tie_word_embeddings
-        self._head = self.embedding if tied else weights.matrix(LM_HEAD)
+        self._head = weights.for_few_rows(self.embedding if tied else weights.matrix(LM_HEAD))
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Return the embeddings [n, H] of drafted ids [n].

@@ -6,7 +6,6 @@ import mlx.core as mx
 import numpy as np
 
 from mmspec.ground.arrays import Positions
-from mmspec_mlx.device.devices import on_gpu
 
 Rotation = Callable[[mx.array], mx.array]
 
@@ -30,7 +29,7 @@ class Rotary:
 
     def at(self, starts: Sequence[int], n: int) -> Rotation:
         """Return a rotation of x [R, heads, n, width]; row r is at positions starts[r] onwards."""
-        if on_gpu():
+        if mx.default_device() == mx.Device(mx.gpu):
             return self._kernel(starts)
         self._grow(max(starts) + n)
         return self._table(starts, n)
@@ -42,7 +41,7 @@ class Rotary:
 
     def each(self, positions: mx.array, furthest: int) -> Rotation:
         """Return a rotation of x [R, heads, n, width] to positions [R, n], at most `furthest`."""
-        if on_gpu():
+        if mx.default_device() == mx.Device(mx.gpu):
             return lambda x: self._separately(x, positions)
         self._grow(furthest + 1)
         index = mx.expand_dims(positions, 1)

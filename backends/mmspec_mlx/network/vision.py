@@ -56,7 +56,7 @@ class MlxTowerParts:
 
     def linear(self, inputs: int, outputs: int, *paths: str) -> Map:  # noqa: ARG002
         """Take linear layers of the same input as one; packed if all of them are."""
-        layer = self._weights.product(*paths, bias=True)
+        layer = self._weights.linear(*paths)
         self._noted(paths[0], *layer.arrays)
         return layer
 

@@ -41,7 +41,7 @@ class MlxBranches(BranchSequence[mx.array, Padding]):
         self._language = language
         self._cache = language.new_cache(count)
         ensemble = Ensemble(language, count, vocabulary)
-        own = framework(), place, language.embed, ensemble
+        own = framework(language.kernels), place, language.embed, ensemble
         super().__init__(*own, count, sampling, tree, probabilities=probabilities)
 
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> Padding:

@@ -6,7 +6,6 @@ Shape letters: R branches, w nodes of a draft's level, H width, V vocabulary of 
 import mlx.core as mx
 
 from mmspec.decoding import formulas
-from mmspec_mlx.device.framework import compiled
 from mmspec_mlx.network.decoder import LanguageModel
 
 
@@ -18,13 +17,14 @@ class Ensemble:
         self._language, self._branches = language, branches
         self._shared = min(vocabulary, language.config.vocab_size)
         self._missing = vocabulary - self._shared
+        xp = language.kernels.arrays
 
         def mixed(weights: mx.array, logits: mx.array) -> tuple[mx.array, mx.array]:
-            q = formulas.softmax(mx, logits.astype(mx.float32))
-            mixture = mx.array(formulas.mix(mx, weights, q.reshape(branches, -1)))
+            q = formulas.softmax(xp, logits.astype(mx.float32))
+            mixture = mx.array(formulas.mix(xp, weights, q.reshape(branches, -1)))
             return q, mx.log(mixture.reshape(-1, self._shared))
 
-        self._mixed = compiled(mixed)
+        self._mixed = language.kernels.compiled(mixed)
 
     def logits(self, weights: mx.array, record: list[mx.array], last: mx.array) -> mx.array:
         """Return the mixture's logits [w, v] at outputs [R * w, H], of v ids that both models have.

@@ -35,7 +35,7 @@ class MlxTarget(TargetSequence[mx.array]):
         """place: returns the rows [N, W] of an image's features."""
         self._language = language
         cache = language.new_cache(rows=1)
-        super().__init__(framework(), cache, place, sampling, exact)
+        super().__init__(framework(language.kernels), cache, place, sampling, exact)
 
     def embed(self, ids: mx.array) -> mx.array:
         """Return the embeddings [n, H] of drafted ids [n]; starts computing the ids."""

@@ -4,7 +4,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mmspec_mlx.device.products import plain
+from mmspec_mlx.device.kernels import CPU, CPU_FLOAT32, GPU, kernels
+from mmspec_mlx.device.products import FEW, for_few_rows, plain
 from mmspec_mlx.network.rotary import Rotary
 from mmspec_mlx.sequence.padding import Padding, causal_mask
 
@@ -15,6 +16,27 @@ def close(ours, theirs, atol=2e-6):
 
 def random(*shape, scale=1.0):
     return mx.random.normal(shape, key=mx.random.key(sum(shape))) * scale
+
+
+def test_kernels_are_chosen_by_device_and_type(monkeypatch):
+    assert kernels(mx.float32) is CPU_FLOAT32
+    assert kernels(mx.float16) is CPU
+    assert CPU.compiled(len) is CPU_FLOAT32.compiled(len) is len
+    monkeypatch.setattr(mx, "default_device", lambda: mx.Device(mx.gpu))
+    assert kernels(mx.float32) is kernels(mx.float16) is GPU
+    assert GPU.compiled is mx.compile
+
+
+def test_the_norm_even_of_nothing():
+    for shape in ((2, 3, 64), (2, 1, 64), (1, 64), (5, 64)):
+        x, weight = random(*shape, scale=30.0), random(64)
+        close(*(each.rms_norm(weight, 1e-5)(x) for each in (CPU, CPU_FLOAT32)), atol=1e-5)
+        close(*(each.rms_norm(weight, 1e-5)(x * 0) for each in (CPU, CPU_FLOAT32)))
+
+
+def test_the_gate_even_where_it_saturates():
+    gate, up = mx.array([-200.0, -90.0, -1.0, 0.0, 1.0, 90.0, 200.0]), mx.ones((7,))
+    close(*(each.swiglu(gate, up) for each in (CPU, CPU_FLOAT32)), atol=1e-5)
 
 
 @pytest.mark.parametrize("starts", [[0], [5000], [7, 7], [3, 0, 2000]])
@@ -54,3 +76,27 @@ def test_few_rows_multiply_as_many_do(shape):
     product = plain(weight)(x)
     assert product.shape == (*shape[:-1], 96)
     close(product, np.array(x) @ np.array(weight).T, atol=1e-4)
+
+
+@pytest.mark.parametrize("out", [256 * 3, 1000, 96])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (1, 6), (2, 6), (1, FEW), (1, FEW + 1), (2, 40)])
+def test_a_matrix_in_blocks_multiplies_as_the_whole_does(shape, out):
+    whole = plain(random(out, 512))
+    blocked, x = for_few_rows(whole), random(*shape, 512)
+    assert blocked(x).shape == (*shape, out)
+    close(blocked(x), whole(x), atol=1e-4)
+    index = mx.array([[3, 0], [out - 1, 3]])
+    close(blocked.rows(index), whole.rows(index), atol=0)
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        mx.zeros((32, 32)),  # small already
+        mx.zeros((2048, 1024)),  # too large to hold twice
+        mx.zeros((1024, 512), mx.bfloat16),  # computed in another way
+    ],
+)
+def test_a_matrix_that_blocks_do_not_help_stays_whole(weight):
+    matrix = plain(weight)
+    assert for_few_rows(matrix) is matrix
