@@ -131,12 +131,13 @@ def open_drafter(
         return OpenDrafter(drafting, views, head)
     if models.draft is None:
         raise ValueError(f"nothing loaded drafts {drafting.spec}")
-    text, count = models.draft.model.config.text, len(drafting.branches)
+    draft, count = models.draft.model, len(drafting.branches)
     adaptive = options.adaptive and count > 1
-    branches = models.draft.model.open_branches(
-        count, text.vocab_size, options.sampling, tree, probabilities=adaptive
+    vocabulary = models.target.model.config.text.vocab_size
+    branches = draft.open_branches(
+        count, vocabulary, options.sampling, tree, probabilities=adaptive
     )
-    positions = None if options.overflow == "run" else text.max_position_embeddings
+    positions = None if options.overflow == "run" else draft.config.text.max_position_embeddings
     drafter = ViewDrafter(branches, drafting.weights, positions, adaptive=adaptive)
     views = models.draft.views(models.caption)
     return OpenDrafter(drafting, views, drafter, lambda: tuple(drafter.weights))

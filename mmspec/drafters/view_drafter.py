@@ -48,7 +48,9 @@ class ViewDrafter(Generic[A]):
 
     @property
     def weights(self) -> list[float]:
-        """[R] the weights of the latest draft.  Blocks."""
+        """[R] the weights of the latest draft.  Blocks if they are fitted."""
+        if self._tally is None:
+            return self._uploaded[0]
         (weights,) = self._framework.read(self._latest)
         return weights
 
@@ -78,10 +80,12 @@ class ViewDrafter(Generic[A]):
 
     def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:
         """Append `tokens`; adaptive weights are fitted to the verdict on the draft."""
-        self._branches.commit(path, tokens)
-        if self._tally and self._draft and verdict.logits:
+        tally = self._tally
+        if tally and self._draft and verdict.logits:
             with self._framework.inference():
-                self._tally = self._tally.after(self._draft, verdict.logits.array, path)
+                tally = tally.after(self._draft, verdict.logits.array, path)
+        self._branches.commit(path, tokens)
+        self._tally, self._draft = tally, None
 
     def _with_room(self, gamma: int) -> list[float]:
         """The weights without branches that have fewer than `gamma` unused positions.

@@ -1,15 +1,20 @@
 """Adaptive weights: the dense history's on every backend, and never another answer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.draft import Plan
+from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import parse_drafting
 from mmspec.prompt.conversation import render
+from support import factory
 from support.adaptive_oracle import check as check_weights
 from support.adaptive_oracle import softmax
 from support.conformance_cases import (
@@ -102,6 +107,23 @@ def test_every_backend_fits_the_same_weights(backends, engines, tree, sampling):
 def test_adaptive_equals_plain(engine, tree):
     options = Options(drafting="MTCP", gamma=3, max_new_tokens=14, adaptive=True, tree=tree)
     check_replies(engine, options, questions(Case("MTCP", 3, 2, 2), 11))
+
+
+@pytest.mark.parametrize("tree", [None, Tree((), 4, 12)], ids=["chain", "tree"])
+@pytest.mark.parametrize("sizes", [(320, 384), (384, 320)], ids=["larger", "smaller"])
+def test_a_draft_of_another_vocabulary_is_weighed_in_the_targets(backend, tmp_path, sizes, tree):
+    target = factory.tiny_llava(tmp_path / "target", seed=3, vocab_size=sizes[0])
+    draft = factory.tiny_llava(tmp_path / "draft", seed=4, vocab_size=sizes[1])
+    with load(str(target), str(draft), backend=backend) as engine:
+        chat = engine.chat(adaptive(tree=tree, sampling=Sampling(4.0)))
+        chat.reply(*QUESTION)
+        plain = engine.chat(replace(chat.options, drafting="none", adaptive=False, tree="auto"))
+        assert chat.answer.token_ids == plain.reply(*QUESTION).token_ids
+        drafter = chat._drafter.drafter
+        weights = drafter._framework.floats(drafter.weights)
+        draft = drafter._branches.draft(Plan(4), weights, Noise(0, 100))
+        assert draft.branch_probabilities.shape[-1] == sizes[0]
+        assert max(draft.ids.tolist()) < min(sizes)
 
 
 def test_an_interrupted_answer_asked_again_is_a_cold_one(engine):
