@@ -151,14 +151,15 @@ def test_a_conversation_that_cannot_be_used_is_skipped_and_counted(images, reaso
 def test_broken_lines_and_broken_bytes_are_skipped(images):
     lines = [json.dumps(value).encode() for value in filler()]
     broken = [b"{'image': 3}", b"\xff\xfe{", b"[" * 100_000, b"9" * 5000, b"", b'{"a": "\xff"}']
-    broken.append(rb'{"conversations": [{"from": "human", "value": "\ud800"}]}')
+    half = [{"from": "human", "value": "\ud800"}, {"from": "gpt", "value": "b"}]
+    broken += [json.dumps({"conversations": half}).encode(), rb'{"conversations": [{"\ud800": 1}]}']
     file = images / "data.jsonl"
     file.write_bytes(b"\xef\xbb\xbf" + b"\n".join([*lines[:5], *broken, *lines[5:]]) + b"\n")
     made = ConversationFile(file, images)
     assert len(made.index.usable) == 40
-    assert "skipped 6 in broken JSON (first: 6)" in made.summary()
+    assert "skipped 7 in broken JSON (first: 6)" in made.summary()
     file.write_bytes(b"\n".join(lines + broken * 20))
-    with pytest.raises(errors.UsageError, match="120 of 160 conversations are in broken JSON: a "):
+    with pytest.raises(errors.UsageError, match="140 of 180 conversations are in broken JSON: a "):
         ConversationFile(file, images).check()
 
 

@@ -74,7 +74,6 @@ class ConversationFile:
     def _usable(self, value: Any) -> Instructions:
         """Return the conversation of a JSON value, or of a line.  Raises UnusableError."""
         value = _decoded(value) if isinstance(value, bytes) else value
-        _require_text(value)
         instructions = read_instructions(value)
         for image in instructions.images:
             if not self.find(image).is_file():
@@ -138,11 +137,3 @@ def _decoded(content: bytes) -> Any:
         raise UnusableError("in broken JSON", f"not text in UTF-8: {error.reason}") from error
     except (ValueError, RecursionError) as error:  # also too many digits, too many brackets
         raise UnusableError("in broken JSON", f"not JSON: {error}") from error
-
-
-def _require_text(value: Any) -> None:
-    """Raise UnusableError for half of a surrogate pair, which no tokenizer can read."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise UnusableError("in broken JSON", f"not text in UTF-8: {error.reason}") from error

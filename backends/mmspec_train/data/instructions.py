@@ -5,6 +5,7 @@ that code stops are refused.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -53,6 +54,15 @@ class Instructions:
 
 def read_instructions(value: Any) -> Instructions:
     """Read a conversation from a JSON value.  Raises UnusableError."""
+    try:
+        instructions = _read(value)
+        "".join(chain(*instructions.turns, instructions.images)).encode()
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which no tokenizer can read
+        raise UnusableError("in broken JSON", f"not text in UTF-8: {error.reason}") from error
+    return instructions
+
+
+def _read(value: Any) -> Instructions:
     try:
         read = msgspec.convert(value, _Conversation)
     except msgspec.ValidationError as error:
