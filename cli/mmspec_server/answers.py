@@ -11,7 +11,7 @@ from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.likelihoods import Likelihood
 from mmspec.decoding.statistics import Statistics
-from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answer_ids
+from mmspec.prompt.conversation import Chunk, Conversation, Message, answer_ids
 from mmspec_server.chat_request import Transcript
 from mmspec_server.decoding import ConversationCache
 from mmspec_server.endpoint import ApiError
@@ -82,18 +82,17 @@ Event = Prefilled | Text | Finished
 def prepare(engine: Engine, transcript: Transcript) -> RequestPrompt:
     """The prompt of a transcript; raises ApiError if the model has no room for an answer."""
     target = engine.target
-    *earlier, question = transcript.messages()
-    if target.features is None and any(message.pictures for message in (*earlier, question)):
+    turns = transcript.turns()
+    if target.features is None and any(turn.pictures for turn in turns):
         raise ApiError(400, "messages: this model is text-only and cannot see images", "messages")
-    answers = [answer_ids(text, target.template, target.tokenizer) for text in transcript.answers]
-    turns = [
-        Turn(message, ids, text)
-        for message, ids, text in zip(earlier, answers, transcript.answers, strict=True)
+    before = [
+        replace(turn, answer=answer_ids(turn.answer_text, target.template, target.tokenizer))
+        for turn in turns[:-1]
     ]
-    before = Conversation("\n\n".join(transcript.system) or None, turns)
-    opened = Conversation(before.system, [*turns, Turn(question)])
-    chunks = target.chunks(opened, most=target.model.config.text.max_position_embeddings)
-    return RequestPrompt(before, question, chunks, _room(engine, chunks))
+    conversation = Conversation("\n\n".join(transcript.system) or None, [*before, turns[-1]])
+    chunks = target.chunks(conversation, most=target.model.config.text.max_position_embeddings)
+    earlier = Conversation(conversation.system, before)
+    return RequestPrompt(earlier, turns[-1].question, chunks, _room(engine, chunks))
 
 
 def _room(engine: Engine, chunks: Sequence[Chunk]) -> int:

@@ -1,11 +1,10 @@
 """Reads requests to `/v1/chat/completions` and `/v1/responses`: options and messages."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 
 from mmspec.chat.options import Options
-from mmspec.prompt.conversation import Message
+from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.images import Picture
 from mmspec_server.endpoint import ApiError, Fields
 from mmspec_server.images import ImageReader
@@ -156,7 +155,8 @@ class Transcript:
     """The text and pictures of a request's messages; answers are text, not tokens."""
 
     system: list[str] = field(default_factory=list)
-    questions: list[list[str | Picture]] = field(default_factory=list)
+    questions: list[list[Message]] = field(default_factory=list)
+    """The user's messages before each answer; there may be none."""
     answers: list[str] = field(default_factory=list)
 
     @property
@@ -169,24 +169,28 @@ class Transcript:
         role = message.text("role")
         if role in SYSTEM:
             if self.questions:
-                raise message.error("role", "user or assistant after the first question")
+                raise message.error("role", "user or assistant after the first of these")
             self.system.append(_plain(message))
-        elif role == "assistant":
-            if not self.is_open:
-                raise message.error("role", "user here: an answer follows a question")
-            self.answers.append(_plain(message))
-        elif role == "user":
+        elif role in ("user", "assistant"):
             if not self.is_open:
                 self.questions.append([])
-            self.questions[-1] += _parts(message, reader.picture)
+            if role == "user":
+                self.questions[-1].append(Message(role, tuple(_parts(message, reader.picture))))
+            else:
+                self.answers.append(_plain(message))
         else:
             raise message.error(
                 "role", "system, developer, user or assistant (no tools are called)"
             )
 
-    def messages(self) -> list[Message]:
-        """The questions in order; the last one is open."""
-        return [Message("user", arranged(parts)) for parts in self.questions]
+    def turns(self) -> list[Turn]:
+        """The turns without the tokens of their answers; the last one is open."""
+        return [
+            Turn(
+                messages[-1] if messages else Message("user", ()), None, text, tuple(messages[:-1])
+            )
+            for messages, text in zip(self.questions, [*self.answers, ""], strict=True)
+        ]
 
 
 def read_transcript(request: ChatRequest, reader: ImageReader, most_images: int) -> Transcript:
@@ -240,23 +244,3 @@ def _part(part: Fields, picture: Callable[[str, str], Picture]) -> str | Picture
 
 def _no_picture(_: str, param: str) -> Picture:
     raise ApiError(400, f"{param}: only the user's messages can show images", param)
-
-
-def arranged(parts: Sequence[str | Picture]) -> tuple[str | Picture, ...]:
-    """A question's parts as `generate` has them: images first, texts joined by line breaks.
-
-    Images between two texts stay where they are, because the texts may speak of their places.
-    """
-    joined = list(_joined(parts))
-    pictures = [part for part in joined if isinstance(part, Picture)]
-    texts = [part for part in joined if isinstance(part, str)]
-    return tuple(joined if len(texts) > 1 else [*pictures, *(texts or [""])])
-
-
-def _joined(parts: Sequence[str | Picture]) -> Iterator[str | Picture]:
-    """The parts with neighbouring texts joined."""
-    for is_text, neighbours in groupby(parts, lambda part: isinstance(part, str)):
-        if is_text:
-            yield "\n".join(map(str, neighbours))
-        else:
-            yield from neighbours

@@ -138,7 +138,7 @@ class Chat:
         they are outside the target's vocabulary, or if the target cannot see the images.
         """
         for number, turn in enumerate(conversation.turns, start=1):
-            require_sight(self.models.target, turn.question.pictures)
+            require_sight(self.models.target, turn.pictures)
             require_own_answer(self.models.target, number, turn)
         self.conversation = conversation
 

@@ -121,9 +121,9 @@ class LoadedModel:
         """What is said of a question's clips of which not all frames are shown."""
         if self.tokenizer.image_tokens.clip != "images":
             return []
-        taken = sum(len(clip.frames) for clip in turn.question.clips)
-        pictures = turn.with_frames(self.frames_as_images).question.pictures
-        shown = len(pictures) - len(turn.question.pictures) + len(turn.question.clips)
+        taken = sum(len(clip.frames) for clip in turn.clips)
+        pictures = turn.with_frames(self.frames_as_images).pictures
+        shown = len(pictures) - len(turn.pictures) + len(turn.clips)
         if shown == taken:
             return []
         return [f"{shown} frames of {taken} are shown; `max_frames` names another number"]
@@ -137,15 +137,15 @@ class LoadedModel:
         conversation: Conversation,
         *,
         most: float = math.inf,
-        prompts: Sequence[Chunk] = (),
+        encode: Callable[..., list[int]] | None = None,
     ) -> list[Chunk]:
-        """The conversation as chunks of tokens and images; `most` and `prompts` as for `render`.
+        """The conversation as chunks of tokens and images; `most` and `encode` as for `render`.
 
         Raises CheckpointError for a token that the model does not have.
         """
         if self.tokenizer.image_tokens.clip == "images":
             conversation = conversation.with_frames(self.frames_as_images)
-        chunks = render(conversation, self.template, self.tokenizer, most=most, prompts=prompts)
+        chunks = render(conversation, self.template, self.tokenizer, most=most, encode=encode)
         size = self.model.config.text.vocab_size
         for part in (part for chunk in chunks for part in chunk.parts):
             if isinstance(part, tuple) and max(part, default=0) >= size:

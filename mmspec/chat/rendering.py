@@ -1,11 +1,10 @@
-"""A conversation as a model reads it: its prompts, each rendered once, and its answers."""
+"""A conversation as a model reads it: its prompts, each tokenized once, and its answers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
 
 from mmspec.chat.loaded_model import LoadedModel
-from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answer_ids
+from mmspec.prompt.conversation import Chunk, Conversation, Turn, answer_ids
 
 
 class Rendering:
@@ -13,25 +12,23 @@ class Rendering:
 
     def __init__(self, model: LoadedModel) -> None:
         self._model = model
-        self._system: str | None = None
-        self._questions: Sequence[Message] = ()
-        self._prompts: Sequence[Chunk] = ()
+        self._ids: dict[tuple[Sequence[str | int], bool], list[int]] = {}
 
     def chunks(self, conversation: Conversation) -> list[Chunk]:
-        """The conversation's chunks; turns with which the latest one began keep their prompts.
+        """The conversation's chunks; only what the latest one did not hold is tokenized."""
+        before, now = self._ids, dict[tuple[Sequence[str | int], bool], list[int]]()
 
-        A prompt depends on the questions up to its own, not on the answers between them.
-        """
-        questions = [turn.question for turn in conversation.turns]
-        same = self._shared(questions) if conversation.system == self._system else 0
-        chunks = self._model.chunks(conversation, prompts=self._prompts[:same])
-        self._system, self._questions = conversation.system, questions
-        self._prompts = [chunk for chunk in chunks if not chunk.is_answer]
+        def encode(parts: Sequence[str | int], *, continues: bool) -> list[int]:
+            key = parts, continues
+            ids = before.get(key)
+            if ids is None:
+                ids = self._model.tokenizer.encode_parts(parts, continues=continues)
+            now[key] = ids
+            return ids
+
+        chunks = self._model.chunks(conversation, encode=encode)
+        self._ids = now
         return chunks
-
-    def _shared(self, questions: Sequence[Message]) -> int:
-        pairs = zip(self._questions, questions, strict=False)
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def translated(conversation: Conversation, target: LoadedModel) -> Conversation:

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mmspec.ground.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.ground.input_files import is_there
 from mmspec.ground.json_file import Block, read_json, read_whole
 from mmspec.prompt.tokenizer_files import special_tokens
@@ -32,8 +32,8 @@ _PROBES = {"user": ["user"], "assistant": ["user", "assistant"], "system": ["sys
 class ChatTemplate:
     """A checkpoint's chat template, run in a sandbox.
 
-    Raises CheckpointError, naming its file, if it is invalid, writes too much or accesses Python
-    internals.
+    Raises UsageError for a conversation that it refuses, and CheckpointError, naming its file, if
+    it is invalid, writes too much or accesses Python internals.
     """
 
     def __init__(
@@ -56,6 +56,20 @@ class ChatTemplate:
             for role, content in messages
         ]
         return self._run(variables, generation_prompt)
+
+    def without_space(self, prompt: str) -> str:
+        """A prompt without the space before its answer, which is the answer's first token's."""
+        space = self.before_answer
+        return prompt.removesuffix(space) if space.isspace() else prompt
+
+    def remembered(self, answer: str) -> str:
+        """What it writes of an answer before a later question; some leave its thoughts out."""
+        before, _, after = self._earlier(_PROBE).partition(_PROBE)
+        return self._earlier(answer).removeprefix(before).removesuffix(after)
+
+    def _earlier(self, answer: str) -> str:
+        question = ("user", [_part("")])
+        return self.render([question, ("assistant", [_part(answer)]), question])
 
     @cached_property
     def before_answer(self) -> str:
@@ -88,11 +102,13 @@ class ChatTemplate:
         contents = other | {probed: [_part(_PROBE)]}
         try:
             text = self._run([{"role": role, "content": contents[role]} for role in conversation])
-        except CheckpointError:
+        except (CheckpointError, UsageError):
             return False
         return _PROBE in text and _PROBE_KEY not in text
 
     def _run(self, messages: Sequence[Mapping[str, Any]], generation_prompt: bool = True) -> str:
+        from jinja2 import TemplateError
+
         from mmspec.prompt.template_sandbox import rendered
 
         variables = {
@@ -105,12 +121,15 @@ class ChatTemplate:
         try:
             return rendered(self.source, variables)
         except Exception as error:  # a template can raise whatever Python can
+            if type(error) is TemplateError:  # its own refusal, such as of two questions in a row
+                reason = f"the model's chat template refuses: {_printable(error)}"
+                raise UsageError(reason) from error
             raise self._refused(error) from error
 
     def _refused(self, error: Exception) -> CheckpointError:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        printable = "".join(c if c.isprintable() else "?" for c in reason[:200])
-        return CheckpointError(f"the chat template in {self.file} cannot be used: {printable}")
+        return CheckpointError(
+            f"the chat template in {self.file} cannot be used: {_printable(error)}"
+        )
 
 
 def load_template(directory: Path) -> ChatTemplate:
@@ -144,11 +163,15 @@ def _source(file: Path) -> str | None:
     return source and str(Block({"chat_template": source}, file).read("chat_template", str, ""))
 
 
+def _printable(error: Exception) -> str:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return "".join(c if c.isprintable() else "?" for c in reason[:200])
+
+
 def _part(text: str) -> Mapping[str, str]:
     return {"type": "text", "text": text, _PROBE_KEY: ""}
 
 
 def _flat(content: Content) -> str:
-    """The content as one string, image markers first, for templates that take strings."""
-    images = ["<image>\n" for part in content if part["type"] == "image"]
-    return "".join(images + [part["text"] for part in content if part["type"] == "text"])
+    """The content as one string, its parts in lines, for templates that take strings."""
+    return "\n".join("<image>" if part["type"] == "image" else part["text"] for part in content)

@@ -1,12 +1,13 @@
 """A conversation, and its rendering to chunks of tokens and images.
 
-Every image belongs to a turn. Generated ids are never tokenized again, and a turn's chunks depend
-only on it and the turns before it, so a prefilled prompt is a prefix of every later prompt.
+Every image belongs to a turn. Generated ids are never tokenized again, but for answers whose
+thoughts the template leaves out later. With most templates a turn's chunks depend only on it and
+the turns before it, so a prefilled prompt is a prefix of every later prompt.
 """
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, takewhile, zip_longest
 from typing import Literal
@@ -22,6 +23,9 @@ from mmspec.prompt.tokenizer import Tokenizer
 IMAGE_MARKER = "<image>"
 """Marks an image's position in the questions of a data set; typed text is not searched for it."""
 
+THOUGHTS_END = "</think>"
+"""What a model writes between its thoughts and its answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -29,6 +33,8 @@ class Message:
 
     role: str
     parts: tuple[str | Picture, ...]
+    within_text: bool = False
+    """True if all is one text with pictures in it, so that a template cannot move them."""
 
     def __post_init__(self) -> None:
         for part in self.parts:
@@ -42,10 +48,10 @@ class Message:
         """The pictures of the message, in order."""
         return tuple(part for part in self.parts if isinstance(part, Picture))
 
-    @property
-    def clips(self) -> tuple[Picture, ...]:
-        """The clips among the pictures."""
-        return tuple(picture for picture in self.pictures if picture.frames)
+    def with_frames(self, most: int) -> "Message":
+        """The message with up to `most` frames of each of its clips instead, as images."""
+        parts = ((part,) if isinstance(part, str) else part.shown(most) for part in self.parts)
+        return replace(self, parts=tuple(chain.from_iterable(parts)))
 
 
 def interleaved(text: str, pictures: Sequence[Picture]) -> Message:
@@ -54,31 +60,48 @@ def interleaved(text: str, pictures: Sequence[Picture]) -> Message:
     if len(texts) == 1:
         return Message("user", (*pictures, text))
     pairs = zip_longest(texts, pictures)
-    return Message("user", tuple(part for pair in pairs for part in pair if part))
+    parts = tuple(part for pair in pairs for part in pair if part)
+    return Message("user", parts, within_text=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A question and its answer.
 
-    The answer is None until it is given; its ids have no stop token.
+    The answer is None until it is given; its ids have no stop token. A question without parts is
+    not there: the conversation begins with an answer, or one answer follows another.
     """
 
     question: Message
     answer: tuple[int, ...] | None = None
     answer_text: str = ""
+    earlier: tuple[Message, ...] = ()
+    """Questions before this one that have no answer."""
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What is said before the answer."""
+        return tuple(message for message in (*self.earlier, self.question) if message.parts)
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures of all messages, in order."""
+        return tuple(picture for message in self.messages for picture in message.pictures)
+
+    @property
+    def clips(self) -> tuple[Picture, ...]:
+        """The clips among the pictures."""
+        return tuple(picture for picture in self.pictures if picture.frames)
 
     def with_frames(self, most: int) -> "Turn":
         """The turn with up to `most` frames of all its clips instead, as images."""
-        clips = self.question.clips
-        if not clips:
+        if not self.clips:
             return self
-        each = max(most // len(clips), 1)
-        parts = (
-            (part,) if isinstance(part, str) else part.shown(each) for part in self.question.parts
+        each = max(most // len(self.clips), 1)
+        *earlier, question = (
+            message.with_frames(each) for message in (*self.earlier, self.question)
         )
-        question = Message(self.question.role, tuple(chain.from_iterable(parts)))
-        return replace(self, question=question)
+        return replace(self, question=question, earlier=tuple(earlier))
 
 
 @dataclass
@@ -112,7 +135,7 @@ class Conversation:
 
     def reopen(self) -> None:
         """Drop the last answer and keep its question; raises UsageError if there is no turn."""
-        self.turns[-1] = Turn(self._last().question)
+        self.turns[-1] = replace(self._last(), answer=None, answer_text="")
 
     def with_frames(self, most: int) -> "Conversation":
         """The conversation with up to `most` frames of a turn's clips instead, as images."""
@@ -202,29 +225,45 @@ def render(
     tokenizer: Tokenizer,
     *,
     most: float = math.inf,
-    prompts: Sequence[Chunk] = (),
+    encode: Callable[..., list[int]] | None = None,
 ) -> list[Chunk]:
     """The conversation as chunks, prompt and answer in turn; an open turn ends with its prompt.
 
-    most: tokens of text after which no turn follows: the time grows with the square of the turns.
-    prompts: those of the first turns, from an earlier rendering; they are not rendered again.
-    Raises CheckpointError for a template that drops or repeats answers or images.
+    most: tokens of text after which no turn follows.  encode: the tokenizer's `encode_parts`, or
+    one that remembers.  Raises CheckpointError for a template that drops or repeats answers or
+    images.
     """
-    chunks = list[Chunk]()
-    tokens = 0
-    for index, turn in enumerate(conversation.turns):
+    placeholders = Placeholders(tokenizer, template.file)
+    *before, last = conversation.turns
+    turns = [*(_history(turn, template, tokenizer) for turn in before), last]
+    text = template.render(list(_messages(conversation.system, turns, placeholders)))
+    *prompts, question = placeholders.between_answers(text, len(before))
+    texts = [*map(template.without_space, prompts), question]
+    chunks, tokens = list[Chunk](), 0
+    for turn, literal in zip(turns, texts, strict=True):
         if tokens > most:
             break
-        if index < len(prompts):
-            chunks.append(prompts[index])
-        else:
-            until = Conversation(conversation.system, conversation.turns[: index + 1])
-            chunks.append(Chunk("prompt", _prompt(until, template, tokenizer)))
+        pictures = placeholders.seen(turn.pictures)
+        parts = tuple(placeholders.parts(literal, len(pictures)))
+        ids = (encode or tokenizer.encode_parts)(parts, continues=bool(chunks))
+        if not chunks and ids[:1] != tokenizer.prefix:
+            ids = tokenizer.prefix + ids
+        chunks.append(Chunk("prompt", tuple(_with_pictures(ids, pictures))))
         if turn.answer is not None:
             chunks.append(Chunk("answer", (turn.answer,) if turn.answer else ()))
         written = (part for chunk in chunks[-2:] for part in chunk.parts)
         tokens += sum(len(part) for part in written if isinstance(part, tuple))
     return chunks
+
+
+def _history(turn: Turn, template: ChatTemplate, tokenizer: Tokenizer) -> Turn:
+    """The turn as it is shown before a later question, where some templates drop its thoughts."""
+    if THOUGHTS_END not in turn.answer_text or not turn.answer:
+        return turn
+    text = template.remembered(turn.answer_text)
+    if THOUGHTS_END in text:
+        return turn
+    return replace(turn, answer=answer_ids(text, template, tokenizer), answer_text=text)
 
 
 def answer_ids(text: str, template: ChatTemplate, tokenizer: Tokenizer) -> tuple[int, ...]:
@@ -238,47 +277,34 @@ def answer_ids(text: str, template: ChatTemplate, tokenizer: Tokenizer) -> tuple
     return tuple(tokenizer.encode_parts([literal], continues=True)) if text else ()
 
 
-def _prompt(
-    conversation: Conversation, template: ChatTemplate, tokenizer: Tokenizer
-) -> tuple[tuple[int, ...] | Picture, ...]:
-    """The tokens and images between the last two answers, or up to the first."""
-    placeholders = Placeholders(tokenizer, template.file)
-    text = template.render(list(_messages(conversation, placeholders)))
-    earlier = len(conversation.turns) - 1
-    if earlier:
-        text = placeholders.after_answer(text, earlier - 1)
-    pictures = placeholders.seen(conversation.turns[-1].question.pictures)
-    parts = placeholders.parts(text, len(pictures))
-    ids = tokenizer.encode_parts(parts, continues=earlier > 0)
-    if not earlier and ids[:1] != tokenizer.prefix:
-        ids = tokenizer.prefix + ids
-    return tuple(_with_pictures(ids, pictures))
-
-
 def _messages(
-    conversation: Conversation, placeholders: Placeholders
+    system: str | None, turns: Sequence[Turn], placeholders: Placeholders
 ) -> Iterator[tuple[str, Content]]:
-    if conversation.system is not None:
-        yield "system", [_text(placeholders.protect(conversation.system))]
-    *before, last = conversation.turns
-    for index, turn in enumerate(before):
-        yield turn.question.role, _content(turn.question, placeholders)
-        yield "assistant", [_text(placeholders.answer(index))]
-    yield last.question.role, _content(last.question, placeholders)
+    """Yield what is said up to the last turn's answer, with placeholders for the others."""
+    if system is not None:
+        yield "system", [_text(placeholders.protect(system))]
+    for index, turn in enumerate(turns):
+        for message in turn.messages:
+            yield message.role, _content(message, placeholders)
+        if index < len(turns) - 1:
+            yield "assistant", [_text(placeholders.answer(index))]
 
 
 def _content(message: Message, placeholders: Placeholders) -> Content:
-    """A message as the template's content: images first, or in the text as placeholders."""
-    pictures = message.pictures
-    texts = [part for part in message.parts if isinstance(part, str)]
-    if message.parts[: len(pictures)] == pictures and not message.clips:
-        images = [{"type": "image"} for _ in pictures]
-        return images + [_text(placeholders.protect(text)) for text in texts]
-    parts = (
-        placeholders.protect(part) if isinstance(part, str) else placeholders.picture(part)
-        for part in message.parts
-    )
-    return [_text("".join(parts))]
+    """A message as the template's content: its parts in order, a clip as placeholders in a text."""
+    if message.within_text:
+        texts = (
+            placeholders.protect(part) if isinstance(part, str) else placeholders.picture(part)
+            for part in message.parts
+        )
+        return [_text("".join(texts))]
+    return [_part(part, placeholders) for part in message.parts]
+
+
+def _part(part: str | Picture, placeholders: Placeholders) -> Mapping[str, str]:
+    if isinstance(part, str):
+        return _text(placeholders.protect(part))
+    return _text(placeholders.picture(part)) if part.frames else {"type": "image"}
 
 
 def _text(text: str) -> Mapping[str, str]:

@@ -60,12 +60,12 @@ class Placeholders:
         """The text that stands for the answer of turn number `turn` in the template's input."""
         return f"{_ANSWER}{turn}{_END}"
 
-    def after_answer(self, text: str, turn: int) -> str:
-        """The part of a rendered text after the answer of a turn."""
-        _, placeholder, after = text.partition(self.answer(turn))
-        if not placeholder or placeholder in after:
+    def between_answers(self, text: str, answers: int) -> list[str]:
+        """The parts of a rendered text around its answers; CheckpointError unless all are there."""
+        first, *rest = re.split(f"{_ANSWER}([0-9]+){_END}", text)
+        if rest[::2] != [str(turn) for turn in range(answers)]:
             raise CheckpointError(f"the chat template in {self._file} drops or repeats answers")
-        return after
+        return [first, *rest[1::2]]
 
     def parts(self, text: str, images: int) -> Sequence[str | int]:
         """Split a rendered text into literal texts, ids of special tokens and image placeholders.

@@ -103,7 +103,7 @@ def prompt_of(chat, question):
 def assert_generates(chat, answer, oracle, question):
     """An answer is transformers' own."""
     turns = chat.conversation.turns[:question]
-    clips = [clip for turn in turns for clip in turn.question.clips]
+    clips = [clip for turn in turns for clip in turn.clips]
     chunks = prompt_of(chat, question)
     assert answer.token_ids == oracle.generated(chunks, BUDGET, clips)
 

@@ -280,7 +280,7 @@ def test_a_saved_clip_is_read_again_with_the_same_frames(tmp_path):
     text = conversation.to_json()
     [turn] = Conversation.from_json(text).turns
     assert turn == conversation.turns[0]
-    assert turn.question.clips[0].sampling == FrameSampling(1, 5)
+    assert turn.clips[0].sampling == FrameSampling(1, 5)
     film(path, 61)
     with pytest.raises(ImageError, match="the clip has changed since the conversation was saved"):
         Conversation.from_json(text)

@@ -13,6 +13,7 @@ from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answe
 from mmspec.prompt.images import Picture, open_picture, picture_from
 from mmspec.prompt.tokenizer import Tokenizer
 from support import tiny_tokenizers
+from support.chat_templates import STYLES
 
 KINDS = list(tiny_tokenizers.BUILDERS)
 PICTURES = [picture_from(Image.new("RGB", (4, 4), (shade, 0, 0))) for shade in range(3)]
@@ -93,6 +94,56 @@ def test_several_turns_equal_transformers(tokenizers, references, kind, name):
     assert flat(found, tokenizer.image_token_id) == reference(references[kind], name, said)
 
 
+MIXED = [
+    ("what is this?", RED),
+    (RED, "and this?", DARK),
+    ("from ", RED, "to", DARK, " is?"),
+    ("one", "two", RED),
+    (RED,),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), SPOKEN)
+@pytest.mark.parametrize("parts", MIXED)
+def test_parts_stand_as_transformers_has_them(tokenizers, references, kind, name, parts):
+    """Llava's template moves images to the front, the others leave every part in its place."""
+    found = render(conversation(asked(*parts)), TEMPLATES[name], tokenizers[kind])
+    assert [part for part in found[0].parts if isinstance(part, Picture)] == [
+        part for part in parts if isinstance(part, Picture)
+    ]
+    said = [{"role": "user", "content": [sent(part) for part in parts]}]
+    assert flat(found, tokenizers[kind].image_token_id) == reference(references[kind], name, said)
+
+
+def sent(part: str | Picture) -> dict[str, str]:
+    return text(part) if isinstance(part, str) else {"type": "image"}
+
+
+# Who speaks, one letter a message: user or assistant.
+ROLES = ["au", "uuau", "uaau", "auaauu", "aaau"]
+
+
+@pytest.mark.parametrize(("kind", "name"), SPOKEN)
+@pytest.mark.parametrize("roles", ROLES)
+def test_roles_in_any_order_equal_transformers(tokenizers, references, kind, name, roles):
+    tokenizer, template, said, turns = tokenizers[kind], TEMPLATES[name], [], []
+    unanswered: list[Message] = []
+    for number, role in enumerate(roles):
+        words = f"words {number}"
+        said.append({"role": {"u": "user", "a": "assistant"}[role], "content": [text(words)]})
+        if role == "u":
+            unanswered.append(Message("user", (words,)))
+            continue
+        *earlier, question = unanswered or [Message("user", ())]
+        ids = answer_ids(words, template, tokenizer)
+        turns.append(Turn(question, ids, words, tuple(earlier)))
+        unanswered = []
+    *earlier, question = unanswered
+    turns.append(Turn(question, earlier=tuple(earlier)))
+    found = render(conversation(*turns), template, tokenizer)
+    assert flat(found, tokenizer.image_token_id) == reference(references[kind], name, said)
+
+
 def text(words: str) -> dict[str, str]:
     return {"type": "text", "text": words}
 
@@ -104,6 +155,29 @@ def reference(tokenizer, name: str, said) -> list[int]:
         said, chat_template=source, add_generation_prompt=True, tokenize=False
     )
     return tokenizer(joined, add_special_tokens=not joined.startswith("<s>")).input_ids
+
+
+@pytest.mark.parametrize("style", ["Qwen3", "QwQ", "DeepSeek R1", "SmolLM3", "ChatML"])
+@pytest.mark.parametrize("answer", ["<think>\nso\n</think>\n\nIt is two.", "so</think>It is two."])
+def test_thoughts_of_earlier_answers_are_shown_as_transformers_has_them(
+    tokenizers, references, style, answer
+):
+    tokenizer, source = tokenizers["byte-level"], STYLES[style].source
+    talk = conversation(Turn(Message("user", ("how many?",))))
+    talk.answer(tokenizer.encode(answer), answer)
+    template = ChatTemplate(source)
+    assert render(talk, template, tokenizer)[1].parts == (tuple(tokenizer.encode(answer)),)
+    talk.add(Message("user", ("sure?",)))
+    said = [
+        {"role": "user", "content": "how many?"},
+        {"role": "assistant", "content": answer},
+        {"role": "user", "content": "sure?"},
+    ]
+    expected = references["byte-level"].apply_chat_template(
+        said, chat_template=source, add_generation_prompt=True, tokenize=False
+    )
+    found = shown(render(talk, template, tokenizer), tokenizer)
+    assert found.removeprefix("<s>") == expected.removeprefix("<s>")
 
 
 # --- images and text keep their places ------------------------------------------------------
@@ -155,10 +229,11 @@ def test_what_a_user_types_is_text(tokenizers, kind, name, typed):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_images_amid_the_text_stay_there(tokenizers, references, kind):
+def test_images_within_a_text_stay_there(tokenizers, references, kind):
     tokenizer = tokenizers[kind]
     parts = ("first ", RED, "\nthen ", DARK, " end")
-    found = render(conversation(asked(*parts)), ChatTemplate(), tokenizer)
+    message = Message("user", parts, within_text=True)
+    found = render(conversation(Turn(message)), ChatTemplate(), tokenizer)
     assert [part for part in found[0].parts if isinstance(part, Picture)] == [RED, DARK]
     joined = "USER: first <image>\nthen <image> end ASSISTANT:"
     assert flat(found, tokenizer.image_token_id) == references[kind](joined).input_ids

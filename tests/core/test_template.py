@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from mmspec.ground.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.prompt import template_sandbox
 from mmspec.prompt.chat_template import LLAVA, ChatTemplate, load_template
 from support.chat_templates import STYLES
@@ -42,7 +42,7 @@ def test_each_role_gets_the_content_that_the_template_takes_of_it():
 {%- else %}[{{ message.content | trim }}]{% endif %}
 {%- endfor %}"""
     messages = [message("system", " a", "b "), message("user", "c", "d"), message("assistant", "e")]
-    assert ChatTemplate(source).render(messages) == "[ab]c+d[e]"
+    assert ChatTemplate(source).render(messages) == "[a\nb]c+d[e]"
 
 
 def test_a_template_may_speak_of_text_in_quotes():
@@ -51,8 +51,8 @@ def test_a_template_may_speak_of_text_in_quotes():
 
 
 def test_what_a_template_refuses_is_said():
-    refusing = "{% for m in messages %}{{ raise_exception('no ' + m.role) }}{% endfor %}"
-    with pytest.raises(CheckpointError, match="no system"):
+    refusing = "{% for m in messages %}{{ raise_exception('no\n\x1b' + m.role) }}{% endfor %}"
+    with pytest.raises(UsageError, match=r"no \?system"):
         ChatTemplate(refusing).render([message("system", "x")])
 
 
@@ -107,7 +107,6 @@ HOSTILE = {
     "extends": "{% extends '/etc/passwd' %}",
     "syntax": "{% if %}",
     "undefined": "{{ x.y }}",
-    "refusal": "{{ raise_exception('line\n\x1b[31mtwo') }}",
 }
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mmspec.chat import loaded_model
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
+from mmspec.prompt.conversation import Message
 from mmspec_server.answers import Finished, Text, answer, prepare
 from mmspec_server.chat_request import Transcript
 from mmspec_server.decoding import ConversationCache
@@ -25,7 +26,8 @@ def engine(directory):
 
 
 def dialogue(*questions, answers=()):
-    return Transcript([], [list(parts) for parts in questions], list(answers))
+    messages = [[Message("user", tuple(parts))] for parts in questions]
+    return Transcript([], messages, list(answers))
 
 
 class Client:

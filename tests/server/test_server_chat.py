@@ -2,12 +2,20 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
+from mmspec.chat.options import Options
 from mmspec.prompt.chat_template import ChatTemplate
+from mmspec.prompt.images import Picture
 from mmspec_cli.main import main
+from mmspec_server.answers import prepare
+from mmspec_server.chat_request import read_chat_request, read_transcript
+from mmspec_server.endpoint import Fields
+from mmspec_server.images import ImageReader
 from support.live_server import CHAT, Live, png, shown, text_of, words
+from support.scripted_engine import scripted_engine
 
 NAME = "scripted"
 
@@ -40,7 +48,7 @@ SAMPLED_OPTIONS = ["--temperature", "0.9", "--top-p", "0.95", "--seed", "7"]
 def test_the_text_is_that_of_generate_plain_and_drafted(
     pair: Live, generate, colours, fields, options
 ):
-    content = [words("What do you see?"), *map(shown, colours)]
+    content = [*map(shown, colours), words("What do you see?")]
     reply = pair.ask(content, **fields)
     plain = generate("What do you see?", colours, *options, "--drafting", "none")
     assert plain.strip()
@@ -87,6 +95,49 @@ def test_later_turns_are_those_of_a_chat(mini: Live):
         messages.append({"role": "user", "content": [words(question), *map(shown, colours)]})
         assert text_of(mini.chat(messages).json()) == expected
         messages.append({"role": "assistant", "content": expected})
+
+
+SENT = [
+    {"role": "assistant", "content": "Hello."},
+    {"role": "user", "content": [words("first"), shown("red"), words("is it?"), shown("blue")]},
+    {"role": "user", "content": "Well?"},
+    {"role": "assistant", "content": "Yes."},
+    {"role": "assistant", "content": "And no."},
+    {"role": "user", "content": [shown("blue"), words("this")]},
+]
+IN_ORDER = """\
+{%- for message in messages %}
+{{- '<' + message.role + '>' }}
+{%- if message.content is string %}{{ message.content }}
+{%- else %}{% for part in message.content %}{{ part.text or '<image>' }}{% endfor %}
+{%- endif %}{% endfor %}
+{%- if add_generation_prompt %}<assistant>{% endif %}"""
+
+
+def test_messages_are_rendered_in_the_order_in_which_they_were_sent(directory):
+    engine = scripted_engine(directory)
+    engine.target = replace(engine.target, template=ChatTemplate(IN_ORDER))
+    request = read_chat_request(Fields({"messages": SENT}), Options())
+    chunks = prepare(engine, read_transcript(request, ImageReader(), 9)).chunks
+    decode = engine.target.tokenizer.decode
+    parts = [part for chunk in chunks for part in chunk.parts]
+    texts = "".join("<image>" if isinstance(part, Picture) else decode(part) for part in parts)
+    assert texts.replace(" ", "") == (
+        "<assistant>Hello.<user>first<image>isit?<image><user>Well?<assistant>Yes."
+        "<assistant>Andno.<user><image>this<assistant>"
+    )
+    assert [part for part in parts if isinstance(part, Picture)] == [
+        picture(colour) for colour in ("red", "blue", "blue")
+    ]
+
+
+def test_what_the_template_refuses_is_the_requests_fault(scripted: Live, monkeypatch):
+    refusing = ChatTemplate("{{ raise_exception('users must alternate') }}")
+    engine = scripted.service.engine
+    monkeypatch.setattr(engine, "target", replace(engine.target, template=refusing))
+    reply = scripted.chat([{"role": "user", "content": "x"}])
+    assert reply.status_code == 400
+    assert "users must alternate" in reply.json()["error"]["message"]
 
 
 def test_max_tokens_and_the_reason_of_the_end(scripted: Live):
@@ -139,15 +190,15 @@ def test_models_and_health(scripted: Live):
 
 
 def test_of_a_conversation_that_does_not_fit_little_is_read(scripted: Live, monkeypatch):
-    """Reading takes time that grows with the square of the turns."""
-    rendered, render = [], ChatTemplate.render
+    tokenizer = scripted.service.engine.target.tokenizer
+    encoded, encode = [], tokenizer.encode_parts
 
-    def counted(template, messages, **options):
-        rendered.append(len(messages))
-        return render(template, messages, **options)
+    def counted(parts, **options):
+        encoded.extend([parts] if options.get("continues") and len(parts) > 1 else [])
+        return encode(parts, **options)
 
-    monkeypatch.setattr(ChatTemplate, "render", counted)
+    monkeypatch.setattr(tokenizer, "encode_parts", counted)
     spoken = [{"role": role, "content": "word"} for role in ("user", "assistant") * 3000]
     refused = scripted.chat([*spoken, {"role": "user", "content": "And?"}])
     assert refused.json()["error"]["code"] == "context_length_exceeded"
-    assert max(rendered) < 1000
+    assert len(encoded) < 1000

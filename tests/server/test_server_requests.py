@@ -4,9 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mmspec.prompt.images import decode_picture
 from mmspec_server.answers import StopStrings
-from mmspec_server.chat_request import arranged
 from support.live_server import CHAT, Live, data_url, png, shown
 
 USER = [{"role": "user", "content": "What?"}]
@@ -48,10 +46,6 @@ REFUSED = {
         "messages[0].content[0].type",
     ),
     "a video as an image": ({"messages": image(CLIP)}, IMAGE),
-    "an answer first": (
-        {"messages": [{"role": "assistant", "content": "x"}, *USER]},
-        "messages[0].role",
-    ),
     "an answer last": ({"messages": [*USER, {"role": "assistant", "content": "x"}]}, "messages"),
     "a late system message": (
         {"messages": [*USER, {"role": "system", "content": "x"}]},
@@ -124,23 +118,6 @@ def test_a_body_that_is_no_json_object_is_refused(scripted: Live, body):
     reply = scripted.client.post(CHAT, content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code == 400
     assert "JSON" in reply.json()["error"]["message"]
-
-
-RED, BLUE = (decode_picture(png(colour), "") for colour in ("red", "blue"))
-
-
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        (["a", RED], (RED, "a")),
-        (["a", "b", RED, BLUE], (RED, BLUE, "a\nb")),
-        ([RED, "a", BLUE], (RED, BLUE, "a")),
-        (["a", RED, "b", BLUE], ("a", RED, "b", BLUE)),
-        ([RED], (RED, "")),
-    ],
-)
-def test_images_stand_first_unless_texts_are_on_both_sides(parts, expected):
-    assert arranged(parts) == expected
 
 
 stops = st.lists(st.text("ab", min_size=1, max_size=4), max_size=3)

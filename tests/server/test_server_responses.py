@@ -119,7 +119,7 @@ def part(kind):
         ({}, "input"),
         ({"input": []}, "input"),
         ({"input": 3}, "input"),
-        ({"input": [{"role": "assistant", "content": "x"}]}, "input[0].role"),
+        ({"input": [{"role": "assistant", "content": "x"}]}, "input"),
         ({"input": [{"type": "function_call_output"}]}, "input[0].type"),
         ({"input": part("input_video")}, "input[0].content[0].type"),
         ({"input": part("input_file")}, "input[0].content[0].type"),
